@@ -27,13 +27,12 @@ from benchmarks.zoo.workspace import FOLDS, NAME, folds_of, write_workspace
 from obygaze_features.core.console import Console, table
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
-from obygaze_models.protocols.clips import ClipTable, clip_table
+from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import Inputs, run_protocol
 from obygaze_models.protocols.schema import Model, Protocol
-from obygaze_models.protocols.tasks import task_labels
 
 WIDTH = 64
 N_SIGNAL = 4

@@ -92,11 +92,10 @@ def dataset(
     """
     import numpy as np
 
-    from obygaze_models.protocols.clips import clip_table
+    from obygaze_models.protocols.clips import clip_table, task_labels
     from obygaze_models.protocols.reading import load_protocol
     from obygaze_models.protocols.runner.features import join
     from obygaze_models.protocols.schema import Data, Task
-    from obygaze_models.protocols.tasks import task_labels
 
     clips = read_manifest(manifest, workspace=workspace)
     view = view or ("visual" if clips.header.of_modality("visual") else "raw")

@@ -169,5 +169,5 @@ def ratio_interval(
         with np.errstate(invalid="ignore"):
             return {"ratio": scale * (weights @ tops) / (weights @ bottoms)}
 
-    interval, _ = resample(ratio, names, unit="cluster", seed=seed)["ratio"]
+    interval, _ = resample(ratio, names, seed=seed)["ratio"]
     return [float(end) if math.isfinite(end) else None for end in (interval.low, interval.high)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from obygaze_features.core.errors import FixInput
 
+
 @dataclass(frozen=True)
 class Leak:
     """Counts of leaked test clips of one cell (a task, a training set, a split).

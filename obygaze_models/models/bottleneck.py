@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from obygaze_models.evaluation.grouped_stats import GroupedStats
+from obygaze_models.evaluation.metrics import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import Bools, FixTraining, Floats, Ints, encode_classes
 from obygaze_models.models.concepts import ConceptBank, cross_fit_folds, cross_fitted_margins

@@ -8,13 +8,13 @@ from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_models.protocols.reading import load_protocol as load_protocol
-    from obygaze_models.protocols.runner.final import fit_final as fit_final
-    from obygaze_models.protocols.runner.final import keep as keep
     from obygaze_models.protocols.runner.records import Run as Run
     from obygaze_models.protocols.runner.records import read_run as read_run
     from obygaze_models.protocols.runner.run import Inputs as Inputs
     from obygaze_models.protocols.runner.run import gather as gather
     from obygaze_models.protocols.runner.run import run_protocol as run_protocol
+    from obygaze_models.protocols.runner.training import fit_final as fit_final
+    from obygaze_models.protocols.runner.training import keep as keep
     from obygaze_models.protocols.runner.training import training_protocol as training_protocol
     from obygaze_models.protocols.schema import Protocol as Protocol
 

@@ -1,7 +1,8 @@
-"""The clips of a manifest as columns, for tasks, splits and baselines."""
+"""The clips of a manifest as columns, and their classes in a task."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
-from obygaze_models.protocols.schema import Data
+from obygaze_models.protocols.schema import Data, Task
 
 Words = NDArray[np.str_]
+LabelArray = NDArray[np.int8]
+LEFT_OUT = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +40,12 @@ class ClipTable:
     @cached_property
     def movies(self) -> Words:
         """The film of each clip."""
-        return np.array([clip.movie_id for clip in self.clips], dtype=np.str_)
+        return self.column("movie_id")
 
     @cached_property
-    def levels(self) -> list[str]:
+    def levels(self) -> Words:
         """The annotation level of each clip, "" where it has none."""
-        return [clip.level for clip in self.clips]
-
-    @cached_property
-    def concepts(self) -> list[tuple[str, ...]]:
-        """The concepts of each clip."""
-        return [clip.concepts for clip in self.clips]
+        return self.column("level")
 
     @cached_property
     def has_video(self) -> NDArray[np.bool_]:
@@ -60,57 +59,46 @@ class ClipTable:
         return np.array(rows, dtype=np.bool_).reshape(len(self), len(self.concept_names))
 
     @cached_property
-    def places(self) -> Mapping[str, tuple[str, int]] | None:
-        """The film of each clip and its position there, or None if a position is unknown.
+    def scenes(self) -> IntArray | None:
+        """The position of each clip in its film, or None if a position is unknown.
 
         The position is the scene where all clips have one, else the rank by start time. None, too,
         if there is only one film.
         """
+        scenes = [clip.scene for clip in self.clips]
         if len(set(self.movies.tolist())) < 2:
             return None
-        if all(clip.scene is not None for clip in self.clips):
-            return {c.clip_id: (c.movie_id, int(c.scene or 0)) for c in self.clips}
-        if all(clip.start_s is not None for clip in self.clips):
-            ordered = sorted(self.clips, key=lambda c: (c.movie_id, c.start_s or 0.0))
-            return {c.clip_id: (c.movie_id, i) for i, c in enumerate(ordered)}
-        return None
+        if None not in scenes:
+            return np.array(scenes, dtype=np.intp)
+        starts = [clip.start_s for clip in self.clips]
+        if None in starts:
+            return None
+        ranks = np.empty(len(self), dtype=np.intp)
+        ranks[np.lexsort((np.array(starts, dtype=np.float64), self.movies))] = np.arange(len(self))
+        return ranks
 
     @cached_property
-    def scenes(self) -> IntArray | None:
-        """The position of each clip in its film, or None as for `places`."""
-        if self.places is None:
+    def places(self) -> Mapping[str, tuple[str, int]] | None:
+        """The film of each clip and its position there, or None as for `scenes`."""
+        if self.scenes is None:
             return None
-        return np.array([self.places[clip][1] for clip in self.ids], dtype=np.intp)
+        places = zip(self.movies.tolist(), self.scenes.tolist(), strict=True)
+        return dict(zip(self.ids, places, strict=True))
 
-    def column(self, name: str) -> list[str]:
-        """Return a column of the manifest as text: extra ones, clip_id, movie_id or level."""
-        own: dict[str, list[str]] = {
-            "clip_id": self.ids,
-            "movie_id": self.movies.tolist(),
-            "level": self.levels,
-        }
-        if name in own:
-            return own[name]
-        if not self.clips or name not in self.clips[0].extra:
-            known = [*own, *(self.clips[0].extra if self.clips else ())]
-            raise FixInput(
-                f"the manifest has no column {name!r}",
-                where=self.name,
-                hint=f"one of {', '.join(known)}",
-            )
-        return [clip.extra.get(name, "") for clip in self.clips]
+    def column(self, name: str) -> Words:
+        """Return a column of the manifest as text."""
+        return np.array(["|".join(clip.values(name)) for clip in self.clips], dtype=np.str_)
 
     def fold(self, name: str) -> IntArray:
         """Return a published fold column as numbers; -1 for clips without a fold."""
-        try:
-            cells = self.column(FOLD_PREFIX + name)
-        except FixInput as error:
+        if FOLD_PREFIX + name not in self.clips[0].extra:
             raise FixInput(
                 f"the manifest has no published folds {name!r}",
                 where=self.name,
                 hint="obygaze manifest import obygaze12 CSV --splits DIR",
-            ) from error
-        return read_folds(cells, where=f"{self.name}, {FOLD_PREFIX}{name}")
+            )
+        folds = [clip.fold(name) for clip in self.clips]
+        return np.array([OUTSIDE if fold is None else fold for fold in folds], dtype=np.intp)
 
 
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:
@@ -126,14 +114,58 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     return table
 
 
-def read_folds(column: Sequence[str | int], *, where: str | None = None) -> IntArray:
-    """Return a published fold column as numbers; -1 for empty cells."""
-    try:
-        folds = np.array(
-            [OUTSIDE if str(cell).strip() == "" else int(cell) for cell in column], dtype=np.intp
+def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
+    """Return the class of each clip: 1, 0, or -1 for clips outside the task."""
+    if task.positive:
+        labels = _by_expressions(name, task, table)
+    else:
+        cells = table.column(task.column or "level").tolist()
+        values = task.values or task.classes
+        unknown = sorted({cell for cell in cells if cell and cell not in values})
+        if unknown and task.column:
+            raise FixInput(
+                f"tasks.{name}.values has no class for {unknown[0]!r} of the column {task.column}",
+                where=table.name,
+                hint=f"it has {', '.join(values)}",
+            )
+        labels = np.array([values.get(cell, LEFT_OUT) for cell in cells], dtype=np.int8)
+    if task.folds:
+        labels = np.where(table.fold(task.folds) == OUTSIDE, LEFT_OUT, labels).astype(np.int8)
+    found = set(np.unique(labels).tolist()) - {LEFT_OUT}
+    if found != {0, 1}:
+        missing = sorted({0, 1} - found)
+        classes = " and no clip of ".join(f"class {n}{_meaning(task, n)}" for n in missing)
+        folds = f" in the split {task.folds}" if task.folds else ""
+        n_of_level = Counter(table.levels.tolist()).items()
+        counts = ", ".join(f"{n} {level or 'without'}" for level, n in n_of_level)
+        raise FixInput(
+            f"the task {name} has no clip of {classes}{folds}",
+            where=table.name,
+            hint=f"the levels are {counts}; another task, or another view in [data]",
         )
-    except ValueError as error:
-        raise FixInput(f"a fold must be a whole number: {error}", where=where) from error
-    if folds.size and folds.min() < OUTSIDE:
-        raise FixInput(f"a fold must be at least 0, got {folds.min()}", where=where)
-    return folds
+    return labels
+
+
+def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
+    """Return the class of each clip; without `negative`, 0 is every other clip with a level."""
+    positive = parse(task.positive, where=f"tasks.{name}.positive")
+    negative = parse(task.negative, where=f"tasks.{name}.negative") if task.negative else None
+    ones = np.array([positive.holds(clip.values) for clip in table.clips], dtype=np.bool_)
+    zeros = ~ones & (table.levels != "")
+    if negative:
+        zeros = np.array([negative.holds(clip.values) for clip in table.clips], dtype=np.bool_)
+    if both := int(np.sum(ones & zeros)):
+        raise FixInput(
+            f"{both} clips are in both classes",
+            where=f"{task.positive} / {task.negative}",
+            hint="use two expressions that no clip satisfies both of",
+        )
+    return np.where(ones, 1, np.where(zeros, 0, LEFT_OUT)).astype(np.int8)
+
+
+def _meaning(task: Task, value: int) -> str:
+    """Return what a class of a task stands for, in parentheses."""
+    words = [word for word, n in (task.classes or task.values or {}).items() if n == value]
+    expression = task.positive if value else task.negative or f"not ({task.positive})"
+    meaning = " or ".join(words) if words else expression if task.positive else ""
+    return f" ({meaning})" if meaning else ""

@@ -12,14 +12,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, near
 from obygaze_features.manifest.expression import BadExpression, parse
+from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.protocols.kinds import KINDS, defaults, setting_rules
 from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
-from obygaze_models.protocols.tasks import check_label_map
 
 MAX_BYTES = 1_000_000
 
@@ -137,15 +137,12 @@ def _check_task(document: Document, task: Task, place: str) -> None:
         document.add(f"{place}.negative", "needs positive beside it")
     if bool(task.column) != bool(task.values):
         document.add(place, "column and values go together")
-    if task.values and set(task.values.values()) != {0, 1}:
-        document.add(f"{place}.values", "must name a class 0 and a class 1")
-    for key in ("positive", "negative"):
-        _check_expression(document, getattr(task, key), f"{place}.{key}")
-    if task.classes:
-        try:
-            check_label_map(task.classes)
-        except FixInput as error:
-            document.add(f"{place}.classes", error.what)
+    for key, values in (("classes", task.classes), ("values", task.values)):
+        if values and set(values.values()) != {0, 1}:
+            document.add(f"{place}.{key}", "must name a class 0 and a class 1")
+    _check_known(document, f"{place}.classes", task.classes, LEVELS, "level")
+    _check_expression(document, task.positive, f"{place}.positive")
+    _check_expression(document, task.negative, f"{place}.negative")
 
 
 def _check_expression(document: Document, text: str, place: str) -> None:

@@ -1,4 +1,4 @@
-"""The splits of every cell of a protocol, made from one fold for each clip.
+"""The splits of every cell of a protocol, made from one fold for each clip; the data of one fold.
 
 The splits of a cell depend on its training task, its test task and the clips alone, never on the
 other cells of a protocol. Training rows are the same for each test task, except where a gap
@@ -24,13 +24,19 @@ from obygaze_features.manifest.folds import (
     stratified_folds,
 )
 from obygaze_models.evaluation.leakage import Leak, count_leak
-from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.paper_splits import movie_pairs, paper_splits
+from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.splits import BoolArray, Split, drop_near, n_folds_of
-from obygaze_models.protocols.tasks import LabelArray
+from obygaze_models.protocols.splits import (
+    BoolArray,
+    Split,
+    drop_near,
+    movie_pairs,
+    paper_splits,
+    rotated,
+)
 
 Labels = Mapping[str, LabelArray]
+Pair = tuple[str, str]  # a training and a test task
 VALIDATION_SHARE = 5  # one in five films (or clips) validates where only the test clips are given
 
 
@@ -38,10 +44,10 @@ VALIDATION_SHARE = 5  # one in five films (or clips) validates where only the te
 class Schedule:
     """The splits of each pair of a training and a test task, and the film or group of each clip."""
 
-    pairs: Mapping[tuple[str, str], Sequence[Split]]
+    pairs: Mapping[Pair, Sequence[Split]]
     groups: NDArray[np.str_]
 
-    def is_repeated(self, pair: tuple[str, str]) -> bool:
+    def is_repeated(self, pair: Pair) -> bool:
         """Return whether some clip is tested by more than one fold of a cell."""
         tests = [split.test for split in self.pairs[pair]]
         return sum(map(len, tests)) > len(np.unique(np.concatenate(tests)))
@@ -59,33 +65,87 @@ class Schedule:
         return sha256_bytes(canonical_json(rows))
 
 
+@dataclass(frozen=True, eq=False)
+class FoldData:
+    """The data of one fold that a model is fitted on; rows are rows of the clip table."""
+
+    task: str
+    split: Split
+    labels: NDArray[np.int8]
+    table: ClipTable
+    groups: NDArray[np.str_]
+    seed: int = 0
+    join_validation: bool = False
+
+    @property
+    def fit_rows(self) -> IntArray:
+        """The training rows, and with `join_validation` the validation rows."""
+        if self.join_validation:
+            return np.union1d(self.split.train, self.split.validation)
+        return self.split.train
+
+    @property
+    def films(self) -> NDArray[np.str_] | None:
+        """The film of each row to fit on; None if there is only one film."""
+        films = self.groups[self.fit_rows]
+        return films if len(np.unique(films)) > 1 else None
+
+    @property
+    def y(self) -> NDArray[np.int64]:
+        """The class of each row to fit on."""
+        return self.labels[self.fit_rows].astype(np.int64)
+
+    @property
+    def problem(self) -> str:
+        """The reason why no model can be fitted on these rows, or ""."""
+        classes = np.unique(self.y).tolist()
+        if len(classes) == 1:
+            return f"the training clips hold one class only: {classes[0]}"
+        return "" if classes else "no clip is left to train on"
+
+
 def schedule(protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray) -> Schedule:
     """Return the splits of all pairs, within the usable clips (those that have features)."""
-    groups = np.array(table.column(protocol.splits.group), dtype=np.str_)
-    if protocol.splits.kind == "published":
-        made = {p: _published(protocol, table, labels, usable, *p) for p in protocol.pairs}
-        return Schedule(made, groups)
-    shared = {
-        train: _shared(protocol, table, labels[train], usable, groups)
-        for train in dict.fromkeys(train for train, _ in protocol.pairs)
-    }
+    groups = table.column(protocol.splits.group)
+    shared: dict[str, list[Split]] = {}
     pairs = {}
     for train, test in protocol.pairs:
+        if train not in shared:
+            shared[train] = _of_training(protocol, table, train, labels[train], usable, groups)
         tested = usable & (labels[test] >= 0)
-        pairs[train, test] = [
-            _finish(split.keep(test=tested), protocol, table, labels[train], groups)
-            for split in shared[train]
-        ]
+        if protocol.splits.kind == "published":
+            folds = table.fold(protocol.tasks[test].folds)
+            pairs[train, test] = [
+                replace(split, test=np.flatnonzero(tested & (folds == split.test_fold)))
+                for split in shared[train]
+            ]
+        else:
+            pairs[train, test] = [
+                _finish(split, protocol, table, labels[train], usable, tested, groups)
+                for split in shared[train]
+            ]
     return Schedule(pairs, groups)
 
 
-def leaks(schedule: Schedule, pair: tuple[str, str], table: ClipTable) -> list[Leak]:
-    """Return the leak of each fold of a cell."""
-    return [split_leak(split, pair, table) for split in schedule.pairs[pair]]
+def fewer_films(schedule: Schedule, n_films: int, seed: int) -> Schedule:
+    """Return splits that train on at most `n_films` of their training films, drawn by seed.
+
+    The films of a smaller number are among those of a larger one. Validation and test clips are
+    those of the whole split.
+    """
+    pairs = {}
+    for pair, splits in schedule.pairs.items():
+        thinned = []
+        for number, split in enumerate(splits):
+            films = schedule.groups[split.train]
+            drawn = np.random.default_rng([seed, number]).permutation(np.unique(films))[:n_films]
+            thinned.append(replace(split, train=split.train[np.isin(films, drawn)]))
+        pairs[pair] = thinned
+    return replace(schedule, pairs=pairs)
 
 
 def split_leak(
-    split: Split, pair: tuple[str, str], table: ClipTable, found_on: IntArray | None = None
+    split: Split, pair: Pair, table: ClipTable, found_on: IntArray | None = None
 ) -> Leak:
     """Return the leak of one split; `found_on` are the rows that concept vectors were found on."""
     ids, (train, test) = np.array(table.ids, dtype=np.str_), pair
@@ -99,48 +159,59 @@ def split_leak(
     )
 
 
-def _published(
-    protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str, test: str
-) -> list[Split]:
-    folds, tested = (table.fold(protocol.tasks[name].folds) for name in (train, test))
-    inside, validates = usable & (labels[test] >= 0), protocol.splits.validation != "none"
-    if protocol.splits.follow_paper:
-        balanced = protocol.balancing == "rotated"
-        splits = paper_splits(
-            *(protocol.splits.quirk, folds, labels[train], usable),
-            balanced=balanced,
-            validates=validates,
-        )
-    else:
-        trains = usable & (labels[train] >= 0)
-        splits = _rotated(folds, labels[train], trains, (), validates=validates)
-    return [
-        replace(
-            split,
-            test=np.flatnonzero(inside & (tested == split.provenance["test_fold"])),
-            provenance={**split.provenance, "tested_on": test},
-        )
-        for split in splits
-    ]
-
-
-def _shared(
+def _of_training(
     protocol: Protocol,
     table: ClipTable,
+    train: str,
     labels: LabelArray,
     usable: BoolArray,
     groups: NDArray[np.str_],
 ) -> list[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
     splits, trains = protocol.splits, usable & (labels >= 0)
+    if splits.kind == "published":
+        folds, validates = table.fold(protocol.tasks[train].folds), splits.validation != "none"
+        if splits.follow_paper:
+            balanced = protocol.balancing == "rotated"
+            options = {"balanced": balanced, "validates": validates}
+            return paper_splits(splits.quirk, folds, labels, usable, **options)
+        return rotated(folds, labels, trains, validates=validates)
     folds = _folds(protocol, table, labels, groups)
     if splits.kind == "fixed":
-        train, validation, test = (np.flatnonzero((folds == part) & usable) for part in range(3))
-        return [Split("fixed", train, validation, test, {"kind": "fixed"}).keep(train=trains)]
+        rows = [np.flatnonzero((folds == part) & usable) for part in range(3)]
+        return [Split("fixed", rows[0], rows[1], rows[2])]
     never = np.unique(folds[np.isin(groups, splits.never)]).tolist()
     if splits.validation == "each":
-        return [split.keep(train=trains) for split in movie_pairs(folds, usable, never)]
-    return _rotated(folds, labels, trains, never, validates=splits.validation == "next")
+        return movie_pairs(folds, usable, never)
+    return rotated(folds, labels, trains, never, validates=splits.validation == "next")
+
+
+def _finish(
+    split: Split,
+    protocol: Protocol,
+    table: ClipTable,
+    labels: LabelArray,
+    usable: BoolArray,
+    tested: BoolArray,
+    groups: NDArray[np.str_],
+) -> Split:
+    """Return the split within both tasks, with the gap and the balance of the protocol."""
+    trains = usable & (labels >= 0)
+    train, validation = (rows[trains[rows]] for rows in (split.train, split.validation))
+    test = split.test[tested[split.test]]
+    split = replace(split, train=train, validation=validation, test=test)
+    if protocol.splits.gap:
+        if table.scenes is None:
+            raise FixInput("splits.gap needs scenes or start times of all clips", where=table.name)
+        split = drop_near(split, groups, table.scenes, protocol.splits.gap)
+    if protocol.balancing == "subsample":
+        # All rows of the smaller class, and as many of the other, drawn by seed.
+        rng = np.random.default_rng([protocol.splits.seed, split.test_fold])
+        sides = [split.train[labels[split.train] == label] for label in (0, 1)]
+        n = min(len(side) for side in sides)
+        drawn = np.concatenate([rng.permutation(side)[:n] for side in sides])
+        split = replace(split, train=drawn)
+    return split
 
 
 def _folds(
@@ -151,8 +222,7 @@ def _folds(
     Folds are balanced by annotation level, or without levels by the labels of the training task.
     """
     splits = protocol.splits
-    levels = np.array(table.levels, dtype=np.str_)
-    strata = levels if np.any(levels != "") else labels.astype(np.str_)
+    strata = table.levels if np.any(table.levels != "") else labels.astype(np.str_)
     if splits.kind == "fixed":
         return _fixed(protocol, table, groups)
     if splits.kind == "kfold":
@@ -167,41 +237,12 @@ def _folds(
     return grouped_folds(groups, strata, splits.folds, seed=splits.seed)
 
 
-def _rotated(
-    folds: IntArray,
-    labels: LabelArray,
-    trains: BoolArray,
-    never: Sequence[int],
-    *,
-    validates: bool = True,
-) -> list[Split]:
-    """Let each fold test once; the next fold that has both classes validates, the others train."""
-    k = n_folds_of(folds)
-    splits = []
-    for test in (fold for fold in range(k) if fold not in never):
-        others = [(test + step) % k for step in range(1, k)]
-        both = [fold for fold in others if len(np.unique(labels[trains & (folds == fold)])) == 2]
-        chosen = both[0] if validates and len(both) > 1 else OUTSIDE
-        inside = trains & (folds != test) & (folds != OUTSIDE)
-        splits.append(
-            Split(
-                f"fold {test}",
-                np.flatnonzero(inside & (folds != chosen)),
-                np.flatnonzero(inside & (folds == chosen)),
-                np.flatnonzero(folds == test),
-                {"kind": "rotated", "test_fold": test, "validation_fold": chosen},
-            )
-        )
-    return splits
-
-
 def _fixed(protocol: Protocol, table: ClipTable, groups: NDArray[np.str_]) -> IntArray:
     """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
 
     Without values for validation, every fifth film validates.
     """
-    splits = protocol.splits
-    cells = np.array(table.column(splits.column), dtype=np.str_)
+    splits, cells = protocol.splits, table.column(protocol.splits.column)
     known = sorted(set(cells.tolist()))
     if unknown := sorted({*splits.test, *splits.choose} - set(known)):
         raise FixInput(
@@ -223,29 +264,3 @@ def _fixed(protocol: Protocol, table: ClipTable, groups: NDArray[np.str_]) -> In
     else:
         folds[rng.permutation(rows)[: len(rows) // VALIDATION_SHARE]] = 1
     return folds
-
-
-def _finish(
-    split: Split,
-    protocol: Protocol,
-    table: ClipTable,
-    labels: LabelArray,
-    groups: NDArray[np.str_],
-) -> Split:
-    """Return the split with the gap and the balanced training rows of the protocol."""
-    if protocol.splits.gap:
-        if table.scenes is None:
-            raise FixInput("splits.gap needs scenes or start times of all clips", where=table.name)
-        split = drop_near(split, groups, table.scenes, protocol.splits.gap)
-    if protocol.balancing == "subsample":
-        seed = [protocol.splits.seed, int(split.provenance.get("test_fold", 0))]
-        split = replace(split, train=_subsample(split.train, labels, seed))
-    return split
-
-
-def _subsample(rows: IntArray, labels: LabelArray, seed: Sequence[int]) -> IntArray:
-    """Return all rows of the smaller class, and as many of the other, drawn by seed."""
-    rng = np.random.default_rng(seed)
-    sides = [rows[labels[rows] == label] for label in (0, 1)]
-    n = min(len(side) for side in sides)
-    return np.concatenate([rng.permutation(side)[:n] for side in sides])

@@ -1,9 +1,15 @@
-"""A split: the rows of a table for training, validation and test, and how they were chosen."""
+"""Splits of a table's rows into training, validation and test rows, made from a fold of each row.
+
+The splits of the paper are as the released code makes them, and as the text describes them. The
+two differ. The code chooses training folds after it has set the test and the validation fold
+aside, from a list that still holds the test fold, leaves out fold 0, and leaves out the fold after
+the validation fold instead of it. Clips without a video are removed before anything is counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,22 +18,25 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 
 BoolArray = NDArray[np.bool_]
-Origin = Mapping[str, str | int | float | bool]
+NO_ROWS = np.zeros(0, dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows of one table for training, validation and test; and how they were chosen.
+    """Rows of one table for training, validation and test; and the folds that they are.
 
     Each of the three is sorted and has no row twice. They may overlap, as published splits of two
-    tasks do; `evaluation.leakage` counts it.
+    tasks do; `evaluation.leakage` counts it. `gap` is the number of scenes that training rows keep
+    from test rows.
     """
 
     name: str
     train: IntArray
     validation: IntArray
     test: IntArray
-    provenance: Origin = field(default_factory=dict)
+    test_fold: int = 0
+    validation_fold: int = OUTSIDE
+    gap: int = 0
 
     def __post_init__(self) -> None:
         for part in ("train", "validation", "test"):
@@ -35,19 +44,6 @@ class Split:
             if rows.ndim != 1 or np.unique(rows).size != rows.size:
                 raise FixInput(f"split {self.name}: {part} has a row twice")
             object.__setattr__(self, part, np.sort(rows))
-
-    def keep(self, *, train: ArrayLike | None = None, test: ArrayLike | None = None) -> Split:
-        """Return the split without the rows that a mask over the table leaves out.
-
-        `train` limits training and validation rows (to the clips of the training task), `test` the
-        test rows (to those of the test task).
-        """
-        return replace(
-            self,
-            train=_within(self.train, train),
-            validation=_within(self.validation, train),
-            test=_within(self.test, test),
-        )
 
     def __repr__(self) -> str:
         sizes = f"{self.train.size} + {self.validation.size} -> {self.test.size}"
@@ -62,8 +58,7 @@ def drop_near(split: Split, groups: ArrayLike, scenes: ArrayLike, reach: int) ->
     chosen = far_from(split.validation, split.test, groups, scenes, reach)
     held_out = np.concatenate([split.test, chosen])
     train = far_from(split.train, held_out, groups, scenes, reach)
-    origin = {**split.provenance, "gap": reach}
-    return replace(split, train=train, validation=chosen, provenance=origin)
+    return replace(split, train=train, validation=chosen, gap=reach)
 
 
 def far_from(
@@ -83,11 +78,127 @@ def far_from(
 
 def n_folds_of(folds: IntArray) -> int:
     """Return the number of folds, counted to the highest number."""
-    used = folds[folds != OUTSIDE]
-    if used.size == 0:
+    if not np.any(folds != OUTSIDE):
         raise FixInput("no clip has a fold")
-    return int(used.max()) + 1
+    return int(folds.max()) + 1
 
 
-def _within(part: IntArray, mask: ArrayLike | None) -> IntArray:
-    return part if mask is None else part[np.asarray(mask, dtype=np.bool_)[part]]
+def rotated(
+    folds: IntArray,
+    labels: ArrayLike,
+    trains: BoolArray,
+    never: Sequence[int] = (),
+    *,
+    validates: bool = True,
+) -> list[Split]:
+    """Let each fold test once; the next fold that has both classes validates, the others train.
+
+    Args:
+        folds: The fold of each row; all rows of a fold test.
+        labels: The class of each row.
+        trains: Which rows train and validate.
+        never: The folds that never test.
+        validates: Whether a fold validates.
+    """
+    y, k, splits = np.asarray(labels), n_folds_of(folds), []
+    for test in (fold for fold in range(k) if fold not in never):
+        others = [(test + step) % k for step in range(1, k)]
+        both = [fold for fold in others if len(np.unique(y[trains & (folds == fold)])) == 2]
+        chosen = both[0] if validates and len(both) > 1 else OUTSIDE
+        inside = trains & (folds != test) & (folds != OUTSIDE)
+        train = np.flatnonzero(inside & (folds != chosen))
+        validation = np.flatnonzero(inside & (folds == chosen))
+        tested = np.flatnonzero(folds == test)
+        splits.append(Split(f"fold {test}", train, validation, tested, test, chosen))
+    return splits
+
+
+def paper_splits(
+    quirk: str,
+    folds: IntArray,
+    labels: ArrayLike,
+    has_video: ArrayLike,
+    *,
+    balanced: bool = True,
+    validates: bool = True,
+) -> list[Split]:
+    """Return the splits of one file: the last fold tests.
+
+    In the released code each of the first eight folds validates in turn; in the text the last fold
+    but one always validates. If `balanced`, of a larger class only so many folds train as balance
+    the smallest class, another set of them for each of eight runs. Else all train, as for concept
+    vectors: in the code with nine validation folds in turn, in the text once.
+
+    Args:
+        quirk: "authors" for the released code, or "text".
+        folds: The fold of each clip.
+        labels: The class of each clip; negative for clips outside the task.
+        has_video: Whether each clip has a video.
+        balanced: Whether the folds of a larger class take turns.
+        validates: Whether a fold of the released code validates. If not, there is one split, as for
+            the heads of bottlenecks.
+    """
+    y, video = np.asarray(labels, dtype=np.intp), np.asarray(has_video, dtype=np.bool_)
+    if n_folds_of(folds) < 4:
+        raise FixInput(f"published splits need at least four folds, got {n_folds_of(folds)}")
+    usable, last = video & (folds != OUTSIDE) & (y >= 0), n_folds_of(folds) - 1
+    splits, code = [], quirk == "authors"
+    n_runs = last - 1 if balanced else last if code else 1
+    for run in range(n_runs if validates else 1):
+        chosen_on = (run if validates else OUTSIDE) if code else last - 1
+        pool = usable & (folds != last) & (folds != chosen_on)
+        train = pool
+        if balanced and validates:
+            train = _in_turn(quirk, run, folds, y, pool, last)
+        validation = np.flatnonzero(usable & (folds == chosen_on))
+        tested = np.flatnonzero(usable & (folds == last))
+        splits.append(
+            Split(f"run {run}", np.flatnonzero(train), validation, tested, last, chosen_on)
+        )
+    return splits
+
+
+def _in_turn(
+    quirk: str, run: int, folds: IntArray, y: IntArray, pool: BoolArray, last: int
+) -> BoolArray:
+    """Return the rows that train in one of eight runs: of a larger class a few folds in turn."""
+    if quirk == "authors":
+        listed, least, share = [f for f in range(1, last + 1) if f != 1 + run % last], 0, 0.1
+    else:
+        listed, least, share = list(range(last - 1)), 1, 1.0
+    sizes = {label: int((y[pool] == label).sum() * share) for label in np.unique(y[pool])}
+    if quirk == "authors" and (not sizes or min(sizes.values()) == 0):
+        raise FixInput(
+            f"run {run} has fewer than ten training rows of a class, which the released code needs",
+            hint='quirk = "text" or "none"',
+        )
+    train = np.zeros(y.size, dtype=np.bool_)
+    for label, size in sizes.items():
+        n = max(least, round(min(sizes.values()) * len(listed) / size))
+        chosen = [listed[(run * n + i) % len(listed)] for i in range(n)]
+        train |= pool & (y == label) & np.isin(folds, chosen)
+    return train
+
+
+def movie_pairs(folds: IntArray, has_video: ArrayLike, never: Sequence[int] = ()) -> list[Split]:
+    """Return the splits for unseen films: each pair of films tests and validates, the rest train.
+
+    Films in `never` only train. The pairs (i, j) and (j, i) have the same training rows.
+    """
+    usable = np.asarray(has_video, dtype=np.bool_) & (folds != OUTSIDE)
+    movies = [fold for fold in range(n_folds_of(folds)) if fold not in never]
+    if len(movies) < 2:
+        raise FixInput("validation = 'each' needs at least two movies outside splits.never")
+    return [
+        Split(
+            f"test {i}, validate {j}",
+            np.flatnonzero(usable & (folds != i) & (folds != j)),
+            np.flatnonzero(usable & (folds == j)),
+            np.flatnonzero(usable & (folds == i)),
+            i,
+            j,
+        )
+        for i in movies
+        for j in movies
+        if i != j
+    ]

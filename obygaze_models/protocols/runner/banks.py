@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +12,19 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
 from obygaze_features.manifest.folds import OUTSIDE
+from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, build_bank
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.fold_data import FoldData
+from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.splits import far_from
 
 if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank
     from obygaze_models.models.linear_solvers import Gram
 
-Floats = NDArray[np.float64]
+Tolerances = float | Mapping[str, float] | None
 MIN_ROWS = 3
 NO_FOLDS = np.zeros(0, dtype=np.intp)
 TOLERANCES = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0)  # for "folds"; the released ones among them
@@ -35,6 +36,42 @@ RELEASED = (
 
 
 @dataclass(frozen=True, eq=False)
+class Examples:
+    """The examples of some concepts in a store: targets of each row, a column for each name.
+
+    With `films`, tolerances are chosen over whole films.
+    """
+
+    gram: Gram
+    targets: NDArray[np.int64]
+    names: list[str]
+    films: NDArray[np.str_] | None
+    settings: Mapping[str, Any]
+    seed: int
+
+    def find(self, rows: IntArray, tolerances: Tolerances = None) -> ConceptBank:
+        """Return vectors found on some rows, with tolerances that were chosen before, if given."""
+        bank = build_bank(self.settings, self.names, tolerance=tolerances, seed=self.seed)
+        bank.fit_rows(self.gram, self.targets, rows, self.films)
+        found: ConceptBank = bank
+        return found
+
+    def margins(self, bank: ConceptBank, rows: IntArray | slice) -> FloatArray:
+        """Return the margins of some rows."""
+        margins: FloatArray = self.gram.X[rows] @ bank.coef_.T + bank.intercept_
+        return margins
+
+    def lack(self, rows: IntArray) -> bool:
+        """Return whether these rows have no positive or no negative example of a concept."""
+        return any(not {0, 1} <= set(own.tolist()) for own in self.targets[rows].T)
+
+
+def tolerances_of(bank: ConceptBank) -> dict[str, float]:
+    """Return the tolerance of each concept of a bank."""
+    return dict(zip(bank.concepts_.tolist(), bank.C_.tolist(), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
 class Margins:
     """The concept vectors of a fold, and cross-fitted margins of the rows that a head is fitted on.
 
@@ -42,33 +79,24 @@ class Margins:
     """
 
     bank: ConceptBank
-    cross_fitted: Floats
-    found_on: NDArray[np.intp]
+    cross_fitted: FloatArray
+    found_on: IntArray
 
 
+@dataclass(frozen=True, eq=False)
 class Banks:
-    """The concept vectors of one store; those on the same clips are found once for all heads."""
+    """The concept vectors of one store; those on the same clips are found once for all heads.
 
-    def __init__(
-        self,
-        features: Features,
-        table: ClipTable,
-        grouped: bool,
-        seed: int,
-        files: Mapping[str, NDArray[np.intp]] | None = None,
-    ) -> None:
-        """Set what vectors are found on.
+    `grouped` splits are by film. For splits of the paper, `files` has the fold of each clip in the
+    file of each task.
+    """
 
-        Args:
-            features: The vectors of a store.
-            table: The clips.
-            grouped: Whether splits are by film.
-            seed: The seed of what is drawn.
-            files: For splits of the paper, the fold of each clip in the file of each task.
-        """
-        self.features, self.table, self.grouped, self.seed = features, table, grouped, seed
-        self.files = files or {}
-        self.found: dict[bytes, tuple[ConceptBank, Floats]] = {}
+    features: Features
+    table: ClipTable
+    grouped: bool
+    seed: int
+    files: Mapping[str, IntArray] = field(default_factory=dict)
+    found: dict[bytes, tuple[ConceptBank, FloatArray]] = field(default_factory=dict)
 
     @cached_property
     def gram(self) -> Gram:
@@ -77,17 +105,21 @@ class Banks:
 
         return Gram(self.features.X)
 
-    def rows(self, clips: NDArray[np.intp]) -> NDArray[Any]:
+    def rows(self, clips: IntArray) -> NDArray[Any]:
         """Return the vectors of some clips."""
         return self.gram.X[self.features.row_of[clips]]
 
     def margins(self, settings: Mapping[str, Any], data: FoldData) -> Margins:
         """Return cross-fitted margins of the rows to fit on, by vectors without test clips."""
-        rows = self.bank_rows(data)
-        bank, fitted = self._bank(settings, rows, data)
+        rows, own = self.bank_rows(data), {name: settings[name] for name in BANK}
+        folds = self.files.get(data.task, NO_FOLDS)
+        key = canonical_json(own) + rows.tobytes() + b"|" + folds.tobytes()
+        if key not in self.found:
+            self.found[key] = self._find(own, rows, data.groups, folds)
+        bank, fitted = self.found[key]
         return Margins(bank, fitted[self.features.row_of[data.fit_rows]], rows)
 
-    def bank_rows(self, data: FoldData) -> NDArray[np.intp]:
+    def bank_rows(self, data: FoldData) -> IntArray:
         """Return the clips that vectors are found on: all with an annotation level, not held out.
 
         Held out are the test and validation clips of the fold. Where splits are by film, all
@@ -99,106 +131,55 @@ class Banks:
         held_out = split.test
         if not data.join_validation:
             held_out = np.union1d(held_out, split.validation)
-        allowed = self.features.present & (np.array(table.levels) != "")
+        allowed = self.features.present & (table.levels != "")
         allowed[held_out] = False
         if data.task in self.files:
-            held = [split.provenance[name] for name in ("test_fold", "validation_fold")]
-            allowed &= ~np.isin(self.files[data.task], [OUTSIDE, *held])
+            held = [OUTSIDE, split.test_fold, split.validation_fold]
+            allowed &= ~np.isin(self.files[data.task], held)
         if self.grouped:
             allowed &= ~np.isin(data.groups, np.unique(data.groups[held_out]))
         rows = np.flatnonzero(allowed)
-        gap = int(split.provenance.get("gap", 0))
-        if gap and table.scenes is not None:
-            rows = far_from(rows, held_out, data.groups, table.scenes, gap)
+        if split.gap and table.scenes is not None:
+            rows = far_from(rows, held_out, data.groups, table.scenes, split.gap)
         return rows
-
-    def _bank(
-        self, settings: Mapping[str, Any], rows: NDArray[np.intp], data: FoldData
-    ) -> tuple[ConceptBank, Floats]:
-        own = {name: settings[name] for name in BANK}
-        folds = self.files.get(data.task, NO_FOLDS)
-        key = canonical_json(own) + rows.tobytes() + b"|" + folds.tobytes()
-        if key not in self.found:
-            self.found[key] = self._find(own, rows, data.groups, folds)
-        return self.found[key]
 
     def _find(
         self,
-        own: Mapping[str, Any],
-        rows: NDArray[np.intp],
+        settings: Mapping[str, Any],
+        clips: IntArray,
         groups: NDArray[np.str_],
-        folds: NDArray[np.intp],
-    ) -> tuple[ConceptBank, Floats]:
+        folds: IntArray,
+    ) -> tuple[ConceptBank, FloatArray]:
         """Return the bank of some clips, and margins for all rows: cross-fitted for those clips."""
-        targets = targets_of(self.features, self.table, own["against"])
-        row_of, by_row = self.features.row_of, groups[self.features.present]
-        inside = row_of[rows]
-        known = findable(targets[inside])
+        targets = targets_of(self.features, self.table, settings["against"])
+        rows, by_row = self.features.row_of[clips], groups[self.features.present]
+        known = findable(targets[rows])
         if len(folds):
             order = {name: place for place, name in enumerate(RELEASED)}
             known.sort(key=lambda column: order.get(self.table.concept_names[column], len(order)))
         names = [self.table.concept_names[column] for column in known]
         films = by_row if self.grouped else None
-        chosen = None
-        if own["tolerance"] == "folds":
-            tried = [
-                self._by_fold(own, names, C, targets[:, known], inside, folds[rows])[1].mean(axis=0)
-                for C in TOLERANCES
-            ]
+        examples = Examples(self.gram, targets[:, known], names, films, settings, self.seed)
+        chosen: Tolerances = None
+        if settings["tolerance"] == "folds":
+            tried = [_by_fold(examples, C, rows, folds[clips])[1].mean(axis=0) for C in TOLERANCES]
             best = np.argmax(tried, axis=0)
             chosen = {name: TOLERANCES[i] for name, i in zip(names, best.tolist(), strict=True)}
-        if own["elect"]:
-            bank = self._elected(
-                *self._by_fold(own, names, chosen, targets[:, known], inside, folds[rows])
-            )
+        if settings["elect"]:
+            bank = _elected(*_by_fold(examples, chosen, rows, folds[clips]))
         else:
-            bank = build_bank(own, names, tolerance=chosen, seed=self.seed)
-            bank.fit_rows(self.gram, targets[:, known], inside, films)
-        margins = self.gram.X @ bank.coef_.T + bank.intercept_
-        tolerances = dict(zip(names, bank.C_.tolist(), strict=True))
-        for fold in self._cross_folds(inside, by_row, own["cross_fit"]):
-            rest = np.setdiff1d(inside, fold)
-            lacking = [c for c in known if not {0, 1} <= set(np.unique(targets[rest, c]).tolist())]
-            if not lacking:
-                part = build_bank(own, names, tolerance=tolerances, seed=self.seed)
-                part.fit_rows(self.gram, targets[:, known], rest, films)
-                margins[fold] = self.gram.X[fold] @ part.coef_.T + part.intercept_
+            bank = examples.find(rows, chosen)
+        margins = examples.margins(bank, slice(None))
+        tolerances = tolerances_of(bank)
+        for fold in self._cross_folds(rows, by_row, settings["cross_fit"]):
+            rest = np.setdiff1d(rows, fold)
+            if not examples.lack(rest):
+                margins[fold] = examples.margins(examples.find(rest, tolerances), fold)
         return bank, margins
 
-    def _by_fold(
-        self,
-        own: Mapping[str, Any],
-        names: list[str],
-        tolerance: float | Mapping[str, float] | None,
-        targets: NDArray[np.int64],
-        rows: NDArray[np.intp],
-        folds: NDArray[np.intp],
-    ) -> tuple[list[ConceptBank], Floats]:
-        """Return the bank found without each fold, and the F1 of each of its vectors there."""
-        banks, scores = [], []
-        for fold in np.unique(folds):
-            bank = build_bank(own, names, tolerance=tolerance, seed=self.seed)
-            bank.fit_rows(self.gram, targets, rows[folds != fold])
-            held_out = rows[folds == fold]
-            true = targets[held_out] == 1
-            called = self.gram.X[held_out] @ bank.coef_.T + bank.intercept_ > 0
-            called &= targets[held_out] >= 0
-            n = np.maximum(true.sum(axis=0) + called.sum(axis=0), 1)
-            scores.append(2 * (true & called).sum(axis=0) / n)
-            banks.append(bank)
-        return banks, np.array(scores)
-
-    def _elected(self, banks: list[ConceptBank], scores: Floats) -> ConceptBank:
-        """Return the vectors with the best score, each from its bank; of equal ones the first."""
-        elected = banks[0]
-        for column, best in enumerate(np.argmax(scores, axis=0)):
-            for name in ("coef_", "intercept_", "C_", "length_"):
-                getattr(elected, name)[column] = getattr(banks[best], name)[column]
-        return elected
-
     def _cross_folds(
-        self, rows: NDArray[np.intp], groups: NDArray[np.str_], n_folds: int
-    ) -> list[NDArray[np.intp]]:
+        self, rows: IntArray, groups: NDArray[np.str_], n_folds: int
+    ) -> list[IntArray]:
         """Return parts of the rows; clips of a film stay together where splits are by film."""
         films = np.unique(groups[rows])
         if n_folds < 2 or (self.grouped and len(films) < 2):
@@ -210,11 +191,36 @@ class Banks:
         return [rows[number == fold] for fold in np.unique(number)]
 
 
+def _by_fold(
+    examples: Examples, tolerances: Tolerances, rows: IntArray, folds: IntArray
+) -> tuple[list[ConceptBank], FloatArray]:
+    """Return the bank found without each fold, and the F1 of each of its vectors there."""
+    banks, scores = [], []
+    for fold in np.unique(folds):
+        bank, held_out = examples.find(rows[folds != fold], tolerances), rows[folds == fold]
+        targets = examples.targets[held_out]
+        true, called = targets == 1, examples.margins(bank, held_out) > 0
+        called &= targets >= 0
+        n = np.maximum(true.sum(axis=0) + called.sum(axis=0), 1)
+        scores.append(2 * (true & called).sum(axis=0) / n)
+        banks.append(bank)
+    return banks, np.array(scores)
+
+
+def _elected(banks: Sequence[ConceptBank], scores: FloatArray) -> ConceptBank:
+    """Return the vectors with the best score, each from its bank; of equal ones the first."""
+    elected = banks[0]
+    for column, best in enumerate(np.argmax(scores, axis=0)):
+        for name in ("coef_", "intercept_", "C_", "length_"):
+            getattr(elected, name)[column] = getattr(banks[best], name)[column]
+    return elected
+
+
 def targets_of(features: Features, table: ClipTable, against: Any) -> NDArray[np.int64]:
     """Return 1 for a positive, 0 for a negative, -1 for no example; a column for each concept."""
     from obygaze_models.models.concepts import concept_targets
 
-    levels = np.array(table.levels)[features.present]
+    levels = table.levels[features.present]
     # A clip without a level is no example, like a clip that is not sure (NS).
     levels = np.where(levels == "", "NS", levels)
     return concept_targets(levels, table.has_concept[features.present], against)

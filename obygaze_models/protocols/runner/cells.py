@@ -9,6 +9,8 @@ computes the same value again.
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -17,33 +19,39 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.bootstrap import reuse_inflation
-from obygaze_models.evaluation.grouped_stats import (
-    Floats,
+from obygaze_models.evaluation.bootstrap import Statistics, reuse_inflation
+from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.metrics import (
+    MARGIN_METRICS,
+    METRICS,
     GroupedStats,
     Values,
     auc_within,
+    divide,
+    evaluate,
     mean_over_folds,
-    ratio,
     weighted_mean,
 )
-from obygaze_models.evaluation.leakage import Leak
-from obygaze_models.evaluation.metrics import MARGIN_METRICS, METRICS, evaluate
-from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.evaluation.thresholds import tune_threshold
+from obygaze_models.evaluation.predictions import FloatArray, Predictions
 from obygaze_models.models.baselines import random_ap
+from obygaze_models.protocols.clips import ClipTable
 
-Statistics = Callable[[Floats], Values]
 K = TypeVar("K")
+COLUMNS = (
+    *("clip_id", "movie_id", "task", "train", "test", "model", "feature"),
+    *("fold", "seed", "y", "score", "decision"),
+)
 TUNED = ("f1_binary", "f1_weighted", "f1_macro")
-WITHIN = "auc_within"
-PROBABILITY_NAMES = tuple(name for name in METRICS if name != WITHIN)
-MARGIN_NAMES = tuple(name for name in MARGIN_METRICS if name != WITHIN)
+PROBABILITY_NAMES = tuple(name for name in METRICS if name != "auc_within")
+MARGIN_NAMES = tuple(name for name in MARGIN_METRICS if name != "auc_within")
 
 
 @dataclass(frozen=True, eq=False)
 class TestedFold:
-    """The test of one fit of one fold: the test clips, their truth and scores."""
+    """The test of one fit of one fold: the test clips, their truth and scores.
+
+    `tuned` is the threshold that other clips chose; `chosen` are settings and facts of the fit.
+    """
 
     fold: str
     seed: int
@@ -54,31 +62,19 @@ class TestedFold:
     leak: Leak
     are_probabilities: bool = True
     tuned: float | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The metrics that are defined for these scores."""
-        return PROBABILITY_NAMES if self.are_probabilities else MARGIN_NAMES
+    chosen: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def values(self) -> dict[str, float]:
-        """Every metric of this fold."""
-        return evaluate(self.predictions, self.names)
-
-    @cached_property
-    def at_tuned(self) -> Predictions | None:
-        """The same scores with decisions by the threshold that validation clips chose."""
-        if self.tuned is None:
-            return None
-        return Predictions.of(self.predictions.y, self.predictions.score, self.tuned)
+        """Every metric of this fold that is defined for its scores."""
+        names = PROBABILITY_NAMES if self.are_probabilities else MARGIN_NAMES
+        return evaluate(self.predictions, names)
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
     """One model, trained for one task and tested on one: all of its folds."""
 
-    task: str
     train: str
     test: str
     model: str
@@ -102,15 +98,19 @@ class Cell:
         return truth
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The metrics that every fold has."""
-        every = all(t.are_probabilities for t in self.tested)
-        return PROBABILITY_NAMES if every else MARGIN_NAMES
-
-    @cached_property
     def seeds(self) -> list[int]:
         """The seeds, in order."""
         return sorted({t.seed for t in self.tested})
+
+    @cached_property
+    def n_test_sets(self) -> int:
+        """The number of sets of test clips; models of one set were fitted on the others."""
+        return len({t.rows.tobytes() for t in self.tested})
+
+    @property
+    def inflation(self) -> float:
+        """The factor of the variance: clips of one test set trained the models of the others."""
+        return reuse_inflation(self.n_test_sets if self.n_test_sets > 1 else None)
 
     def first_seeds(self, n: int) -> Cell:
         """Return the cell of the first n seeds alone."""
@@ -143,10 +143,16 @@ class Cell:
         names = np.arange(len(self.universe)) if units is None else units
         codes = np.unique(names, return_inverse=True)[1].astype(np.intp)
         tests = [t for t in self.tested if seeds is None or t.seed in seeds]
+        folds = []
+        for t in tests:
+            p = t.predictions
+            if tuned and t.tuned is not None:
+                p = Predictions.of(p.y, p.score, t.tuned)
+            folds.append(GroupedStats(p, codes[np.searchsorted(self.universe, t.rows)]))
         if self.share is not None:
-            return self._expected(tests, codes, self.share)
-        folds = [self._stats(t, codes, tuned) for t in tests]
-        metrics = only or (TUNED if tuned else self.names)
+            return self._expected(folds, codes, self.share)
+        every = all(t.are_probabilities for t in self.tested)
+        metrics = only or (TUNED if tuned else PROBABILITY_NAMES if every else MARGIN_NAMES)
         if self.averaged:
             return lambda weights: mean_over_folds(folds, metrics, weights)
         by_seed = [
@@ -156,15 +162,14 @@ class Cell:
         return _pooled(by_seed, metrics)
 
     def _expected(
-        self, tests: Sequence[TestedFold], codes: NDArray[np.intp], share: float
+        self, folds: Sequence[GroupedStats], codes: NDArray[np.intp], share: float
     ) -> Statistics:
         """Return the closed form, pooled or averaged over folds like the other cells."""
-        folds = [self._stats(t, codes, False) for t in tests]
         n_units = int(codes.max()) + 1
         pooled = expected_random(self.y, codes, n_units, share)
         by_fold = [expected_random(f.predictions.y, f.codes, n_units, share) for f in folds]
 
-        def compute(weights: Floats) -> Values:
+        def compute(weights: FloatArray) -> Values:
             found = pooled(weights)
             parts = [part(weights) for part in by_fold]
             for name in found if self.averaged else ["ap"]:
@@ -173,10 +178,6 @@ class Cell:
             return found
 
         return compute
-
-    def _stats(self, t: TestedFold, codes: NDArray[np.intp], tuned: bool) -> GroupedStats:
-        predictions = t.at_tuned or t.predictions if tuned else t.predictions
-        return GroupedStats(predictions, codes[np.searchsorted(self.universe, t.rows)])
 
     def values(
         self, seeds: Sequence[int] | None = None, *, tuned: bool = False
@@ -196,7 +197,7 @@ class Cell:
         return reduce(Predictions.append, [t.predictions for t in self.tested])
 
     @cached_property
-    def mean_scores(self) -> Floats:
+    def mean_scores(self) -> FloatArray:
         """The score of each clip of the universe, averaged over all fits that tested it."""
         total, times = np.zeros(len(self.universe)), np.zeros(len(self.universe))
         for t in self.tested:
@@ -218,29 +219,12 @@ class Cell:
                 values[name] = np.where(without, np.nan, values[name])
         return [str(name) for name in names], values
 
-    def fold_values(self, metric: str) -> dict[str, float]:
-        """Return the metric in each fold, averaged over seeds."""
-        return self._means(metric, lambda t: t.fold)
-
-    def by_test_set(self, metric: str) -> dict[bytes, float]:
-        """Return the metric on each set of test clips, averaged over the runs that share it."""
-        return self._means(metric, lambda t: t.rows.tobytes())
-
-    def _means(self, metric: str, key: Callable[[TestedFold], K]) -> dict[K, float]:
+    def means(self, metric: str, key: Callable[[TestedFold], K]) -> dict[K, float]:
+        """Return the mean of a metric over the tests that have the same key, such as a fold."""
         found: dict[K, list[float]] = {}
         for t in self.tested:
             found.setdefault(key(t), []).append(self.values_of(t)[metric])
         return {own: float(np.mean(values)) for own, values in found.items()}
-
-    @cached_property
-    def n_test_sets(self) -> int:
-        """The number of sets of test clips; models of one set were fitted on the others."""
-        return len({t.rows.tobytes() for t in self.tested})
-
-    @property
-    def inflation(self) -> float:
-        """The factor of the variance: clips of one test set trained the models of the others."""
-        return reuse_inflation(self.n_test_sets if self.n_test_sets > 1 else None)
 
     def values_of(self, t: TestedFold) -> dict[str, float]:
         """Return every metric of one fold, by the closed form if there is one."""
@@ -249,15 +233,6 @@ class Cell:
         own = np.zeros(len(t.rows), dtype=np.intp)
         expected = expected_random(t.predictions.y, own, 1, self.share)(np.ones((1, 1)))
         return {name: float(values[0]) for name, values in expected.items()}
-
-
-def tune(labels: NDArray[Any], scores: NDArray[Any]) -> float | None:
-    """Return the threshold with the best binary F1 on validation clips, or None for one class."""
-    y = labels == 1
-    if not len(y) or y.all() or not y.any():
-        return None
-    found: float = tune_threshold(validation_y=y, validation_score=scores, metric="f1_binary")
-    return found
 
 
 def expected_random(
@@ -270,9 +245,12 @@ def expected_random(
     size = np.bincount(codes, minlength=n_units)
     positive = np.bincount(codes, weights=y, minlength=n_units)
 
-    def compute(weights: Floats) -> Values:
-        f = ratio(weights @ positive, weights @ size)
-        ones, zeros = _expected_f1(f, share), _expected_f1(1 - f, 1 - share)
+    def f1(f: FloatArray, share: float) -> FloatArray:
+        return np.where(f > 0, divide(2 * f * share, f + share), 0.0)
+
+    def compute(weights: FloatArray) -> Values:
+        f = divide(weights @ positive, weights @ size)
+        ones, zeros = f1(f, share), f1(1 - f, 1 - share)
         distinct = np.maximum((weights > 0) @ size, 1).astype(np.float64)
         return {
             "f1_binary": ones,
@@ -290,10 +268,6 @@ def expected_random(
     return compute
 
 
-def _expected_f1(f: Floats, share: float) -> Floats:
-    return np.where(f > 0, ratio(2 * f * share, f + share), 0.0)
-
-
 def _pooled(by_seed: Sequence[Sequence[GroupedStats]], names: Sequence[str]) -> Statistics:
     """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
     wholes = [
@@ -305,7 +279,7 @@ def _pooled(by_seed: Sequence[Sequence[GroupedStats]], names: Sequence[str]) -> 
     ]
     together = [name for name in names if name not in ("ap", "auc")]
 
-    def compute(weights: Floats) -> Values:
+    def compute(weights: FloatArray) -> Values:
         runs = []
         for whole, folds in zip(wholes, by_seed, strict=True):
             found = whole.metrics(weights, together)
@@ -317,3 +291,20 @@ def _pooled(by_seed: Sequence[Sequence[GroupedStats]], names: Sequence[str]) -> 
         return {name: np.mean([run[name] for run in runs], axis=0) for name in names}
 
     return compute
+
+
+def predictions_csv(cells: Sequence[Cell], table: ClipTable) -> bytes:
+    """Return predictions.csv: every test of every clip, without baselines in closed form."""
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for cell in (cell for cell in cells if cell.share is None):
+        own = (cell.test, cell.train, cell.test, cell.model, cell.feature)
+        for t in cell.tested:
+            p = t.predictions
+            values = (t.rows.tolist(), p.y.tolist(), p.score.tolist(), p.decision.tolist())
+            for row, y, score, decision in zip(*values, strict=True):
+                clip = table.clips[row]
+                fold = (t.fold, t.seed, int(y), repr(score), int(decision))
+                writer.writerow((clip.clip_id, clip.movie_id, *own, *fold))
+    return stream.getvalue().encode("utf-8")

@@ -11,32 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.files import canonical_json
+from obygaze_models.evaluation.predictions import FloatArray
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.banks import targets_of
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.found_vectors import FoundVectors, find_vectors
 from obygaze_models.protocols.runner.head_records import head_record
 from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.runner.vectors import FoundVectors, find_vectors
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
 
-if TYPE_CHECKING:
-    pass
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-MOST_PARTS = 12
 N_DIRECTIONS = 200
 
 
@@ -72,23 +67,6 @@ def concept_records(
     return records
 
 
-def _bank_records(
-    protocol: Protocol,
-    features: Features,
-    table: ClipTable,
-    labels: Labels,
-    settings: Mapping[str, Any],
-    models: Sequence[str],
-) -> list[Record]:
-    base = {"kind": "anatomy", "feature": features.name, "models": models}
-    try:
-        vectors = find_vectors(features, table, settings, protocol.fit.seed)
-    except FixTraining as error:
-        return [{**base, "part": "concepts", "concepts": [], "note": error.what}]
-    concepts = _concepts(vectors, protocol.report.replicates)
-    return [{**base, **concepts}, *_heads(protocol, vectors, models, labels)]
-
-
 def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
     """Return each kind of concept vectors that models of a protocol use, and those models."""
     found: dict[bytes, tuple[dict[str, Any], list[str]]] = {}
@@ -102,45 +80,77 @@ def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
     return list(found.values())
 
 
-def _concepts(vectors: FoundVectors, n_replicates: int) -> Record:
+def _bank_records(
+    protocol: Protocol,
+    features: Features,
+    table: ClipTable,
+    labels: Labels,
+    settings: Mapping[str, Any],
+    models: Sequence[str],
+) -> list[Record]:
+    """Return the record of a kind of concept vectors, and those of the heads on their margins."""
     from obygaze_models.models.concept_report import co_occurrence, concept_matrix, cosines
 
-    return {
-        "part": "concepts",
-        "settings": dict(vectors.settings),
-        "n_parts": len(vectors.part_names),
-        "concepts": list(_qualities(vectors, n_replicates)),
-        "left_out": dict(vectors.left_out),
-        "cosines": cosines(vectors.bank.coef_).tolist(),
-        "purity": concept_matrix(vectors.margins, vectors.targets).tolist(),
-        "co_occurrence": co_occurrence(vectors.targets).tolist(),
-        "film_leak": _film_leak(vectors),
-        "note": "",
-    }
+    base = {"kind": "anatomy", "feature": features.name, "models": models}
+    try:
+        vectors = find_vectors(features, table, settings, protocol.fit.seed)
+    except FixTraining as error:
+        return [{**base, "part": "concepts", "concepts": [], "note": error.what}]
+    targets = vectors.examples.targets
+    records: list[Record] = [
+        {
+            **base,
+            "part": "concepts",
+            "settings": dict(settings),
+            "n_parts": len(vectors.part_names),
+            "concepts": list(_qualities(vectors, protocol.report.replicates)),
+            "left_out": dict(vectors.left_out),
+            "cosines": cosines(vectors.bank.coef_).tolist(),
+            "purity": concept_matrix(vectors.margins, targets).tolist(),
+            "co_occurrence": co_occurrence(targets).tolist(),
+            "film_leak": _film_leak(vectors),
+            "note": "",
+        }
+    ]
+    for name in models:
+        for task in dict.fromkeys(pair[0] for pair in protocol.pairs):
+            record = head_record(protocol.models[name], vectors, task, labels[task])
+            if record:
+                head = {"kind": "anatomy", "part": "head", "feature": features.name, "model": name}
+                records.append({**head, **record})
+    return records
 
 
 def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
+    """Yield the record of each concept."""
     from obygaze_models.models.concept_report import concept_quality
 
+    targets, seed = vectors.examples.targets, vectors.examples.seed
     scenes = vectors.table.scenes
     places = np.arange(len(vectors.table)) if scenes is None else scenes
     order = np.lexsort((places[vectors.clips], vectors.films))  # clips of a film in its order
     found = concept_quality(
         vectors.margins[order],
-        vectors.targets[order],
+        targets[order],
         vectors.films[order],
-        vectors.names,
+        vectors.examples.names,
         n_replicates=n_replicates,
-        seed=vectors.seed,
+        seed=seed,
         n_folds=len(vectors.part_names),
     )
-    directions = _random_directions(vectors)
+    # The mean quality of random directions, and the 95th percentile.
+    X = vectors.examples.gram.X
+    random = np.random.default_rng((seed, 2)).standard_normal((X.shape[1], N_DIRECTIONS))
+    scores = X @ random
     for column, one in enumerate(found):
         cosine = vectors.part_cosines[:, column]
         metrics = {
             name: {"value": e.value, "ci": [e.by_movie.low, e.by_movie.high]}
             for name, e in one.metrics.items()
         }
+        directions: Record = {"n": N_DIRECTIONS}
+        for name, values in ranking_quality(scores, targets[:, column]).items():
+            directions[name] = {"mean": np.mean(values), "high": np.quantile(values, 0.95)}
         yield {
             "name": one.concept,
             "n": one.n,
@@ -158,7 +168,7 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
                 "without": vectors.part_names[int(cosine.argmin())],
             },
             "noise": None,  # of another process
-            "random_directions": directions[column],
+            "random_directions": directions,
         }
 
 
@@ -171,32 +181,18 @@ def _on_noise(
         found = find_vectors(replace(features, X=noise.astype(np.float32)), table, settings, seed)
     except FixTraining:
         return {}
-    return {
-        name: {
-            **ranking_quality(found.margins[:, [column]], found.targets[:, column])[0],
+    records = {}
+    for column, name in enumerate(found.examples.names):
+        cosine = found.part_cosines[:, column]
+        quality = ranking_quality(found.margins[:, [column]], found.examples.targets[:, column])
+        records[name] = {
+            **{metric: float(values[0]) for metric, values in quality.items()},
             "stability": {"mean": cosine.mean(), "least": cosine.min()},
         }
-        for column, (name, cosine) in enumerate(zip(found.names, found.part_cosines.T, strict=True))
-    }
-
-
-def _random_directions(vectors: FoundVectors) -> list[Record]:
-    """Return for each concept the mean quality of random directions, and the 95th percentile."""
-    rng = np.random.default_rng((vectors.seed, 2))
-    X = vectors.features.X.astype(np.float64)
-    scores = X @ rng.standard_normal((X.shape[1], N_DIRECTIONS))
-    records = []
-    for target in vectors.targets.T:
-        found = ranking_quality(scores, target)
-        record: Record = {"n": N_DIRECTIONS}
-        for name in ("ap", "auc"):
-            values = [one[name] for one in found]
-            record[name] = {"mean": np.mean(values), "high": np.quantile(values, 0.95)}
-        records.append(record)
     return records
 
 
-def ranking_quality(scores: Floats, target: Ints) -> list[dict[str, float]]:
+def ranking_quality(scores: FloatArray, target: NDArray[np.int64]) -> dict[str, FloatArray]:
     """Return AP and AUC of each column of scores without ties; targets below 0 are not used."""
     known = target >= 0
     order = np.argsort(-scores[known], axis=0)
@@ -206,7 +202,7 @@ def ranking_quality(scores: Floats, target: Ints) -> list[dict[str, float]]:
     ap = (hits * hits.cumsum(axis=0) / places).sum(axis=0) / n_positive
     ranks = (hits * (n + 1 - places)).sum(axis=0)
     auc = (ranks - n_positive * (n_positive + 1) / 2) / (n_positive * (n - n_positive))
-    return [{"ap": float(a), "auc": float(b)} for a, b in zip(ap, auc, strict=True)]
+    return {"ap": ap, "auc": auc}
 
 
 def _auc(vectors: FoundVectors, column: int, against: str) -> float | None:
@@ -226,17 +222,6 @@ def _film_leak(vectors: FoundVectors) -> Record | None:
     try:
         # One set of vectors for all films: those found without a film would identify that film.
         margins = vectors.bank.transform(vectors.features.X)
-        return film_leak(margins, vectors.films, seed=vectors.seed)
+        return film_leak(margins, vectors.films, seed=vectors.examples.seed)
     except FixTraining:
         return None
-
-
-def _heads(
-    protocol: Protocol, vectors: FoundVectors, models: Sequence[str], labels: Labels
-) -> Iterator[Record]:
-    for name in models:
-        for task in dict.fromkeys(pair[0] for pair in protocol.pairs):
-            record = head_record(protocol.models[name], vectors, task, labels[task])
-            if record:
-                base = {"kind": "anatomy", "part": "head", "feature": vectors.features.name}
-                yield {**base, "model": name, **record}

@@ -8,18 +8,19 @@ bits of a product depend on the number of its rows.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import Progress
+from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE
+from obygaze_models.evaluation.calibration import tune_threshold
 from obygaze_models.evaluation.leakage import Leak, check_leaks
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import FixTraining
@@ -27,12 +28,10 @@ from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.banks import Banks
-from obygaze_models.protocols.runner.cells import Cell, TestedFold, tune
+from obygaze_models.protocols.runner.cells import Cell, TestedFold
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.finished import FinishedTests, Outcomes, Pair, TestKey
-from obygaze_models.protocols.runner.fold_data import FoldData
+from obygaze_models.protocols.runner.finished import FinishedTests, Outcomes, TestKey
 from obygaze_models.protocols.runner.models import (
-    NO_ROWS,
     FoldFit,
     best_perceptron,
     fit_baseline,
@@ -41,12 +40,17 @@ from obygaze_models.protocols.runner.models import (
     perceptron_jobs,
 )
 from obygaze_models.protocols.runner.processes import map_parts
-from obygaze_models.protocols.schedule import Labels, Schedule, leaks, split_leak
+from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.schedule import (
+    FoldData,
+    Labels,
+    Pair,
+    Schedule,
+    fewer_films,
+    split_leak,
+)
 from obygaze_models.protocols.schema import Model, Protocol
-from obygaze_models.protocols.splits import Split
-
-if TYPE_CHECKING:
-    from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.protocols.splits import NO_ROWS, Split
 
 SEEDS_APART = 10_000
 
@@ -60,7 +64,6 @@ class FitContext:
     labels: Labels
     schedule: Schedule
     features: Features | None
-    leaks: Mapping[Pair, Sequence[Leak]]
     n_jobs: int = 0
     finished: FinishedTests = field(default_factory=FinishedTests)
 
@@ -76,20 +79,59 @@ class FitContext:
             for number, split in enumerate(self.schedule.pairs[pair]):
                 yield pair, number, split
 
-    def new_banks(self) -> Banks:
-        """Return the store's features with its concept vectors, of which none is found yet."""
+    @property
+    def models(self) -> dict[str, Model]:
+        """The models to train."""
+        return {name: self.protocol.models[name] for name in self.protocol.model_names}
+
+    @property
+    def store(self) -> Features:
+        """The features that models read."""
         if self.features is None:
             raise FixInput("a model needs a store", hint="--store NAME=STORE")
-        splits, seed, video = self.protocol.splits, self.protocol.fit.seed, self.table.has_video
+        return self.features
+
+    def n_fits_of(self, name: str) -> int:
+        """Return the number of fits of a model for one test."""
+        model = self.protocol.models[name]
+        return len(candidates(model.settings)) if model.kind == "mlp" else 1
+
+    @property
+    def n_fits(self) -> int:
+        """The number of fits of all models for the cells of the store."""
+        n_seeds = {
+            (name, pair): self.protocol.n_seeds(pair[0]) if model.kind == "mlp" else 1
+            for name, model in self.models.items()
+            for pair in self.protocol.pairs
+        }
+        return sum(
+            self.n_fits_of(name) * n * len(self.schedule.pairs[pair])
+            for (name, pair), n in n_seeds.items()
+        )
+
+    @cached_property
+    def leaks(self) -> dict[tuple[Pair, int], Leak]:
+        """The leak of each fold of each cell."""
+        return {
+            (pair, number): split_leak(split, pair, self.table)
+            for pair, number, split in self.folds
+        }
+
+    def check_leaks(self, leaks: Sequence[Leak]) -> None:
+        """Raise an error where the protocol forbids leaks."""
+        check_leaks(leaks, allowed=self.protocol.leakage == "warn")
+
+    def new_banks(self) -> Banks:
+        """Return the store's features with its concept vectors, of which none is found yet."""
+        splits, video = self.protocol.splits, self.table.has_video
         files = {}
         if splits.follow_paper:
-            tasks = {train: self.protocol.tasks[train] for train, _ in self.protocol.pairs}
             usable = video if video.any() else np.ones(len(self.table), dtype=np.bool_)
             files = {
-                name: np.where(usable, self.table.fold(task.folds), OUTSIDE)
-                for name, task in tasks.items()
+                train: np.where(usable, self.table.fold(self.protocol.tasks[train].folds), OUTSIDE)
+                for train, _ in self.protocol.pairs
             }
-        return Banks(self.features, self.table, splits.are_grouped, seed, files)
+        return Banks(self.store, self.table, splits.are_grouped, self.protocol.fit.seed, files)
 
     def fold_data(self, train: str, split: Split, **options: Any) -> FoldData:
         """Return what a model is fitted on in a fold."""
@@ -98,49 +140,21 @@ class FitContext:
         )
 
 
-def check_cells(protocol: Protocol, schedule: Schedule, table: ClipTable) -> dict[Pair, list[Leak]]:
-    """Return the leaks of every cell; raise an error where the protocol forbids them."""
-    found = {pair: leaks(schedule, pair, table) for pair in protocol.pairs}
-    check_leaks(
-        [leak for listed in found.values() for leak in listed], allowed=protocol.leakage == "warn"
-    )
-    return found
-
-
-def count_fits(protocol: Protocol, schedule: Schedule) -> int:
-    """Return the number of fits of models for the cells of a store."""
-    models = [protocol.models[name] for name in protocol.model_names]
-    perceptrons = sum(len(candidates(m.settings)) for m in models if m.kind == "mlp")
-    others = sum(m.kind != "mlp" for m in models)
-    return sum(
-        len(schedule.pairs[pair]) * (others + perceptrons * protocol.n_seeds(pair[0]))
-        for pair in protocol.pairs
-    )
-
-
 def run_models(context: FitContext, progress: Progress) -> list[Cell]:
     """Return the cells of all models on one store."""
-    names, banks = context.protocol.model_names, context.new_banks()
-    models = {name: context.protocol.models[name] for name in names}
-    perceptrons = {name: model for name, model in models.items() if model.kind == "mlp"}
-    others = {name: model for name, model in models.items() if model.kind != "mlp"}
-    n_fits = {name: len(candidates(perceptrons[name].settings)) for name in perceptrons}
+    banks = context.new_banks()
     # The splits too: learning curves train on fewer films of the same folds.
     splits = f"{context.feature} {context.schedule.sha256}"
     outcomes = context.finished.of(splits)
-    progress.advance(sum(n_fits.get(key[0], 1) for key in outcomes))
-    tested = chain(
-        _test_perceptrons(context, banks.features, perceptrons, set(outcomes)),
-        _test_others(context, banks, others, set(outcomes)),
-    )
-    for made in tested:
+    progress.advance(sum(context.n_fits_of(key[0]) for key in outcomes))
+    done = set(outcomes)
+    for made in chain(_test_perceptrons(context, done), _test_others(context, banks, done)):
         context.finished.add(splits, made)
         outcomes |= made
-        progress.advance(sum(n_fits.get(key[0], 1) for key in made))
-    cells = _cells(context, names, outcomes)
+        progress.advance(sum(context.n_fits_of(key[0]) for key in made))
+    cells = _cells(context, context.protocol.model_names, outcomes)
     # The clips of concept vectors are known only now; the first check knew those of the splits.
-    found = [t.leak for cell in cells for t in cell.tested]
-    check_leaks(found, allowed=context.protocol.leakage == "warn")
+    context.check_leaks([t.leak for cell in cells for t in cell.tested])
     return cells
 
 
@@ -148,7 +162,9 @@ def run_baselines(context: FitContext) -> list[Cell]:
     """Return the cells of all baselines, on the clips of the splits."""
     outcomes: Outcomes = {}
     seen: set[tuple[str, Pair, bytes, bytes]] = set()
-    names = [n for n in context.protocol.grid.baselines if _is_possible(n, context.table)]
+    table, names = context.table, list(context.protocol.grid.baselines)
+    lacking = {"oracle": not table.has_concept.any(), "neighbour": table.places is None}
+    names = [name for name in names if not lacking.get(name)]
     for name in names:
         for pair, number, split in context.folds:
             seed = context.protocol.fit.seed + number
@@ -162,80 +178,61 @@ def run_baselines(context: FitContext) -> list[Cell]:
     return _cells(context, names, outcomes)
 
 
-def _is_possible(name: str, table: ClipTable) -> bool:
-    """Return whether the manifest has what a baseline reads."""
-    if name == "oracle":
-        return bool(table.has_concept.any())
-    return name != "neighbour" or table.places is not None
+def learning_records(context: FitContext) -> list[Record]:
+    """Return the learning curve of each cell of a store: the primary metric by training films.
 
-
-def fit_every_clip(
-    context: FitContext, model: Model, task: str
-) -> tuple[NDArray[np.intp], FoldFit]:
-    """Fit a model as the cells are fitted, but on every clip of a task; return clips and fit.
-
-    Perceptrons stop on the validation clips of the first split, and train on all others.
+    Bottlenecks have no curve, because their concept vectors are found on further films. Models that
+    start at random are trained with the seeds of the cells, without those of a contrast.
     """
-    banks, data = context.new_banks(), _every_clip(context, task)
-    rows = data.fit_rows
-    if model.kind != "mlp":
-        return rows, fit_model(model, data, banks)
-    validation = np.intersect1d(rows, context.schedule.pairs[task, task][0].validation)
-    split = Split("every clip", np.setdiff1d(rows, validation), validation, NO_ROWS)
-    held_out = context.fold_data(task, split, seed=context.protocol.fit.seed * SEEDS_APART)
-    jobs = perceptron_jobs(model, held_out, banks.features)
-    return rows, best_perceptron(model, fit_perceptrons(banks.features, jobs), banks.features)
+    protocol, metric = context.protocol, context.protocol.report.primary
+    models = tuple(n for n, model in context.models.items() if not find_kind(model.kind).head)
+    grid, report = replace(protocol.grid, models=models), replace(protocol.report, contrast=())
+    own = replace(context, protocol=replace(protocol, grid=grid, report=report))
+    curves: dict[tuple[str, str, str], list[Record]] = {}
+    for n_films in report.learning_films if models else ():
+        plan = fewer_films(context.schedule, n_films, protocol.splits.seed)
+        for cell in run_models(replace(own, schedule=plan), Quiet()):
+            point = {"n_films": n_films, "value": cell.value.get(metric)}
+            curves.setdefault((cell.model, cell.train, cell.test), []).append(point)
+    return [
+        {
+            "kind": "learning",
+            **{"model": model, "feature": context.feature, "train": train, "test": test},
+            **{"metric": metric, "points": points},
+        }
+        for (model, train, test), points in curves.items()
+    ]
 
 
-def find_every_vector(
-    context: FitContext, settings: Mapping[str, Any]
-) -> tuple[ConceptBank, NDArray[np.intp]]:
-    """Find concept vectors as the cells do, but on every clip; return them and the clips."""
-    data = _every_clip(context, context.protocol.train_tasks[0])
-    margins = context.new_banks().margins(settings, data)
-    return margins.bank, margins.found_on
-
-
-def _every_clip(context: FitContext, task: str) -> FoldData:
-    rows = np.flatnonzero(context.new_banks().features.present & (context.labels[task] >= 0))
-    split = Split("every clip", rows, NO_ROWS, NO_ROWS)
-    return context.fold_data(task, split, seed=context.protocol.fit.seed, join_validation=True)
-
-
-def _test_others(
-    context: FitContext, banks: Banks, models: Mapping[str, Model], finished: Container[TestKey]
-) -> Iterator[Outcomes]:
+def _test_others(context: FitContext, banks: Banks, done: Container[TestKey]) -> Iterator[Outcomes]:
     """Yield the tests of every model but perceptrons; each process has whole folds."""
+    models = {name: model for name, model in context.models.items() if model.kind != "mlp"}
     by_number: dict[int, list[tuple[TestKey, Split]]] = defaultdict(list)
-    for pair, number, split in context.folds:
-        for name in models:
-            if (name, pair, number, 0) not in finished:
-                by_number[number].append(((name, pair, number, 0), split))
+    for (pair, number, split), name in product(context.folds, models):
+        if (name, pair, number, 0) not in done:
+            by_number[number].append(((name, pair, number, 0), split))
     if by_number and any(find_kind(m.kind).head or m.kind == "svm" for m in models.values()):
         banks.gram.products  # noqa: B018 - computed here, so that no process computes its own
     # All cells of a fold stay in one process, because they share fits and concept vectors.
     folds = list(by_number.values())
+    splits = context.protocol.splits
     fits: dict[tuple[str, str, bytes], FoldFit | str] = {}
 
     def work(part: int) -> Outcomes:
         outcomes: Outcomes = {}
         for key, split in folds[part]:
             name, pair, number, _ = key
-            data = _fold_data(context, models[name], pair[0], split)
-            fit = (name, pair[0], _rows_of(data, models[name], banks))
+            model, seed = models[name], context.protocol.fit.seed
+            chooses = len(candidates(model.settings)) > 1 and not splits.are_grouped
+            joins = not splits.follow_paper and not chooses
+            data = context.fold_data(pair[0], split, seed=seed, join_validation=joins)
+            fit = (name, pair[0], _rows_of(data, model, banks))
             if fit not in fits:
-                fits[fit] = _try(partial(fit_model, models[name], data, banks), data)
+                fits[fit] = _try(partial(fit_model, model, data, banks), data)
             outcomes[key] = _test(context, pair, number, data, fits[fit])
         return outcomes
 
     return map_parts(work, len(folds), context.n_jobs)
-
-
-def _fold_data(context: FitContext, model: Model, train: str, split: Split) -> FoldData:
-    splits = context.protocol.splits
-    chooses = len(candidates(model.settings)) > 1 and not splits.are_grouped
-    joins = not splits.follow_paper and not chooses
-    return context.fold_data(train, split, seed=context.protocol.fit.seed, join_validation=joins)
 
 
 def _rows_of(data: FoldData, model: Model, banks: Banks) -> bytes:
@@ -256,13 +253,9 @@ def _try(fit: Callable[[], FoldFit], data: FoldData) -> FoldFit | str:
         return error.what
 
 
-def _test_perceptrons(
-    context: FitContext,
-    features: Features,
-    models: Mapping[str, Model],
-    finished: Container[TestKey],
-) -> Iterator[Outcomes]:
+def _test_perceptrons(context: FitContext, done: Container[TestKey]) -> Iterator[Outcomes]:
     """Yield the tests of the best candidates; fits that share a trajectory are in one process."""
+    models = {name: model for name, model in context.models.items() if model.kind == "mlp"}
     # Each training set of a cell starts from weights of its own: with one start for all,
     # the luck of that start would look like a property of the features.
     starts: dict[tuple[str, Pair], dict[bytes, int]] = defaultdict(dict)
@@ -274,21 +267,21 @@ def _test_perceptrons(
         for repeat in range(1 if data.problem else context.protocol.n_seeds(pair[0])):
             seed = (context.protocol.fit.seed + repeat) * SEEDS_APART + start
             key = (name, pair, number, repeat)
-            if key not in finished:
+            if key not in done:
                 together[name, pair[0], seed, rows].append((key, replace(data, seed=seed)))
     groups = list(together.values())
 
     def work(part: int) -> Outcomes:
-        model = models[groups[part][0][0][0]]
-        return _perceptron_tests(context, features, model, groups[part])
+        return _perceptron_tests(context, models[groups[part][0][0][0]], groups[part])
 
     return map_parts(work, len(groups), context.n_jobs)
 
 
 def _perceptron_tests(
-    context: FitContext, features: Features, model: Model, folds: Sequence[tuple[TestKey, FoldData]]
+    context: FitContext, model: Model, folds: Sequence[tuple[TestKey, FoldData]]
 ) -> Outcomes:
     """Fit a perceptron on training rows that folds share, and test it in each of them."""
+    features = context.store
     distinct = {data.split.validation.tobytes(): data for _, data in folds if not data.problem}
     jobs = [perceptron_jobs(model, data, features) for data in distinct.values()]
     done = iter(fit_perceptrons(features, list(chain.from_iterable(jobs))))
@@ -327,7 +320,7 @@ def _cell(context: FitContext, model: str, pair: Pair, outcomes: Outcomes) -> Ce
             hint="other splits, or a task with more clips of both classes",
         )
     averaged, share = context.schedule.is_repeated(pair), 0.5 if model == "random" else None
-    return Cell(pair[1], pair[0], pair[1], model, context.feature, tested, skipped, averaged, share)
+    return Cell(*pair, model, context.feature, tested, skipped, averaged, share)
 
 
 def _test(
@@ -347,13 +340,13 @@ def _test(
     clips = np.union1d(split.test, split.validation)
     values = fit.score(clips)
     scores, chosen = (values[np.searchsorted(clips, r)] for r in (split.test, split.validation))
-    y = context.labels[pair[1]][split.test] == 1
     # Clips that the model was fitted on cannot choose a threshold by its own scores.
     labels = context.labels[pair[0]][split.validation]
     inner = fit.inner or (NO_ROWS, NO_ROWS) if data.join_validation else (labels, chosen)
-    leak = context.leaks[pair][number]
+    leak = context.leaks[pair, number]
     if len(fit.found_on):
         leak = split_leak(split, pair, context.table, fit.found_on)
+    y = context.labels[pair[1]][split.test] == 1
     return TestedFold(
         fold=split.name,
         seed=seed,
@@ -363,6 +356,15 @@ def _test(
         n_validation=len(split.validation),
         leak=leak,
         are_probabilities=fit.threshold == 0.5,
-        tuned=tune(*inner),
-        facts=fit.chosen,
+        tuned=_tune(*inner),
+        chosen=fit.chosen,
     )
+
+
+def _tune(labels: NDArray[Any], scores: NDArray[Any]) -> float | None:
+    """Return the threshold with the best binary F1 on other clips, or None for one class."""
+    y = labels == 1
+    if not len(y) or y.all() or not y.any():
+        return None
+    found: float = tune_threshold(validation_y=y, validation_score=scores, metric="f1_binary")
+    return found

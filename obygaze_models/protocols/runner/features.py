@@ -27,14 +27,15 @@ class Features:
     """The vectors of the clips that have one.
 
     `row_of` is the row of `X` for each clip of the table, -1 where there is none; `missing` has the
-    reason for each of those clips. Missing vectors are never filled in.
+    reason for each of those clips. Missing vectors are never filled in. `origin` is what a run
+    records of the store.
     """
 
     name: str
     X: NDArray[np.float32]
     row_of: NDArray[np.intp]
     missing: Mapping[str, str]
-    facts: Mapping[str, Any]
+    origin: Mapping[str, Any]
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -51,8 +52,8 @@ def join(
 ) -> Features:
     """Return the vectors of a store for the clips of a table."""
     feature = feature or Feature()
-    told = store.recipe.to_json().get("told", {}).get("backbone")
-    backbone = f"{told}{IMPORTED}" if told else store.recipe.title
+    stated = store.recipe.to_dict().get("told", {}).get("backbone")
+    backbone = f"{stated}{IMPORTED}" if stated else store.recipe.title
     if feature.backbone and not is_backbone(backbone, feature.backbone):
         raise Mismatch(
             f"the protocol needs features of {feature.backbone!r} as {name!r}, "
@@ -61,37 +62,8 @@ def join(
             hint=f"--store {name}=ANOTHER",
         )
     level = choose_level(store, (feature.level,) if feature.level else data.level)
-    matrix: Matrix | Segments
     cut = {"rule": data.rule, "reduce": data.reduce} if data.segments else {}
-    if data.segments:
-        matrix = store.segments(table.clips, level, **cut)  # type: ignore[arg-type]
-    else:
-        matrix = store.matrix(level, clips=table.ids, missing="drop")
-    if data.segments and not len(matrix.values):
-        clip, status = next(iter(matrix.reasons.items()))
-        raise NotFound(
-            f"none of the {len(table)} segments has a window in this store ({clip}: {status})",
-            where=store.location,
-            hint="obygaze manifest windows: the films must have the same ids as in the segments",
-        )
-    if not len(matrix.values):
-        n_listed = sum(clip in store for clip in table.ids)
-        raise NotFound(
-            f"the store has {n_listed} of the {len(table)} clips, and features of none"
-            if n_listed
-            else f"none of the {len(table)} clips of the manifest is in this store",
-            where=store.location,
-            hint="obygaze store info says why; extract run tries again"
-            if n_listed
-            else f"a store of the same data set; its first clip id is {next(iter(store), '')!r}",
-        )
-    if matrix.values.ndim != 2:
-        raise FixInput(
-            f"a protocol needs one vector for each clip, {level} has "
-            f"{matrix.values.ndim - 1} dimensions",
-            where=store.location,
-            hint=f"another feature level: {', '.join(store.levels)}",
-        )
+    matrix = _matrix(store, table, level, cut)
     X = np.asarray(matrix.values, dtype=np.float32)
     clips, good = np.flatnonzero(matrix.present), np.isfinite(X).all(axis=1)
     missing = {clip: str(status) for clip, status in matrix.reasons.items()}
@@ -107,7 +79,7 @@ def join(
         X = np.asarray((wide - wide.mean(axis=0)) / column_scales(wide), dtype=np.float32)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
-    facts = {
+    origin = {
         "location": store.location,
         "backbone": backbone,
         "level": level,
@@ -119,7 +91,41 @@ def join(
         "sha256": sha256_bytes(X.tobytes() + "\n".join(table.ids[row] for row in clips).encode()),
     }
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
-    return Features(name, X, row_of, ordered, facts)
+    return Features(name, X, row_of, ordered, origin)
+
+
+def _matrix(
+    store: Store, table: ClipTable, level: str, cut: Mapping[str, Any]
+) -> Matrix | Segments:
+    """Return the vectors of clips, or those of segments cut from the windows of a store."""
+    if cut:
+        matrix: Matrix | Segments = store.segments(table.clips, level, **cut)
+        why = "has a window in this store"
+        hint = "obygaze manifest windows: the films must have the same ids as in the segments"
+    else:
+        matrix = store.matrix(level, clips=table.ids, missing="drop")
+        if any(clip in store for clip in table.ids):
+            why = "has features in this store"
+            hint = "obygaze store info says why; extract run tries again"
+        else:
+            why = "is in this store"
+            hint = f"a store of the same data set; its first clip id is {next(iter(store), '')!r}"
+    if not len(matrix.values):
+        clip, status = next(iter(matrix.reasons.items()))
+        raise NotFound(
+            f"none of the {len(table)} {'segments' if cut else 'clips'} of the manifest {why} "
+            f"({clip}: {status})",
+            where=store.location,
+            hint=hint,
+        )
+    if matrix.values.ndim != 2:
+        raise FixInput(
+            f"a protocol needs one vector for each clip, {level} has "
+            f"{matrix.values.ndim - 1} dimensions",
+            where=store.location,
+            hint=f"another feature level: {', '.join(store.levels)}",
+        )
+    return matrix
 
 
 def is_backbone(backbone: str, pattern: str) -> bool:

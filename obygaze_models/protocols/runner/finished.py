@@ -10,19 +10,18 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from obygaze_features.core.drafts import short_name
-from obygaze_features.core.files import json_values
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.runner.cells import TestedFold
+from obygaze_models.protocols.schedule import Pair
 
-Pair = tuple[str, str]
 TestKey = tuple[str, Pair, int, int]  # model, training and test task, numbers of fold and seed
 Outcomes = dict[TestKey, TestedFold | str]  # the test, or why there is none
 KEPT_FOR_S = 30 * 24 * 3600.0
@@ -44,8 +43,12 @@ class FinishedTests:
                     old.unlink()
         path = folder.with_name(f".{short_name(folder)}~{identity[:16]}.unfinished")
         found: dict[str, Outcomes] = {}
-        for splits, key, outcome in _read(path):
-            found.setdefault(splits, {})[key] = outcome
+        for line in path.read_bytes().splitlines() if path.is_file() else ():
+            # A line that was cut off is not JSON.
+            with suppress(ValueError, TypeError, KeyError):
+                splits, (model, pair, number, repeat), test = json.loads(line)
+                outcome = test if isinstance(test, str) else _from_json(test)
+                found.setdefault(splits, {})[model, tuple(pair), number, repeat] = outcome
         return cls(path, found)
 
     def of(self, splits: str) -> Outcomes:
@@ -57,7 +60,7 @@ class FinishedTests:
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps([splits, key, _as_json(test)]) for key, test in outcomes.items()]
+        lines = [json.dumps([splits, *item], default=_as_json) for item in outcomes.items()]
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write("".join(f"\n{line}" for line in lines))
 
@@ -76,23 +79,14 @@ class FinishedTests:
             self.path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> Iterator[tuple[str, TestKey, TestedFold | str]]:
-    if not path.is_file():
-        return
-    for line in path.read_bytes().splitlines():
-        # A line that was cut off is not JSON.
-        with suppress(ValueError, TypeError, KeyError):
-            splits, (model, pair, number, repeat), test = json.loads(line)
-            yield splits, (model, tuple(pair), number, repeat), _from_json(test)
+def _as_json(value: Any) -> Any:
+    """Return an array or number of numpy as lists and numbers, a test or a part of it as a dict."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return {item.name: getattr(value, item.name) for item in fields(value)}
 
 
-def _as_json(test: TestedFold | str) -> Any:
-    return test if isinstance(test, str) else json_values(asdict(test))
-
-
-def _from_json(test: Any) -> TestedFold | str:
-    if isinstance(test, str):
-        return test
+def _from_json(test: dict[str, Any]) -> TestedFold:
     p = test["predictions"]
     predictions = Predictions(
         np.array(p["y"], dtype=np.bool_),

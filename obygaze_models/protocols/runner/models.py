@@ -6,7 +6,7 @@ Perceptrons are fitted many in one call: `perceptron_jobs` lists the fits of a f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models import registry
 from obygaze_models.models.baselines import BASELINES, oracle, places
 from obygaze_models.models.common import FixTraining
@@ -21,12 +22,12 @@ from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.fold_data import FoldData
+from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Model
+from obygaze_models.protocols.splits import NO_ROWS
 
-Floats = NDArray[np.float64]
+Scored = tuple[NDArray[np.int64], FloatArray]  # the classes and the scores of some rows
 INNER_FOLDS = 3
-NO_ROWS = np.zeros(0, dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,43 +40,37 @@ class FoldFit:
     """
 
     estimator: Any
-    score: Callable[[NDArray[np.intp]], Floats]
+    score: Callable[[IntArray], FloatArray]
     threshold: float = 0.5
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    found_on: NDArray[np.intp] = field(default_factory=NO_ROWS.copy)
-    inner: tuple[NDArray[np.int64], Floats] | None = None
+    found_on: IntArray = field(default_factory=NO_ROWS.copy)
+    inner: Scored | None = None
 
 
 def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     """Fit a model on a fold; choose its settings and a threshold on rows that are not test rows."""
-    settings, fit = _choose(model, data, banks)
+    options = [for_task(model.kind, own, data.task) for own in candidates(model.settings)]
+    best, found_on = 0, NO_ROWS
+    if len(options) > 1:
+        tried = [_mean_precision(model.kind, option, data, banks) for option in options]
+        best = int(np.argmax([value for value, _ in tried]))
+        found_on = reduce(np.union1d, [own for _, own in tried])
+    settings = options[best]
+    fit = _fit(model.kind, settings, data, banks)
+    if len(options) > 1:
+        offered = {k: settings[k] for k, v in model.settings.items() if settings.get(k) != v}
+        found_on = np.union1d(fit.found_on, found_on)
+        fit = replace(fit, chosen={**fit.chosen, **offered}, found_on=found_on)
     if fit.inner is None and data.join_validation:
         fit = replace(fit, inner=_inner_scores(model.kind, settings, data, banks))
     return fit
-
-
-def _choose(model: Model, data: FoldData, banks: Banks) -> tuple[Mapping[str, Any], FoldFit]:
-    """Return the settings that are best on inner folds, and the fit with them."""
-    options = [for_task(model.kind, s, data.task) for s in candidates(model.settings)]
-    if len(options) == 1:
-        return options[0], _fit(model.kind, options[0], data, banks)
-    tried = [_inner_score(model.kind, option, data, banks) for option in options]
-    scored = [(value, -i) for i, (value, _) in enumerate(tried)]
-    best = options[-max(scored)[1]]
-    offered = {k: best[k] for k, v in model.settings.items() if best.get(k) != v}
-    done = _fit(model.kind, best, data, banks)
-    found_on = reduce(np.union1d, [own for _, own in tried], done.found_on)
-    return best, replace(done, chosen={**done.chosen, **offered}, found_on=found_on)
 
 
 def fit_baseline(name: str, data: FoldData) -> FoldFit:
     """Fit a baseline, which reads film and scene, or the true concepts, but no features."""
     table = data.table
     if name == "oracle":
-        X = table.has_concept.astype(np.float64)
-        if not X.shape[1]:
-            raise FixTraining("an oracle needs visual concepts, and this manifest has none")
-        baseline: Any = oracle()
+        X, baseline = table.has_concept.astype(np.float64), oracle()
     else:
         X = places(table.movies, np.zeros(len(table)) if table.scenes is None else table.scenes)
         kind: Any = BASELINES[name]
@@ -115,22 +110,6 @@ def _loss(fit: MLPProbe) -> float:
     return float(curve[fit.kept_epoch_ - 1]) if len(curve) else float(fit.train_loss_[-1])
 
 
-def _inner_scores(
-    kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks
-) -> tuple[NDArray[np.int64], Floats] | None:
-    """Return the classes of training rows, and their scores by fits of the other inner folds."""
-    truth, scores = [], []
-    for train, rows in _inner_splits(data):
-        split = replace(data.split, train=train, validation=rows)
-        try:
-            fit = _fit(kind, settings, replace(data, split=split, join_validation=False), banks)
-        except FixTraining:  # such as a concept that too few clips of the other folds have
-            return None
-        truth.append(data.labels[rows].astype(np.int64))
-        scores.append(fit.score(rows))
-    return (np.concatenate(truth), np.concatenate(scores)) if truth else None
-
-
 def _fit(kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldFit:
     if registry.find_kind(kind).head:
         return _fit_bottleneck(kind, settings, data, banks)
@@ -159,7 +138,7 @@ def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldF
     rows = features.row_of[data.fit_rows]
     normal, bias = banks.gram.svm(rows, positive, settings["C"], weight)
     along = features.of(data.fit_rows).astype(np.float64) @ normal
-    facts = {
+    chosen = {
         "length": float(np.linalg.norm(normal)),
         "bias_shift": central_bias(along, positive, weight, bias) - bias,
     }
@@ -167,7 +146,7 @@ def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldF
     probe.classes_, probe.n_features_in_ = np.array([0, 1]), len(normal)
     probe.coef_, probe.intercept_ = normal[None, :], np.array([bias])
     return FoldFit(
-        probe, lambda clips: features.of(clips).astype(np.float64) @ normal + bias, 0.0, facts
+        probe, lambda clips: features.of(clips).astype(np.float64) @ normal + bias, 0.0, chosen
     )
 
 
@@ -185,70 +164,94 @@ def _fit_bottleneck(
     model = registry.build(kind, settings, concepts=margins.bank.concepts, seed=banks.seed)
     model.bank_, model.n_features_in_ = margins.bank, margins.bank.n_features_in_
     # An ordinal head learns the levels, whatever the task.
-    targets = np.array(data.table.levels)[data.fit_rows] if kind == "ordinal" else data.y
+    targets = data.table.levels[data.fit_rows] if kind == "ordinal" else data.y
     groups = data.groups[data.fit_rows]
     model.head_ = clone(model.head).fit(margins.cross_fitted, targets, groups=groups)
     positive = np.isin(model.head_.classes_, targets[data.y == 1])
-    model.classes_, facts = model.head_.classes_, {}
+    model.classes_, chosen = model.head_.classes_, {}
     if model.residual is not None:
         offset = model.head_.decision_function(margins.cross_fitted)
         rows = banks.rows(data.fit_rows)
         model.residual_ = clone(model.residual).fit(rows, data.y, offset=offset)
-        facts = {"residual_share": model.residual_.share_}
+        chosen = {"residual_share": model.residual_.share_}
 
-    def score(clips: NDArray[np.intp]) -> Floats:
+    def score(clips: IntArray) -> FloatArray:
         found = model.predict_proba(banks.features.of(clips))[:, positive]
         return np.asarray(np.clip(found.sum(axis=1), 0.0, 1.0))
 
+    def score_inside(train: IntArray, rows: IntArray) -> FloatArray:
+        """Return scores of rows by a head of others, on the margins of all."""
+        inside, own = (np.searchsorted(data.fit_rows, part) for part in (train, rows))
+        head = clone(model.head)
+        head.fit(margins.cross_fitted[inside], targets[inside], groups=groups[inside])
+        wanted = np.isin(head.classes_, targets[data.y == 1])
+        found: FloatArray = head.predict_proba(margins.cross_fitted[own])[:, wanted].sum(axis=1)
+        return found
+
     inner = None
     if model.residual is None and data.join_validation:
-        inner = _head_scores(model.head, margins.cross_fitted, targets, data)
-    return FoldFit(model, score, 0.5, facts, margins.found_on, inner)
+        inner = _over_inner_splits(data, score_inside)
+    return FoldFit(model, score, 0.5, chosen, margins.found_on, inner)
 
 
-def _head_scores(
-    head: Any, margins: Floats, targets: NDArray[Any], data: FoldData
-) -> tuple[NDArray[np.int64], Floats] | None:
-    """Return what `_inner_scores` does, by heads of the other inner folds on the same margins."""
-    from sklearn.base import clone
-
+def _inner_splits(data: FoldData) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield training and other rows: inner folds of whole films, or the validation rows."""
     from obygaze_models.models.concepts import inner_folds
 
-    truth, scores, groups = [], [], data.groups[data.fit_rows]
+    if not data.join_validation and len(np.unique(data.labels[data.split.validation])) == 2:
+        yield data.split.train, data.split.validation
+        return
     for fold in inner_folds(data.y == 1, data.films, INNER_FOLDS):
-        try:
-            own = clone(head).fit(margins[~fold], targets[~fold], groups=groups[~fold])
-        except FixTraining:
-            return None
-        positive = np.isin(own.classes_, targets[data.y == 1])
-        truth.append(data.y[fold])
-        scores.append(own.predict_proba(margins[fold])[:, positive].sum(axis=1))
-    return (np.concatenate(truth), np.concatenate(scores)) if truth else None
+        yield data.fit_rows[~fold], data.fit_rows[fold]
 
 
-def _inner_score(
+def _inner_fit(
+    kind: str,
+    settings: Mapping[str, Any],
+    data: FoldData,
+    banks: Banks,
+    train: IntArray,
+    rows: IntArray,
+) -> FoldFit:
+    """Return a fit without some of the training rows; the test rows are held out here too."""
+    split = replace(data.split, train=train, validation=rows)
+    return _fit(kind, settings, replace(data, split=split, join_validation=False), banks)
+
+
+def _mean_precision(
     kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks
-) -> tuple[float, NDArray[np.intp]]:
-    """Return the mean average precision over inner folds, and where concept vectors were found.
-
-    Inner folds are whole films, or the validation rows. The test rows are held out here too.
-    """
+) -> tuple[float, IntArray]:
+    """Return the mean average precision over inner folds, and where concept vectors were found."""
     from sklearn.metrics import average_precision_score
 
     found, found_on = [], NO_ROWS
-    for train, validation in _inner_splits(data):
-        split = replace(data.split, train=train, validation=validation)
-        fit = _fit(kind, settings, replace(data, split=split, join_validation=False), banks)
-        truth = data.labels[validation] == 1
-        found.append(float(average_precision_score(truth, fit.score(validation))))
+    for train, rows in _inner_splits(data):
+        fit = _inner_fit(kind, settings, data, banks, train, rows)
+        found.append(float(average_precision_score(data.labels[rows] == 1, fit.score(rows))))
         found_on = np.union1d(found_on, fit.found_on)
     return (float(np.mean(found)) if found else 0.0), found_on
 
 
-def _inner_splits(data: FoldData) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    from obygaze_models.models.concepts import inner_folds
+def _inner_scores(
+    kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks
+) -> Scored | None:
+    """Return the classes of training rows, and their scores by fits of the other inner folds."""
 
-    if not data.join_validation and len(np.unique(data.labels[data.split.validation])) == 2:
-        return [(data.split.train, data.split.validation)]
-    folds = inner_folds(data.y == 1, data.films, INNER_FOLDS)
-    return [(data.fit_rows[~fold], data.fit_rows[fold]) for fold in folds]
+    def score(train: IntArray, rows: IntArray) -> FloatArray:
+        return _inner_fit(kind, settings, data, banks, train, rows).score(rows)
+
+    return _over_inner_splits(data, score)
+
+
+def _over_inner_splits(
+    data: FoldData, score: Callable[[IntArray, IntArray], FloatArray]
+) -> Scored | None:
+    """Return the classes and the scores of all inner folds; None where one cannot be fitted."""
+    truth, scores = [], []
+    for train, rows in _inner_splits(data):
+        try:
+            scores.append(score(train, rows))
+        except FixTraining:  # such as a concept that too few clips of the other folds have
+            return None
+        truth.append(data.labels[rows].astype(np.int64))
+    return (np.concatenate(truth), np.concatenate(scores)) if truth else None

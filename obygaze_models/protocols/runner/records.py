@@ -1,122 +1,36 @@
-"""The files of a run: their format, and how to read them.
+"""The files of a run, `runs/NAME/`: write them, and read them as a `Run`.
 
-A run is a folder `runs/NAME/`. `read_run(folder)` gives a `Run`; what follows is the format.
-
-run.json       the inputs of the run, and the only times; written last, so it marks a finished run
-    {"format": "obygaze-run/1", "name": str, "identity": sha256 of all that the numbers depend on,
-     "protocol": the resolved protocol (schema.Protocol.to_json()), "protocol_sha256": sha256,
-     "manifest": {"name", "path", "sha256", "view", "n_clips", "n_movies"},
-     "stores": {NAME: {"location", "backbone", "level", "width", "fingerprint", "sealed",
-                       "manifest", "sha256", "n_present", "n_missing"}},
-     "splits_sha256": {NAME of a store, or "none": sha256}, "results_sha256", "predictions_sha256",
-     "versions": {package: version}, "seeds": {"splits", "fit", "n"}, "machine": {...},
-     "seconds": {"read", "fit", "judge", "write", "total"}, "created": UTC time,
-     "created_by": "obygaze VERSION"}
-
-results.json   a list of records, each with a "kind"; the same inputs give the same bytes on
-               one kernel of BLAS. A number that has no value (AP without a positive) is null.
-  "cell"       one model of one store, trained for one task and tested on one
-    {"kind": "cell", "task": TEST, "train": TASK, "test": TASK, "model": NAME, "feature": STORE,
-     "n_test": clips, "n_positive", "n_movies", "prevalence", "n_runs": fits,
-     "repeated": clips were tested by several runs (the value is a mean over runs, else pooled),
-     "leaked": test clips that were training or validation clips, or of concept vectors, in a fold,
-     "neighbours": further test clips next to a training scene (null: scenes unknown),
-     "same_movie": further test clips of a training film, "leak_share",
-     METRIC: {"mean": over folds, "sd": over folds, "value": of all test clips, "ci": [low, high] by
-              films (nulls for a metric of decisions where a model calls all clips the same),
-              "ci_clips": as if clips were independent, "design_effect"}, ...
-       for f1_binary f1_weighted f1_macro precision recall accuracy ap auc, and of models that
-       yield probabilities brier ece ece_width,
-     "tuned": {METRIC: {"value"}} with thresholds from validation clips, or from training clips
-              that fits without them scored; null without a threshold,
-     "seeds": {"n", METRIC: {"mean", "sd"}} spread between seeds, null for one seed,
-     "by_movie": {MOVIE: {"n", "n_positive", METRIC: value,
-                           "sd": {METRIC: between runs that test this film alone, if several}}},
-     "confusion": {"tp", "fp", "fn", "tn"} pooled over folds and averaged over seeds and runs,
-     "calibration": [{"low", "high", "n", "score", "share"}] ten bins, or null,
-     "recalibrated": {"brier", "ece", "ece_width", "calibration"} by Platt's method on other films,
-     "folds": [{"fold", "seed", "n_train", "n_validation", "n_test", "n_positive", "leaked",
-                METRIC: value, "threshold": tuned or null, "chosen": settings}],
-     "skipped": [{"fold", "reason"}] folds that could not be trained or tested,
-     "paper": [{"metric", "mean", "sd", "movie", "source"}] printed numbers for this cell}
-  "baseline"   the same keys; "feature" is "" where it holds for every store, "expected": true where
-               the numbers are closed forms and not draws; "ceiling": true for the oracle
-  "comparison" two models on the same cell, or one on two stores: first minus second
-    {"kind", "task", "train", "test", "metric", "first": {"model", "feature"}, "second": {...},
-     "difference", "ci": by films, "p_sign_flip": by films, null unless all runs test the same
-     clips, "n_movies", "exact": all flips were counted, "p_corrected_t": Nadeau-Bengio over sets of
-     test clips (runs that share one are averaged first), null if there is one or if they share
-     films, "n_test_sets", "repeated": clips were tested by several runs; both p are null for
-     metrics of decisions}
-  "contrast"   one model trained on both tasks of `report.contrast`: first minus second
-    {"kind", "model", "feature", "test", "metric", "first": {"train", "value"}, "second": {...},
-     "difference", "ci": by films and re-trainings, "p": sign flips of films; both null unless all
-     runs test the same clips, "n_seeds", "seed_sd": of both, "n_movies", "n_movies_higher": films
-     where the first is higher, "n_test", "n_positive", "leaked": test clips that trained or chose
-     one of both; if any, a second record is without them}
-  "learning"   the primary metric of a cell by the number of training films, if the protocol asks
-    {"kind", "model", "feature", "train", "test", "metric", "points": [{"n_films", "value"}]}
-  "coverage"   one for each store
-    {"kind", "feature", "n_clips", "n_present", "n_missing", "n_missing_in_tasks",
-     "n_unused": with a vector, but without a video in the manifest, which the released code drops,
-     "reasons": {reason: count}, "missing": [{"clip_id", "reason", "tasks": [...]}]}
-  "argmax"     several one-against-rest tasks as one question
-    {"kind", "model", "feature", "tasks", "n_test", "accuracy", "f1_macro", "ci": of the accuracy,
-     "majority": accuracy of the largest class, "confusion": [[true x said]]}
-  "analysis"   success regressed on what is in a clip, one for each film and one for all
-    {"kind", "model", "feature", "train", "test", "film", "n", "n_success", "factors": [{"name",
-     "log_odds", "se", "low", "high", "p", "inflation"}], "intercept", "method", "errors",
-     "condition", "collinear", "left_out": {factor: reason}, "note"}
-  "anatomy"    concept vectors and heads of bottlenecks, if the protocol has `concepts = true`;
-               metrics are of films left out, vectors, weights and trees of all clips
-    {"kind", "part": "concepts", "feature", "models": those that use these vectors, "settings",
-     "n_parts": parts (mostly films) that were left out in turn,
-     "concepts": [{"name", "n", "n_positive", "prevalence", "ap", "auc", "f1_binary": {"value",
-       "ci": by films}, "auc_against_EN", "auc_against_without": clips of HN and S without it,
-       "p": by shifting labels within films, widened for films that train each other's vectors,
-       "p_holm", "tolerance", "stability": {"mean", "least": cosines to the vector found without a
-       part, "without": that part}, "noise": the same from random features ("ap", "auc",
-       "stability") or null, "random_directions": {"n", "ap", "auc": {"mean", "high": 95th
-       percentile}}}],
-     "left_out": {concept: reason}, "cosines": [[concept x concept]],
-     "purity": [[AUC of a row's margin for a column's concept]], "co_occurrence": the same for the
-     true concepts, "film_leak": {"balanced_accuracy", "chance", "n_films", "excess"} or null,
-     "note": the reason if there are no vectors}
-    {"kind", "part": "head", "feature", "model", "task", "head", "settings", "n", "n_positive",
-     "concepts": [name], "weights": {"intercept", "coef", "sd": of the margins} or null,
-     "tree": {"left", "right" (-1: a leaf), "concept": number, "threshold": in units of margins,
-       "share": of positives, "n"} or null,
-     "task_gain": {"from_margins", "from_truth", "gain": in AP, "prevalence"} or null,
-     "interventions": [{"order", "n_folds", "f1", "ap": after 0, 1, ... corrected concepts,
-       "first": what greedy corrects first}]}
-  "remark"     a warning that a result is misleading: {"kind", "about": NAME, "cells": n, "text"}
-
-predictions.csv   out of fold, one line for each clip, cell and fold
-    clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision
-    score is a probability, or a margin (then "decision" is score > 0); floats in shortest form.
+run.json has the inputs of the run and the only times; it is written last, so it marks a finished
+run. results.json is a list of records, each with a "kind"; the same inputs give the same bytes on
+one kernel of BLAS. predictions.csv has each test of each clip. `docs/files.md` lists all keys.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
 from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
-from obygaze_features.core.files import parse_json, sha256_bytes
+from obygaze_features.core.files import (
+    json_values,
+    parse_json,
+    pretty_json,
+    sha256_bytes,
+    write_atomic,
+)
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 
 RUN_FORMAT = "obygaze-run/1"
 AGAIN = "the same obygaze run again, with --force"
 RUN_FILE, RESULTS_FILE, PREDICTIONS_FILE = "run.json", "results.json", "predictions.csv"
-PREDICTION_COLUMNS = (
-    *("clip_id", "movie_id", "task", "train", "test", "model", "feature"),
-    *("fold", "seed", "y", "score", "decision"),
-)
 
 Record = dict[str, Any]
 
@@ -199,6 +113,41 @@ class Run:
             "remarks": [record["text"] for record in self.of("remark")],
             "seconds": dict(self.about["seconds"]),
         }
+
+
+def _not_a_run(folder: Path) -> str:
+    return "" if made_by_obygaze(folder / RUN_FILE) else f"it has no {RUN_FILE} of obygaze"
+
+
+RUN = OwnFolder("run", _not_a_run)
+
+
+def check_free(folder: Path, identity: str, *, force: bool) -> None:
+    """Raise an error if the folder is another run or not a run; the same run may be repeated."""
+    if not force and made_by_obygaze(folder / RUN_FILE):
+        force = json.loads((folder / RUN_FILE).read_bytes()).get("identity") == identity
+    check_folder(folder, RUN, force=force)
+
+
+def write_run(
+    folder: Path, about: Mapping[str, Any], records: Sequence[Record], predictions: bytes
+) -> dict[str, Any]:
+    """Write the three files and return the content of run.json; reports and audits stay."""
+    # One record on each line, so that `diff` compares two runs.
+    lines = [json.dumps(json_values(r), ensure_ascii=False, allow_nan=False) for r in records]
+    results = ("[\n" + ",\n".join(lines) + "\n]\n").encode("utf-8")
+    whole = {
+        **about,
+        "results_sha256": sha256_bytes(results),
+        "predictions_sha256": sha256_bytes(predictions),
+    }
+    with new_folder(folder, RUN, force=True) as draft:
+        if folder.is_dir():
+            shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)
+        write_atomic(draft / PREDICTIONS_FILE, predictions)
+        write_atomic(draft / RESULTS_FILE, results)
+        write_atomic(draft / RUN_FILE, pretty_json(json_values(whole)))
+    return whole
 
 
 def read_run(folder: Path) -> Run:

@@ -23,33 +23,24 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.common import one_thread
-from obygaze_models.protocols.clips import ClipTable, clip_table
-from obygaze_models.protocols.runner.cell_records import cell_record, comparable, comparison
-from obygaze_models.protocols.runner.cells import Cell
+from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
+from obygaze_models.protocols.runner.cell_records import cell_record
+from obygaze_models.protocols.runner.cells import Cell, predictions_csv
+from obygaze_models.protocols.runner.comparisons import comparable, comparison, contrast_jobs
 from obygaze_models.protocols.runner.concept_records import concept_records
-from obygaze_models.protocols.runner.contrasts import contrast_jobs
 from obygaze_models.protocols.runner.execute import (
     FitContext,
-    check_cells,
-    count_fits,
+    learning_records,
     run_baselines,
     run_models,
 )
-from obygaze_models.protocols.runner.extras import analyses, argmax_records, coverage
 from obygaze_models.protocols.runner.features import Features, join
 from obygaze_models.protocols.runner.finished import FinishedTests
-from obygaze_models.protocols.runner.folder import (
-    check_free,
-    predictions_csv,
-    write_run,
-)
-from obygaze_models.protocols.runner.learning import learning_records
 from obygaze_models.protocols.runner.processes import map_jobs
-from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run
-from obygaze_models.protocols.runner.remarks import remarks
+from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run, check_free, write_run
+from obygaze_models.protocols.runner.run_records import analyses, argmax_records, coverage, remarks
 from obygaze_models.protocols.schedule import Labels, schedule
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.tasks import task_labels
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
 PACKAGES = ("numpy", "scipy", "scikit-learn", "zarr")
@@ -74,7 +65,7 @@ class Inputs:
                 {
                     "protocol": self.protocol.sha256,
                     "manifest": manifest_sha256(self.manifest),
-                    "stores": {f.name: f.facts["sha256"] for f in self.features},
+                    "stores": {f.name: f.origin["sha256"] for f in self.features},
                     "obygaze": __version__,
                 }
             )
@@ -108,7 +99,18 @@ def gather(
     protocol: Protocol, manifest: Manifest, manifest_path: str, stores: Mapping[str, Store]
 ) -> Inputs:
     """Return the inputs of a run: labels of the tasks, and features of the stores, by clip."""
-    _check_stores(protocol, stores)
+    wanted = set(protocol.grid.stores)
+    if wanted and wanted != set(stores):
+        raise FixUsage(
+            f"the protocol needs the stores {', '.join(sorted(wanted))}, "
+            f"got {', '.join(stores) or 'none'}",
+            hint="--store NAME=STORE for each",
+        )
+    if not stores and protocol.model_names:
+        raise FixUsage(
+            "models need features, but no store is given",
+            hint="--store NAME=STORE (obygaze store ls)",
+        )
     table = clip_table(manifest, protocol.data)
     used = {name for pair in protocol.pairs for name in pair}
     labels = {
@@ -116,7 +118,14 @@ def gather(
         for name, task in protocol.tasks.items()
         if name in used
     }
-    _check_argmax(protocol, labels)
+    asked = [name for name in protocol.report.argmax if name in labels]
+    for one, other in combinations(asked, 2):
+        if n := int(np.sum((labels[one] == 1) & (labels[other] == 1))):
+            raise FixInput(
+                f"report.argmax needs tasks of one class against the rest, but {n} clips are in "
+                f"class 1 of both {one} and {other}",
+                hint="one task for each class, or report.argmax=[]",
+            )
     features = [
         join(name, store, table, protocol.data, protocol.features.get(name))
         for name, store in stores.items()
@@ -138,81 +147,51 @@ def run_protocol(
     An interrupted run keeps its finished tests beside the folder: the same call goes on from there.
     """
     check_free(folder, inputs.identity, force=force)
-    clock = _Clock(read=read_s)
+    seconds = {"read": read_s}
     finished = FinishedTests.beside(folder, inputs.identity_here)
     # Small products gain nothing from threads, and lose much where cores are shared.
     with one_thread(), finished.noted():
         watch = watch or _no_progress
-        cells, baselines, splits, curves = _train_all(inputs, n_jobs, watch, clock, finished)
-        with clock.part("judge"):
-            contrasts = contrast_jobs(cells, inputs.protocol, inputs.table)
-            cells = [cell.first_seeds(inputs.protocol.fit.seeds) for cell in cells]
-            records = [*_records(inputs, cells, baselines, contrasts, n_jobs, watch), *curves]
-    with clock.part("write"):
+        cells, baselines, splits, curves = _train_all(inputs, n_jobs, watch, seconds, finished)
+        with _timed(seconds, "evaluate"):
+            records = [*_records(inputs, cells, baselines, n_jobs, watch), *curves]
+    with _timed(seconds, "write"):
+        cells = [cell.first_seeds(inputs.protocol.fit.seeds) for cell in cells]
         predictions = predictions_csv([*cells, *baselines], inputs.table)
-    about = _about(inputs, folder.name, splits, len(cells), clock.seconds)
-    about = write_run(folder, about, records, predictions)
+    about = write_run(
+        folder, _about(inputs, folder.name, splits, len(cells), seconds), records, predictions
+    )
     finished.remove()
     return Run(folder, json_values(about), json_values(records))
 
 
-def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
-    wanted = set(protocol.grid.stores)
-    if wanted and wanted != set(stores):
-        raise FixUsage(
-            f"the protocol needs the stores {', '.join(sorted(wanted))}, "
-            f"got {', '.join(stores) or 'none'}",
-            hint="--store NAME=STORE for each",
-        )
-    if not stores and protocol.model_names:
-        raise FixUsage(
-            "models need features, but no store is given",
-            hint="--store NAME=STORE (obygaze store ls)",
-        )
-
-
-def _check_argmax(protocol: Protocol, labels: Labels) -> None:
-    """Check that no clip is in class 1 of two of the tasks that form one question."""
-    tasks = [name for name in protocol.report.argmax if name in labels]
-    positive = [np.flatnonzero(labels[name] == 1) for name in tasks]
-    for (one, first), (other, second) in combinations(zip(tasks, positive, strict=True), 2):
-        if n := len(np.intersect1d(first, second)):
-            raise FixInput(
-                f"report.argmax needs tasks of one class against the rest, but {n} clips are in "
-                f"class 1 of both {one} and {other}",
-                hint="one task for each class, or report.argmax=[]",
-            )
-
-
 def _train_all(
-    inputs: Inputs, n_jobs: int, watch: Watch, clock: _Clock, finished: FinishedTests
+    inputs: Inputs, n_jobs: int, watch: Watch, seconds: dict[str, float], finished: FinishedTests
 ) -> tuple[list[Cell], list[Cell], dict[str, str], list[Record]]:
+    """Return cells, baselines, the hashes of splits, and learning curves of all stores."""
     cells: list[Cell] = []
     curves: list[Record] = []
     baselines: list[Cell] = []
     hashes: dict[str, str] = {}
-    done: dict[bytes, bool] = {}
-    masks = [inputs.usable(features) for features in inputs.features] or [inputs.usable(None)]
-    alike = len({mask.tobytes() for mask in masks}) == 1
     stores: list[Features | None] = [*inputs.features] or [None]
-    for features, usable in zip(stores, masks, strict=True):
-        with clock.part("split"):
+    masks = [inputs.usable(features) for features in stores]
+    alike = len({mask.tobytes() for mask in masks}) == 1
+    for number, (features, usable) in enumerate(zip(stores, masks, strict=True)):
+        with _timed(seconds, "split"):
             plan = schedule(inputs.protocol, inputs.table, inputs.labels, usable)
-            found = check_cells(inputs.protocol, plan, inputs.table)
-        context = FitContext(
-            inputs.protocol, inputs.table, inputs.labels, plan, features, found, n_jobs, finished
-        )
+            context = FitContext(
+                inputs.protocol, inputs.table, inputs.labels, plan, features, n_jobs, finished
+            )
+            context.check_leaks(list(context.leaks.values()))
         hashes[context.feature or "none"] = plan.sha256
-        with clock.part("fit"):
+        with _timed(seconds, "fit"):
             if features is not None and inputs.protocol.model_names:
-                n_fits = count_fits(inputs.protocol, plan)
-                with watch(f"fits on {features.name}", n_fits) as progress:
+                with watch(f"fits on {features.name}", context.n_fits) as progress:
                     cells += run_models(context, progress)
                 curves += learning_records(context)
-            if usable.tobytes() not in done:
+            if not any(np.array_equal(usable, mask) for mask in masks[:number]):
                 own = run_baselines(context)
                 baselines += [replace(c, feature="") for c in own] if alike else own
-            done.setdefault(usable.tobytes(), alike)
     return cells, baselines, hashes, curves
 
 
@@ -220,14 +199,14 @@ def _records(
     inputs: Inputs,
     cells: Sequence[Cell],
     baselines: Sequence[Cell],
-    contrasts: Sequence[Callable[[], Record]],
     n_jobs: int,
     watch: Watch,
 ) -> list[Record]:
     protocol = inputs.protocol
-    groups = np.array(inputs.table.column(protocol.splits.group), dtype=np.str_)
-    backbones = {f.name: str(f.facts["backbone"]) for f in inputs.features}
-
+    groups = inputs.table.column(protocol.splits.group)
+    backbones = {f.name: str(f.origin["backbone"]) for f in inputs.features}
+    contrasts = contrast_jobs(cells, protocol, inputs.table)
+    cells = [cell.first_seeds(protocol.fit.seeds) for cell in cells]
     everything = [*cells, *baselines]
     pairs = comparable(everything, protocol) if protocol.report.compare else []
     jobs: list[Callable[[], Record]] = [
@@ -238,26 +217,24 @@ def _records(
     ]
     with watch("evaluation", len(jobs)) as progress:
         done = map_jobs(jobs, n_jobs, progress)
-    n_first = len(done) - len(contrasts)
     ours, theirs = done[: len(cells)], done[len(cells) : len(everything)]
+    n_first = len(done) - len(contrasts)
     primary, grouped = protocol.report.primary, protocol.splits.are_grouped
-    remarked = remarks(json_values(ours), json_values(theirs), primary, grouped=grouped)
     return [
-        *ours,
-        *theirs,
-        *done[len(everything) : n_first],
+        *done[:n_first],
         *argmax_records(protocol, cells, groups),
         *analyses(protocol, cells, inputs.table),
         *concept_records(protocol, inputs.features, inputs.table, inputs.labels, n_jobs),
         *(coverage(f, inputs.labels, inputs.table, inputs.usable(f)) for f in inputs.features),
-        *remarked,
+        *remarks(json_values(ours), json_values(theirs), primary, grouped=grouped),
         *done[n_first:],
     ]
 
 
 def _about(
-    inputs: Inputs, name: str, splits: Mapping[str, str], n_cells: int, seconds: Mapping[str, float]
+    inputs: Inputs, name: str, splits: Mapping[str, str], n_cells: int, seconds: dict[str, float]
 ) -> dict[str, Any]:
+    """Return the content of run.json."""
     protocol, manifest = inputs.protocol, inputs.manifest
     machine = this_machine(PACKAGES)
     return {
@@ -276,7 +253,7 @@ def _about(
         },
         "stores": {
             f.name: {
-                **f.facts,
+                **f.origin,
                 "n_present": int(f.present.sum()),
                 "n_missing": len(f.missing),
             }
@@ -290,8 +267,11 @@ def _about(
             "n": protocol.fit.seeds,
         },
         "n_cells": n_cells,
-        "machine": machine.to_json(),
-        "seconds": dict(seconds),
+        "machine": machine.as_json(),
+        "seconds": {
+            **{part: round(value, 3) for part, value in seconds.items()},
+            "total": round(sum(seconds.values()), 3),
+        },
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "created_by": f"obygaze {__version__}",
     }
@@ -302,22 +282,9 @@ def _no_progress(label: str, total: int) -> Iterator[Progress]:
     yield Quiet()
 
 
-class _Clock:
-    """The time that each part of a run takes."""
-
-    def __init__(self, read: float) -> None:
-        self.parts: dict[str, float] = {"read": read}
-        self.tick: Callable[[], float] = time.perf_counter
-
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """Add the time of a block to a part."""
-        started = self.tick()
-        yield
-        self.parts[name] = self.parts.get(name, 0.0) + self.tick() - started
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Each part and their sum, to the millisecond."""
-        rounded = {name: round(value, 3) for name, value in self.parts.items()}
-        return {**rounded, "total": round(sum(self.parts.values()), 3)}
+@contextmanager
+def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
+    """Add the time of a block to that of a part of the run."""
+    started = time.perf_counter()
+    yield
+    seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - started

@@ -1,20 +1,66 @@
-"""The protocol that trains one model: `honest` with one task, or each concept as a task."""
+"""Train one model to keep: its protocol, and after the run its fit on every clip.
+
+The protocol is `honest` with one task, or each concept as a task. The functions that fit the model
+are those that fit the cells of a run. No clip is held out to test, but a perceptron still stops on
+the validation clips of the first split.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_rules import near
+from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.kinds import AGAINST_EN, ALIASES, CAV, defaults, trainable
+from obygaze_models.protocols.kinds import (
+    AGAINST_EN,
+    ALIASES,
+    CAV,
+    defaults,
+    for_task,
+    is_choice,
+    trainable,
+)
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.banks import MIN_ROWS
+from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
+from obygaze_models.protocols.runner.execute import SEEDS_APART, FitContext
+from obygaze_models.protocols.runner.models import (
+    FoldFit,
+    best_perceptron,
+    fit_model,
+    fit_perceptrons,
+    perceptron_jobs,
+)
+from obygaze_models.protocols.runner.records import Record, Run
+from obygaze_models.protocols.runner.run import Inputs
+from obygaze_models.protocols.schedule import FoldData, schedule
 from obygaze_models.protocols.schema import Grid, Model, Protocol
+from obygaze_models.protocols.splits import NO_ROWS, Split
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData
+from obygaze_models.zoo.saving import save_model
+from obygaze_models.zoo.training_clips import TrainingClips
+
+CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """A fitted estimator, the facts for its card, and the clips that it was trained on."""
+
+    estimator: Any
+    info: ModelInfo
+    clips: TrainingClips
 
 
 def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Protocol:
@@ -35,7 +81,12 @@ def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Prot
     if honest.data.scale != "none":
         raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
     if kind == CAV:
-        return _concepts_protocol(honest)
+        return _concepts_protocol(load_protocol("honest", changes))
+    # `model.C=1` is a key of the one model that is trained.
+    own = [
+        f"models.{name}{c.removeprefix('model')}" if c.startswith("model.") else c for c in changes
+    ]
+    honest = load_protocol("honest", [f"models.{name}.kind={kind}", *own])
     if task not in honest.tasks:
         hint = f"one of {', '.join(honest.tasks)}, or --set tasks.{task}.positive=..."
         raise FixUsage(f"unknown task {task!r}{near(task, honest.tasks)}", hint=hint)
@@ -47,14 +98,6 @@ def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Prot
         grid=replace(honest.grid, train=(task,), test=(task,), models=(name,)),
         report=replace(honest.report, title=f"{name}: {honest.tasks[task].title or task}"),
     )
-
-
-def _spelt_out(changes: Sequence[str], name: str) -> list[str]:
-    """Replace `model.C=1` by the key of the one model that is trained."""
-    return [
-        f"models.{name}.{change.removeprefix('model.')}" if change.startswith("model.") else change
-        for change in changes
-    ]
 
 
 def for_clips(protocol: Protocol, manifest: Manifest) -> Protocol:
@@ -96,3 +139,195 @@ def _concepts_protocol(honest: Protocol) -> Protocol:
         fit=honest.fit,
         report=replace(honest.report, title="Concept vectors, films unseen"),
     )
+
+
+def fit_final(inputs: Inputs, run: Run) -> FittedModel:
+    """Return the model of a training protocol, fitted as in its run, but on every clip of its task.
+
+    Args:
+        inputs: The inputs of the run, of one model and one task.
+        run: The finished run, which has the metrics and the chosen settings.
+    """
+    protocol, features = inputs.protocol, inputs.features[0]
+    (name,) = protocol.model_names
+    plan = schedule(protocol, inputs.table, inputs.labels, inputs.usable(features))
+    context = FitContext(protocol, inputs.table, inputs.labels, plan, features)
+    if name == CAV:
+        settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper", "cross_fit": 0}
+        kind, task, classes, rows = CAV, "concepts", [], NO_ROWS
+        _, data = _every_clip(context, protocol.train_tasks[0])
+        margins = context.new_banks().margins(settings, data)
+        estimator, found_on = margins.bank, margins.found_on
+        concepts = tuple(map(str, estimator.concepts_))
+        columns = {concept: f"margin:{concept}" for concept in concepts}
+    else:
+        kind, task = protocol.models[name].kind, protocol.train_tasks[0]
+        settings = for_task(kind, _settled(protocol.models[name], run.cells), task)
+        rows, fit = _fit_every_clip(context, Model(kind, settings), task)
+        estimator, found_on = fit.estimator, fit.found_on
+        names = {"0": "negative", "1": "positive"}
+        classes = [names.get(str(code), str(code)) for code in estimator.classes_]
+        concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
+        columns = {task: _positive_column(estimator, kind, classes, inputs)}
+    if len(found_on):
+        # The clips that are a positive or a negative example of some concept.
+        targets = targets_of(features, inputs.table, settings["against"])
+        targets = targets[features.row_of[found_on]]
+        used = (targets[:, findable(targets)] >= 0).any(axis=1)
+        rows = np.union1d(rows, found_on[used])
+    ids = [inputs.table.ids[row] for row in rows]
+    info = _model_info(inputs, run, rows, kind, task, tuple(classes), concepts)
+    return FittedModel(estimator, info, training_clips(run, ids, columns, unit_norm=name == CAV))
+
+
+def _every_clip(context: FitContext, task: str) -> tuple[IntArray, FoldData]:
+    """Return every clip of a task, and the data of a fold that holds out none."""
+    rows = np.flatnonzero(context.store.present & (context.labels[task] >= 0))
+    split = Split("every clip", rows, NO_ROWS, NO_ROWS)
+    seed = context.protocol.fit.seed
+    return rows, context.fold_data(task, split, seed=seed, join_validation=True)
+
+
+def _fit_every_clip(context: FitContext, model: Model, task: str) -> tuple[IntArray, FoldFit]:
+    """Fit a model as the cells are fitted, but on every clip of a task; return clips and fit.
+
+    Perceptrons stop on the validation clips of the first split, and train on all others.
+    """
+    rows, data = _every_clip(context, task)
+    if model.kind != "mlp":
+        return rows, fit_model(model, data, context.new_banks())
+    validation = np.intersect1d(rows, context.schedule.pairs[task, task][0].validation)
+    split = Split("every clip", np.setdiff1d(rows, validation), validation, NO_ROWS)
+    held_out = replace(data, split=split, seed=data.seed * SEEDS_APART, join_validation=False)
+    jobs = perceptron_jobs(model, held_out, context.store)
+    return rows, best_perceptron(model, fit_perceptrons(context.store, jobs), context.store)
+
+
+def keep(fitted: FittedModel, folder: Path, *, force: bool = False) -> Path:
+    """Save a fitted model; return its folder.
+
+    Args:
+        fitted: The model of `fit_final`.
+        folder: The folder of the model; its name is the name of the model.
+        force: Replace a model that is there.
+    """
+    info = replace(fitted.info, name=folder.name)
+    return save_model(fitted.estimator, info, folder, clips=fitted.clips, force=force)
+
+
+def _settled(model: Model, cells: Sequence[Record]) -> dict[str, Any]:
+    """Settings with every choice made: the value that most folds chose."""
+    chosen = [fold["chosen"] for cell in cells for fold in cell["folds"]]
+    settled = dict(model.settings)
+    for name, value in model.settings.items():
+        if is_choice(name, value):
+            votes = Counter(repr(fold.get(name, value[0])) for fold in chosen)
+            winner = votes.most_common(1)[0][0] if votes else repr(value[0])
+            settled[name] = next(item for item in value if repr(item) == winner)
+    return settled
+
+
+def _positive_column(estimator: Any, kind: str, classes: Sequence[str], inputs: Inputs) -> str:
+    """Return the score column of a kept model that its run has scores for, or "" for none.
+
+    A run scores the positive side of a task; for ordered levels that may be several classes.
+    """
+    (task,) = inputs.protocol.train_tasks
+    positive = classes[-1]
+    if kind == "ordinal":
+        levels = {inputs.table.levels[row] for row in np.flatnonzero(inputs.labels[task] == 1)}
+        positive = levels.pop() if len(levels) == 1 else ""
+    if positive not in classes:
+        return ""
+    return f"p:{positive}" if hasattr(estimator, "predict_proba") else f"score:{positive}"
+
+
+def _model_info(
+    inputs: Inputs,
+    run: Run,
+    rows: IntArray,
+    kind: str,
+    task: str,
+    classes: tuple[str, ...],
+    concepts: tuple[str, ...],
+) -> ModelInfo:
+    """Return the facts for the card of a model that was trained on these rows."""
+    protocol, manifest, origin = inputs.protocol, inputs.manifest, inputs.features[0].origin
+    movies = sorted(set(inputs.table.movies[rows].tolist()))
+    by_film = protocol.splits.are_grouped and protocol.splits.group == "movie_id"
+    films = "films it had not seen"
+    held_out = films if by_film else "clips it had not seen, of films it may have seen"
+    return ModelInfo(
+        name=run.about["name"],
+        kind=kind,
+        task=task,
+        classes=classes,
+        features=FeatureSpec(
+            **{key: origin[key] for key in ("backbone", "level", "width", "fingerprint")},
+            store=str(origin["location"]),
+        ),
+        training=TrainingData(
+            manifest=manifest.name,
+            manifest_sha256=manifest_sha256(manifest),
+            view=protocol.data.view,
+            n_clips=len(rows),
+            n_movies=len(movies),
+            movies=tuple(movies),
+            citation=manifest.header.citation,
+            licence=manifest.header.licence,
+        ),
+        concepts=concepts,
+        metrics=_metrics(run.cells),
+        protocol=f"{protocol.name} (run {run.about['name']})",
+        notes=(
+            f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
+            f" intervals are {100 * protocol.report.confidence:g} % ones.",
+        ),
+    )
+
+
+def _metrics(cells: Sequence[Record]) -> dict[str, dict[str, object]]:
+    """Return the value and interval of each metric; of several tasks, with the task's name."""
+    found = {}
+    for cell in cells:
+        prefix = f"{cell['test']}: " if len(cells) > 1 else ""
+        for name in CARD_METRICS:
+            if name in cell:
+                found[prefix + name] = {"value": cell[name]["value"], "ci": cell[name]["ci"]}
+    return found
+
+
+def training_clips(
+    run: Run, clip_ids: Sequence[str], columns: Mapping[str, str], *, unit_norm: bool = False
+) -> TrainingClips:
+    """Return the clips a model was trained on, with scores of the run's fits without them.
+
+    `columns` names, for each tested task, the column of the kept model that its score belongs to,
+    "" for none.
+    A clip that several fits tested (repeats, seeds, several splits) gets the mean of their scores.
+    With `unit_norm` margins of linear machines become distances, as those of a concept bank are.
+    """
+    scores = {}
+    for cell in run.cells:
+        if columns.get(cell["test"]):
+            found = _mean_scores(run, cell, unit_norm)
+            values = [found.get(clip, math.nan) for clip in clip_ids]
+            scores[columns[cell["test"]]] = np.array(values, dtype=np.float64)
+    return TrainingClips(tuple(clip_ids), scores)
+
+
+def _mean_scores(run: Run, cell: Record, unit_norm: bool) -> dict[str, float]:
+    """Return the mean score of each clip over the fits of a cell that were not trained on it."""
+    folds = {(fold["fold"], fold["seed"]): fold for fold in cell["folds"]}
+    found = defaultdict(list)
+    for row in run.predictions:
+        if any(row[key] != cell[key] for key in ("train", "test", "model", "feature")):
+            continue
+        fold = folds[row["fold"], row["seed"]]
+        if fold["leaked"]:  # some of its test clips trained, and which ones is not recorded
+            continue
+        score, chosen = row["score"], fold["chosen"]
+        if unit_norm:
+            score = (score + chosen["bias_shift"]) / chosen["length"]
+        found[row["clip_id"]].append(score)
+    return {clip: fmean(scores) for clip, scores in found.items()}

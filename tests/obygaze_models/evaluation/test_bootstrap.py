@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from obygaze_models.evaluation.intervals import METHODS
 from scipy import stats
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from support.published import split_file
@@ -15,7 +16,6 @@ from obygaze_models.evaluation.bootstrap import (
     resample,
     reuse_inflation,
 )
-from obygaze_models.evaluation.intervals import METHODS
 from obygaze_models.evaluation.metrics import evaluate, replicate
 from obygaze_models.evaluation.predictions import Predictions
 

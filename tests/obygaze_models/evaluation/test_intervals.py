@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from obygaze_models.evaluation.intervals import Interval, Scale, bounds, expanded_tail
 
 NONE = np.zeros(0)

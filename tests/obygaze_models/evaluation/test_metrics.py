@@ -11,8 +11,7 @@ from sklearn import metrics as sk
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import metrics
-from obygaze_models.evaluation.grouped_stats import GroupedStats
-from obygaze_models.evaluation.metrics import METRICS, evaluate
+from obygaze_models.evaluation.metrics import METRICS, GroupedStats, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 
 # Four positives among ten clips; the decision is right on three of them and on five negatives.

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.decisions import DECISION_METRICS
-from obygaze_models.evaluation.metrics import evaluate
+from obygaze_models.evaluation.calibration import tune_threshold
+from obygaze_models.evaluation.metrics import DECISION_METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.evaluation.thresholds import tune_threshold
 
 Y = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
 SCORE = [0.9, 0.8, 0.6, 0.2, 0.7, 0.4, 0.3, 0.1, 0.1, 0.0]

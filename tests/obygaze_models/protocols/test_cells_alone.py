@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from obygaze_models.protocols.runner.fold_data import FoldData
 from support.cells import by_cell, cells_that_differ, reversed_grid, with_folds
 from support.data import real_data
 from support.experiments import films, planted, quick, run_on, store_of
@@ -19,7 +20,6 @@ from obygaze_models.evaluation.leakage import LeakedTest
 from obygaze_models.protocols.kinds import KINDS
 from obygaze_models.protocols.reading import shipped
 from obygaze_models.protocols.runner.banks import Banks, Margins
-from obygaze_models.protocols.runner.fold_data import FoldData
 from obygaze_models.protocols.schema import Protocol
 
 KFOLD = ("splits.kind=kfold", "splits.folds=4")

@@ -8,10 +8,9 @@ from pathlib import Path
 from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.protocols.runner.final import fit_final
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.runner.table import result_text
-from obygaze_models.protocols.runner.training import for_clips, training_protocol
+from obygaze_models.protocols.runner.training import fit_final, for_clips, training_protocol
 
 
 def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) -> None:

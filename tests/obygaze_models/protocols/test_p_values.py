@@ -14,12 +14,11 @@ from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.compare import nadeau_bengio
-from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import Inputs, run_protocol
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.tasks import task_labels
 
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "grid.baselines=[]")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from obygaze_models.protocols.paper_splits import movie_pairs, paper_splits
 from support.published import SplitFile, split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import count_leak
-from obygaze_models.protocols.paper_splits import movie_pairs, paper_splits
 
 
 def authors(table: SplitFile) -> list:

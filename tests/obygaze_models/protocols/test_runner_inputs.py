@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from obygaze_models.protocols.runner.folder import write_run
 from sklearn.preprocessing import StandardScaler
 from support.cells import with_folds
 from support.experiments import VISUAL, cell_of, films, planted, quick, run_on, store_of
@@ -28,7 +29,6 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import ArraySpec, Recipe, create_store, open_store
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.protocols.runner.features import NOT_FINITE, join
-from obygaze_models.protocols.runner.folder import write_run
 from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schema import Data, Feature, Protocol

@@ -12,11 +12,10 @@ from support.published import split_file
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.evaluation.leakage import LeakedTest
-from obygaze_models.protocols.clips import ClipTable, clip_table
+from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.execute import check_cells
 from obygaze_models.protocols.schedule import Schedule, leaks, schedule
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.tasks import task_labels
 
 
 def plan(

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from obygaze_models.protocols.tasks import check_label_map, label_by_expression, label_by_map
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.model import Clip
-from obygaze_models.protocols.tasks import check_label_map, label_by_expression, label_by_map
 
 LEVEL = ["EN", "HN", "NS", "S", ""]
 CONCEPTS = [(), ("Look",), ("Body",), ("Look",), ()]

@@ -23,7 +23,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.protocols import Run, fit_final, gather, keep, run_protocol, training_protocol
-from obygaze_models.protocols.runner.final import training_clips
+from obygaze_models.protocols.runner.training import training_clips
 from obygaze_models.zoo import SavedModel, TrainingClips, load_model, predict, save_model
 from obygaze_models.zoo.info import read_training_clips
 from obygaze_models.zoo.saving import pull_model, push_model

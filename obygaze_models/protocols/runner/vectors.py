@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.registry import build_bank
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner.banks import MIN_ROWS, targets_of
+from obygaze_models.protocols.runner.banks import MIN_ROWS, Examples, targets_of, tolerances_of
 from obygaze_models.protocols.runner.features import Features
 
 if TYPE_CHECKING:
-    from obygaze_models.models.linear_solvers import Gram
+    from obygaze_models.models.concepts import ConceptBank
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 MOST_PARTS = 12
 MOST_FOLDS = 4
 
@@ -34,74 +33,59 @@ class FoundVectors:
 
     features: Features
     table: ClipTable
-    settings: Mapping[str, Any]
+    examples: Examples
     known: list[int]
     left_out: Mapping[str, str]
-    bank: Any
-    targets: Ints
-    margins: Floats
-    parts: Ints
+    bank: ConceptBank
+    margins: FloatArray
+    parts: IntArray
     part_names: tuple[str, ...]
-    part_cosines: Floats
-    seed: int
-    gram: Gram
-    cached: dict[frozenset[int], tuple[Floats, Floats] | None] = field(default_factory=dict)
+    part_cosines: FloatArray
+    without: dict[frozenset[int], ConceptBank | None] = field(default_factory=dict)
 
-    @property
-    def names(self) -> list[str]:
-        """The concepts that have a vector."""
-        return [self.table.concept_names[column] for column in self.known]
-
-    @property
-    def clips(self) -> NDArray[np.intp]:
+    @cached_property
+    def clips(self) -> IntArray:
         """The row of the clip table of each row."""
         return np.flatnonzero(self.features.present)
 
-    @property
+    @cached_property
     def films(self) -> NDArray[np.str_]:
         """The film of each row."""
         return self.table.movies[self.clips]
 
+    @cached_property
+    def has(self) -> NDArray[np.bool_]:
+        """Which of the known concepts each row has."""
+        return self.table.has_concept[self.clips][:, self.known]
+
     @property
-    def head_folds(self) -> Ints:
+    def head_folds(self) -> IntArray:
         """The fold of each row in which heads are evaluated: a few parts together.
 
         Each part alone would have too few clips to rank.
         """
         return self.parts % MOST_FOLDS
 
-    def margins_without(self, fold: int) -> Floats | None:
+    def margins_without(self, fold: int) -> FloatArray | None:
         """Return margins by vectors that no clip of a head fold was used for.
 
         Those of the fold itself are by vectors of all other folds; those of another fold, on which
         a head is fitted, by vectors of the rest. None if a concept has too few examples there.
         """
-        margins = np.empty(self.targets.shape)
+        margins = np.empty(self.margins.shape)
         for other in np.unique(self.head_folds).tolist():
             key = frozenset({fold, other})
-            if key not in self.cached:
-                self.cached[key] = self._coefficients(key)
-            found = self.cached[key]
+            if key not in self.without:
+                rest = np.flatnonzero(~np.isin(self.head_folds, list(key)))
+                lacking = self.examples.lack(rest)
+                tolerances = tolerances_of(self.bank)
+                self.without[key] = None if lacking else self.examples.find(rest, tolerances)
+            found = self.without[key]
             if found is None:
                 return None
-            inside = self.head_folds == other
-            margins[inside] = self.features.X[inside] @ found[0].T + found[1]
+            inside = np.flatnonzero(self.head_folds == other)
+            margins[inside] = self.examples.margins(found, inside)
         return margins
-
-    def _coefficients(self, held_out: frozenset[int]) -> tuple[Floats, Floats] | None:
-        """Return vectors and intercepts found without some head folds."""
-        rest = np.flatnonzero(~np.isin(self.head_folds, list(held_out)))
-        if any(len(np.unique(own[own >= 0])) < 2 for own in self.targets[rest].T):
-            return None
-        tolerances = dict(zip(self.names, self.bank.C_.tolist(), strict=True))
-        bank = build_bank(self.settings, self.names, tolerance=tolerances, seed=self.seed)
-        bank.fit_rows(self.gram, self.targets, rest, self.films)
-        return bank.coef_, bank.intercept_
-
-    @property
-    def has(self) -> NDArray[np.bool_]:
-        """Which of the known concepts each row has."""
-        return self.table.has_concept[self.clips][:, self.known]
 
 
 def find_vectors(
@@ -119,39 +103,34 @@ def find_vectors(
             f"no concept has {MIN_ROWS} clips with it and {MIN_ROWS} without, in several films"
         )
     names = [table.concept_names[column] for column in known]
-    gram, targets = Gram(features.X), targets[:, known]
-    bank = build_bank(settings, names, seed=seed)
-    bank.fit_rows(gram, targets, np.arange(len(targets)), films)
-    # Tolerances are found once, as for the cells; vectors anew for each part.
-    tolerances = dict(zip(names, bank.C_.tolist(), strict=True))
-    margins = np.empty(targets.shape)
-    likeness = np.empty((len(part_names), len(known)))
+    examples = Examples(Gram(features.X), targets[:, known], names, films, settings, seed)
+    bank = examples.find(np.arange(len(films)))
+    margins, cosines = np.empty((len(films), len(known))), []
     for part in range(len(part_names)):
-        inside = parts == part
-        one = build_bank(settings, names, tolerance=tolerances, seed=seed)
-        one.fit_rows(gram, targets, np.flatnonzero(~inside), films)
-        margins[inside] = gram.X[inside] @ one.coef_.T + one.intercept_
-        likeness[part] = _cosine_rows(one.coef_, bank.coef_)
-    return FoundVectors(
-        *(features, table, settings, known, left_out, bank),
-        *(targets, margins, parts, part_names, likeness),
-        seed=seed,
-        gram=gram,
-    )
+        # Tolerances are found once, as for the cells; vectors anew for each part.
+        inside = np.flatnonzero(parts == part)
+        one = examples.find(np.flatnonzero(parts != part), tolerances_of(bank))
+        margins[inside] = examples.margins(one, inside)
+        lengths = np.linalg.norm(one.coef_, axis=1) * np.linalg.norm(bank.coef_, axis=1)
+        cosines.append(np.einsum("ij,ij->i", one.coef_, bank.coef_) / lengths)
+    found = margins, parts, part_names, np.array(cosines)
+    return FoundVectors(features, table, examples, known, left_out, bank, *found)
 
 
-def _parts(films: NDArray[np.str_]) -> tuple[Ints, tuple[str, ...]]:
+def _parts(films: NDArray[np.str_]) -> tuple[IntArray, tuple[str, ...]]:
     """Return the part of each clip: one or several films, or a fifth of a single film."""
     names, codes = np.unique(films, return_inverse=True)
     if len(names) == 1:
         stretch = np.arange(len(films)) * 5 // max(len(films), 1)
-        return stretch.astype(np.int64), tuple(f"part {i + 1}" for i in range(5))
+        return stretch, tuple(f"part {i + 1}" for i in range(5))
     n_parts = min(len(names), MOST_PARTS)
-    joined = [" ".join(names[i::n_parts].tolist()) for i in range(n_parts)]
-    return (codes % n_parts).astype(np.int64), tuple(joined)
+    return codes % n_parts, tuple(" ".join(names[i::n_parts].tolist()) for i in range(n_parts))
 
 
-def _known(targets: Ints, parts: Ints, names: Sequence[str]) -> tuple[list[int], dict[str, str]]:
+def _known(
+    targets: NDArray[np.int64], parts: IntArray, names: Sequence[str]
+) -> tuple[list[int], dict[str, str]]:
+    """Return the columns of concepts with examples without any part, and why others are left."""
     known, left_out = [], {}
     for column, name in enumerate(names):
         own = targets[:, column]
@@ -163,9 +142,3 @@ def _known(targets: Ints, parts: Ints, names: Sequence[str]) -> tuple[list[int],
         else:
             known.append(column)
     return known, left_out
-
-
-def _cosine_rows(first: Floats, second: Floats) -> Floats:
-    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    found: Floats = np.einsum("ij,ij->i", first, second) / lengths
-    return found

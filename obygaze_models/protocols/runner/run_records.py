@@ -1,0 +1,240 @@
+"""The records of a whole run: missing clips, several tasks as one, analysis of errors, remarks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_models.evaluation.bootstrap import resample
+from obygaze_models.evaluation.metrics import Values
+from obygaze_models.evaluation.predictions import FloatArray
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.runner.cells import Cell
+from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.schedule import Labels
+from obygaze_models.protocols.schema import Protocol
+
+LENGTH = "length (doubling)"
+MARGIN = 0.02  # a baseline this close is as good
+
+
+def coverage(
+    features: Features, labels: Labels, table: ClipTable, usable: NDArray[np.bool_]
+) -> Record:
+    """Return the record of the clips without a vector in a store, with their tasks."""
+    row = {clip: number for number, clip in enumerate(table.ids)}
+    missing = [
+        {
+            "clip_id": clip,
+            "reason": reason,
+            "tasks": [name for name, own in labels.items() if own[row[clip]] >= 0],
+        }
+        for clip, reason in features.missing.items()
+    ]
+    return {
+        "kind": "coverage",
+        "feature": features.name,
+        "n_clips": len(table),
+        "n_present": int(features.present.sum()),
+        "n_missing": len(missing),
+        "n_missing_in_tasks": sum(bool(item["tasks"]) for item in missing),
+        "n_unused": int((features.present & ~usable).sum()),
+        "reasons": dict(Counter(features.missing.values()).most_common()),
+        "missing": missing,
+    }
+
+
+def argmax_records(
+    protocol: Protocol, cells: Sequence[Cell], groups: NDArray[np.str_]
+) -> Iterator[Record]:
+    """Yield records of one-against-rest tasks as one: the class with the highest score."""
+    tasks = protocol.report.argmax
+    for model, feature in dict.fromkeys((cell.model, cell.feature) for cell in cells):
+        by_task = {c.test: c for c in cells if (c.model, c.feature) == (model, feature)}
+        if len(tasks) < 2 or not set(tasks) <= by_task.keys():
+            continue
+        own = [by_task[task] for task in tasks]
+        universe = own[0].universe
+        for cell in own[1:]:
+            universe = np.intersect1d(universe, cell.universe)
+        truth = np.stack([c.y[np.searchsorted(c.universe, universe)] for c in own], axis=1)
+        kept = truth.sum(axis=1) == 1
+        universe, truth = universe[kept], truth[kept]
+        if not len(universe):
+            continue  # no clip was tested for all tasks
+        scores = np.stack([c.mean_scores[np.searchsorted(c.universe, universe)] for c in own], 1)
+        true, called = truth.argmax(axis=1), scores.argmax(axis=1)
+        table = np.zeros((len(own), len(own)), dtype=int)
+        np.add.at(table, (true, called), 1)
+        right = (true == called).astype(np.float64)
+        drawn = resample(
+            partial(_accuracy, right),
+            groups[universe],
+            n_replicates=protocol.report.replicates,
+            level=protocol.report.confidence,
+            within_unit=True,
+            inflation=max(cell.inflation for cell in own),
+        )
+        hits, sizes, calls = np.diag(table), table.sum(axis=1), table.sum(axis=0)
+        yield {
+            "kind": "argmax",
+            "model": model,
+            "feature": feature,
+            "tasks": list(tasks),
+            "n_test": len(universe),
+            "accuracy": float(right.mean()),
+            "f1_macro": float(np.mean(2 * hits / np.maximum(sizes + calls, 1))),
+            "ci": [drawn["accuracy"][0].low, drawn["accuracy"][0].high],
+            "majority": float(sizes.max() / max(sizes.sum(), 1)),
+            "confusion": table.tolist(),
+        }
+
+
+def _accuracy(right: FloatArray, weights: FloatArray) -> Values:
+    return {"accuracy": weights @ right / weights.sum(axis=1)}
+
+
+def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> Iterator[Record]:
+    """Yield regressions of success on levels, concepts and length, for each cell."""
+    if not protocol.report.error_analysis:
+        return
+    from obygaze_models.evaluation.error_analysis import LEVEL_FACTORS, analyse_success
+
+    for cell in cells:
+        threshold = 0.5 if cell.tested[0].are_probabilities else 0.0
+        success = (cell.mean_scores > threshold) == cell.y
+        factors, unknown = _factors(protocol, table, cell.universe)
+        films = table.movies[cell.universe]
+        # Where each clip has one of the three levels, these are an intercept for each level.
+        levelled = bool(np.all(sum(factors[name] for name in LEVEL_FACTORS) == 1))
+        for found in analyse_success(success, factors, films, intercept=not levelled):
+            own = asdict(found)
+            own["collinear"] = found.is_collinear
+            own["left_out"] = {**own["left_out"], **unknown}
+            record = {"kind": "analysis", "model": cell.model, "feature": cell.feature}
+            yield {**record, "train": cell.train, "test": cell.test, **own}
+
+
+def _factors(
+    protocol: Protocol, table: ClipTable, rows: NDArray[np.intp]
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
+    """Return the factors, and why a further one is not known.
+
+    They are the eleven of the paper; except in its own protocols, also the length of a clip (a
+    logarithm to base 2, so that its coefficient is per doubling).
+    """
+    from obygaze_models.evaluation.error_analysis import paper_factors
+
+    concepts = {
+        name: table.has_concept[rows, column] for column, name in enumerate(table.concept_names)
+    }
+    factors = paper_factors(concepts, table.levels[rows].tolist())
+    if protocol.splits.follow_paper:
+        return factors, {}
+    lengths = []
+    for row in rows:
+        clip = table.clips[row]
+        start, end = clip.start_s, clip.end_s
+        if start is None or end is None:  # those of ObyGaze12 are made of shots
+            cells = [clip.extra.get(name, "") for name in ("film_start_s", "film_end_s")]
+            start, end = (float(cell) if cell else np.nan for cell in cells)
+        lengths.append(end - start)
+    if not all(np.isfinite(length) and length > 0 for length in lengths):
+        return factors, {LENGTH: "the manifest has no times of some clips"}
+    return {**factors, LENGTH: np.log2(lengths)}, {}
+
+
+def remarks(
+    cells: Sequence[Record], baselines: Sequence[Record], primary: str, *, grouped: bool
+) -> Iterator[Record]:
+    """Yield warnings that a result is misleading.
+
+    Args:
+        cells: The records of models.
+        baselines: The records of baselines.
+        primary: The primary metric.
+        grouped: Whether no film is on both sides of a split.
+    """
+
+    def remark(about: str, n_cells: int, text: str) -> Record:
+        return {"kind": "remark", "about": about, "cells": n_cells, "text": text}
+
+    leaked = {(c["train"], c["test"]): c for c in cells if c["leaked"]}
+    if leaked:
+        worst = max(leaked.values(), key=lambda c: c["leak_share"])
+        text = (
+            f"{len(leaked)} of {len({(c['train'], c['test']) for c in cells})} cells test on clips "
+            f"that trained or chose: {worst['leaked']} of the {worst['n_test']} test clips of "
+            f"{worst['train']} -> {worst['test']}. Their numbers are too high."
+        )
+        yield remark("leak", len(leaked), text)
+    beaten = _beaten(cells, baselines, primary)
+    if beaten:
+        cell, other, ours, theirs = max(beaten, key=lambda item: item[3] - item[2])
+        why = (
+            ""
+            if grouped
+            else " Clips of one film are on both sides of the split, and neighbouring clips share "
+            "their annotation: only splits by film measure what is seen in the video."
+        )
+        n = len({id(item[0]) for item in beaten})
+        text = (
+            f"In {n} of {len(cells)} cells a baseline that sees no video is as good as the model: "
+            f"{other['model']} has {primary} {theirs:.2f}, {cell['model']} {ours:.2f} "
+            f"({cell['train']} -> {cell['test']}).{why}"
+        )
+        yield remark("blind baseline", n, text)
+    shared = [c for c in cells if c["repeated"]]
+    if shared:
+        times = max(sum(f["n_test"] for f in c["folds"]) / c["n_test"] for c in shared)
+        text = (
+            f"Each clip is tested by {times:.0f} runs of a cell: what varies between those is the "
+            "noise of training, not the uncertainty of the test; that is the interval over films."
+        )
+        yield remark("shared test", len(shared), text)
+    chance = [c for c in cells if c["auc"]["ci"][0] is not None and c["auc"]["ci"][0] <= 0.5]
+    if chance:
+        text = (
+            f"In {len(chance)} of {len(cells)} cells the interval of AUC over films reaches "
+            "one half: other films could show no effect at all."
+        )
+        yield remark("chance", len(chance), text)
+    ceilings = [b for b in baselines if b["ceiling"] and (b["auc"]["value"] or 0) > 0.98]
+    trivial = {(b["train"], b["test"]) for b in ceilings}
+    if any((c["train"], c["test"]) in trivial for c in cells):
+        listed = ", ".join(f"{train} -> {test}" for train, test in sorted(trivial))
+        text = (
+            f"In {listed} the true concepts decide the class almost alone, because an easy "
+            "negative is by definition a clip without concepts."
+        )
+        yield remark("ceiling", len(trivial), text)
+    lost = [r for r in (*cells, *baselines) if r["skipped"]]
+    if lost:
+        reasons = sorted({item["reason"] for r in lost for item in r["skipped"]})
+        text = (
+            f"{sum(len(r['skipped']) for r in lost)} folds in {len(lost)} cells were left out: "
+            f"{'; '.join(reasons[:3])}."
+        )
+        yield remark("skipped folds", len(lost), text)
+
+
+def _beaten(
+    cells: Sequence[Record], baselines: Sequence[Record], primary: str
+) -> list[tuple[Record, Record, float, float]]:
+    """Return cells and baselines that see no video and are as good, with the values of both."""
+    found = []
+    for cell in cells:
+        for other in baselines:
+            same = (cell["train"], cell["test"]) == (other["train"], other["test"])
+            here = other["feature"] in ("", cell["feature"])
+            blind = other["model"] in ("neighbour", "film_prior")
+            ours, theirs = (r.get(primary, {}).get("value") for r in (cell, other))
+            if same and here and blind and None not in (ours, theirs) and theirs > ours - MARGIN:
+                found.append((cell, other, ours, theirs))
+    return found
