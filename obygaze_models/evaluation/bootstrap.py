@@ -162,27 +162,48 @@ def resample(
         within_unit: The statistics lie in [0, 1]; they are widened on the logit scale.
         inflation: A factor of the variance that the draws do not show (`reuse_inflation`).
     """
-    if not 0 < level < 1 or n_replicates < 2:
-        what = "level must be between 0 and 1 and n_replicates at least 2"
-        raise FixInput(f"{what}, got {level} and {n_replicates}")
     labels = np.asarray(groups)
     _, codes = as_codes(labels, labels.size)
+    point = statistics(np.ones((1, codes.size)))
+    drawn = draw(statistics, codes, n_replicates, seed)
     k = int(codes.max()) + 1
+    of_draws = partial(interval_of, k=k, level=level, inflation=inflation, within_unit=within_unit)
+    return {name: of_draws(values, float(point[name][0])) for name, values in drawn.items()}
+
+
+def draw(
+    statistics: Statistics, codes: IntArray, n_replicates: int, seed: int | tuple[int, ...]
+) -> dict[str, FloatArray]:
+    """Return the value of each statistic in each replicate; `codes` is the group of each clip."""
     blocks = [statistics(weights) for weights in draw_weights(codes, n_replicates, seed)]
-    results = {}
-    for name, point in statistics(np.ones((1, codes.size))).items():
-        values = np.concatenate([block[name] for block in blocks])
-        draws = values[np.isfinite(values)]
-        low, high, error = np.nan, np.nan, np.nan
-        if k > 1 and draws.size and np.isfinite(point[0]):
-            wide = widen(draws, inflation**0.5, within_unit=within_unit)
-            tail = expanded_tail(k, 1 - level)
-            low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
-        if k > 1 and draws.size > 1:
-            error = float(draws.std(ddof=1)) * inflation**0.5
-        undefined = int(values.size - draws.size)
-        results[name] = Interval(low, high, level, k, undefined, inflation), error
-    return results
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+
+
+def interval_of(
+    values: FloatArray,
+    point: float,
+    k: int,
+    level: float,
+    *,
+    within_unit: bool = False,
+    inflation: float = 1.0,
+) -> tuple[Interval, float]:
+    """Return interval and standard error from the values in draws of k groups.
+
+    Both are NaN for a single group, and without a replicate that has a value.
+    """
+    if not 0 < level < 1 or values.size < 2:
+        what = "level must be between 0 and 1 and n_replicates at least 2"
+        raise FixInput(f"{what}, got {level} and {values.size}")
+    draws, low, high, error = values[np.isfinite(values)], np.nan, np.nan, np.nan
+    if k > 1 and draws.size and np.isfinite(point):
+        wide = widen(draws, inflation**0.5, within_unit=within_unit)
+        tail = expanded_tail(k, 1 - level)
+        low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
+    if k > 1 and draws.size > 1:
+        error = float(draws.std(ddof=1)) * inflation**0.5
+    undefined = int(values.size - draws.size)
+    return Interval(low, high, level, k, undefined, inflation), error
 
 
 def expanded_tail(k: int, alpha: float = 0.05) -> float:

@@ -101,7 +101,7 @@ DECISION_METRICS: dict[str, Callable[[Confusion], FloatArray]] = {
     "prevalence": prevalence,
     "share_positive": share_positive,
 }
-MARGIN_METRICS = (*DECISION_METRICS, "ap", "auc", "auc_within")
+MARGIN_METRICS = (*DECISION_METRICS, "ap", "auc")
 CALIBRATION_METRICS = ("brier", "ece", "ece_width")
 METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
 N_BINS = 10
@@ -142,14 +142,7 @@ def replicate(
             f"calibration requires probabilities, got scores from {low:g} to {high:g}",
             hint="use MARGIN_METRICS for models with margins: without brier and ece",
         )
-    clips = GroupedStats(predictions, np.arange(n))
-    found = clips.metrics(matrix, [name for name in names if name != "auc_within"])
-    if "auc_within" in names:
-        model = predictions.model
-        by_model = [np.flatnonzero(model == number) for number in np.unique(model)]
-        folds = [GroupedStats(predictions.take(rows), rows) for rows in by_model]
-        found["auc_within"] = auc_within(folds, matrix)
-    return {name: found[name] for name in names}
+    return GroupedStats(predictions, np.arange(n)).metrics(matrix, names)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +229,7 @@ class GroupedStats:
         return {"brier": self._by_unit(gap**2), **tables}
 
     def metrics(self, weights: FloatArray, names: Sequence[str]) -> Values:
-        """Return metrics under each row of weights: any of METRICS but "auc_within"."""
+        """Return some of METRICS under each row of weights."""
         found: Values = {}
         own = weights[:, self.units]
         if not set(names).isdisjoint(DECISION_METRICS):

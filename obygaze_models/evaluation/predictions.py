@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,25 +18,14 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Label, score and decision of each clip, checked once.
-
-    `model` is the number of the model that scored each clip, where several are pooled.
-    """
+    """Label, score and decision of each clip, checked once."""
 
     y: BoolArray
     score: FloatArray
     decision: BoolArray
-    model: IntArray
 
     @classmethod
-    def of(
-        cls,
-        y: ArrayLike,
-        score: ArrayLike,
-        threshold: ArrayLike = 0.5,
-        *,
-        model: ArrayLike | None = None,
-    ) -> Predictions:
+    def of(cls, y: ArrayLike, score: ArrayLike, threshold: ArrayLike = 0.5) -> Predictions:
         """Return checked predictions; a clip is positive where its score is above the threshold.
 
         A score equal to the threshold is negative, as with the argmax of two equal probabilities.
@@ -44,28 +34,23 @@ class Predictions:
             y: The labels, 0 or 1.
             score: The score of each clip.
             threshold: One threshold, or one for each clip.
-            model: The model that scored each clip; by default one model scored all.
         """
         truth = as_truth(y)
         scores = as_scores(score, truth.size)
-        codes = np.zeros(truth.size, dtype=np.intp)
-        if model is not None:
-            codes = as_codes(model, truth.size)[1]
-        return cls(truth, scores, scores > np.asarray(threshold, dtype=np.float64), codes)
+        return cls(truth, scores, scores > np.asarray(threshold, dtype=np.float64))
+
+    @classmethod
+    def join(cls, parts: Sequence[Predictions]) -> Predictions:
+        """Return the rows of all parts, one after the other."""
+        return cls(
+            np.concatenate([part.y for part in parts]),
+            np.concatenate([part.score for part in parts]),
+            np.concatenate([part.decision for part in parts]),
+        )
 
     def take(self, rows: IntArray | BoolArray) -> Predictions:
         """Return the predictions of some rows."""
-        return Predictions(self.y[rows], self.score[rows], self.decision[rows], self.model[rows])
-
-    def append(self, other: Predictions) -> Predictions:
-        """Return the rows of both; the models of `other` get new numbers."""
-        offset = int(self.model.max()) + 1
-        return Predictions(
-            np.concatenate([self.y, other.y]),
-            np.concatenate([self.score, other.score]),
-            np.concatenate([self.decision, other.decision]),
-            np.concatenate([self.model, other.model + offset]),
-        )
+        return Predictions(self.y[rows], self.score[rows], self.decision[rows])
 
     def __len__(self) -> int:
         return int(self.y.size)

@@ -13,13 +13,13 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.bootstrap import Statistics, reuse_inflation
+from obygaze_models.evaluation.bootstrap import Statistics, draw, reuse_inflation
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import (
     MARGIN_METRICS,
@@ -42,8 +42,6 @@ COLUMNS = (
     *("fold", "seed", "y", "score", "decision"),
 )
 TUNED = ("f1_binary", "f1_weighted", "f1_macro")
-PROBABILITY_NAMES = tuple(name for name in METRICS if name != "auc_within")
-MARGIN_NAMES = tuple(name for name in MARGIN_METRICS if name != "auc_within")
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +65,7 @@ class TestedFold:
     @cached_property
     def values(self) -> dict[str, float]:
         """Every metric of this fold that is defined for its scores."""
-        names = PROBABILITY_NAMES if self.are_probabilities else MARGIN_NAMES
-        return evaluate(self.predictions, names)
+        return evaluate(self.predictions, METRICS if self.are_probabilities else MARGIN_METRICS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +126,7 @@ class Cell:
 
     def statistics(
         self,
-        units: NDArray[Any] | None = None,
+        units: NDArray[Any],
         seeds: Sequence[int] | None = None,
         *,
         tuned: bool = False,
@@ -137,11 +134,10 @@ class Cell:
     ) -> Statistics:
         """Return the value of every metric (or `only` some) as a function of the weights of units.
 
-        `units` names the film of each clip of the universe (without it, each clip is a unit);
-        weights have a column for each distinct name, in order.
+        `units` names the unit (such as the film) of each clip of the universe; weights have a
+        column for each distinct name, in order.
         """
-        names = np.arange(len(self.universe)) if units is None else units
-        codes = np.unique(names, return_inverse=True)[1].astype(np.intp)
+        codes = np.unique(units, return_inverse=True)[1].astype(np.intp)
         tests = [t for t in self.tested if seeds is None or t.seed in seeds]
         folds = []
         for t in tests:
@@ -152,14 +148,30 @@ class Cell:
         if self.share is not None:
             return self._expected(folds, codes, self.share)
         every = all(t.are_probabilities for t in self.tested)
-        metrics = only or (TUNED if tuned else PROBABILITY_NAMES if every else MARGIN_NAMES)
+        metrics = only or (TUNED if tuned else METRICS if every else MARGIN_METRICS)
         if self.averaged:
-            return lambda weights: mean_over_folds(folds, metrics, weights)
+            return partial(mean_over_folds, folds, metrics)
         by_seed = [
             [fold for fold, t in zip(folds, tests, strict=True) if t.seed == seed]
             for seed in sorted({t.seed for t in tests})
         ]
         return _pooled(by_seed, metrics)
+
+    def draws(
+        self, groups: NDArray[np.str_], metric: str, n_replicates: int, seed: tuple[int, ...]
+    ) -> FloatArray:
+        """Return the value of a metric in each replicate; films are drawn alike for all cells."""
+        key = (metric, n_replicates, seed)
+        if key not in self._drawn:
+            films = groups[self.universe]
+            codes = np.arange(len(np.unique(films)))
+            found = draw(self.statistics(films, only=[metric]), codes, n_replicates, seed)
+            self._drawn[key] = found[metric]
+        return self._drawn[key]
+
+    @cached_property
+    def _drawn(self) -> dict[tuple[Any, ...], FloatArray]:
+        return {}
 
     def _expected(
         self, folds: Sequence[GroupedStats], codes: NDArray[np.intp], share: float
@@ -194,7 +206,7 @@ class Cell:
     @cached_property
     def predictions(self) -> Predictions:
         """The predictions of all folds and seeds, one after the other."""
-        return reduce(Predictions.append, [t.predictions for t in self.tested])
+        return Predictions.join([t.predictions for t in self.tested])
 
     @cached_property
     def mean_scores(self) -> FloatArray:
@@ -272,7 +284,7 @@ def _pooled(by_seed: Sequence[Sequence[GroupedStats]], names: Sequence[str]) -> 
     """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
     wholes = [
         GroupedStats(
-            reduce(Predictions.append, [fold.predictions for fold in folds]),
+            Predictions.join([fold.predictions for fold in folds]),
             np.concatenate([fold.codes for fold in folds]),
         )
         for folds in by_seed

@@ -17,7 +17,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.bootstrap import Interval, resample
+from obygaze_models.evaluation.bootstrap import Interval, interval_of
 from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.cells import Cell
@@ -71,17 +71,11 @@ def difference_interval(
     first: Cell, second: Cell, metric: str, protocol: Protocol, groups: Groups, inflation: float
 ) -> tuple[Interval, float]:
     """Return interval and standard error of a difference, both cells on the same drawn films."""
-    films, report = groups[first.universe], protocol.report
-    ours, theirs = (cell.statistics(films, only=[metric]) for cell in (first, second))
-    drawn = resample(
-        lambda weights: {metric: ours(weights)[metric] - theirs(weights)[metric]},
-        np.unique(films),
-        n_replicates=report.replicates,
-        level=report.confidence,
-        seed=(protocol.fit.seed, 2),
-        inflation=inflation,
-    )
-    return drawn[metric]
+    report, seed = protocol.report, (protocol.fit.seed, 2)
+    ours, theirs = (cell.draws(groups, metric, report.replicates, seed) for cell in (first, second))
+    k = len(np.unique(groups[first.universe]))
+    difference = first.value[metric] - second.value[metric]
+    return interval_of(ours - theirs, difference, k, report.confidence, inflation=inflation)
 
 
 def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:

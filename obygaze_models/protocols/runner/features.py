@@ -104,13 +104,12 @@ def _matrix(
         hint = "obygaze manifest windows: the films must have the same ids as in the segments"
     else:
         matrix = store.matrix(level, clips=table.ids, missing="drop")
-        if any(clip in store for clip in table.ids):
-            why = "has features in this store"
-            hint = "obygaze store info says why; extract run tries again"
-        else:
+        why = "has features in this store"
+        hint = "obygaze store info says why; extract run tries again"
+    if not len(matrix.values):
+        if not cut and not any(clip in store for clip in table.ids):
             why = "is in this store"
             hint = f"a store of the same data set; its first clip id is {next(iter(store), '')!r}"
-    if not len(matrix.values):
         clip, status = next(iter(matrix.reasons.items()))
         raise NotFound(
             f"none of the {len(table)} {'segments' if cut else 'clips'} of the manifest {why} "

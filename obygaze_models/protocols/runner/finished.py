@@ -92,7 +92,6 @@ def _from_json(test: dict[str, Any]) -> TestedFold:
         np.array(p["y"], dtype=np.bool_),
         np.array(p["score"], dtype=np.float64),
         np.array(p["decision"], dtype=np.bool_),
-        np.array(p["model"], dtype=np.intp),
     )
     leak = Leak(**{**test["leak"], "clips": tuple(test["leak"]["clips"])})
     rows = np.array(test["rows"], dtype=np.intp)

@@ -20,7 +20,6 @@ from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
 
-LENGTH = "length (doubling)"
 MARGIN = 0.02  # a baseline this close is as good
 
 
@@ -101,53 +100,29 @@ def _accuracy(right: FloatArray, weights: FloatArray) -> Values:
 
 
 def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> Iterator[Record]:
-    """Yield regressions of success on levels, concepts and length, for each cell."""
+    """Yield regressions of success on levels and concepts, for each cell."""
     if not protocol.report.error_analysis:
         return
-    from obygaze_models.evaluation.error_analysis import LEVEL_FACTORS, analyse_success
+    from obygaze_models.evaluation.error_analysis import (
+        LEVEL_FACTORS,
+        analyse_success,
+        paper_factors,
+    )
 
     for cell in cells:
         threshold = 0.5 if cell.tested[0].are_probabilities else 0.0
-        success = (cell.mean_scores > threshold) == cell.y
-        factors, unknown = _factors(protocol, table, cell.universe)
-        films = table.movies[cell.universe]
+        success, rows = (cell.mean_scores > threshold) == cell.y, cell.universe
+        concepts = dict(zip(table.concept_names, table.has_concept[rows].T, strict=True))
+        factors = paper_factors(concepts, table.levels[rows].tolist())
         # Where each clip has one of the three levels, these are an intercept for each level.
         levelled = bool(np.all(sum(factors[name] for name in LEVEL_FACTORS) == 1))
-        for found in analyse_success(success, factors, films, intercept=not levelled):
-            own = asdict(found)
-            own["collinear"] = found.is_collinear
-            own["left_out"] = {**own["left_out"], **unknown}
-            record = {"kind": "analysis", "model": cell.model, "feature": cell.feature}
-            yield {**record, "train": cell.train, "test": cell.test, **own}
-
-
-def _factors(
-    protocol: Protocol, table: ClipTable, rows: NDArray[np.intp]
-) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
-    """Return the factors, and why a further one is not known.
-
-    They are the eleven of the paper; except in its own protocols, also the length of a clip (a
-    logarithm to base 2, so that its coefficient is per doubling).
-    """
-    from obygaze_models.evaluation.error_analysis import paper_factors
-
-    concepts = {
-        name: table.has_concept[rows, column] for column, name in enumerate(table.concept_names)
-    }
-    factors = paper_factors(concepts, table.levels[rows].tolist())
-    if protocol.splits.follow_paper:
-        return factors, {}
-    lengths = []
-    for row in rows:
-        clip = table.clips[row]
-        start, end = clip.start_s, clip.end_s
-        if start is None or end is None:  # those of ObyGaze12 are made of shots
-            cells = [clip.extra.get(name, "") for name in ("film_start_s", "film_end_s")]
-            start, end = (float(cell) if cell else np.nan for cell in cells)
-        lengths.append(end - start)
-    if not all(np.isfinite(length) and length > 0 for length in lengths):
-        return factors, {LENGTH: "the manifest has no times of some clips"}
-    return {**factors, LENGTH: np.log2(lengths)}, {}
+        for found in analyse_success(success, factors, table.movies[rows], intercept=not levelled):
+            yield {
+                "kind": "analysis",
+                **{key: getattr(cell, key) for key in ("model", "feature", "train", "test")},
+                **asdict(found),
+                "collinear": found.is_collinear,
+            }
 
 
 def remarks(

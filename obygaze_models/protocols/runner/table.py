@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from obygaze_features.core.console import table
 from obygaze_models.models.registry import UNTRAINED
@@ -24,10 +24,14 @@ def result_text(run: Run) -> str:
     parts = [f"{title} ({stores})" if stores else title]
     parts += [_contrast(record) for record in run.of("contrast")]
     shown = [*run.cells, *_once(run.baselines)]
-    metrics = dict.fromkeys(one["metric"] for cell in shown for one in _printed(cell))
+    printed = [{p["metric"]: p for p in r["paper"] if p["movie"] is None} for r in shown]
+    metrics = dict.fromkeys(metric for own in printed for metric in own)
     headers = [*HEADERS, *(f"paper, {METRIC_NAMES.get(m, m)}" for m in metrics)]
-    rows = [(*_line(cell), *(_paper(cell, metric) for metric in metrics)) for cell in shown]
-    # What is the same in every row of a test task is said once, so that a line fits a terminal.
+    rows = [
+        (*_line(record), *(_paper(own.get(metric)) for metric in metrics))
+        for record, own in zip(shown, printed, strict=True)
+    ]
+    # What is the same in every row of a test task is written once, so that a line fits a terminal.
     sizes = {(r["test"], r["n_test"], r["prevalence"]) for r in shown}
     once = {"store"} if len(run.about["stores"]) < 2 else set()
     if len(sizes) == len({test for test, _, _ in sizes}):
@@ -37,9 +41,14 @@ def result_text(run: Run) -> str:
         ]
     kept = [i for i, header in enumerate(headers) if header not in once]
     parts.append(table([headers[i] for i in kept], [[row[i] for i in kept] for row in rows]))
-    parts.append(_legend(run))
+    how = "averaged over runs" if any(c["repeated"] for c in run.cells) else "pooled over folds"
+    level = 100 * run.protocol["report"]["confidence"]
+    of_films = f", with {level:g} % intervals over films."
+    if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
+        of_films = "; of one film there is no interval over films."
+    parts.append(f"Values {how}{of_films}")
     parts += [_argmax(record) for record in run.of("argmax")]
-    parts += [text for record in run.of("coverage") if (text := _coverage(record))]
+    parts += [line for record in run.of("coverage") for line in _coverage(record)]
     parts += [f"! {record['text']}" for record in run.of("remark")]
     seconds = run.about["seconds"]
     spent = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "total")
@@ -65,6 +74,12 @@ def _once(baselines: Sequence[Record]) -> list[Record]:
 def _line(record: Record) -> Sequence[object]:
     name = record["model"] + (" (true concepts)" if record.get("ceiling") else "")
     name += " (expected)" if record.get("expected") else ""
+    values: list[str | None] = []
+    for metric in SHOWN:
+        found = record.get(metric) or {"value": None}
+        values.append(None if found["value"] is None else _short(found["value"]))
+        if values[-1] and found["ci"][0] is not None:
+            values[-1] += " " + "-".join(_short(end) for end in found["ci"])
     return (
         record["feature"] or "-",
         record["train"],
@@ -73,40 +88,19 @@ def _line(record: Record) -> Sequence[object]:
         record["n_test"],
         f"{100 * record['prevalence']:.1f}%",
         record["leaked"],
-        *(_value(record.get(metric)) for metric in SHOWN),
+        *values,
     )
-
-
-def _value(found: Record | None) -> str | None:
-    if found is None or found["value"] is None:
-        return None
-    low, high = found["ci"]
-    interval = "" if low is None else f" {_short(low)}-{_short(high)}"
-    return f"{_short(found['value'])}{interval}"
 
 
 def _short(value: float) -> str:
     return f"{value:.2f}".replace("0.", ".", 1)
 
 
-def _printed(record: Record) -> list[Record]:
-    return [one for one in record["paper"] if one["movie"] is None]
-
-
-def _paper(record: Record, metric: str) -> str | None:
-    printed = [one for one in _printed(record) if one["metric"] == metric]
-    if not printed:
+def _paper(printed: Record | None) -> str | None:
+    if printed is None:
         return None
-    sd = printed[0]["sd"]
-    return _short(printed[0]["mean"]) + (f" ({_short(sd)})" if sd is not None else "")
-
-
-def _legend(run: Run) -> str:
-    level = 100 * run.protocol["report"]["confidence"]
-    how = "averaged over runs" if any(c["repeated"] for c in run.cells) else "pooled over folds"
-    if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
-        return f"Values {how}; of one film there is no interval over films."
-    return f"Values {how}, with {level:g} % intervals over films."
+    sd = printed["sd"]
+    return _short(printed["mean"]) + (f" ({_short(sd)})" if sd is not None else "")
 
 
 def _contrast(record: Record) -> str:
@@ -134,23 +128,19 @@ def _argmax(record: Record) -> str:
     )
 
 
-def _coverage(record: Record) -> str:
-    if not record["n_missing"]:
-        return _unused(record)
-    reasons = ", ".join(f"{n} {reason}" for reason, n in record["reasons"].items())
-    first = ", ".join(item["clip_id"] for item in record["missing"][:LISTED_MISSING])
-    rest = ", ..." if record["n_missing"] > LISTED_MISSING else ""
-    return (
-        f"{record['feature']}: {record['n_missing']} of {record['n_clips']} clips have no vector "
-        f"and are left out, {record['n_missing_in_tasks']} of them in a task ({reasons}): "
-        f"{first}{rest}" + _unused(record, ". ")
-    )
-
-
-def _unused(record: Record, before: str = "") -> str:
-    if not record["n_unused"]:
-        return ""
-    return (
-        f"{before}{record['feature']}: {record['n_unused']} clips have a vector but no video in "
-        "the manifest, and are left out as in the released code"
-    )
+def _coverage(record: Record) -> Iterator[str]:
+    """Yield a line about clips without a vector, and one about vectors that are not used."""
+    if record["n_missing"]:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in record["reasons"].items())
+        first = ", ".join(item["clip_id"] for item in record["missing"][:LISTED_MISSING])
+        rest = ", ..." if record["n_missing"] > LISTED_MISSING else ""
+        yield (
+            f"{record['feature']}: {record['n_missing']} of {record['n_clips']} clips have no "
+            f"vector and are left out, {record['n_missing_in_tasks']} of them in a task "
+            f"({reasons}): {first}{rest}"
+        )
+    if record["n_unused"]:
+        yield (
+            f"{record['feature']}: {record['n_unused']} clips have a vector but no video in the "
+            "manifest, and are left out as in the released code"
+        )

@@ -13,14 +13,13 @@ from sklearn.metrics import average_precision_score
 from obygaze_models.evaluation.metrics import (
     METRICS,
     GroupedStats,
-    auc_within,
     mean_over_folds,
     replicate,
 )
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.runner.cells import expected_random
 
-NAMES = [name for name in METRICS if name != "auc_within"]
+NAMES = list(METRICS)
 
 
 def drawn(n: int, n_units: int, seed: int, *, ties: bool) -> tuple[Predictions, np.ndarray]:
@@ -41,18 +40,6 @@ def test_every_metric_under_weights_of_films(n_units: int, n: int, seed: int, ti
     theirs = replicate(predictions, weights[:, codes], NAMES)
     for name in NAMES:
         np.testing.assert_allclose(ours[name], theirs[name], atol=1e-12, err_msg=name)
-
-
-def test_auc_within_is_that_of_the_pooled_predictions() -> None:
-    folds = [drawn(30, 3, seed, ties=False) for seed in range(4)]
-    sums = [GroupedStats(p, codes + 3 * i) for i, (p, codes) in enumerate(folds)]
-    whole = folds[0][0]
-    for predictions, _ in folds[1:]:
-        whole = whole.append(predictions)
-    weights = np.random.default_rng(0).integers(0, 3, (6, 12)).astype(float)
-    codes = np.concatenate([fold.codes for fold in sums])
-    theirs = replicate(whole, weights[:, codes], ["auc_within"])["auc_within"]
-    np.testing.assert_allclose(auc_within(sums, weights), theirs, atol=1e-12)
 
 
 def test_a_film_that_is_drawn_twice_counts_twice_in_a_mean_over_films() -> None:

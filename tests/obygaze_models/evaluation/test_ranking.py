@@ -1,63 +1,70 @@
+"""AUC within the folds of a cross-validation, whose models have scales of their own."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from obygaze_models.evaluation.metrics import evaluate
+from obygaze_models.evaluation.metrics import GroupedStats, auc_within, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.baselines import Prevalence
-
-AUC = ["auc", "auc_within"]
 
 
 def pooled(seed: int, k: int = 4) -> tuple:
     rng = np.random.default_rng(seed)
-    model = rng.integers(0, k, 120)
+    fold = rng.integers(0, k, 120)
     y = rng.random(120) < 0.4
-    return y, np.round(np.clip(rng.random(120) * 0.6 + 0.1 * model + 0.1 * y, 0, 1), 2), model
+    return y, np.round(np.clip(rng.random(120) * 0.6 + 0.1 * fold + 0.1 * y, 0, 1), 2), fold
+
+
+def within(y: object, score: object, fold: object, weights: np.ndarray | None = None) -> float:
+    """The AUC within folds of whole units: each fold is one unit."""
+    y, score, fold = np.asarray(y), np.asarray(score), np.asarray(fold)
+    parts = [np.flatnonzero(fold == number) for number in np.unique(fold)]
+    folds = [
+        GroupedStats(Predictions.of(y[rows], score[rows]), np.full(len(rows), number))
+        for number, rows in enumerate(parts)
+    ]
+    weights = np.ones((1, len(parts))) if weights is None else weights
+    return float(auc_within(folds, weights)[0])
 
 
 def test_one_model_is_plain_auc() -> None:
     y, score, _ = pooled(0)
-    found = evaluate(Predictions.of(y, score), AUC)
-    assert found == pytest.approx(dict.fromkeys(AUC, roc_auc_score(y, score)))
+    assert within(y, score, np.zeros(120)) == pytest.approx(roc_auc_score(y, score))
 
 
 def test_against_sklearn_for_each_model() -> None:
-    y, score, model = pooled(1)
-    parts = [(y[model == m], score[model == m]) for m in range(4)]
+    y, score, fold = pooled(1)
+    parts = [(y[fold == m], score[fold == m]) for m in range(4)]
     # Each model counts by its pairs over its clips.
     weights = [a.sum() * (~a).sum() / a.size for a, _ in parts]
     expected = np.average([roc_auc_score(*part) for part in parts], weights=weights)
-    found = evaluate(Predictions.of(y, score, model=model), ["auc_within"])["auc_within"]
-    assert found == pytest.approx(expected)
+    assert within(y, score, fold) == pytest.approx(expected)
 
 
 def test_a_shift_of_one_models_scores_does_not_matter() -> None:
-    y, score, model = pooled(2)
-    one, other = (Predictions.of(y, s, model=model) for s in (score, score / 2 + (model == 1) / 2))
-    assert evaluate(one, AUC)["auc_within"] == pytest.approx(evaluate(other, AUC)["auc_within"])
-    assert evaluate(one, AUC)["auc"] != pytest.approx(evaluate(other, AUC)["auc"])
+    y, score, fold = pooled(2)
+    shifted = score / 2 + (fold == 1) / 2
+    assert within(y, score, fold) == pytest.approx(within(y, shifted, fold))
+    one, other = (evaluate(Predictions.of(y, s), ["auc"])["auc"] for s in (score, shifted))
+    assert one != pytest.approx(other)
 
 
 def test_a_movie_drawn_twice_counts_twice() -> None:
     """Weight 2 on a model's clips is the same as a second such model, not four times its pairs."""
-    y, score, model = pooled(3)
-    twice = Predictions.of(y, score, model=model)
-    rows = np.concatenate([np.arange(120), np.flatnonzero(model == 0)])
-    copied = model[rows].copy()
+    y, score, fold = pooled(3)
+    rows = np.concatenate([np.arange(120), np.flatnonzero(fold == 0)])
+    copied = fold[rows].copy()
     copied[120:] = 9
-    copies = Predictions.of(y[rows], score[rows], model=copied)
-    weighted = evaluate(twice, ["auc_within"], weights=1 + (model == 0))
-    assert weighted == pytest.approx(evaluate(copies, ["auc_within"]))
+    weighted = within(y, score, fold, np.array([[2.0, 1.0, 1.0, 1.0]]))
+    assert weighted == pytest.approx(within(y[rows], score[rows], copied))
 
 
 def test_a_model_with_one_class_says_nothing() -> None:
-    found = evaluate(Predictions.of([1, 1, 0, 1], [0.1, 0.2, 0.3, 0.4], model=[0, 0, 1, 1]), AUC)
-    assert found["auc_within"] == 1
-    none = evaluate(Predictions.of([1, 1, 0, 0], [0.1, 0.2, 0.3, 0.4], model=[0, 0, 1, 1]), AUC)
-    assert np.isnan(none["auc_within"])
+    assert within([1, 1, 0, 1], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]) == 1
+    assert np.isnan(within([1, 1, 0, 0], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]))
 
 
 def test_pooled_auc_of_what_knows_nothing_falls_below_one_half() -> None:
@@ -71,6 +78,5 @@ def test_pooled_auc_of_what_knows_nothing_falls_below_one_half() -> None:
         test = movie == m
         model = Prevalence().fit(np.zeros((480, 1))[~test], y[~test])
         score[test] = model.predict_proba(np.zeros((40, 1)))[:, 1]
-    found = evaluate(Predictions.of(y, score, model=movie), AUC)
-    assert found["auc"] < 0.4
-    assert found["auc_within"] == 0.5
+    assert evaluate(Predictions.of(y, score), ["auc"])["auc"] < 0.4
+    assert within(y, score, movie) == 0.5

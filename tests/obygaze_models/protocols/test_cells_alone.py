@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from obygaze_models.protocols.runner.fold_data import FoldData
 from support.cells import by_cell, cells_that_differ, reversed_grid, with_folds
 from support.data import real_data
 from support.experiments import films, planted, quick, run_on, store_of
 
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
-from obygaze_models.evaluation.leakage import LeakedTest
 from obygaze_models.protocols.kinds import KINDS
 from obygaze_models.protocols.reading import shipped
 from obygaze_models.protocols.runner.banks import Banks, Margins
+from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Protocol
 
 KFOLD = ("splits.kind=kfold", "splits.folds=4")
@@ -193,7 +193,7 @@ def test_vectors_that_were_found_on_test_clips_are_counted(
     monkeypatch.setattr(Banks, "bank_rows", every_row)
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
     protocol = every_kind(*KFOLD, names=("ridge", "pcbm-lr"))
-    with pytest.raises(LeakedTest, match="8 of 16") as error:  # four folds, two tests, two trained
+    with pytest.raises(FixInput, match="8 of 16") as error:  # four folds, two tests, two trained
         run_on(
             tmp_path,
             replace(protocol, grid=replace(protocol.grid, train=("EN_S",))),

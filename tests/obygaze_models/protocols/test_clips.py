@@ -1,18 +1,19 @@
-"""Fold columns as people write them."""
+"""Columns of clips as protocols read them."""
 
 from __future__ import annotations
 
-import pytest
-
-from obygaze_features.core.errors import FixInput
-from obygaze_models.protocols.clips import read_folds
+from obygaze_features.manifest.model import Clip
+from obygaze_models.protocols.clips import ClipTable
 
 
-class TestRead:
-    def test_empty_cells_are_outside(self) -> None:
-        assert read_folds(["3", "", " 0", 7]).tolist() == [3, -1, 0, 7]
+def test_folds_are_numbers_and_empty_cells_are_outside() -> None:
+    clips = [Clip(f"c{i}", "m", extra={"fold:a": cell}) for i, cell in enumerate(["3", "", "0"])]
+    assert ClipTable("m", clips, ()).fold("a").tolist() == [3, -1, 0]
 
-    @pytest.mark.parametrize("column", [["x"], ["1.5"], ["-3"]])
-    def test_what_is_no_fold(self, column: list[str]) -> None:
-        with pytest.raises(FixInput, match="fold"):
-            read_folds(column)
+
+def test_positions_are_scenes_or_ranks_by_start_time() -> None:
+    timed = [("a", 9.0), ("b", 1.0), ("a", 3.0)]
+    clips = [Clip(f"c{i}", m, start_s=s, end_s=s + 1) for i, (m, s) in enumerate(timed)]
+    found = ClipTable("m", clips, ()).places
+    assert found == {"c0": ("a", 1), "c1": ("b", 2), "c2": ("a", 0)}
+    assert ClipTable("m", clips[::2], ()).places is None, "of one film nothing is near another"

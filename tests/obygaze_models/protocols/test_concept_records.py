@@ -37,7 +37,7 @@ def inputs_of(folder: Path, manifest: Manifest, strength: float, *more: str) -> 
     return gather(quick("honest", *CHANGES, *more), manifest, "made-up", {"x": store})
 
 
-def told(inputs: Inputs) -> list[dict[str, Any]]:
+def records_of(inputs: Inputs) -> list[dict[str, Any]]:
     return concept_records(inputs.protocol, inputs.features, inputs.table, inputs.labels)
 
 
@@ -48,7 +48,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 
 @pytest.fixture(scope="module")
 def records(inputs: Inputs) -> list[dict[str, Any]]:
-    return told(inputs)
+    return records_of(inputs)
 
 
 def test_a_bank_for_both_heads_and_a_head_for_each_task_that_trains(records):
@@ -83,14 +83,14 @@ def test_heads_are_evaluated_on_margins_whose_vectors_saw_no_mark_of_those_films
     assert opened.head_folds.tolist() == [number[film] for film in opened.films]
     evaluated = opened.head_folds == 1
     rng = np.random.default_rng(0)
-    marks = opened.targets.copy()
+    marks = opened.examples.targets.copy()
     marks[evaluated] = rng.permutation(marks[evaluated])
-    other = replace(opened, targets=marks, cached={})
+    other = replace(opened, examples=replace(opened.examples, targets=marks), without={})
     np.testing.assert_array_equal(opened.margins_without(1), other.margins_without(1))
     assert not np.array_equal(opened.margins_without(0), other.margins_without(0))
     # By hand: fold 2, on which a head is fitted to be evaluated on fold 1, saw neither.
     X, column = inputs.features[0].X.astype(np.float64), VISUAL.index("Look")
-    own = opened.targets[:, column]
+    own = opened.examples.targets[:, column]
     rows, inside = (own >= 0) & ~np.isin(opened.head_folds, [1, 2]), opened.head_folds == 2
     machine = SVC(kernel="linear", C=0.05, class_weight="balanced").fit(X[rows], own[rows] == 1)
     by_hand = machine.decision_function(X[inside]) / np.linalg.norm(machine.coef_)
@@ -116,7 +116,7 @@ def test_planted_concepts_are_found_apart_from_each_other_and_stable(records):
 
 
 def test_on_noise_no_concept_is_found(tmp_path):
-    bank = told(inputs_of(tmp_path, films(6, 40, seed=3), 0.0))[0]
+    bank = records_of(inputs_of(tmp_path, films(6, 40, seed=3), 0.0))[0]
     assert min(one["p_holm"] for one in bank["concepts"]) > 0.05
     assert np.mean([one["auc"]["value"] for one in bank["concepts"]]) == pytest.approx(0.5, abs=0.1)
 
@@ -162,7 +162,7 @@ def test_a_concept_without_clips_enough_is_left_out_with_the_reason(tmp_path):
                 own.remove(name)
         clips.append(replace(clip, concepts=tuple(own)))
     manifest = manifest.with_clips(clips)
-    bank = told(inputs_of(tmp_path, manifest, 1.0))[0]
+    bank = records_of(inputs_of(tmp_path, manifest, 1.0))[0]
     assert set(bank["left_out"]) == {"Look", "Body"}
     assert bank["left_out"]["Body"] == "all clips with it are of one part"
     assert "Look" not in [one["name"] for one in bank["concepts"]]
@@ -176,7 +176,7 @@ def test_where_no_concept_can_be_found_the_record_says_so(tmp_path):
         find_vectors(
             inputs.features[0], inputs.table, inputs.protocol.models["pcbm-lr"].settings, 0
         )
-    (record,) = told(inputs)
+    (record,) = records_of(inputs)
     assert record["concepts"] == [] and record["note"].startswith("no concept has 3 clips with it")
 
 
@@ -185,7 +185,7 @@ def test_it_is_asked_for_by_the_protocol_and_in_the_results(tmp_path, inputs):
         inputs,
         protocol=replace(inputs.protocol, report=replace(inputs.protocol.report, concepts=False)),
     )
-    assert told(quiet) == []
+    assert records_of(quiet) == []
     assert {name for name in shipped() if load_protocol(name).report.concepts} == {
         "honest",
         "paper-pcbm",
@@ -212,7 +212,8 @@ def test_ranking_quality_is_that_of_scikit_learn():
     rng = np.random.default_rng(3)
     scores, target = rng.normal(size=(60, 4)), rng.integers(-1, 2, 60)
     known = target >= 0
-    for column, found in zip(scores.T, ranking_quality(scores, target), strict=True):
+    found = ranking_quality(scores, target)
+    for i, column in enumerate(scores.T):
         y, score = target[known], column[known]
-        assert found["ap"] == pytest.approx(average_precision_score(y, score), abs=1e-12)
-        assert found["auc"] == pytest.approx(roc_auc_score(y, score), abs=1e-12)
+        assert found["ap"][i] == pytest.approx(average_precision_score(y, score), abs=1e-12)
+        assert found["auc"][i] == pytest.approx(roc_auc_score(y, score), abs=1e-12)

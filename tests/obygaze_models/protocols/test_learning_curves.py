@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from obygaze_models.protocols.runner.learning import fewer_films
 from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
 from obygaze_models.protocols.runner.run import gather
-from obygaze_models.protocols.schedule import schedule
+from obygaze_models.protocols.schedule import fewer_films, schedule
 from obygaze_models.report import report
 
 CHANGES = (

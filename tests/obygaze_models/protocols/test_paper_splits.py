@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from obygaze_models.protocols.paper_splits import movie_pairs, paper_splits
 from support.published import SplitFile, split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import count_leak
+from obygaze_models.protocols.splits import movie_pairs, paper_splits
 
 
 def authors(table: SplitFile) -> list:
@@ -40,8 +40,7 @@ class TestAuthors:
         table = split_file("02_HN_S.csv")
         splits = authors(table)
         assert [set(table.folds[s.validation].tolist()) for s in splits] == [{i} for i in range(8)]
-        assert [s.provenance["validation_fold"] for s in splits] == list(range(8))
-        assert all(s.provenance["quirk"] == "authors" for s in splits)
+        assert [s.validation_fold for s in splits] == list(range(8))
 
     def test_fold_0_never_trains_and_the_next_is_skipped(self) -> None:
         table = split_file("02_HN_S.csv")
@@ -144,12 +143,13 @@ class TestMoviePairs:
         table = split_file("by_movie/HN_S.csv")
         splits = movie_pairs(table.folds, table.has_video, never=(3, 7))
         assert len(splits) == 90
-        sets = {s.provenance["training_set"]: tuple(s.train) for s in splits}
+        sets = {frozenset((s.test_fold, s.validation_fold)): tuple(s.train) for s in splits}
         assert len(sets) == len(set(sets.values())) == 45
         for split in splits:
             assert split.train.size + split.validation.size + split.test.size == 589
             assert {3, 7} <= set(table.folds[split.train].tolist())
-            assert tuple(split.train) == sets[split.provenance["training_set"]]
+            pair = frozenset((split.test_fold, split.validation_fold))
+            assert tuple(split.train) == sets[pair]
 
     def test_tested_movies(self) -> None:
         table = split_file("by_movie/HN_S.csv")
@@ -167,7 +167,3 @@ class TestMoviePairs:
 def test_refusals() -> None:
     with pytest.raises(FixInput, match="four folds"):
         paper_splits("text", np.array([0, 1, 2]), [0, 1, 0], [1, 1, 1])
-    with pytest.raises(
-        FixInput, match="one fold, label and video for each clip, got 4 folds, 3 labels"
-    ):
-        paper_splits("text", np.array([0, 1, 2, 3]), [0, 1, 0], [1, 1, 1])

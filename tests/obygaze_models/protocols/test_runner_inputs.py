@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from obygaze_models.protocols.runner.folder import write_run
 from sklearn.preprocessing import StandardScaler
 from support.cells import with_folds
 from support.experiments import VISUAL, cell_of, films, planted, quick, run_on, store_of
@@ -29,7 +28,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import ArraySpec, Recipe, create_store, open_store
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.protocols.runner.features import NOT_FINITE, join
-from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run
+from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schema import Data, Feature, Protocol
 
@@ -115,9 +114,7 @@ class TestMissing:
             citation="",
         )
         store = open_store(tmp_path / "s")
-        with pytest.raises(
-            NotFound, match="the store has 120 of the 120 clips, and features of none"
-        ):
+        with pytest.raises(NotFound, match="none of the 120 clips of the manifest has features"):
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
 
     def test_a_level_that_is_not_there_or_is_no_vector(
@@ -228,7 +225,7 @@ class TestOnDisk:
         assert found.records == made.records
         assert found.about == made.about
         assert found.about["protocol"]["splits"]["kind"] == "nested"
-        assert set(found.about["seconds"]) >= {"read", "fit", "judge", "total"}
+        assert set(found.about["seconds"]) >= {"read", "fit", "evaluate", "total"}
         text = (tmp_path / "a" / "results.json").read_text("utf-8")
         assert "NaN" not in text
         assert isinstance(json.loads(text), list)
@@ -510,11 +507,9 @@ class TestExtras:
         assert found[0]["film"] == "all films"
         assert len(found) == 7
         whole = found[0]
-        # A clip's length never varies in these films, and is left out with that reason.
         # An easy negative has no concept there, a sure clip three: one level follows from the rest.
         assert len(whole["factors"]) == 10 and whole["intercept"] is None
         assert whole["left_out"]["level S"] == "follows from the factors before it"
-        assert whole["left_out"]["length (doubling)"] == "never varies"
         assert whole["n"] == sum(r["n"] for r in found[1:])
 
     def test_clips_without_a_video_take_no_part_where_the_released_code_drops_them(

@@ -11,10 +11,10 @@ from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_models.evaluation.leakage import LeakedTest
+from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
-from obygaze_models.protocols.runner.execute import check_cells
-from obygaze_models.protocols.schedule import Schedule, leaks, schedule
+from obygaze_models.protocols.runner.execute import FitContext
+from obygaze_models.protocols.schedule import Pair, Schedule, schedule, split_leak
 from obygaze_models.protocols.schema import Protocol
 
 
@@ -25,6 +25,10 @@ def plan(
     labels = {name: task_labels(name, task, table) for name, task in protocol.tasks.items()}
     everything = np.ones(len(table), dtype=bool) if usable is None else usable
     return schedule(protocol, table, labels, everything), table
+
+
+def leaks(found: Schedule, pair: Pair, table: ClipTable) -> list[Leak]:
+    return [split_leak(split, pair, table) for split in found.pairs[pair]]
 
 
 class TestOneFoldAClip:
@@ -172,9 +176,11 @@ class TestPublished:
     def test_leaks_are_an_error_unless_the_protocol_warns(self) -> None:
         protocol = quick("paper-table2", "leakage=error")
         found, table = plan(protocol, released_manifest())
-        with pytest.raises(LeakedTest, match="cells test on clips of their training or validation"):
-            check_cells(protocol, found, table)
-        assert check_cells(replace(protocol, leakage="warn"), found, table)
+        context = FitContext(protocol, table, {}, found, None)
+        every = list(context.leaks.values())
+        with pytest.raises(FixInput, match="cells test on clips of their training or validation"):
+            context.check_leaks(every)
+        replace(context, protocol=replace(protocol, leakage="warn")).check_leaks(every)
 
     def test_without_the_split_files_the_hint_is_how_to_get_them(self) -> None:
         with pytest.raises(FixInput) as caught:

@@ -21,12 +21,6 @@ class TestSplit:
         with pytest.raises(FixInput, match="train has a row twice"):
             Split("s", [1, 1], [], [])
 
-    def test_keep(self) -> None:
-        split = Split("s", [0, 1], [2, 3], [4, 5])
-        mask = [1, 0, 1, 0, 1, 0]
-        assert [p.tolist() for p in parts_of(split.keep(train=mask))] == [[0], [2], [4, 5]]
-        assert [p.tolist() for p in parts_of(split.keep(test=mask))] == [[0, 1], [2, 3], [4]]
-
     def test_short(self) -> None:
         assert repr(Split("fold 1", [0, 1], [2], [3])) == "Split('fold 1', 2 + 1 -> 1)"
 
@@ -41,7 +35,7 @@ class TestGap:
         assert gap.validation.size == 0
         assert gap.train.tolist() == [0, 4, 5]
         assert gap.test.tolist() == [2, 6]
-        assert gap.provenance["gap"] == 1
+        assert gap.gap == 1
 
     def test_training_keeps_away_from_validation_too(self) -> None:
         split = Split("s", [0, 1, 2], [3], [9])
