@@ -157,7 +157,7 @@ def independent_factors(
     factors: Mapping[str, ArrayLike], n_rows: int, *, intercept: bool = True
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
     """Return the factors that do not follow from intercept and earlier ones; why others do not."""
-    basis = [np.full(n_rows, 1 / np.sqrt(n_rows))] if intercept else []
+    basis = [np.ones(n_rows)] if intercept else []
     kept: dict[str, FloatArray] = {}
     left_out: dict[str, str] = {}
     for name, values in factors.items():
@@ -166,15 +166,10 @@ def independent_factors(
             raise FixInput(
                 f"factor {name!r} must have one finite number for each of {n_rows} clips"
             )
-        rest = column.copy()
-        for _ in range(2):  # Twice, because one pass of Gram-Schmidt loses digits.
-            for vector in basis:
-                rest -= (vector @ rest) * vector
-        size = float(np.linalg.norm(rest))
-        if size <= 1e-8 * float(np.linalg.norm(column)):
+        wider = [*basis, column / (np.linalg.norm(column) or 1.0)]
+        if np.linalg.matrix_rank(np.column_stack(wider)) == len(wider):
+            kept[name], basis = column, wider
+        else:
             constant = np.ptp(column) == 0
             left_out[name] = "never varies" if constant else "follows from the factors before it"
-        else:
-            kept[name] = column
-            basis.append(rest / size)
     return kept, left_out

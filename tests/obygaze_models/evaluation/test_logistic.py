@@ -86,6 +86,15 @@ class TestFirth:
         assert fit.beta[1] == pytest.approx(np.log(a * d / (b * c)), rel=1e-6)
         assert fit.beta[0] == pytest.approx(np.log(c / d), rel=1e-6)
 
+    def test_two_levels_that_are_always_right_and_always_wrong(self) -> None:
+        """A half is added here too; the first step of an unguarded search leaves all numbers."""
+        X = np.zeros((84, 2))
+        X[:74, 1], X[74, 0] = 1, 1
+        y = np.arange(84) < 74
+        fit = fit_logistic(X, y, intercept=False)
+        assert fit.method == "firth"
+        assert fit.beta == pytest.approx([np.log(0.5 / 1.5), np.log(74.5 / 0.5)], rel=1e-5)
+
     def test_against_a_search_for_the_penalised_maximum(self) -> None:
         X, y, _ = clips(n=40)
         design = np.hstack([np.ones((40, 1)), X])
