@@ -138,24 +138,28 @@ class Cell:
         column for each distinct name, in order.
         """
         codes = np.unique(units, return_inverse=True)[1].astype(np.intp)
-        tests = [t for t in self.tested if seeds is None or t.seed in seeds]
-        folds = []
-        for t in tests:
+        every = all(t.are_probabilities for t in self.tested)
+        metrics = only or (TUNED if tuned else METRICS if every else MARGIN_METRICS)
+        folds: list[GroupedStats] = []
+        by_seed: dict[int, list[GroupedStats]] = {}
+        for t in self.tested if seeds is None else [t for t in self.tested if t.seed in seeds]:
             p = t.predictions
             if tuned and t.tuned is not None:
                 p = Predictions.of(p.y, p.score, t.tuned)
             folds.append(GroupedStats(p, codes[np.searchsorted(self.universe, t.rows)]))
+            by_seed.setdefault(t.seed, []).append(folds[-1])
         if self.share is not None:
             return self._expected(folds, codes, self.share)
-        every = all(t.are_probabilities for t in self.tested)
-        metrics = only or (TUNED if tuned else METRICS if every else MARGIN_METRICS)
         if self.averaged:
             return partial(mean_over_folds, folds, metrics)
-        by_seed = [
-            [fold for fold, t in zip(folds, tests, strict=True) if t.seed == seed]
-            for seed in sorted({t.seed for t in tests})
+        runs = [
+            GroupedStats(
+                Predictions.join([fold.predictions for fold in own]),
+                np.concatenate([fold.codes for fold in own]),
+            )
+            for own in by_seed.values()
         ]
-        return _pooled(by_seed, metrics)
+        return partial(_pooled, list(zip(runs, by_seed.values(), strict=True)), metrics)
 
     def draws(
         self, groups: NDArray[np.str_], metric: str, n_replicates: int, seed: tuple[int, ...]
@@ -280,29 +284,22 @@ def expected_random(
     return compute
 
 
-def _pooled(by_seed: Sequence[Sequence[GroupedStats]], names: Sequence[str]) -> Statistics:
+def _pooled(
+    runs: Sequence[tuple[GroupedStats, Sequence[GroupedStats]]],
+    names: Sequence[str],
+    weights: FloatArray,
+) -> Values:
     """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
-    wholes = [
-        GroupedStats(
-            Predictions.join([fold.predictions for fold in folds]),
-            np.concatenate([fold.codes for fold in folds]),
-        )
-        for folds in by_seed
-    ]
     together = [name for name in names if name not in ("ap", "auc")]
-
-    def compute(weights: FloatArray) -> Values:
-        runs = []
-        for whole, folds in zip(wholes, by_seed, strict=True):
-            found = whole.metrics(weights, together)
-            if "ap" in names:
-                found |= mean_over_folds(folds, ["ap"], weights)
-            if "auc" in names:
-                found["auc"] = auc_within(folds, weights)
-            runs.append(found)
-        return {name: np.mean([run[name] for run in runs], axis=0) for name in names}
-
-    return compute
+    values = []
+    for whole, folds in runs:
+        found = whole.metrics(weights, together)
+        if "ap" in names:
+            found |= mean_over_folds(folds, ["ap"], weights)
+        if "auc" in names:
+            found["auc"] = auc_within(folds, weights)
+        values.append(found)
+    return {name: np.mean([run[name] for run in values], axis=0) for name in names}
 
 
 def predictions_csv(cells: Sequence[Cell], table: ClipTable) -> bytes:
