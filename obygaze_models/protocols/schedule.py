@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from obygaze_features.manifest.folds import (
 )
 from obygaze_models.evaluation.leakage import Leak, count_leak
 from obygaze_models.protocols.clips import ClipTable, LabelArray
-from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.schema import Protocol, Splits
 from obygaze_models.protocols.splits import (
     BoolArray,
     Split,
@@ -107,24 +108,13 @@ class FoldData:
 def schedule(protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray) -> Schedule:
     """Return the splits of all pairs, within the usable clips (those that have features)."""
     groups = table.column(protocol.splits.group)
-    shared: dict[str, list[Split]] = {}
-    pairs = {}
-    for train, test in protocol.pairs:
-        if train not in shared:
-            shared[train] = _of_training(protocol, table, train, labels[train], usable, groups)
-        tested = usable & (labels[test] >= 0)
-        if protocol.splits.kind == "published":
-            folds = table.fold(protocol.tasks[test].folds)
-            pairs[train, test] = [
-                replace(split, test=np.flatnonzero(tested & (folds == split.test_fold)))
-                for split in shared[train]
-            ]
-        else:
-            pairs[train, test] = [
-                _finish(split, protocol, table, labels[train], usable, tested, groups)
-                for split in shared[train]
-            ]
-    return Schedule(pairs, groups)
+    clips = _Clips(protocol, table, labels, usable, groups)
+    pairs: dict[Pair, Sequence[Split]] = {}
+    for train in dict.fromkeys(train for train, _ in protocol.pairs):
+        splits = _of_training(clips, train)
+        for test in (test for own, test in protocol.pairs if own == train):
+            pairs[train, test] = [_finish(clips, train, test, split) for split in splits]
+    return Schedule({pair: pairs[pair] for pair in protocol.pairs}, groups)
 
 
 def fewer_films(schedule: Schedule, n_films: int, seed: int) -> Schedule:
@@ -159,72 +149,72 @@ def split_leak(
     )
 
 
-def _of_training(
-    protocol: Protocol,
-    table: ClipTable,
-    train: str,
-    labels: LabelArray,
-    usable: BoolArray,
-    groups: NDArray[np.str_],
-) -> list[Split]:
+class _Clips(NamedTuple):
+    """What splits are made from."""
+
+    protocol: Protocol
+    table: ClipTable
+    labels: Labels
+    usable: BoolArray
+    groups: NDArray[np.str_]
+
+
+def _of_training(clips: _Clips, train: str) -> list[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
-    splits, trains = protocol.splits, usable & (labels >= 0)
+    (protocol, table, labels, usable, groups), splits = clips, clips.protocol.splits
+    trains = usable & (labels[train] >= 0)
     if splits.kind == "published":
         folds, validates = table.fold(protocol.tasks[train].folds), splits.validation != "none"
         if splits.follow_paper:
-            balanced = protocol.balancing == "rotated"
-            options = {"balanced": balanced, "validates": validates}
-            return paper_splits(splits.quirk, folds, labels, usable, **options)
-        return rotated(folds, labels, trains, validates=validates)
-    folds = _folds(protocol, table, labels, groups)
+            options = {"balanced": protocol.balancing == "rotated", "validates": validates}
+            return paper_splits(splits.quirk, folds, labels[train], usable, **options)
+        return rotated(folds, labels[train], trains, validates=validates)
+    folds = _folds(clips, train)
     if splits.kind == "fixed":
         rows = [np.flatnonzero((folds == part) & usable) for part in range(3)]
         return [Split("fixed", rows[0], rows[1], rows[2])]
     never = np.unique(folds[np.isin(groups, splits.never)]).tolist()
     if splits.validation == "each":
         return movie_pairs(folds, usable, never)
-    return rotated(folds, labels, trains, never, validates=splits.validation == "next")
+    return rotated(folds, labels[train], trains, never, validates=splits.validation == "next")
 
 
-def _finish(
-    split: Split,
-    protocol: Protocol,
-    table: ClipTable,
-    labels: LabelArray,
-    usable: BoolArray,
-    tested: BoolArray,
-    groups: NDArray[np.str_],
-) -> Split:
+def _finish(clips: _Clips, train: str, test: str, split: Split) -> Split:
     """Return the split within both tasks, with the gap and the balance of the protocol."""
-    trains = usable & (labels >= 0)
-    train, validation = (rows[trains[rows]] for rows in (split.train, split.validation))
-    test = split.test[tested[split.test]]
-    split = replace(split, train=train, validation=validation, test=test)
-    if protocol.splits.gap:
+    (protocol, table, labels, usable, groups), gap = clips, clips.protocol.splits.gap
+    trains, tested = (usable & (labels[task] >= 0) for task in (train, test))
+    if protocol.splits.kind == "published":
+        folds = table.fold(protocol.tasks[test].folds)
+        return replace(split, test=np.flatnonzero(tested & (folds == split.test_fold)))
+    split = replace(
+        split,
+        train=split.train[trains[split.train]],
+        validation=split.validation[trains[split.validation]],
+        test=split.test[tested[split.test]],
+    )
+    if gap:
         if table.scenes is None:
             raise FixInput("splits.gap needs scenes or start times of all clips", where=table.name)
-        split = drop_near(split, groups, table.scenes, protocol.splits.gap)
+        split = drop_near(split, groups, table.scenes, gap)
     if protocol.balancing == "subsample":
         # All rows of the smaller class, and as many of the other, drawn by seed.
         rng = np.random.default_rng([protocol.splits.seed, split.test_fold])
-        sides = [split.train[labels[split.train] == label] for label in (0, 1)]
+        sides = [split.train[labels[train][split.train] == label] for label in (0, 1)]
         n = min(len(side) for side in sides)
         drawn = np.concatenate([rng.permutation(side)[:n] for side in sides])
         split = replace(split, train=drawn)
     return split
 
 
-def _folds(
-    protocol: Protocol, table: ClipTable, labels: LabelArray, groups: NDArray[np.str_]
-) -> IntArray:
+def _folds(clips: _Clips, train: str) -> IntArray:
     """Return the fold of each clip; -1 for clips outside of all folds.
 
     Folds are balanced by annotation level, or without levels by the labels of the training task.
     """
-    splits = protocol.splits
-    strata = table.levels if np.any(table.levels != "") else labels.astype(np.str_)
+    splits, table, groups = clips.protocol.splits, clips.table, clips.groups
+    strata = table.levels if np.any(table.levels != "") else clips.labels[train].astype(np.str_)
     if splits.kind == "fixed":
-        return _fixed(protocol, table, groups)
+        return _fixed(splits, table, groups)
     if splits.kind == "kfold":
         return stratified_folds(strata, splits.folds, seed=splits.seed)
     if splits.kind == "leave_one_group_out" or not splits.folds:
@@ -237,12 +227,12 @@ def _folds(
     return grouped_folds(groups, strata, splits.folds, seed=splits.seed)
 
 
-def _fixed(protocol: Protocol, table: ClipTable, groups: NDArray[np.str_]) -> IntArray:
+def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArray:
     """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
 
     Without values for validation, every fifth film validates.
     """
-    splits, cells = protocol.splits, table.column(protocol.splits.column)
+    cells = table.column(splits.column)
     known = sorted(set(cells.tolist()))
     if unknown := sorted({*splits.test, *splits.choose} - set(known)):
         raise FixInput(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,7 @@ BINS = 10
 def cell_record(
     cell: Cell, protocol: Protocol, groups: Groups, kind: str = "cell", backbone: str = ""
 ) -> Record:
-    """Return the record of a cell.
-
-    Args:
-        cell: The tests of the cell.
-        protocol: The whole experiment.
-        groups: The film of each clip.
-        kind: "cell" or "baseline".
-        backbone: The backbone of the store, for the printed numbers of that backbone.
-    """
+    """Return the record of a cell; `backbone` is that of its store, which printed numbers name."""
     names = [name for name in cell.value if name not in COUNTS]
     intervals = _intervals(cell, protocol, groups)
     if not _has_stable_decisions(cell):
@@ -43,6 +35,10 @@ def cell_record(
     if cell.share is None and any(t.tuned is not None for t in cell.tested):
         values = cell.values(tuned=True)
         tuned = {name: {"value": values[name]} for name in TUNED}
+    seeds = None
+    if len(cell.seeds) > 1:
+        runs = [cell.values([seed]) for seed in cell.seeds]
+        seeds = {"n": len(runs), **{name: _spread(run[name] for run in runs) for name in names}}
     record: Record = {
         "kind": kind,
         "task": cell.test,
@@ -55,11 +51,15 @@ def cell_record(
         "repeated": cell.averaged,
         **_leaks(cell),
         **{
-            name: {**_over_folds(cell, name), "value": cell.value[name], **intervals[name]}
+            name: {
+                **_spread(cell.means(name, lambda t: t.fold).values()),
+                "value": cell.value[name],
+                **intervals[name],
+            }
             for name in names
         },
         "tuned": tuned,
-        "seeds": _seeds(cell, names),
+        "seeds": seeds,
         "by_movie": _by_movie(cell, groups),
         **_outcomes(cell, groups, is_model=kind == "cell"),
         "folds": [
@@ -170,24 +170,13 @@ def _leaks(cell: Cell) -> Record:
     }
 
 
-def _over_folds(cell: Cell, name: str) -> Record:
-    values = np.array(list(cell.means(name, lambda t: t.fold).values()))
-    defined = values[np.isfinite(values)]
+def _spread(values: Iterable[float]) -> Record:
+    """Return mean and deviation of the values that are defined."""
+    defined = np.array([value for value in values if np.isfinite(value)])
     return {
         "mean": float(defined.mean()) if len(defined) else np.nan,
         "sd": float(defined.std(ddof=1)) if len(defined) > 1 else np.nan,
     }
-
-
-def _seeds(cell: Cell, names: Sequence[str]) -> Record | None:
-    if len(cell.seeds) < 2:
-        return None
-    runs = [cell.values([seed]) for seed in cell.seeds]
-    spread: Record = {"n": len(runs)}
-    for name in names:
-        values = np.array([run[name] for run in runs])
-        spread[name] = {"mean": float(values.mean()), "sd": float(values.std(ddof=1))}
-    return spread
 
 
 def _outcomes(cell: Cell, groups: Groups, *, is_model: bool) -> Record:

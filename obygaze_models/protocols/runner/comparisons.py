@@ -112,10 +112,7 @@ def contrast_jobs(
 ) -> list[Callable[[], Record]]:
     """Return functions that compute the contrasts of the two training tasks of `report.contrast`.
 
-    Args:
-        cells: The cells with all of their seeds.
-        protocol: The protocol.
-        table: The clips.
+    The cells have all of their seeds.
     """
     groups = table.column(protocol.splits.group)
     found = {(c.train, c.test, c.model, c.feature): c for c in cells}

@@ -9,7 +9,7 @@ a model does is in the cells of the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,47 +18,35 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.files import canonical_json
-from obygaze_models.evaluation.predictions import FloatArray
+from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.registry import BANK
+from obygaze_models.models.registry import BANK, build_head
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.kinds import candidates
+from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.runner.banks import targets_of
+from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.head_records import head_record
 from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.runner.vectors import FoundVectors, find_vectors
-from obygaze_models.protocols.schedule import Labels
-from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.schema import Model, Protocol
 
 N_DIRECTIONS = 200
+N_DRAWS = 5
+WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
+SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts", "max_points")
 
 
-def concept_records(
-    protocol: Protocol,
-    stores: Sequence[Features],
-    table: ClipTable,
-    labels: Labels,
-    n_jobs: int = 0,
-) -> list[Record]:
-    """Return the records on concepts and heads, if the protocol has `concepts = true`.
-
-    Args:
-        protocol: The protocol.
-        stores: The features.
-        table: The clips.
-        labels: The class of each clip in each task.
-        n_jobs: The number of processes, as in `processes.workers_for`.
-    """
+def concept_records(context: FitContext) -> list[Record]:
+    """Return the records on concepts and heads, if the protocol has `concepts = true`."""
+    protocol, table = context.protocol, context.table
     if not protocol.report.concepts or not table.concept_names:
         return []
-    asked = [(features, *bank) for features in stores for bank in _banks(protocol)]
     jobs: list[Callable[[], Any]] = []
-    for features, settings, models in asked:
-        jobs.append(partial(_bank_records, protocol, features, table, labels, settings, models))
-        jobs.append(partial(_on_noise, features, table, settings, protocol.fit.seed))
-    done = map_jobs(jobs, n_jobs, Quiet())
+    for settings, models in _banks(protocol):
+        jobs.append(partial(_bank_records, context, settings, models))
+        jobs.append(partial(_on_noise, context.store, table, settings, protocol.fit.seed))
+    done = map_jobs(jobs, context.n_jobs, Quiet())
     records = []
     for found, noise in zip(done[::2], done[1::2], strict=True):
         for concept in found[0]["concepts"]:
@@ -81,25 +69,22 @@ def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
 
 
 def _bank_records(
-    protocol: Protocol,
-    features: Features,
-    table: ClipTable,
-    labels: Labels,
-    settings: Mapping[str, Any],
-    models: Sequence[str],
+    context: FitContext, settings: Mapping[str, Any], models: Sequence[str]
 ) -> list[Record]:
     """Return the record of a kind of concept vectors, and those of the heads on their margins."""
     from obygaze_models.models.concept_report import co_occurrence, concept_matrix, cosines
 
-    base = {"kind": "anatomy", "feature": features.name, "models": models}
+    protocol, base = context.protocol, {"kind": "anatomy", "feature": context.feature}
     try:
-        vectors = find_vectors(features, table, settings, protocol.fit.seed)
+        vectors = find_vectors(context.store, context.table, settings, protocol.fit.seed)
     except FixTraining as error:
-        return [{**base, "part": "concepts", "concepts": [], "note": error.what}]
+        own = {"models": models, "part": "concepts", "concepts": [], "note": error.what}
+        return [{**base, **own}]
     targets = vectors.examples.targets
     records: list[Record] = [
         {
             **base,
+            "models": models,
             "part": "concepts",
             "settings": dict(settings),
             "n_parts": len(vectors.part_names),
@@ -114,10 +99,10 @@ def _bank_records(
     ]
     for name in models:
         for task in dict.fromkeys(pair[0] for pair in protocol.pairs):
-            record = head_record(protocol.models[name], vectors, task, labels[task])
+            record = _head_record(protocol.models[name], vectors, task, context.labels[task])
             if record:
-                head = {"kind": "anatomy", "part": "head", "feature": features.name, "model": name}
-                records.append({**head, **record})
+                head = {"kind": "anatomy", "part": "head", "feature": context.feature}
+                records.append({**head, "model": name, **record})
     return records
 
 
@@ -225,3 +210,124 @@ def _film_leak(vectors: FoundVectors) -> Record | None:
         return film_leak(margins, vectors.films, seed=vectors.examples.seed)
     except FixTraining:
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class HeadData:
+    """The clips of a task: margins and true concepts of each, its class, its film, its fold."""
+
+    margins: FloatArray
+    has: NDArray[np.bool_]
+    y: NDArray[np.int64]
+    films: NDArray[np.str_]
+    folds: IntArray
+
+    def select(self, rows: NDArray[np.bool_]) -> HeadData:
+        """Return the data of some clips."""
+        return HeadData(
+            self.margins[rows], self.has[rows], self.y[rows], self.films[rows], self.folds[rows]
+        )
+
+    def fit(self, head: Any) -> Any:
+        """Return the head, fitted on all clips."""
+        return head.fit(self.margins, self.y, groups=self.films)
+
+
+def _head_record(
+    model: Model, found: FoundVectors, task: str, labels: NDArray[np.int8]
+) -> Record | None:
+    """Return the record of a head on all clips of a task, or None if it cannot be fitted.
+
+    Task gain and interventions are evaluated on films that neither the head nor any vector of its
+    margins was fitted on. Where a setting offers a choice, the first value is taken.
+    """
+    if model.kind in WITHOUT_TASK:
+        return None
+    settings = for_task(model.kind, candidates(model.settings)[0], task)
+    new_head = partial(build_head, model.kind, settings)
+    y = labels[found.clips].astype(np.int64)
+    whole = HeadData(found.margins, found.has, y, found.films, found.head_folds)
+    data = whole.select(y >= 0)
+    try:
+        head = data.fit(new_head())
+    except FixTraining:
+        return None
+    margins = [found.margins_without(fold) for fold in np.unique(data.folds).tolist()]
+    by_fold = [replace(data, margins=own[y >= 0]) for own in margins if own is not None]
+    by_fold = by_fold if len(by_fold) == len(margins) else []
+    tree = {"left": "left_", "right": "right_", "concept": "feature_"}
+    tree |= {"threshold": "threshold_", "share": "share_", "n": "n_rows_"}
+    weights = None
+    if hasattr(head, "coef_"):
+        weights = {
+            "intercept": float(head.intercept_),
+            "coef": head.coef_.tolist(),
+            "sd": data.margins.std(axis=0).tolist(),
+        }
+    return {
+        "task": task,
+        "head": model.kind,
+        "settings": {key: value for key, value in settings.items() if key in SHOWN},
+        "n": len(data.y),
+        "n_positive": int(data.y.sum()),
+        "concepts": found.examples.names,
+        "tree": {key: getattr(head, name).tolist() for key, name in tree.items()}
+        if hasattr(head, "left_")
+        else None,
+        "weights": weights,
+        "task_gain": _task_gain(new_head(), by_fold),
+        "interventions": _interventions(new_head, by_fold, found),
+    }
+
+
+def _task_gain(head: Any, by_fold: Sequence[HeadData]) -> Record | None:
+    """Return the average precision from margins and from true concepts."""
+    from obygaze_models.models.concept_report import task_gain
+
+    if not by_fold:
+        return None
+    data, margins = by_fold[0], np.stack([own.margins for own in by_fold])
+    try:
+        return task_gain(head, margins, data.has, data.y, data.folds)
+    except FixTraining:
+        return None
+
+
+def _interventions(
+    new_head: Callable[[], Any], by_fold: Sequence[HeadData], found: FoundVectors
+) -> list[Record]:
+    """Return one curve for each order: the mean over folds of whole films, by their clips.
+
+    The curves of a fold are those of a head of the other folds.
+    """
+    from obygaze_models.models.bottleneck import TrueValues, intervene
+
+    sizes: list[float] = []
+    by_order: dict[str, list[Any]] = {"greedy": [], "uncertainty": [], "random": []}
+    for fold, data in zip(np.unique(by_fold[0].folds) if by_fold else (), by_fold, strict=True):
+        inside, outside = (data.select(rows) for rows in (data.folds == fold, data.folds != fold))
+        if any(len(np.unique(part.y)) < 2 for part in (inside, outside)):
+            continue
+        try:
+            values = TrueValues.from_training(outside.margins, outside.has)
+        except FixTraining:  # a concept that no clip of the other films has cannot be corrected
+            continue
+        tested = (outside.fit(new_head()), inside.margins, inside.has, inside.y, values)
+        fitting, seed = (outside.margins, outside.has, outside.y), found.examples.seed
+        by_order["greedy"].append(intervene(*tested, order="greedy", fitting=fitting))
+        by_order["uncertainty"].append(intervene(*tested, order="uncertainty"))
+        by_order["random"].append(intervene(*tested, order="random", n_draws=N_DRAWS, seed=seed))
+        sizes.append(float(len(inside.y)))
+    return [
+        {
+            "order": order,
+            "n_folds": len(curves),
+            "f1": np.average([curve.f1 for curve in curves], axis=0, weights=sizes).tolist(),
+            "ap": np.average([curve.ap for curve in curves], axis=0, weights=sizes).tolist(),
+            "first": sorted(
+                {found.examples.names[curve.sequence[0]] for curve in curves if curve.sequence}
+            ),
+        }
+        for order, curves in by_order.items()
+        if curves
+    ]

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import chain, islice, product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,9 @@ from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.finished import FinishedTests, Outcomes, TestKey
 from obygaze_models.protocols.runner.models import (
     FoldFit,
-    best_perceptron,
     fit_baseline,
     fit_model,
     fit_perceptrons,
-    perceptron_jobs,
 )
 from obygaze_models.protocols.runner.processes import map_parts
 from obygaze_models.protocols.runner.records import Record
@@ -91,22 +89,13 @@ class FitContext:
             raise FixInput("a model needs a store", hint="--store NAME=STORE")
         return self.features
 
-    def n_fits_of(self, name: str) -> int:
-        """Return the number of fits of a model for one test."""
-        model = self.protocol.models[name]
-        return len(candidates(model.settings)) if model.kind == "mlp" else 1
-
     @property
-    def n_fits(self) -> int:
-        """The number of fits of all models for the cells of the store."""
-        n_seeds = {
-            (name, pair): self.protocol.n_seeds(pair[0]) if model.kind == "mlp" else 1
-            for name, model in self.models.items()
-            for pair in self.protocol.pairs
-        }
+    def n_tests(self) -> int:
+        """The number of tests of all models for the cells of the store."""
         return sum(
-            self.n_fits_of(name) * n * len(self.schedule.pairs[pair])
-            for (name, pair), n in n_seeds.items()
+            self.protocol.n_seeds(pair[0]) if model.kind == "mlp" else 1
+            for model in self.models.values()
+            for pair, _, _ in self.folds
         )
 
     @cached_property
@@ -146,12 +135,12 @@ def run_models(context: FitContext, progress: Progress) -> list[Cell]:
     # The splits too: learning curves train on fewer films of the same folds.
     splits = f"{context.feature} {context.schedule.sha256}"
     outcomes = context.finished.of(splits)
-    progress.advance(sum(context.n_fits_of(key[0]) for key in outcomes))
+    progress.advance(len(outcomes))
     done = set(outcomes)
     for made in chain(_test_perceptrons(context, done), _test_others(context, banks, done)):
         context.finished.add(splits, made)
         outcomes |= made
-        progress.advance(sum(context.n_fits_of(key[0]) for key in made))
+        progress.advance(len(made))
     cells = _cells(context, context.protocol.model_names, outcomes)
     # The clips of concept vectors are known only now; the first check knew those of the splits.
     context.check_leaks([t.leak for cell in cells for t in cell.tested])
@@ -281,14 +270,9 @@ def _perceptron_tests(
     context: FitContext, model: Model, folds: Sequence[tuple[TestKey, FoldData]]
 ) -> Outcomes:
     """Fit a perceptron on training rows that folds share, and test it in each of them."""
-    features = context.store
     distinct = {data.split.validation.tobytes(): data for _, data in folds if not data.problem}
-    jobs = [perceptron_jobs(model, data, features) for data in distinct.values()]
-    done = iter(fit_perceptrons(features, list(chain.from_iterable(jobs))))
-    fits = {
-        rows: best_perceptron(model, list(islice(done, len(own))), features)
-        for rows, own in zip(distinct, jobs, strict=True)
-    }
+    done = fit_perceptrons(model, list(distinct.values()), context.store) if distinct else []
+    fits = dict(zip(distinct, done, strict=True))
     outcomes: Outcomes = {}
     for key, data in folds:
         fit = data.problem or fits[data.split.validation.tobytes()]
@@ -298,29 +282,26 @@ def _perceptron_tests(
 
 
 def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> list[Cell]:
-    return [
-        _cell(context, name, pair, outcomes) for pair in context.protocol.pairs for name in names
-    ]
-
-
-def _cell(context: FitContext, model: str, pair: Pair, outcomes: Outcomes) -> Cell:
-    found = [
-        (split.name, outcomes[model, pair, number, repeat])
-        for number, split in enumerate(context.schedule.pairs[pair])
-        for repeat in range(context.protocol.n_seeds(pair[0]))
-        if (model, pair, number, repeat) in outcomes
-    ]
-    tested = [outcome for _, outcome in found if not isinstance(outcome, str)]
-    skipped = [{"fold": fold, "reason": why} for fold, why in found if isinstance(why, str)]
-    if not tested:
-        raise FixInput(
-            f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
-            f"{skipped[0]['reason'] if skipped else 'there is none'}",
-            where=f"model {model}" + (f" on {context.feature}" if context.feature else ""),
-            hint="other splits, or a task with more clips of both classes",
-        )
-    averaged, share = context.schedule.is_repeated(pair), 0.5 if model == "random" else None
-    return Cell(*pair, model, context.feature, tested, skipped, averaged, share)
+    cells = []
+    for pair, model in product(context.protocol.pairs, names):
+        tested, skipped = [], []
+        for number, split in enumerate(context.schedule.pairs[pair]):
+            for repeat in range(context.protocol.n_seeds(pair[0])):
+                outcome = outcomes.get((model, pair, number, repeat))
+                if isinstance(outcome, str):
+                    skipped.append({"fold": split.name, "reason": outcome})
+                elif outcome:
+                    tested.append(outcome)
+        if not tested:
+            raise FixInput(
+                f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
+                f"{skipped[0]['reason'] if skipped else 'there is none'}",
+                where=f"model {model}" + (f" on {context.feature}" if context.feature else ""),
+                hint="other splits, or a task with more clips of both classes",
+            )
+        averaged, share = context.schedule.is_repeated(pair), 0.5 if model == "random" else None
+        cells.append(Cell(*pair, model, context.feature, tested, skipped, averaged, share))
+    return cells
 
 
 def _test(

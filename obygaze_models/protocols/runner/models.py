@@ -1,7 +1,6 @@
 """Fit one model or baseline on one fold of a cell.
 
-Perceptrons are fitted many in one call: `perceptron_jobs` lists the fits of a fold, and
-`best_perceptron` chooses among them.
+Perceptrons are fitted many in one call.
 """
 
 from __future__ import annotations
@@ -79,35 +78,30 @@ def fit_baseline(name: str, data: FoldData) -> FoldFit:
     return FoldFit(baseline, lambda clips: baseline.predict_proba(X[clips])[:, 1])
 
 
-def perceptron_jobs(model: Model, data: FoldData, features: Features) -> list[tuple[MLPProbe, Job]]:
-    """Return the fits of a fold, one for each candidate of the settings."""
-    labels = data.labels.astype(np.int64)[features.present]
-    train, validation = (features.row_of[r] for r in (data.split.train, data.split.validation))
-    job = Job(train, labels, validation, data.seed)
-    return [(registry.build("mlp", own), job) for own in candidates(model.settings)]
+def fit_perceptrons(model: Model, folds: Sequence[FoldData], features: Features) -> list[FoldFit]:
+    """Fit a perceptron on each fold, all in one call.
 
-
-def fit_perceptrons(features: Features, work: Sequence[tuple[MLPProbe, Job]]) -> list[MLPProbe]:
-    """Return the fitted perceptrons in the order of `work`."""
-    settings = [str(probe.get_params()) for probe, _ in work]
-    fits: dict[int, MLPProbe] = {}
-    for wanted in dict.fromkeys(settings):
-        own = [i for i, one in enumerate(settings) if one == wanted]
-        jobs = [work[i][1] for i in own]
-        fits.update(zip(own, fit_many(features.X, jobs, work[own[0]][0]), strict=True))
-    return [fits[i] for i in range(len(work))]
-
-
-def best_perceptron(model: Model, fits: Sequence[MLPProbe], features: Features) -> FoldFit:
-    """Return the candidate with the lowest validation loss, or without validation training loss."""
-    fit = min(fits, key=_loss)
-    facts = {"epochs": fit.n_epochs, "kept_epoch": fit.kept_epoch_}
-    return FoldFit(fit, lambda clips: fit.predict_proba(features.of(clips))[:, 1], 0.5, facts)
+    Of the candidates of a fold the one with the lowest validation loss is taken, or without
+    validation the one with the lowest training loss.
+    """
+    labels = folds[0].labels.astype(np.int64)[features.present]
+    jobs = [
+        Job(features.row_of[d.split.train], labels, features.row_of[d.split.validation], d.seed)
+        for d in folds
+    ]
+    probes = [registry.build("mlp", own) for own in candidates(model.settings)]
+    fits = [fit_many(features.X, jobs, probe) for probe in probes]
+    return [_perceptron(min(own, key=_loss), features) for own in zip(*fits, strict=True)]
 
 
 def _loss(fit: MLPProbe) -> float:
     curve = fit.validation_loss_
     return float(curve[fit.kept_epoch_ - 1]) if len(curve) else float(fit.train_loss_[-1])
+
+
+def _perceptron(fit: MLPProbe, features: Features) -> FoldFit:
+    chosen = {"epochs": fit.n_epochs, "kept_epoch": fit.kept_epoch_}
+    return FoldFit(fit, lambda clips: fit.predict_proba(features.of(clips))[:, 1], 0.5, chosen)
 
 
 def _fit(kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldFit:

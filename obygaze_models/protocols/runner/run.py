@@ -152,57 +152,63 @@ def run_protocol(
     # Small products gain nothing from threads, and lose much where cores are shared.
     with one_thread(), finished.noted():
         watch = watch or _no_progress
-        cells, baselines, splits, curves = _train_all(inputs, n_jobs, watch, seconds, finished)
+        with _timed(seconds, "split"):
+            contexts = _contexts(inputs, n_jobs, finished)
+        with _timed(seconds, "fit"):
+            cells, baselines, curves = _fit_all(contexts, watch)
         with _timed(seconds, "evaluate"):
-            records = [*_records(inputs, cells, baselines, n_jobs, watch), *curves]
+            records = [*_records(inputs, contexts, cells, baselines, watch), *curves]
     with _timed(seconds, "write"):
         cells = [cell.first_seeds(inputs.protocol.fit.seeds) for cell in cells]
         predictions = predictions_csv([*cells, *baselines], inputs.table)
-    about = write_run(
-        folder, _about(inputs, folder.name, splits, len(cells), seconds), records, predictions
-    )
+    splits = {context.feature or "none": context.schedule.sha256 for context in contexts}
+    about = _about(inputs, folder.name, splits, len(cells), seconds)
+    about = write_run(folder, about, records, predictions)
     finished.remove()
     return Run(folder, json_values(about), json_values(records))
 
 
-def _train_all(
-    inputs: Inputs, n_jobs: int, watch: Watch, seconds: dict[str, float], finished: FinishedTests
-) -> tuple[list[Cell], list[Cell], dict[str, str], list[Record]]:
-    """Return cells, baselines, the hashes of splits, and learning curves of all stores."""
+def _contexts(inputs: Inputs, n_jobs: int, finished: FinishedTests) -> list[FitContext]:
+    """Return splits and features of each store, or splits alone; check the leaks."""
+    protocol, table, labels = inputs.protocol, inputs.table, inputs.labels
+    contexts = []
+    for features in inputs.features or (None,):
+        plan = schedule(protocol, table, labels, inputs.usable(features))
+        contexts.append(FitContext(protocol, table, labels, plan, features, n_jobs, finished))
+        contexts[-1].check_leaks(list(contexts[-1].leaks.values()))
+    return contexts
+
+
+def _fit_all(
+    contexts: Sequence[FitContext], watch: Watch
+) -> tuple[list[Cell], list[Cell], list[Record]]:
+    """Return the cells, the baselines and the learning curves of all stores."""
     cells: list[Cell] = []
     curves: list[Record] = []
-    baselines: list[Cell] = []
-    hashes: dict[str, str] = {}
-    stores: list[Features | None] = [*inputs.features] or [None]
-    masks = [inputs.usable(features) for features in stores]
-    alike = len({mask.tobytes() for mask in masks}) == 1
-    for number, (features, usable) in enumerate(zip(stores, masks, strict=True)):
-        with _timed(seconds, "split"):
-            plan = schedule(inputs.protocol, inputs.table, inputs.labels, usable)
-            context = FitContext(
-                inputs.protocol, inputs.table, inputs.labels, plan, features, n_jobs, finished
-            )
-            context.check_leaks(list(context.leaks.values()))
-        hashes[context.feature or "none"] = plan.sha256
-        with _timed(seconds, "fit"):
-            if features is not None and inputs.protocol.model_names:
-                with watch(f"fits on {features.name}", context.n_fits) as progress:
-                    cells += run_models(context, progress)
-                curves += learning_records(context)
-            if not any(np.array_equal(usable, mask) for mask in masks[:number]):
-                own = run_baselines(context)
-                baselines += [replace(c, feature="") for c in own] if alike else own
-    return cells, baselines, hashes, curves
+    by_splits: dict[str, list[Cell]] = {}
+    for context in contexts:
+        if context.features is not None and context.models:
+            with watch(f"tests on {context.feature}", context.n_tests) as progress:
+                cells += run_models(context, progress)
+            curves += learning_records(context)
+        # Baselines read no features: stores with the same clips have the same ones.
+        splits = context.schedule.sha256
+        if splits not in by_splits:
+            by_splits[splits] = run_baselines(context)
+    baselines = [cell for own in by_splits.values() for cell in own]
+    if len(by_splits) == 1:
+        baselines = [replace(cell, feature="") for cell in baselines]
+    return cells, baselines, curves
 
 
 def _records(
     inputs: Inputs,
+    contexts: Sequence[FitContext],
     cells: Sequence[Cell],
     baselines: Sequence[Cell],
-    n_jobs: int,
     watch: Watch,
 ) -> list[Record]:
-    protocol = inputs.protocol
+    protocol, stores = inputs.protocol, [one for one in contexts if one.features is not None]
     groups = inputs.table.column(protocol.splits.group)
     backbones = {f.name: str(f.origin["backbone"]) for f in inputs.features}
     contrasts = contrast_jobs(cells, protocol, inputs.table)
@@ -216,7 +222,7 @@ def _records(
         *contrasts,
     ]
     with watch("evaluation", len(jobs)) as progress:
-        done = map_jobs(jobs, n_jobs, progress)
+        done = map_jobs(jobs, contexts[0].n_jobs, progress)
     ours, theirs = done[: len(cells)], done[len(cells) : len(everything)]
     n_first = len(done) - len(contrasts)
     primary, grouped = protocol.report.primary, protocol.splits.are_grouped
@@ -224,8 +230,8 @@ def _records(
         *done[:n_first],
         *argmax_records(protocol, cells, groups),
         *analyses(protocol, cells, inputs.table),
-        *concept_records(protocol, inputs.features, inputs.table, inputs.labels, n_jobs),
-        *(coverage(f, inputs.labels, inputs.table, inputs.usable(f)) for f in inputs.features),
+        *(record for store in stores for record in concept_records(store)),
+        *(coverage(store, inputs.usable(store.features)) for store in stores),
         *remarks(json_values(ours), json_values(theirs), primary, grouped=grouped),
         *done[n_first:],
     ]

@@ -15,31 +15,28 @@ from obygaze_models.evaluation.metrics import Values
 from obygaze_models.evaluation.predictions import FloatArray
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.cells import Cell
-from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
 
 MARGIN = 0.02  # a baseline this close is as good
 
 
-def coverage(
-    features: Features, labels: Labels, table: ClipTable, usable: NDArray[np.bool_]
-) -> Record:
+def coverage(context: FitContext, usable: NDArray[np.bool_]) -> Record:
     """Return the record of the clips without a vector in a store, with their tasks."""
-    row = {clip: number for number, clip in enumerate(table.ids)}
+    features, row = context.store, {clip: i for i, clip in enumerate(context.table.ids)}
     missing = [
         {
             "clip_id": clip,
             "reason": reason,
-            "tasks": [name for name, own in labels.items() if own[row[clip]] >= 0],
+            "tasks": [name for name, own in context.labels.items() if own[row[clip]] >= 0],
         }
         for clip, reason in features.missing.items()
     ]
     return {
         "kind": "coverage",
         "feature": features.name,
-        "n_clips": len(table),
+        "n_clips": len(context.table),
         "n_present": int(features.present.sum()),
         "n_missing": len(missing),
         "n_missing_in_tasks": sum(bool(item["tasks"]) for item in missing),
@@ -128,14 +125,7 @@ def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> Ite
 def remarks(
     cells: Sequence[Record], baselines: Sequence[Record], primary: str, *, grouped: bool
 ) -> Iterator[Record]:
-    """Yield warnings that a result is misleading.
-
-    Args:
-        cells: The records of models.
-        baselines: The records of baselines.
-        primary: The primary metric.
-        grouped: Whether no film is on both sides of a split.
-    """
+    """Yield warnings that a result is misleading; `grouped` splits have no film on both sides."""
 
     def remark(about: str, n_cells: int, text: str) -> Record:
         return {"kind": "remark", "about": about, "cells": n_cells, "text": text}

@@ -37,10 +37,8 @@ from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
 from obygaze_models.protocols.runner.execute import SEEDS_APART, FitContext
 from obygaze_models.protocols.runner.models import (
     FoldFit,
-    best_perceptron,
     fit_model,
     fit_perceptrons,
-    perceptron_jobs,
 )
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs
@@ -199,8 +197,7 @@ def _fit_every_clip(context: FitContext, model: Model, task: str) -> tuple[IntAr
     validation = np.intersect1d(rows, context.schedule.pairs[task, task][0].validation)
     split = Split("every clip", np.setdiff1d(rows, validation), validation, NO_ROWS)
     held_out = replace(data, split=split, seed=data.seed * SEEDS_APART, join_validation=False)
-    jobs = perceptron_jobs(model, held_out, context.store)
-    return rows, best_perceptron(model, fit_perceptrons(context.store, jobs), context.store)
+    return rows, fit_perceptrons(model, [held_out], context.store)[0]
 
 
 def keep(fitted: FittedModel, folder: Path, *, force: bool = False) -> Path:

@@ -60,7 +60,7 @@ def stopping_after(n_fits: int) -> tuple[list[int], object]:
 
     @contextmanager
     def watch(label: str, total: int) -> Iterator[Progress]:
-        yield Bar() if label.startswith("fits") else Quiet()
+        yield Bar() if label.startswith("tests") else Quiet()
 
     return shown, watch
 
@@ -69,7 +69,7 @@ def left_over(folder: Path) -> list[Path]:
     return list(folder.glob(".*.unfinished"))
 
 
-@pytest.mark.parametrize(("n_fits", "n_jobs"), [(1, 1), (13, 2), (23, 1)])
+@pytest.mark.parametrize(("n_fits", "n_jobs"), [(1, 1), (8, 2), (14, 1)])
 def test_the_same_call_continues_and_gives_the_same_bytes(
     inputs: Inputs, whole: Path, tmp_path: Path, n_fits: int, n_jobs: int
 ) -> None:
@@ -91,7 +91,7 @@ def test_the_same_call_continues_and_gives_the_same_bytes(
 def test_lines_that_a_kill_cut_off_are_made_again(
     inputs: Inputs, whole: Path, tmp_path: Path
 ) -> None:
-    for n_fits, cut in ((8, 1), (16, 7), (23, 300)):
+    for n_fits, cut in ((5, 1), (10, 7), (14, 300)):
         _, watch = stopping_after(n_fits)
         with pytest.raises(KeyboardInterrupt):
             run_protocol(inputs, tmp_path / "a", n_jobs=1, watch=watch)
@@ -105,7 +105,7 @@ def test_lines_that_a_kill_cut_off_are_made_again(
 def test_another_protocol_or_another_version_reads_nothing_of_it(
     inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, watch = stopping_after(20)
+    _, watch = stopping_after(12)
     with pytest.raises(KeyboardInterrupt):
         run_protocol(inputs, tmp_path / "a", n_jobs=1, watch=watch)
     (kept,) = left_over(tmp_path)
