@@ -52,7 +52,7 @@ def join(
 ) -> Features:
     """Return the vectors of a store for the clips of a table."""
     feature = feature or Feature()
-    stated = store.recipe.to_dict().get("told", {}).get("backbone")
+    stated = store.recipe.to_json().get("told", {}).get("backbone")
     backbone = f"{stated}{IMPORTED}" if stated else store.recipe.title
     if feature.backbone and not is_backbone(backbone, feature.backbone):
         raise Mismatch(

@@ -273,7 +273,7 @@ def _about(
             "n": protocol.fit.seeds,
         },
         "n_cells": n_cells,
-        "machine": machine.as_json(),
+        "machine": machine.to_json(),
         "seconds": {
             **{part: round(value, 3) for part, value in seconds.items()},
             "total": round(sum(seconds.values()), 3),

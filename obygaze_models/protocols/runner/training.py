@@ -45,9 +45,8 @@ from obygaze_models.protocols.runner.run import Inputs
 from obygaze_models.protocols.schedule import FoldData, schedule
 from obygaze_models.protocols.schema import Grid, Model, Protocol
 from obygaze_models.protocols.splits import NO_ROWS, Split
-from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
 from obygaze_models.zoo.saving import save_model
-from obygaze_models.zoo.training_clips import TrainingClips
 
 CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
 
@@ -73,18 +72,15 @@ def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Prot
         hint = f"one of {', '.join(trainable())}"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     kind = ALIASES.get(name, name)
-    if kind != CAV:
-        changes = [f"models.{name}.kind={kind}", *_spelt_out(changes, name)]
+    if kind != CAV:  # `model.C=1` is a key of the one model that is trained
+        own = f"models.{name}."
+        keys = [own + c.removeprefix("model.") if c.startswith("model.") else c for c in changes]
+        changes = [f"models.{name}.kind={kind}", *keys]
     honest = load_protocol("honest", changes)
     if honest.data.scale != "none":
         raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
     if kind == CAV:
-        return _concepts_protocol(load_protocol("honest", changes))
-    # `model.C=1` is a key of the one model that is trained.
-    own = [
-        f"models.{name}{c.removeprefix('model')}" if c.startswith("model.") else c for c in changes
-    ]
-    honest = load_protocol("honest", [f"models.{name}.kind={kind}", *own])
+        return _concepts_protocol(honest)
     if task not in honest.tasks:
         hint = f"one of {', '.join(honest.tasks)}, or --set tasks.{task}.positive=..."
         raise FixUsage(f"unknown task {task!r}{near(task, honest.tasks)}", hint=hint)
@@ -262,6 +258,8 @@ def _model_info(
         features=FeatureSpec(
             **{key: origin[key] for key in ("backbone", "level", "width", "fingerprint")},
             store=str(origin["location"]),
+            rule=origin.get("rule", ""),
+            reduce=origin.get("reduce", ""),
         ),
         training=TrainingData(
             manifest=manifest.name,
