@@ -78,6 +78,13 @@ class ClipTable:
         return ranks
 
     @cached_property
+    def film_and_scene(self) -> NDArray[np.float64]:
+        """The two columns that baselines of places read; without positions all scenes are 0."""
+        from obygaze_models.models.baselines import places  # late: it loads scikit-learn
+
+        return places(self.movies, np.zeros(len(self)) if self.scenes is None else self.scenes)
+
+    @cached_property
     def places(self) -> Mapping[str, tuple[str, int]] | None:
         """The film of each clip and its position there, or None as for `scenes`."""
         if self.scenes is None:

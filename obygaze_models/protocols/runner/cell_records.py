@@ -71,11 +71,11 @@ def cell_record(
                 "n_test": len(t.rows),
                 "n_positive": int(t.predictions.y.sum()),
                 "leaked": t.leak.leaked,
-                **{key: value for key, value in cell.values_of(t).items() if key not in COUNTS},
+                **{key: value for key, value in values.items() if key not in COUNTS},
                 "threshold": t.tuned,
                 "chosen": dict(t.chosen),
             }
-            for t in cell.tested
+            for t, values in zip(cell.tested, cell.fold_values, strict=True)
         ],
         "skipped": [dict(item) for item in cell.skipped],
         "paper": [
@@ -139,8 +139,9 @@ def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Reco
 
 def _by_movie(cell: Cell, groups: Groups) -> Record:
     names, values = cell.by_group(groups)
-    movies = groups[cell.universe]
-    found: dict[str, Record] = {}
+    movies, found = groups[cell.universe], dict[str, Record]()
+    films = [np.unique(groups[t.rows]).tolist() for t in cell.tested]
+    alone = [own[0] if len(own) == 1 else "" for own in films]
     for i, movie in enumerate(names):
         inside = movies == movie
         found[movie] = {
@@ -148,7 +149,7 @@ def _by_movie(cell: Cell, groups: Groups) -> Record:
             "n_positive": int(cell.y[inside].sum()),
             **{name: float(own[i]) for name, own in values.items()},
         }
-        runs = [cell.values_of(t) for t in cell.tested if np.all(groups[t.rows] == movie)]
+        runs = [own for own, film in zip(cell.fold_values, alone, strict=True) if film == movie]
         if len(runs) > 1:  # runs that test this film alone
             spread = {name: float(np.std([run[name] for run in runs], ddof=1)) for name in values}
             found[movie]["sd"] = spread

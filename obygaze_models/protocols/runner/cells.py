@@ -166,15 +166,22 @@ class Cell:
     ) -> FloatArray:
         """Return the value of a metric in each replicate; films are drawn alike for all cells."""
         key = (metric, n_replicates, seed)
-        if key not in self._drawn:
+        if key not in self._known:
             films = groups[self.universe]
             codes = np.arange(len(np.unique(films)))
             found = draw(self.statistics(films, only=[metric]), codes, n_replicates, seed)
-            self._drawn[key] = found[metric]
-        return self._drawn[key]
+            self._known[key] = found[metric]
+        return self._known[key]
+
+    def by_film(self, groups: NDArray[np.str_], metric: str) -> FloatArray:
+        """Return a metric within each film, as `by_group`."""
+        if metric not in self._known:
+            self._known[metric] = self.by_group(groups, [metric])[1][metric]
+        return self._known[metric]
 
     @cached_property
-    def _drawn(self) -> dict[tuple[Any, ...], FloatArray]:
+    def _known(self) -> dict[Any, FloatArray]:
+        """What several comparisons of this cell need."""
         return {}
 
     def _expected(
@@ -238,17 +245,21 @@ class Cell:
     def means(self, metric: str, key: Callable[[TestedFold], K]) -> dict[K, float]:
         """Return the mean of a metric over the tests that have the same key, such as a fold."""
         found: dict[K, list[float]] = {}
-        for t in self.tested:
-            found.setdefault(key(t), []).append(self.values_of(t)[metric])
+        for t, values in zip(self.tested, self.fold_values, strict=True):
+            found.setdefault(key(t), []).append(values[metric])
         return {own: float(np.mean(values)) for own, values in found.items()}
 
-    def values_of(self, t: TestedFold) -> dict[str, float]:
-        """Return every metric of one fold, by the closed form if there is one."""
+    @cached_property
+    def fold_values(self) -> list[dict[str, float]]:
+        """Every metric of each test, by the closed form if there is one."""
         if self.share is None:
-            return t.values
-        own = np.zeros(len(t.rows), dtype=np.intp)
-        expected = expected_random(t.predictions.y, own, 1, self.share)(np.ones((1, 1)))
-        return {name: float(values[0]) for name, values in expected.items()}
+            return [t.values for t in self.tested]
+        alone = [
+            expected_random(t.predictions.y, np.zeros(len(t.rows), dtype=np.intp), 1, self.share)
+            for t in self.tested
+        ]
+        found = [expected(np.ones((1, 1))) for expected in alone]
+        return [{name: float(values[0]) for name, values in one.items()} for one in found]
 
 
 def expected_random(

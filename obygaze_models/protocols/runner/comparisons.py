@@ -85,7 +85,7 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
     models that are tested on the others. Runs that share their test clips are averaged first.
     Test sets that share films are not independent either, and have no p.
     """
-    ours, theirs = (cell.by_group(groups, [metric])[1][metric] for cell in (first, second))
+    ours, theirs = (cell.by_film(groups, metric) for cell in (first, second))
     by_movie = (ours - theirs)[np.isfinite(ours - theirs)]
     one, other = (cell.means(metric, lambda t: t.rows.tobytes()) for cell in (first, second))
     by_set = np.array([one[rows] - other[rows] for rows in one if rows in other])
@@ -150,7 +150,7 @@ def _contrast(
         np.array([cell.values([seed])[metric] for seed in cell.seeds]) for cell in (first, second)
     ]
     one, other = (float(values.mean()) for values in by_seed)
-    by_film = np.subtract(*(cell.by_group(groups, [metric])[1][metric] for cell in (first, second)))
+    by_film = np.subtract(*(cell.by_film(groups, metric) for cell in (first, second)))
     by_film = by_film[np.isfinite(by_film)]
     inflated = partial(difference_interval, first, second, metric, protocol, groups)
     return {

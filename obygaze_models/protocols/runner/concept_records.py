@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import Quiet
 from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models.common import FixTraining
@@ -26,7 +25,6 @@ from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.runner.banks import targets_of
 from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.runner.vectors import FoundVectors, find_vectors
 from obygaze_models.protocols.schema import Model, Protocol
@@ -37,16 +35,22 @@ WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
 SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts", "max_points")
 
 
-def concept_records(context: FitContext) -> list[Record]:
-    """Return the records on concepts and heads, if the protocol has `concepts = true`."""
+def concept_jobs(context: FitContext) -> list[Callable[[], Any]]:
+    """Return functions that compute the records on concepts and heads, two for `join_noise` each.
+
+    There are none unless the protocol has `concepts = true`.
+    """
     protocol, table = context.protocol, context.table
-    if not protocol.report.concepts or not table.concept_names:
-        return []
     jobs: list[Callable[[], Any]] = []
-    for settings, models in _banks(protocol):
-        jobs.append(partial(_bank_records, context, settings, models))
-        jobs.append(partial(_on_noise, context.store, table, settings, protocol.fit.seed))
-    done = map_jobs(jobs, context.n_jobs, Quiet())
+    if protocol.report.concepts and table.concept_names:
+        for settings, models in _banks(protocol):
+            jobs.append(partial(_bank_records, context, settings, models))
+            jobs.append(partial(_on_noise, context.store, table, settings, protocol.fit.seed))
+    return jobs
+
+
+def join_noise(done: Sequence[Any]) -> list[Record]:
+    """Return the records of `concept_jobs`, each concept with the quality of random features."""
     records = []
     for found, noise in zip(done[::2], done[1::2], strict=True):
         for concept in found[0]["concepts"]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models import registry
-from obygaze_models.models.baselines import BASELINES, oracle, places
+from obygaze_models.models.baselines import BASELINES, oracle
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.protocols.kinds import candidates, for_task
@@ -71,7 +71,7 @@ def fit_baseline(name: str, data: FoldData) -> FoldFit:
     if name == "oracle":
         X, baseline = table.has_concept.astype(np.float64), oracle()
     else:
-        X = places(table.movies, np.zeros(len(table)) if table.scenes is None else table.scenes)
+        X = table.film_and_scene
         kind: Any = BASELINES[name]
         baseline = kind(random_state=data.seed) if name == "random" else kind()
     baseline.fit(X[data.fit_rows], data.y)

@@ -27,7 +27,7 @@ from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
 from obygaze_models.protocols.runner.comparisons import comparable, comparison, contrast_jobs
-from obygaze_models.protocols.runner.concept_records import concept_records
+from obygaze_models.protocols.runner.concept_records import concept_jobs, join_noise
 from obygaze_models.protocols.runner.execute import (
     FitContext,
     learning_records,
@@ -215,7 +215,9 @@ def _records(
     cells = [cell.first_seeds(protocol.fit.seeds) for cell in cells]
     everything = [*cells, *baselines]
     pairs = comparable(everything, protocol) if protocol.report.compare else []
-    jobs: list[Callable[[], Record]] = [
+    of_concepts = [job for store in stores for job in concept_jobs(store)]
+    jobs: list[Callable[[], Any]] = [
+        *of_concepts,  # the longest ones first
         *(partial(cell_record, c, protocol, groups, "cell", backbones[c.feature]) for c in cells),
         *(partial(cell_record, c, protocol, groups, "baseline") for c in baselines),
         *(partial(comparison, *pair, protocol, groups) for pair in pairs),
@@ -223,6 +225,7 @@ def _records(
     ]
     with watch("evaluation", len(jobs)) as progress:
         done = map_jobs(jobs, contexts[0].n_jobs, progress)
+    concepts, done = done[: len(of_concepts)], done[len(of_concepts) :]
     ours, theirs = done[: len(cells)], done[len(cells) : len(everything)]
     n_first = len(done) - len(contrasts)
     primary, grouped = protocol.report.primary, protocol.splits.are_grouped
@@ -230,7 +233,7 @@ def _records(
         *done[:n_first],
         *argmax_records(protocol, cells, groups),
         *analyses(protocol, cells, inputs.table),
-        *(record for store in stores for record in concept_records(store)),
+        *join_noise(concepts),
         *(coverage(store, inputs.usable(store.features)) for store in stores),
         *remarks(json_values(ours), json_values(theirs), primary, grouped=grouped),
         *done[n_first:],
