@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from obygaze_features.core.console import Progress
@@ -21,6 +22,19 @@ Work = Callable[[int], T]
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _WORK: dict[str, Work[Any]] = {}  # of a forked process; empty in the first one
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Use one thread for linear algebra, and check nothing again that a run has checked.
+
+    Small products gain nothing from threads, and lose much where cores are shared. The features of
+    a run are finite, and its settings follow the rules of their kinds.
+    """
+    from sklearn import config_context
+
+    with one_thread(), config_context(assume_finite=True, skip_parameter_validation=True):
+        yield
 
 
 def workers_for(n_jobs: int) -> int:
@@ -121,5 +135,5 @@ def _by_dask(work: Work[T], n_parts: int, n_workers: int) -> Iterator[T]:
 
 def _elsewhere(work: Work[T], parts: Sequence[int]) -> list[T]:
     # As in the calling process: the number of threads affects the last bits of a product.
-    with one_thread():
+    with fitting():
         return [work(part) for part in parts]

@@ -22,7 +22,6 @@ from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.models.common import one_thread
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
@@ -36,7 +35,7 @@ from obygaze_models.protocols.runner.execute import (
 )
 from obygaze_models.protocols.runner.features import Features, join
 from obygaze_models.protocols.runner.finished import FinishedTests
-from obygaze_models.protocols.runner.processes import map_jobs
+from obygaze_models.protocols.runner.processes import fitting, map_jobs
 from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run, check_free, write_run
 from obygaze_models.protocols.runner.run_records import analyses, argmax_records, coverage, remarks
 from obygaze_models.protocols.schedule import Labels, schedule
@@ -149,8 +148,7 @@ def run_protocol(
     check_free(folder, inputs.identity, force=force)
     seconds = {"read": read_s}
     finished = FinishedTests.beside(folder, inputs.identity_here)
-    # Small products gain nothing from threads, and lose much where cores are shared.
-    with one_thread(), finished.noted():
+    with fitting(), finished.noted():
         watch = watch or _no_progress
         with _timed(seconds, "split"):
             contexts = _contexts(inputs, n_jobs, finished)
