@@ -45,8 +45,11 @@ CLASSES = (
 )
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
-BASELINES = ("random", "all_positive", "prevalence", "film_prior", "neighbour", "oracle")
-UNTRAINED = ("random", "all_positive")
+BASELINES = (
+    *("random", "all_positive", "prevalence", "film_prior", "neighbour", "oracle"),
+    "annotator",
+)
+UNTRAINED = ("random", "all_positive", "annotator")
 
 
 @dataclass(frozen=True)

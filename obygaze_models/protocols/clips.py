@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
+from obygaze_features.manifest.model import FOLD_PREFIX, LEVELS, Clip, Manifest
 from obygaze_models.protocols.schema import Data, Task
 
 Words = NDArray[np.str_]
 LabelArray = NDArray[np.int8]
 LEFT_OUT = -1
+COVERED = 0.2  # the share of a clip from which a row of another annotator is about it
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,7 @@ class ClipTable:
     name: str
     clips: Sequence[Clip]
     concept_names: tuple[str, ...]
+    everyone: Sequence[Clip] = ()  # the clips of all annotators, where some are left out
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -92,6 +94,23 @@ class ClipTable:
         places = zip(self.movies.tolist(), self.scenes.tolist(), strict=True)
         return dict(zip(self.ids, places, strict=True))
 
+    @cached_property
+    def others(self) -> list[list[Clip]]:
+        """What other annotators marked where each clip is: of each one the highest level.
+
+        Their rows are of the same clip, or cover at least a fifth of it.
+        """
+        marked: dict[str, dict[str, list[Clip]]] = defaultdict(lambda: defaultdict(list))
+        for clip in self.everyone or self.clips:
+            marked[clip.movie_id][clip.extra.get("annotator", "")].append(clip)
+        found = []
+        for clip in self.clips:
+            own = clip.extra.get("annotator", "")
+            names = [name for name in marked[clip.movie_id] if own and name not in ("", own)]
+            here = [[o for o in marked[clip.movie_id][name] if _covers(o, clip)] for name in names]
+            found.append([max(rows, key=_rank) for rows in here if rows])
+        return found
+
     def column(self, name: str) -> Words:
         """Return a column of the manifest as text."""
         return np.array(["|".join(clip.values(name)) for clip in self.clips], dtype=np.str_)
@@ -112,7 +131,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     """Return the clips of a manifest that a protocol uses."""
     seen = manifest.view(data.view)
     kept = seen.where(data.where) if data.where else seen
-    table = ClipTable(manifest.name, kept.clips, seen.header.of_modality("visual"))
+    table = ClipTable(manifest.name, kept.clips, seen.header.of_modality("visual"), seen.clips)
     if not len(table):
         raise FixInput(
             f"no clip matches data.view = {data.view!r} and data.where = {data.where!r}",
@@ -123,19 +142,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
 
 def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
     """Return the class of each clip: 1, 0, or -1 for clips outside the task."""
-    if task.positive:
-        labels = _by_expressions(name, task, table)
-    else:
-        cells = table.column(task.column or "level").tolist()
-        values = task.values or task.classes
-        unknown = sorted({cell for cell in cells if cell and cell not in values})
-        if unknown and task.column:
-            raise FixInput(
-                f"tasks.{name}.values has no class for {unknown[0]!r} of the column {task.column}",
-                where=table.name,
-                hint=f"it has {', '.join(values)}",
-            )
-        labels = np.array([values.get(cell, LEFT_OUT) for cell in cells], dtype=np.int8)
+    labels = _classes(name, task, table)
     if task.folds:
         labels = np.where(table.fold(task.folds) == OUTSIDE, LEFT_OUT, labels).astype(np.int8)
     found = set(np.unique(labels).tolist()) - {LEFT_OUT}
@@ -151,6 +158,53 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
             hint=f"the levels are {counts}; another task, or another view in [data]",
         )
     return labels
+
+
+def other_annotators(name: str, task: Task, table: ClipTable) -> NDArray[np.float64]:
+    """Return the class that other annotators give each clip, as a score from 0 to 1.
+
+    It is .5 where their level is in neither class, the mean of several annotators, and NaN where
+    there is no other one.
+    """
+    rows = [clip for own in table.others for clip in own]
+    if not rows:
+        return np.full(len(table), np.nan)
+    classes = iter(_classes(name, task, replace(table, clips=rows)).tolist())
+    scores = {1: 1.0, 0: 0.0, LEFT_OUT: 0.5}
+    found = [[scores[next(classes)] for _ in own] for own in table.others]
+    return np.array([float(np.mean(own)) if own else np.nan for own in found])
+
+
+def _covers(other: Clip, clip: Clip) -> bool:
+    """Return whether a row of another annotator is about a clip."""
+    given = clip.extra.get("given_clip_id")  # the id without the annotator
+    if given and given == other.extra.get("given_clip_id"):
+        return True
+    times = clip.start_s, clip.end_s, other.start_s, other.end_s
+    if None in times:
+        return False
+    start, end, first, last = (float(time or 0.0) for time in times)
+    return min(end, last) - max(start, first) >= (end - start) * COVERED - 1e-9
+
+
+def _rank(clip: Clip) -> int:
+    return LEVELS.index(clip.level) if clip.level else -1
+
+
+def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
+    """Return the class of each clip by its level, its values or the expressions of the task."""
+    if task.positive:
+        return _by_expressions(name, task, table)
+    cells = table.column(task.column or "level").tolist()
+    values = task.values or task.classes
+    unknown = sorted({cell for cell in cells if cell and cell not in values})
+    if unknown and task.column:
+        raise FixInput(
+            f"tasks.{name}.values has no class for {unknown[0]!r} of the column {task.column}",
+            where=table.name,
+            hint=f"it has {', '.join(values)}",
+        )
+    return np.array([values.get(cell, LEFT_OUT) for cell in cells], dtype=np.int8)
 
 
 def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:

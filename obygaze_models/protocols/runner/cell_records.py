@@ -19,6 +19,7 @@ from obygaze_models.protocols.schema import PaperValue, Protocol
 
 Groups = NDArray[np.str_]
 COUNTS = ("prevalence", "share_positive")
+CEILINGS = ("oracle", "annotator")
 BINS = 10
 
 
@@ -91,7 +92,7 @@ def cell_record(
         ],
     }
     if kind == "baseline":
-        record |= {"expected": cell.share is not None, "ceiling": cell.model == "oracle"}
+        record |= {"expected": cell.share is not None, "ceiling": cell.model in CEILINGS}
     return record
 
 

@@ -34,6 +34,7 @@ from obygaze_models.evaluation.metrics import (
 )
 from obygaze_models.evaluation.predictions import FloatArray, Predictions
 from obygaze_models.models.baselines import random_ap
+from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.clips import ClipTable
 
 K = TypeVar("K")
@@ -107,7 +108,8 @@ class Cell:
     @property
     def inflation(self) -> float:
         """The factor of the variance: clips of one test set trained the models of the others."""
-        return reuse_inflation(self.n_test_sets if self.n_test_sets > 1 else None)
+        is_reused = self.n_test_sets > 1 and self.model not in UNTRAINED
+        return reuse_inflation(self.n_test_sets if is_reused else None)
 
     def first_seeds(self, n: int) -> Cell:
         """Return the cell of the first n seeds alone."""

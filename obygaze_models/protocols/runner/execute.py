@@ -25,7 +25,7 @@ from obygaze_models.evaluation.leakage import Leak, check_leaks
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import find_kind
-from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.clips import ClipTable, other_annotators
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.cells import Cell, TestedFold
@@ -153,8 +153,11 @@ def run_baselines(context: FitContext) -> list[Cell]:
     seen: set[tuple[str, Pair, bytes, bytes]] = set()
     table, names = context.table, list(context.protocol.grid.baselines)
     lacking = {"oracle": not table.has_concept.any(), "neighbour": table.places is None}
+    lacking["annotator"] = not any(table.others)
     names = [name for name in names if not lacking.get(name)]
-    for name in names:
+    if "annotator" in names:
+        outcomes |= _test_annotators(context)
+    for name in (name for name in names if name != "annotator"):
         for pair, number, split in context.folds:
             seed = context.protocol.fit.seed + number
             data = context.fold_data(pair[0], split, seed=seed, join_validation=True)
@@ -165,6 +168,29 @@ def run_baselines(context: FitContext) -> list[Cell]:
                 fit = _try(partial(fit_baseline, name, data), data)
                 outcomes[name, pair, number, 0] = _test(context, pair, number, data, fit)
     return _cells(context, names, outcomes)
+
+
+def _test_annotators(context: FitContext) -> Outcomes:
+    """Return the tests of the other annotators as a predictor, on clips that they marked."""
+    outcomes: Outcomes = {}
+    tasks, table, tested = context.protocol.tasks, context.table, set[tuple[Pair, bytes]]()
+    scores = {
+        test: other_annotators(test, tasks[test], table) for test in context.protocol.test_tasks
+    }
+    for pair, number, split in context.folds:
+        own = scores[pair[1]]
+        test = split.test[np.isfinite(own[split.test])]
+        if len(test) and (pair, test.tobytes()) not in tested:
+            tested.add((pair, test.tobytes()))
+            alone = Split(split.name, NO_ROWS, NO_ROWS, test)
+            data = context.fold_data(pair[0], alone, join_validation=True)
+            fit = FoldFit(None, own.__getitem__)
+            made = _test(context, pair, number, data, fit)
+            leak = split_leak(alone, pair, table)
+            outcomes["annotator", pair, number, 0] = (
+                made if isinstance(made, str) else replace(made, leak=leak)
+            )
+    return outcomes
 
 
 def learning_records(context: FitContext) -> list[Record]:
@@ -292,6 +318,8 @@ def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> lis
                     skipped.append({"fold": split.name, "reason": outcome})
                 elif outcome:
                     tested.append(outcome)
+        if not tested and model == "annotator":
+            continue  # nobody else marked a clip of this task
         if not tested:
             raise FixInput(
                 f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "

@@ -63,10 +63,11 @@ def join(
         )
     level = choose_level(store, (feature.level,) if feature.level else data.level)
     cut = {"rule": data.rule, "reduce": data.reduce} if data.segments else {}
-    matrix = _matrix(store, table, level, cut)
+    matrix, names = _matrix(store, table, level, cut)
     X = np.asarray(matrix.values, dtype=np.float32)
     clips, good = np.flatnonzero(matrix.present), np.isfinite(X).all(axis=1)
-    missing = {clip: str(status) for clip, status in matrix.reasons.items()}
+    absent = np.flatnonzero(~matrix.present)
+    missing = {table.ids[row]: str(matrix.reasons[names[row]]) for row in absent}
     missing |= {table.ids[row]: NOT_FINITE for row in clips[~good]}
     if data.scale == "unit":
         length = np.linalg.norm(X.astype(np.float64), axis=1)
@@ -96,18 +97,25 @@ def join(
 
 def _matrix(
     store: Store, table: ClipTable, level: str, cut: Mapping[str, Any]
-) -> Matrix | Segments:
-    """Return the vectors of clips, or those of segments cut from the windows of a store."""
+) -> tuple[Matrix | Segments, list[str]]:
+    """Return the vectors of clips, or of segments from windows, and the names asked for.
+
+    Where a store has no clip of an annotator (`lake-001.ann`), it is asked for the clip itself.
+    """
+    names = table.ids
     if cut:
         matrix: Matrix | Segments = store.segments(table.clips, level, **cut)
         why = "has a window in this store"
         hint = "obygaze manifest windows: the films must have the same ids as in the segments"
     else:
-        matrix = store.matrix(level, clips=table.ids, missing="drop")
+        given = [clip.extra.get("given_clip_id") or clip.clip_id for clip in table.clips]
+        if given != names and not any(clip in store for clip in names):
+            names = given
+        matrix = store.matrix(level, clips=names, missing="drop")
         why = "has features in this store"
         hint = "obygaze store info says why; extract run tries again"
     if not len(matrix.values):
-        if not cut and not any(clip in store for clip in table.ids):
+        if not cut and not any(clip in store for clip in names):
             why = "is in this store"
             hint = f"a store of the same data set; its first clip id is {next(iter(store), '')!r}"
         clip, status = next(iter(matrix.reasons.items()))
@@ -124,7 +132,7 @@ def _matrix(
             where=store.location,
             hint=f"another feature level: {', '.join(store.levels)}",
         )
-    return matrix
+    return matrix, names
 
 
 def is_backbone(backbone: str, pattern: str) -> bool:

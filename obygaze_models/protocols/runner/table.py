@@ -10,6 +10,7 @@ from obygaze_models.protocols.runner.records import Record, Run
 
 SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
 LISTED_MISSING = 3
+CEILINGS = {"oracle": " (true concepts)", "annotator": " (the other one)"}
 METRIC_NAMES = {"f1_binary": "F1", "f1_weighted": "F1 weighted", "ap": "AP", "auc": "AUC"}
 HEADERS = (
     *("store", "train", "test", "model", "clips", "positive", "leaked"),
@@ -72,7 +73,7 @@ def _once(baselines: Sequence[Record]) -> list[Record]:
 
 
 def _line(record: Record) -> Sequence[object]:
-    name = record["model"] + (" (true concepts)" if record.get("ceiling") else "")
+    name = record["model"] + CEILINGS.get(record["model"], "")
     name += " (expected)" if record.get("expected") else ""
     values: list[str | None] = []
     for metric in SHOWN:

@@ -1,0 +1,118 @@
+"""Several annotators of the same clips: each alone, and the others as a predictor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from support.experiments import cell_of, films, planted, quick, run_on, store_of
+
+from obygaze_features.manifest.model import LEVELS, Clip, Manifest
+from obygaze_models.protocols.clips import ClipTable, other_annotators
+from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.protocols.schema import Task
+
+EN_S = Task(classes={"EN": 0, "S": 1})
+
+
+def clip(annotator: str, number: int, level: str, start: float | None, end: float | None) -> Clip:
+    extra = {"annotator": annotator}
+    return Clip(f"{annotator}-{number}", "film", None, "", start, end, level, extra=extra)
+
+
+def test_of_several_rows_the_highest_that_covers_a_fifth_counts() -> None:
+    mine = [clip("ada", 0, "S", 0, 10), clip("ada", 1, "EN", 10, 20), clip("ada", 2, "S", 20, 30)]
+    theirs = [
+        clip("ben", 0, "EN", 0, 8),
+        clip("ben", 1, "S", 8, 11.9),  # a fifth of the first clip, a little less of the second
+        clip("ben", 2, "HN", 11.9, 20),
+    ]
+    table = ClipTable("m", mine, (), [*mine, *theirs])
+    assert [[o.clip_id for o in own] for own in table.others] == [["ben-1"], ["ben-2"], []]
+    found = other_annotators("EN_S", EN_S, table)
+    assert found.tolist()[:2] == [1.0, 0.5]  # HN is in neither class
+    assert np.isnan(found[2])
+
+
+def test_two_others_are_averaged_and_ids_are_enough_without_times() -> None:
+    rows = [
+        replace(clip(name, 0, level, None, None), extra={"annotator": name, "given_clip_id": "c"})
+        for name, level in (("ada", "S"), ("ben", "S"), ("cid", "EN"))
+    ]
+    found = other_annotators("EN_S", EN_S, ClipTable("m", rows, ()))
+    assert found.tolist() == [0.5, 0.5, 1.0]
+
+
+@pytest.fixture(scope="module")
+def two() -> tuple[Manifest, Manifest]:
+    """Clips of one annotator, and those with a second one who differs in a quarter of them."""
+    manifest = films(5, 40, seed=3)
+    rng = np.random.default_rng(0)
+    rows = []
+    for one in manifest:
+        other = str(rng.choice(LEVELS)) if rng.random() < 0.25 else one.level
+        for name, level in (("ada", one.level), ("ben", other)):
+            extra = {"annotator": name, "given_clip_id": one.clip_id}
+            concepts = one.concepts if level != "EN" else ()
+            rows.append(
+                replace(
+                    one,
+                    clip_id=f"{one.clip_id}.{name}",
+                    level=level,
+                    concepts=concepts,
+                    extra=extra,
+                )
+            )
+    both = replace(manifest, clips=tuple(rows), columns=("annotator", "given_clip_id"))
+    return manifest, both
+
+
+def test_each_annotator_alone_has_the_other_one_beside_the_models(
+    two: tuple[Manifest, Manifest], tmp_path: Path
+) -> None:
+    manifest, both = two
+    store = store_of(tmp_path / "s", manifest, planted(manifest))  # one row for each clip
+    one_cell = 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]'
+    changes = ('grid.models=["ridge"]', "data.view=raw", *one_cell)
+    alone = run_on(tmp_path, quick("honest", *changes), manifest, {"x": store})
+    ada, ben = (
+        run_on(
+            tmp_path,
+            quick("honest", *changes, f"data.where=annotator == {name}"),
+            both,
+            {"x": store},
+        )
+        for name in ("ada", "ben")
+    )
+    assert not [b for b in alone.baselines if b["model"] == "annotator"]
+    # Ada's labels are those of the manifest without a second annotator.
+    assert cell_of(ada.cells, model="ridge")["auc"] == cell_of(alone.cells, model="ridge")["auc"]
+    assert cell_of(ben.cells, model="ridge")["auc"] != cell_of(alone.cells, model="ridge")["auc"]
+
+    found = cell_of(ada.baselines, model="annotator")
+    mine = [c for c in both if c.extra["annotator"] == "ada" and c.level in ("EN", "HN", "S")]
+    theirs = {c.extra["given_clip_id"]: c.level for c in both if c.extra["annotator"] == "ben"}
+    y = np.array([c.level == "S" for c in mine])
+    score = np.array(
+        [{"S": 1.0, "NS": 0.5}.get(theirs[c.extra["given_clip_id"]], 0.0) for c in mine]
+    )
+    movies = np.array([c.movie_id for c in mine])
+    assert (found["n_test"], found["n_positive"]) == (len(y), y.sum())
+    assert found["f1_binary"]["value"] == pytest.approx(f1_score(y, score > 0.5))
+    # Each film is a fold of the honest design: precision is averaged over them.
+    parts = [movies == movie for movie in np.unique(movies)]
+    by_film = [average_precision_score(y[p], score[p]) for p in parts]
+    assert found["ap"]["value"] == pytest.approx(np.mean(by_film))
+    first = next(iter(found["by_movie"]))
+    assert found["by_movie"][first]["auc"] == pytest.approx(
+        roc_auc_score(y[movies == first], score[movies == first])
+    )
+    low, high = found["f1_binary"]["ci"]
+    assert low < found["f1_binary"]["value"] < high
+    assert found["ceiling"] and found["leaked"] == 0 and found["tuned"] is None
+    assert "annotator (the other one)" in result_text(ada)
+    against = [r for r in ada.of("comparison") if r["second"]["model"] == "annotator"]
+    assert [r["first"]["model"] for r in against] == ["ridge"]
