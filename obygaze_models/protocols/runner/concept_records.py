@@ -26,6 +26,7 @@ from obygaze_models.protocols.runner.banks import targets_of
 from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.runner.sensitivity import sensitivity_records
 from obygaze_models.protocols.runner.vectors import FoundVectors, find_vectors
 from obygaze_models.protocols.schema import Model, Protocol
 
@@ -107,7 +108,7 @@ def _bank_records(
             if record:
                 head = {"kind": "anatomy", "part": "head", "feature": context.feature}
                 records.append({**head, "model": name, **record})
-    return records
+    return [*records, *sensitivity_records(context, vectors)]
 
 
 def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:

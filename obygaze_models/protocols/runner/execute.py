@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE
 from obygaze_models.evaluation.calibration import tune_threshold
 from obygaze_models.evaluation.leakage import Leak, check_leaks
-from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.predictions import IntArray, Predictions
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable, other_annotators
@@ -38,13 +38,11 @@ from obygaze_models.protocols.runner.models import (
     fit_perceptrons,
 )
 from obygaze_models.protocols.runner.processes import map_parts
-from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schedule import (
     FoldData,
     Labels,
     Pair,
     Schedule,
-    fewer_films,
     split_leak,
 )
 from obygaze_models.protocols.schema import Model, Protocol
@@ -193,30 +191,26 @@ def _test_annotators(context: FitContext) -> Outcomes:
     return outcomes
 
 
-def learning_records(context: FitContext) -> list[Record]:
-    """Return the learning curve of each cell of a store: the primary metric by training films.
+def every_clip(context: FitContext, task: str) -> tuple[IntArray, FoldData]:
+    """Return every clip of a task, and the data of a fold that holds out none."""
+    rows = np.flatnonzero(context.store.present & (context.labels[task] >= 0))
+    split = Split("every clip", rows, NO_ROWS, NO_ROWS)
+    seed = context.protocol.fit.seed
+    return rows, context.fold_data(task, split, seed=seed, join_validation=True)
 
-    Bottlenecks have no curve, because their concept vectors are found on further films. Models that
-    start at random are trained with the seeds of the cells, without those of a contrast.
+
+def fit_every_clip(context: FitContext, model: Model, task: str) -> tuple[IntArray, FoldFit]:
+    """Fit a model as the cells are fitted, but on every clip of a task; return clips and fit.
+
+    Perceptrons stop on the validation clips of the first split, and train on all others.
     """
-    protocol, metric = context.protocol, context.protocol.report.primary
-    models = tuple(n for n, model in context.models.items() if not find_kind(model.kind).head)
-    grid, report = replace(protocol.grid, models=models), replace(protocol.report, contrast=())
-    own = replace(context, protocol=replace(protocol, grid=grid, report=report))
-    curves: dict[tuple[str, str, str], list[Record]] = {}
-    for n_films in report.learning_films if models else ():
-        plan = fewer_films(context.schedule, n_films, protocol.splits.seed)
-        for cell in run_models(replace(own, schedule=plan), Quiet()):
-            point = {"n_films": n_films, "value": cell.value.get(metric)}
-            curves.setdefault((cell.model, cell.train, cell.test), []).append(point)
-    return [
-        {
-            "kind": "learning",
-            **{"model": model, "feature": context.feature, "train": train, "test": test},
-            **{"metric": metric, "points": points},
-        }
-        for (model, train, test), points in curves.items()
-    ]
+    rows, data = every_clip(context, task)
+    if model.kind != "mlp":
+        return rows, fit_model(model, data, context.new_banks())
+    validation = np.intersect1d(rows, context.schedule.pairs[task, task][0].validation)
+    split = Split("every clip", np.setdiff1d(rows, validation), validation, NO_ROWS)
+    held_out = replace(data, split=split, seed=data.seed * SEEDS_APART, join_validation=False)
+    return rows, fit_perceptrons(model, [held_out], context.store)[0]
 
 
 def _test_others(context: FitContext, banks: Banks, done: Container[TestKey]) -> Iterator[Outcomes]:

@@ -29,7 +29,6 @@ from obygaze_models.protocols.runner.comparisons import comparable, comparison, 
 from obygaze_models.protocols.runner.concept_records import concept_jobs, join_noise
 from obygaze_models.protocols.runner.execute import (
     FitContext,
-    learning_records,
     run_baselines,
     run_models,
 )
@@ -37,7 +36,13 @@ from obygaze_models.protocols.runner.features import Features, join
 from obygaze_models.protocols.runner.finished import FinishedTests
 from obygaze_models.protocols.runner.processes import fitting, map_jobs
 from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run, check_free, write_run
-from obygaze_models.protocols.runner.run_records import analyses, argmax_records, coverage, remarks
+from obygaze_models.protocols.runner.run_records import (
+    analyses,
+    argmax_records,
+    coverage,
+    learning_records,
+    remarks,
+)
 from obygaze_models.protocols.schedule import Labels, schedule
 from obygaze_models.protocols.schema import Protocol
 

@@ -1,22 +1,28 @@
-"""The records of a whole run: missing clips, several tasks as one, analysis of errors, remarks."""
+"""The records of a whole run: learning curves, several tasks as one, analysis of errors, remarks.
+
+Also the clips that are missing in a store.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.console import Quiet
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.metrics import Values
 from obygaze_models.evaluation.predictions import FloatArray
+from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.cells import Cell
-from obygaze_models.protocols.runner.execute import FitContext
+from obygaze_models.protocols.runner.execute import FitContext, run_models
 from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.schedule import fewer_films
 from obygaze_models.protocols.schema import Protocol
 
 MARGIN = 0.02  # a baseline this close is as good
@@ -44,6 +50,32 @@ def coverage(context: FitContext, usable: NDArray[np.bool_]) -> Record:
         "reasons": dict(Counter(features.missing.values()).most_common()),
         "missing": missing,
     }
+
+
+def learning_records(context: FitContext) -> list[Record]:
+    """Return the learning curve of each cell of a store: the primary metric by training films.
+
+    Bottlenecks have no curve, because their concept vectors are found on further films. Models that
+    start at random are trained with the seeds of the cells, without those of a contrast.
+    """
+    protocol, metric = context.protocol, context.protocol.report.primary
+    models = tuple(n for n, model in context.models.items() if not find_kind(model.kind).head)
+    grid, report = replace(protocol.grid, models=models), replace(protocol.report, contrast=())
+    own = replace(context, protocol=replace(protocol, grid=grid, report=report))
+    curves: dict[tuple[str, str, str], list[Record]] = {}
+    for n_films in report.learning_films if models else ():
+        plan = fewer_films(context.schedule, n_films, protocol.splits.seed)
+        for cell in run_models(replace(own, schedule=plan), Quiet()):
+            point = {"n_films": n_films, "value": cell.value.get(metric)}
+            curves.setdefault((cell.model, cell.train, cell.test), []).append(point)
+    return [
+        {
+            "kind": "learning",
+            **{"model": model, "feature": context.feature, "train": train, "test": test},
+            **{"metric": metric, "points": points},
+        }
+        for (model, train, test), points in curves.items()
+    ]
 
 
 def argmax_records(

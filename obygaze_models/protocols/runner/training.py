@@ -34,17 +34,12 @@ from obygaze_models.protocols.kinds import (
 )
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
-from obygaze_models.protocols.runner.execute import SEEDS_APART, FitContext
-from obygaze_models.protocols.runner.models import (
-    FoldFit,
-    fit_model,
-    fit_perceptrons,
-)
+from obygaze_models.protocols.runner.execute import FitContext, every_clip, fit_every_clip
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs
-from obygaze_models.protocols.schedule import FoldData, schedule
+from obygaze_models.protocols.schedule import schedule
 from obygaze_models.protocols.schema import Grid, Model, Protocol
-from obygaze_models.protocols.splits import NO_ROWS, Split
+from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
 from obygaze_models.zoo.saving import save_model
 
@@ -149,7 +144,7 @@ def fit_final(inputs: Inputs, run: Run) -> FittedModel:
     if name == CAV:
         settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper", "cross_fit": 0}
         kind, task, classes, rows = CAV, "concepts", [], NO_ROWS
-        _, data = _every_clip(context, protocol.train_tasks[0])
+        _, data = every_clip(context, protocol.train_tasks[0])
         margins = context.new_banks().margins(settings, data)
         estimator, found_on = margins.bank, margins.found_on
         concepts = tuple(map(str, estimator.concepts_))
@@ -157,7 +152,7 @@ def fit_final(inputs: Inputs, run: Run) -> FittedModel:
     else:
         kind, task = protocol.models[name].kind, protocol.train_tasks[0]
         settings = for_task(kind, _settled(protocol.models[name], run.cells), task)
-        rows, fit = _fit_every_clip(context, Model(kind, settings), task)
+        rows, fit = fit_every_clip(context, Model(kind, settings), task)
         estimator, found_on = fit.estimator, fit.found_on
         names = {"0": "negative", "1": "positive"}
         classes = [names.get(str(code), str(code)) for code in estimator.classes_]
@@ -172,28 +167,6 @@ def fit_final(inputs: Inputs, run: Run) -> FittedModel:
     ids = [inputs.table.ids[row] for row in rows]
     info = _model_info(inputs, run, rows, kind, task, tuple(classes), concepts)
     return FittedModel(estimator, info, training_clips(run, ids, columns, unit_norm=name == CAV))
-
-
-def _every_clip(context: FitContext, task: str) -> tuple[IntArray, FoldData]:
-    """Return every clip of a task, and the data of a fold that holds out none."""
-    rows = np.flatnonzero(context.store.present & (context.labels[task] >= 0))
-    split = Split("every clip", rows, NO_ROWS, NO_ROWS)
-    seed = context.protocol.fit.seed
-    return rows, context.fold_data(task, split, seed=seed, join_validation=True)
-
-
-def _fit_every_clip(context: FitContext, model: Model, task: str) -> tuple[IntArray, FoldFit]:
-    """Fit a model as the cells are fitted, but on every clip of a task; return clips and fit.
-
-    Perceptrons stop on the validation clips of the first split, and train on all others.
-    """
-    rows, data = _every_clip(context, task)
-    if model.kind != "mlp":
-        return rows, fit_model(model, data, context.new_banks())
-    validation = np.intersect1d(rows, context.schedule.pairs[task, task][0].validation)
-    split = Split("every clip", np.setdiff1d(rows, validation), validation, NO_ROWS)
-    held_out = replace(data, split=split, seed=data.seed * SEEDS_APART, join_validation=False)
-    return rows, fit_perceptrons(model, [held_out], context.store)[0]
 
 
 def keep(fitted: FittedModel, folder: Path, *, force: bool = False) -> Path:
