@@ -175,7 +175,7 @@ def _print(error: ObygazeError, color: bool | None, *, as_json: bool) -> None:
 
 
 def _explained(error: Exception) -> ObygazeError:
-    """Return the error that the user is told of, with the exit code of the process."""
+    """Return the error to print, with the exit code of the process."""
     code = 1
     if isinstance(error, ObygazeError):
         return error

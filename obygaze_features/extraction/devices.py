@@ -44,7 +44,8 @@ def devices_of(text: str) -> list[str]:
             raise FixUsage("this machine has no CUDA device", hint="--device cpu")
     if len({name.partition(":")[0] for name in names}) > 1:
         raise FixUsage(
-            f"devices must be all GPUs or all cpu, got {text}: their features differ slightly"
+            f"expected only GPUs or only cpu, got {text}: features of a GPU differ slightly",
+            hint="run the command once for each kind of device, with a store of its own",
         )
     return names
 

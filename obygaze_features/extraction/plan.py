@@ -135,7 +135,7 @@ class ExtractPlan:
     def unit_range(self, unit: int) -> range:
         """Return the rows of a unit."""
         if not 0 <= unit < self.n_units:
-            raise FixUsage(f"unit must be 0 to {self.n_units - 1}, got {unit}")
+            raise FixUsage(f"the work unit must be 0 to {self.n_units - 1}, got {unit}")
         first = unit * self.unit_rows
         return range(first, min(first + self.unit_rows, len(self.rows)))
 

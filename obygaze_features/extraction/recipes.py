@@ -80,9 +80,11 @@ def targets_for(
     **settings: Any,
 ) -> list[Target]:
     """Return the targets of backbones; `stores` and `weights` are by their names."""
-    for what, given in (("a store", stores), ("weights", weights)):
-        if unknown := sorted(given.keys() - set(backbones)):
-            raise FixUsage(f"{what} for {', '.join(unknown)}, not among the backbones of the run")
+    for option, given in (("--store", stores), ("--weights", weights)):
+        for name in sorted(given.keys() - set(backbones)):
+            what = f"{option} names the backbone {name!r}, which -b does not"
+            hint = f"add -b {name}, or correct the name{near(name, backbones)}"
+            raise FixUsage(what, hint=hint)
     found = (Target(stores.get(b, ""), b, weights.get(b), **settings) for b in backbones)
     return [complete_target(target, manifest, workspace) for target in found]
 

@@ -284,7 +284,7 @@ def shuffled_tables(counts: Ints, null: str, times: int, generator: np.random.Ge
     if null == "pooled":
         rows = generator.multivariate_hypergeometric(first + second, int(first.sum()), times)
         return _with_margins(rows, first + second - rows, generator)
-    raise FixUsage(f"unknown null {null!r}", hint=f"one of {', '.join(NULLS)}")
+    raise FixUsage(f"unknown null model {null!r}", hint=f"one of {', '.join(NULLS)}")
 
 
 def _with_margins(rows: Ints, columns: Ints, generator: np.random.Generator) -> Ints:

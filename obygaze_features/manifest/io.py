@@ -138,7 +138,7 @@ def rows_to_csv(manifest: Manifest) -> bytes:
         return csv_bytes(FILM_COLUMNS, manifest.clips.film_cells())
     if manifest.header.unit == "window":
         raise FixInput(
-            "windows are computed from films: none can be changed or left out by itself",
+            "a manifest of windows cannot be edited: its rows are computed from the films",
             where=manifest.name,
             hint="labels and splits belong to clips or segments; see store.segments",
         )

@@ -51,7 +51,7 @@ class Grid:
         pictures, seconds = (self.window, self.stride), (self.seconds, self.every)
         whole_grid = all(pictures) and not any(seconds)
         if not (whole_grid or (all(seconds) and not any(pictures) and not self.fps)):
-            raise FixUsage(f"a grid needs {FORMS}; got {self}")
+            raise FixUsage(f"expected {FORMS}; got {self or 'none of them'}")
         return self
 
     def __str__(self) -> str:

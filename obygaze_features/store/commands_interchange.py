@@ -72,6 +72,7 @@ SHOWN = 20
     "Facts to keep",
     click.option("--backbone", default="", show_default=False, help="The model that made them."),
     click.option(
+        "--fact",
         "--told",
         "facts",
         multiple=True,
@@ -141,7 +142,7 @@ def import_(
     )
     default: Pool = "also" if list(source.levels) == ["tokens"] else "none"
     settings = ImportSettings(
-        backbone, named_values(facts, "--told"), licence, citation, pool or default, dtype
+        backbone, named_values(facts, "--fact"), licence, citation, pool or default, dtype
     )
     found, clips = None, None
     if manifest is not None:

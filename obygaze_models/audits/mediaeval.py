@@ -136,8 +136,10 @@ def audit_mediaeval(
     Example:
         audit = audit_mediaeval(["run1.txt"], qrels="violence.qrels")
     """
-    if (qrels is not None) + bool(annotations) + (manifest is not None) != 1:
-        raise FixUsage("expected exactly one of --qrels, --annotations and --manifest")
+    n_given = (qrels is not None) + bool(annotations) + (manifest is not None)
+    if n_given != 1:
+        what = f"expected exactly one of --qrels, --annotations and --manifest, got {n_given}"
+        raise FixUsage(what)
     if not runs:
         raise FixInput("expected at least one run, got none")
     if annotations:

@@ -121,7 +121,9 @@ def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], st
     for path in sorted(folder.glob("*.txt")):
         found = pattern.fullmatch(path.stem)
         if found is None:
-            raise FixInput(f"{path.name} is not named {names}", where=str(folder), hint="--names")
+            what = f"{path.name} does not match the pattern {names}"
+            hint = "--names PATTERN, or remove the file"
+            raise FixInput(what, where=str(folder), hint=hint)
         try:
             lines = path.read_text("utf-8").splitlines()
         except UnicodeDecodeError:

@@ -194,7 +194,9 @@ def _finish(clips: _Clips, train: str, test: str, split: Split) -> Split:
     )
     if gap:
         if table.scenes is None:
-            raise FixInput("splits.gap needs scenes or start times of all clips", where=table.name)
+            what = "splits.gap needs the scene or start_s of every clip"
+            hint = "add the column to the manifest, or --set splits.gap=0"
+            raise FixInput(what, where=table.name, hint=hint)
         split = drop_near(split, groups, table.scenes, gap)
     if protocol.balancing == "subsample":
         # All rows of the smaller class, and as many of the other, drawn by seed.

@@ -1,1 +1,1 @@
-"""Runs a protocol: joins features to clips, trains every fold of every cell, judges, writes."""
+"""Runs a protocol: joins features to clips, trains every fold of every cell, evaluates, writes."""

@@ -65,7 +65,7 @@ class FinishedTests:
             stream.write("".join(f"\n{line}" for line in lines))
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def explains_interrupt(self) -> Iterator[None]:
         """Add to an interrupt that the same command goes on."""
         try:
             yield

@@ -92,7 +92,8 @@ class Run:
         """The rows of predictions.csv; seed and y are int, score is float, decision is bool."""
         path = self.folder / PREDICTIONS_FILE
         if not path.is_file():
-            raise NotFound("this run has no predictions", where=str(path))
+            hint = "run the experiment again, with --force"
+            raise NotFound("this run has no predictions.csv", where=str(self.folder), hint=hint)
         data = _whole(path, self.about.get("predictions_sha256"))
         try:
             rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""))

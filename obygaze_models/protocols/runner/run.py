@@ -153,7 +153,7 @@ def run_protocol(
     check_free(folder, inputs.identity, force=force)
     seconds = {"read": read_s}
     finished = FinishedTests.beside(folder, inputs.identity_here)
-    with fitting(), finished.noted():
+    with fitting(), finished.explains_interrupt():
         watch = watch or _no_progress
         with _timed(seconds, "split"):
             contexts = _contexts(inputs, n_jobs, finished)

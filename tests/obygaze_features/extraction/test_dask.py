@@ -269,7 +269,7 @@ def test_a_running_cluster_that_is_killed(world: World, undisturbed: dict[str, b
         (("--engine", "dask"), "either --devices or --scheduler"),
         ((*TWO, "--scheduler", "tls://a:1"), "either --devices or --scheduler"),
         ((*TWO, "--worker", "0/2"), "--worker"),
-        (("--engine", "dask", "--devices", "cpu,0"), "all GPUs or all cpu"),
+        (("--engine", "dask", "--devices", "cpu,0"), "only GPUs or only cpu"),
         (("--devices", "0"), "--engine dask"),
         (("--engine", "dask", "--scheduler", "tcp://10.0.0.1:1"), "is not encrypted"),
     ],

@@ -39,7 +39,7 @@ def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> di
 def test_the_devices_of_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
     assert devices_of("cuda:1") == ["cuda:1"]
     assert devices_of("cuda:0, cuda:2") == ["cuda:0", "cuda:2"]
-    with pytest.raises(FixUsage, match="all GPUs or all cpu, got cpu,cuda:0"):
+    with pytest.raises(FixUsage, match="only GPUs or only cpu, got cpu,cuda:0"):
         devices_of("cpu,cuda:0")
     n_gpus = 3
     fake = types.SimpleNamespace(cuda=types.SimpleNamespace(device_count=lambda: n_gpus))

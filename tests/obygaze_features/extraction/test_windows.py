@@ -198,7 +198,7 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     both = Grid(16, 8, seconds=2, every=1)
     for grid in (Grid(), Grid(16), both, Grid(fps=2, seconds=1, every=1)):
-        with pytest.raises(FixUsage, match="a grid needs"):
+        with pytest.raises(FixUsage, match="expected window and stride"):
             grid.check()
     (tmp_path / "films").mkdir()
     (tmp_path / "films" / "bad.mp4").write_bytes(b"not a video")

@@ -262,7 +262,7 @@ def test_drawn_tables_have_the_shares_they_were_given() -> None:
 
 
 def test_another_null_is_refused() -> None:
-    with pytest.raises(FixUsage, match="unknown null"):
+    with pytest.raises(FixUsage, match="unknown null model"):
         shuffled_tables(np.eye(4, dtype=np.int64), "other", 1, np.random.default_rng(0))
 
 

@@ -101,7 +101,7 @@ def test_file_names_in_a_folder_give_columns(tmp_path: Path) -> None:
     assert sad == {"NO SA1": 500.0, "O SA1": 0.0}
     write(folder / "odd.txt", "a face")
     done = call_obygaze(*words)
-    assert (done.code, "odd.txt is not named" in done.stderr) == (1, True)
+    assert (done.code, "odd.txt does not match the pattern" in done.stderr) == (1, True)
     assert call_obygaze(*words, "--names", "{image}_{image}").code == 1
     done = call_obygaze("audit", "captions", folder, "--group", "film")
     assert (done.code, "no column 'film'" in done.stderr) == (1, True)
