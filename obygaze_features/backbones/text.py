@@ -159,12 +159,12 @@ def load_text_tower(
     family = card.family
     if not isinstance(family, PretrainedFamily) or family.text is None:
         known = [name for name, each in FAMILIES.items() if getattr(each, "text", None)]
-        what = f"{card.name} has no text tower that can be read"
+        what = f"{card.name} has no text model that obygaze can load"
         raise FixUsage(what, hint=f"use a backbone of the families {', '.join(known)}")
     files = find_weights(card, weights, download=True)
     family.inspect(card, files)
     if "text_config" not in (files.json_file("config.json") or {}):
-        what, hint = "a checkpoint without a text tower", "use the whole checkpoint, as on the hub"
+        what, hint = "the checkpoint has no text model", "use the whole checkpoint, as on the hub"
         raise FixInput(what, where=str(files.folder / "config.json"), hint=hint)
     kind = family.model(family.text.model)
     model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))

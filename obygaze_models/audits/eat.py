@@ -183,7 +183,7 @@ def audit_eat(
         source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
         return EatAudit(run_tests(*read_vectors(vectors, single=single), **draws), source)
     if store is None or x is None or (y is None) != single:
-        raise FixUsage("a store needs --x and --y, or --single and only --x")
+        raise FixUsage("with a store, expected --x and --y, or --single and only --x")
     if single and groups:
         raise FixUsage("--groups is for two groups; --single tests the items of --x alone")
     options: dict[str, Any] = {"text": text, "level": level, "view": view}

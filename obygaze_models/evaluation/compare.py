@@ -172,5 +172,5 @@ def holm(p_values: ArrayLike) -> FloatArray:
 def _finite(values: ArrayLike, what: str, at_least: int) -> FloatArray:
     row = np.asarray(values, dtype=np.float64)
     if row.ndim != 1 or row.size < at_least or not np.isfinite(row).all():
-        raise FixInput(f"{what} must be at least {at_least} finite numbers")
+        raise FixInput(f"{what} must be at least {at_least} finite numbers, got {values!r:.80}")
     return row

@@ -270,7 +270,7 @@ def intervene(
         rng = np.random.default_rng(seed)
         orders = [rng.permuted(one_order, axis=1) for _ in range(n_draws)]
     else:
-        raise FixTraining(f"unknown order {order!r}", hint="random, uncertainty or greedy")
+        raise FixTraining(f"unknown order {order!r}", hint="one of random, uncertainty, greedy")
     steps = range(rows.shape[1] + 1)
     found = np.array([[score(places < step) for step in steps] for places in orders])
     f1, ap = found.mean(axis=0).T
