@@ -125,7 +125,7 @@ def score_captions(
         raise FixInput(
             f"the table already has a column {taken[0]!r}",
             where=str(table),
-            hint="rename or remove the column; with both, `obygaze audit gender-score` needs no models",
+            hint="rename or remove the column, or give this table to obygaze audit gender-score",
         )
     visual = [row["visual"] for row in read.rows]
     filled: dict[str, list[float]] = {}
