@@ -207,7 +207,9 @@ def fit_every_clip(context: FitContext, model: Model, task: str) -> tuple[IntArr
     rows, data = every_clip(context, task)
     if model.kind != "mlp":
         return rows, fit_model(model, data, context.new_banks())
-    validation = np.intersect1d(rows, context.schedule.pairs[task, task][0].validation)
+    pairs = context.schedule.pairs  # a protocol may not test the task that it trains on
+    pair = min((pair for pair in pairs if pair[0] == task), key=lambda pair: pair[1] != task)
+    validation = np.intersect1d(rows, pairs[pair][0].validation)
     split = Split("every clip", np.setdiff1d(rows, validation), validation, NO_ROWS)
     held_out = replace(data, split=split, seed=data.seed * SEEDS_APART, join_validation=False)
     return rows, fit_perceptrons(model, [held_out], context.store)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,21 +43,30 @@ def test_the_slope_of_a_linear_probe_is_its_vector() -> None:
     np.testing.assert_array_equal(slopes, probe.coef_)
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def records_of(folder: Path, train: str, test: str) -> list[dict[str, Any]]:
     """Sure clips and clips with concepts stand out; the concepts follow from the level."""
-    folder, manifest = tmp_path_factory.mktemp("run"), films(6, 40, seed=3)
+    manifest = films(6, 40, seed=3)
     store = store_of(folder / "s", manifest, planted(manifest, width=200, strength=2.0))
     changes = (
         'grid.models=["ridge", "mlp", "pcbm-lr"]',
-        'grid.train=["ENHN_S"]',
-        'grid.test=["ENHN_S"]',
+        f'grid.train=["{train}"]',
+        f'grid.test=["{test}"]',
         "models.pcbm-lr.tolerance=0.05",
         "report.compare=false",
         "report.contrast=[]",
     )
     run = run_on(folder, quick("honest", *changes, replicates=20), manifest, {"x": store})
     return [r for r in run.of("anatomy") if r["part"] == "sensitivity"]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return records_of(tmp_path_factory.mktemp("run"), "ENHN_S", "ENHN_S")
+
+
+def test_a_task_that_is_trained_on_need_not_be_tested(tmp_path: Path) -> None:
+    found = records_of(tmp_path, "HN_S", "EN_S")
+    assert [(r["model"], r["task"]) for r in found] == [("ridge", "HN_S"), ("mlp", "HN_S")]
 
 
 def test_each_probe_has_a_record_for_each_task_that_trains(records) -> None:
