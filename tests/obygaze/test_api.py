@@ -198,7 +198,7 @@ def test_unknown_names_list_the_known_ones(here):
     with pytest.raises(NotFound) as run:
         og.read_run("nothing")
     assert run.value.what == "no run called 'nothing'"
-    with pytest.raises(FixUsage, match="--store names the backbone .clip-b16., which -b does not"):
+    with pytest.raises(FixUsage, match=r"--store names the backbone .clip-b16., which -b does not"):
         og.extract("trailers", "descriptors", stores={"clip-b16": "x"})
 
 
