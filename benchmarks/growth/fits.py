@@ -159,7 +159,7 @@ def by_workers(settings: Settings) -> Comparison:
         done = map_parts(
             lambda part: fit_many(X, work[part : part + 1], perceptron), len(work), n_jobs
         )
-        found[n_jobs] = [layer.tobytes() for (one,) in done for layer in one.layers]
+        found[n_jobs] = [layer.tobytes() for (one,) in done for layer in one.layers_]
 
     names = {
         1: f"{len(work)} perceptrons, one process",

@@ -168,8 +168,9 @@ def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, for
     if out.resolve() == table.resolve():
         raise FixUsage("-o must not be the input table")
     n_rows = score_captions(table, out, LanguageModel(lm), SentenceEncoder(sim), force=force)
-    facts = {"captions": n_rows, "written": str(out)}
-    session.console.show(facts, f"wrote {n_rows} captions to {out}")
+    session.console.note(f"wrote {n_rows} captions to {out}")
+    if session.console.as_json:
+        session.console.json({"captions": n_rows, "written": str(out)})
 
 
 @command()

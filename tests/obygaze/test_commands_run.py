@@ -108,7 +108,7 @@ def test_force_writes_into_no_folder_of_the_workspace(
         (
             ("honest", "--store", "x=sig", "--set", "data.where=f(level)"),
             1,
-            "calls are not allowed",
+            "expected a column or a value",
         ),
         (("paper-table2", "--store", "x=sig"), 1, "published view needs the published split"),
         (("honest", "--store", "x=sig", "--set", "features.x.backbone=vit*"), 5, "needs features"),

@@ -138,7 +138,7 @@ class FolderFiles:
         self._check_folder(folder.rpartition("/")[0])
         where = f"{self.root}/{folder}"
         if leads_out(folder):
-            raise FixInput(f"the path {folder!r} leaves its folder", where=self.location)
+            raise FixInput(f"the path {folder!r} leads out of its folder", where=self.location)
         if Path(where).is_symlink():
             raise FixInput(LINK_REFUSED, where=where)
         self._folders.add(folder)
@@ -193,7 +193,7 @@ class ZipFiles:
         # orig_filename still has what zipfile removes, such as the bytes after a NUL.
         name, what = entry.orig_filename, ""
         if name != entry.filename or leads_out(name):
-            what = "has an invalid name, or leaves its folder"
+            what = "has an invalid name, or leads out of its folder"
         elif stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
             what = "is not a file"
         elif entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & NOT_PLAIN:

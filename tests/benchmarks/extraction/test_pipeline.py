@@ -15,7 +15,7 @@ from obygaze_features.core.errors import InstallExtra
 
 def test_each_page_has_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "measure_size", lambda size: size)
-    assert measure(Settings()) == Size(12, 3)
+    assert measure(Settings()) == Size(pipeline.N_CLIPS, 3)
     assert measure(Settings(quick=True)) == Size(4, 1)
 
 

@@ -94,8 +94,9 @@ def test_every_protocol_that_is_shipped(tmp_path: Path, name: str) -> None:
     n_cells, differ = cells_that_differ(
         tmp_path, replace(protocol, models=models), manifest, {"x": store}
     )
-    n_pairs = len(protocol.pairs)
-    assert n_cells == n_pairs * (len(models) + len(protocol.grid.baselines))
+    # The baseline `annotator` needs clips of several annotators, which these are not.
+    baselines = set(protocol.grid.baselines) - {"annotator"}
+    assert n_cells == len(protocol.pairs) * (len(models) + len(baselines))
     assert not differ
 
 

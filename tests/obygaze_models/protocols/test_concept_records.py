@@ -16,11 +16,14 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.reading import load_protocol, shipped
 from obygaze_models.protocols.runner.concept_records import (
-    concept_records,
-    find_vectors,
+    concept_jobs,
+    join_noise,
     ranking_quality,
 )
+from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.run import Inputs, gather
+from obygaze_models.protocols.runner.vectors import find_vectors
+from obygaze_models.protocols.schedule import schedule
 
 CHANGES = (
     'grid.models=["pcbm-lr", "pcbm-dt"]',
@@ -38,7 +41,15 @@ def inputs_of(folder: Path, manifest: Manifest, strength: float, *more: str) -> 
 
 
 def records_of(inputs: Inputs) -> list[dict[str, Any]]:
-    return concept_records(inputs.protocol, inputs.features, inputs.table, inputs.labels)
+    protocol, table, labels, (store,) = (
+        inputs.protocol,
+        inputs.table,
+        inputs.labels,
+        inputs.features,
+    )
+    plan = schedule(protocol, table, labels, inputs.usable(store))
+    jobs = concept_jobs(FitContext(protocol, table, labels, plan, store))
+    return join_noise([job() for job in jobs])
 
 
 @pytest.fixture(scope="module")

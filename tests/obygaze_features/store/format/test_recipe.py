@@ -108,10 +108,10 @@ def test_prose_tells_every_value() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, "x", 7, True, [["a"]], {"name": None}])
-@pytest.mark.parametrize("section", [*a_recipe().to_dict(), "told"])
+@pytest.mark.parametrize("section", [*a_recipe().to_json(), "told"])
 def test_a_section_of_another_type_is_refused(section: str, odd: object) -> None:
     """With a fingerprint that fits, these were read, and ended as bugs when they were described."""
-    value = a_recipe().to_dict() if section != "told" else Recipe.unknown("npz", {}).to_dict()
+    value = a_recipe().to_json() if section != "told" else Recipe.unknown("npz", {}).to_json()
     if isinstance(odd, list if section == "levels" else dict):
         explain_recipe(Recipe.from_dict({**value, section: odd}))
         return

@@ -159,7 +159,7 @@ def test_a_protocol_reads_the_vectors_of_segments(tmp_path: Path) -> None:
     features = join("x", store, clip_table(manifest, data), data)
     np.testing.assert_allclose(features.X, [values[:3].mean(axis=0), values[11]], rtol=1e-6)
     assert features.row_of.tolist() == [0, 1, -1] and list(features.missing) == ["s3"]
-    assert (features.facts["rule"], features.facts["reduce"]) == ("touch", "mean")
+    assert (features.origin["rule"], features.origin["reduce"]) == ("touch", "mean")
 
 
 def test_every_segment_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
