@@ -73,7 +73,7 @@ def test_with_torch_a_random_xclip_is_extracted_in_the_same_pass(tmp_path: Path)
     folder = tmp_path / "tour"
     done = run_obygaze("demo", "-o", folder, "--json", timeout=280).ok()
     told = done.json()
-    assert "desc (descriptors), untrained (tiny-xclip)" in _page_of(folder)
+    assert "desc: descriptors; untrained: tiny-xclip" in _page_of(folder)
     # What is else on stdout is beside the document then.
     assert f"A tiny X-CLIP was written to {folder}/weights" in done.stderr
     assert "Its weights are random" in done.stderr

@@ -113,7 +113,7 @@ def test_a_section_of_another_type_is_refused(section: str, odd: object) -> None
     """With a fingerprint that fits, these were read, and ended as bugs when they were described."""
     value = a_recipe().to_json() if section != "told" else Recipe.unknown("npz", {}).to_json()
     if isinstance(odd, list if section == "levels" else dict):
-        explain_recipe(Recipe.from_dict({**value, section: odd}))
+        explain_recipe(Recipe.from_json({**value, section: odd}))
         return
     with pytest.raises(FixInput, match=f"{section} has an invalid value in the recipe"):
-        Recipe.from_dict({**value, section: odd})
+        Recipe.from_json({**value, section: odd})
