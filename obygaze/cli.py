@@ -57,6 +57,10 @@ COMMANDS = {
         "obygaze_models.report.commands:report",
         "Write the report of runs: a page, tables, figures.",
     ),
+    "view": (
+        "obygaze.view.commands:view",
+        "Watch films, look at clips and scores, and mark segments, in the browser.",
+    ),
     "models": (
         "obygaze_models.zoo.commands:models",
         "Inspect, verify, use and share saved models.",

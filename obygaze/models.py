@@ -158,7 +158,7 @@ def run(
     started = time.perf_counter()
     chosen = load_protocol(os.fspath(protocol), changes)
     named = manifest or chosen.data.segments or chosen.data.manifest or None
-    clips, path = _manifest(named, workspace)
+    clips, path = named_manifest(named, workspace)
     inputs = gather(chosen, clips, path, _stores(stores, workspace))
     folder = workspace_of(workspace).target("runs", os.fspath(output or inputs.default_name))
     read_s = time.perf_counter() - started
@@ -221,7 +221,7 @@ def train(
     from obygaze_models.zoo import load_model
     from obygaze_models.zoo.saving import check_place
 
-    clips, path = _manifest(manifest, workspace)
+    clips, path = named_manifest(manifest, workspace)
     chosen = for_clips(training_protocol(model, task, changes), clips)
     inputs = gather(chosen, clips, path, _stores(store, workspace))
     place = workspace_of(workspace)
@@ -314,7 +314,7 @@ def report(
         return report(folders, None if output is None else Path(output), formats, shown)
 
 
-def _manifest(
+def named_manifest(
     manifest: PathLike | Manifest | None, workspace: PathLike | None
 ) -> tuple[Manifest, str]:
     """Return a manifest and its path; without a name, the only manifest of the workspace."""

@@ -12,7 +12,10 @@ from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
 from obygaze_features.core.schema_rules import near
 
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
-KINDS = ("manifests", "stores", "runs", "models", "texts", "backbones", "indexes")
+KINDS = (
+    *("manifests", "stores", "runs", "models", "texts", "backbones", "indexes"),
+    *("segments", "proxies"),
+)
 MAKERS = {
     "manifests": "obygaze manifest import --help",
     "stores": "obygaze extract run --help, or obygaze store import --help",

@@ -132,7 +132,10 @@ class Bottleneck(Classifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row."""
-        margins = self.margins(X)
+        return self.proba_of_margins(self.margins(X), X)
+
+    def proba_of_margins(self, margins: Floats, X: Any) -> Floats:
+        """Return the probability of each class for given margins; X is for the residual."""
         probabilities: Floats
         if self.residual is None:
             probabilities = self.head_.predict_proba(margins)

@@ -1,0 +1,85 @@
+"""Why a saved bottleneck decides as it does for a clip, and what if concepts were switched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Store
+from obygaze_models.models.interventions import TrueValues
+from obygaze_models.zoo.predicting import check_store
+from obygaze_models.zoo.saving import SavedModel
+
+
+@dataclass(frozen=True, eq=False)
+class Explainer:
+    """A saved bottleneck, the features it reads, and the labels of its training clips."""
+
+    model: SavedModel
+    store: Store
+    manifest: Manifest
+
+    def __post_init__(self) -> None:
+        check_store(self.model, self.store)
+
+    @cached_property
+    def values(self) -> TrueValues:
+        """The typical margins of training clips with and without each concept."""
+        info, listed, clips = self.model.info, self.model.clips, self.manifest
+        clips = clips.view(info.training.view) if clips.header.view == "raw" else clips
+        known = {c.clip_id: c for c in clips if listed is None or c.clip_id in listed.row_of}
+        rows = self.store.matrix(info.features.level, clips=known, missing="drop")
+        found = (known[clip].concepts for clip in rows.clip_ids.tolist())
+        has = [[name in concepts for name in info.concepts] for concepts in found]
+        return TrueValues.from_training(self.model.estimator.margins(rows.values), has)
+
+    def explain(self, clip_id: str, switched: Mapping[str, bool]) -> dict[str, Any]:
+        """Return what each concept adds for a clip, and the probability if concepts were switched.
+
+        Args:
+            clip_id: The clip.
+            switched: Concepts that are given the margin of clips with them (True) or without.
+        """
+        info, bottleneck, listed = self.model.info, self.model.estimator, self.model.clips
+        x = self.store.matrix(info.features.level, clips=[clip_id]).values.astype(np.float64)
+        own = bottleneck.margins(x)
+        margins = own.copy()
+        for column, name in enumerate(info.concepts):
+            if name in switched:
+                margins[0, column] = self._value(column, switched[name])
+
+        def probability(changed: NDArray[np.float64]) -> float:
+            return float(bottleneck.proba_of_margins(changed, x)[0, -1])
+
+        def if_only(column: int, present: bool) -> float:
+            changed = margins.copy()
+            changed[0, column] = self._value(column, present)
+            return probability(changed)
+
+        base, parts = bottleneck.contributions(x)
+        concepts = [
+            {
+                "name": name,
+                "adds": float(parts[0, column]),
+                "on": if_only(column, True),
+                "off": if_only(column, False),
+                "switched": switched.get(name),
+            }
+            for column, name in enumerate(info.concepts)
+        ]
+        return {
+            **{"model": info.name, "class": info.classes[-1], "concepts": concepts},
+            **{"base": float(base), "probability": probability(own)},
+            "changed": probability(margins),
+            "rest": float(parts[0, -1]) if parts.shape[1] > len(concepts) else None,
+            "trained_on_it": None if listed is None else clip_id in listed.row_of,
+        }
+
+    def _value(self, column: int, present: bool) -> float:
+        return float((self.values.present if present else self.values.absent)[column])

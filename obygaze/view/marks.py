@@ -1,0 +1,160 @@
+"""What an annotator marks in the page: a table of segments on disk, and its history.
+
+The table is the truth: each change replaces it in one step, in the form that `obygaze manifest
+project` reads, and people may edit it. The history only grows: each change of the table is a line
+of JSON, also one that was made outside of the page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.files import csv_bytes, json_values, locked, sha256_bytes, write_atomic
+from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.segments import SEGMENT_COLUMNS, read_segments
+from obygaze_features.manifest.tables import read_table
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
+SHOTS = "shots"  # segments/MANIFEST.shots.csv is not of an annotator
+ID = re.compile(r"[0-9a-f-]{8,40}")
+# `arm` is "blind" if the page showed neither predictions nor labels, else "assisted"; `when` is in
+# UTC; `version` counts the changes of a mark from 1.
+MORE_COLUMNS = ("comment", "arm", "when", "mark", "version")
+MAX_COMMENT = 2000
+
+Mark = dict[str, Any]
+
+
+class Outdated(ObygazeError):
+    """A mark was changed elsewhere since it was read; `facts` has its state, None if deleted."""
+
+    status = 409
+
+    def __init__(self, newer: Mark | None) -> None:
+        super().__init__("this mark was changed in another window since it was shown here")
+        self.facts = {"newer": newer}
+
+
+@dataclass(frozen=True)
+class MarkTable:
+    """The marks of one annotator: the file `segments/MANIFEST.NAME.csv`.
+
+    `movies` and `concepts` are those of the manifest.
+    """
+
+    path: Path
+    annotator: str
+    arm: str
+    movies: Sequence[str]
+    concepts: Sequence[str]
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.annotator) or self.annotator == SHOTS:
+            hint = f"--annotate NAME: letters, digits, - and _; not {SHOTS}"
+            raise FixUsage(f"invalid name of an annotator: {self.annotator!r}", hint=hint)
+        self.path.parent.mkdir(exist_ok=True)
+        with locked(self.path.parent):
+            self._update_history(self.read())
+
+    def read(self) -> dict[str, Mark]:
+        """Return the marks by their id; a row that was added by hand gets a hash as its id."""
+        if not self.path.exists():
+            return {}
+        table = read_table(self.path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True)
+        if unknown := set(table.columns) - {*SEGMENT_COLUMNS, *MORE_COLUMNS}:
+            what = f"unknown column {min(unknown)!r} in a table of marks"
+            raise FixInput(what, where=str(self.path))
+        found = {}
+        for row in zip(read_segments(self.path) if table.rows else (), table.rows, strict=True):
+            cells = row[1].cells
+            mark = {**json_values(asdict(row[0])), **{n: cells.get(n, "") for n in MORE_COLUMNS}}
+            mark["version"] = int(mark["version"]) if mark["version"].isdecimal() else 1
+            mark["mark"] = mark["mark"] or sha256_bytes(repr(cells).encode())[:32]
+            found[mark["mark"]] = mark
+        return found
+
+    def save(self, wanted: Mapping[str, Any]) -> Mark:
+        """Add, change or (`deleted`) delete a mark, and return its new state.
+
+        Args:
+            wanted: The values of the columns. `mark` is an id that the caller makes, and `version`
+                the one that was changed, 0 for a new mark.
+
+        Raises:
+            Outdated: The mark has another version by now.
+            FixInput: A value is not valid.
+        """
+        made, deleted = self._checked(wanted), wanted.get("deleted") is True
+        with locked(self.path.parent):
+            marks = self.read()
+            before = marks.pop(made["mark"], None)
+            if wanted["version"] != (before["version"] if before else 0):
+                raise Outdated(before)
+            if not deleted:
+                marks[made["mark"]] = made
+            columns = (*SEGMENT_COLUMNS, *MORE_COLUMNS)
+            joined = ({**mark, "concepts": "|".join(mark["concepts"])} for mark in marks.values())
+            rows = sorted([mark[name] for name in columns] for mark in joined)
+            write_atomic(self.path, csv_bytes(columns, rows))
+            with suppress(OSError):  # the mark is safe, and the next change adds this line too
+                self._update_history(marks)
+        return {**made, "deleted": deleted}
+
+    def _checked(self, wanted: Mapping[str, Any]) -> Mark:
+        """Return the mark that was asked for; an error where a value is not valid."""
+        names = ("mark", "version", "movie_id", "level", "start_frame", "end_frame")
+        own_id, version, movie, level, start, end = map(wanted.get, names)
+        concepts, comment = wanted.get("concepts") or [], str(wanted.get("comment") or "")
+        wrong = {
+            "mark: expected an id": not isinstance(own_id, str) or not ID.fullmatch(own_id),
+            "version: expected a whole number": type(version) is not int,
+            f"the manifest has no film {movie!r}": movie not in self.movies,
+            f"level must be one of {', '.join(LEVELS)}": level not in LEVELS,
+            "expected the first and the last frame, from 0": type(start) is not int
+            or type(end) is not int
+            or not 0 <= start <= end,
+            "unknown concept": not set(concepts) <= set(self.concepts),
+            f"a comment has at most {MAX_COMMENT} letters": len(comment) > MAX_COMMENT,
+        }
+        if found := [what for what, is_wrong in wrong.items() if is_wrong]:
+            raise FixInput(found[0])
+        return {
+            "movie_id": movie,
+            "annotator": self.annotator,
+            "start_frame": start,
+            "end_frame": end,
+            "level": level,
+            "concepts": [name for name in self.concepts if name in concepts],
+            "comment": " ".join("".join(c if c.isprintable() else " " for c in comment).split()),
+            "arm": self.arm,
+            "when": _now(),
+            "mark": own_id,
+            "version": version + 1,
+        }
+
+    def _update_history(self, marks: Mapping[str, Mark]) -> None:
+        """Append what differs between the table and the state that the history ends with."""
+        path, known = self.path.with_suffix(".history.jsonl"), dict[str, Mark]()
+        for line in path.read_bytes().splitlines() if path.exists() else ():
+            with suppress(ValueError, KeyError, TypeError):  # a line that was cut off
+                mark = json.loads(line)
+                known[mark["mark"]] = mark
+        changed = [mark for name, mark in marks.items() if known.get(name) != mark]
+        gone = [m for name, m in known.items() if name not in marks and not m.get("deleted")]
+        changed += [{**mark, "deleted": True, "when": _now()} for mark in gone]
+        if changed:
+            # The line break comes first: the last line may have been cut off by a kill.
+            with path.open("a", encoding="utf-8") as stream:
+                stream.writelines(f"\n{json.dumps(m, ensure_ascii=False)}" for m in changed)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,229 @@
+"""A small HTTP server for one page and one person: on this machine only, with a token.
+
+Addresses are names of functions; no part of one is ever the path of a file.
+"""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import json
+import mimetypes
+import os
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from obygaze_features.core.errors import NotFound, ObygazeError
+from obygaze_features.core.files import json_values, parse_json
+
+HOST = "127.0.0.1"
+MAX_BODY = 1 << 16
+CHUNK = 1 << 18
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; media-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What is sent: bytes, or a file that may be asked for in ranges."""
+
+    body: bytes | Path
+    kind: str = "application/json"
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: Any, status: int = 200) -> Reply:
+        """Return a value as JSON; a number that is not finite becomes null."""
+        return cls(json.dumps(json_values(value), allow_nan=False).encode("utf-8"), status=status)
+
+
+class Refused(ObygazeError):
+    """A request that is answered with a status and a reason."""
+
+    def __init__(self, status: int, what: str) -> None:
+        super().__init__(what)
+        self.status = status
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves functions to whoever has the token, at a free port; `address` has both.
+
+    `get` and `post` map addresses to functions of the parameters or of the JSON that was sent. The
+    function of `media/` is called for `media/12`, with "12" as `key`; that of "" is the page.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(
+        self,
+        get: Mapping[str, Callable[[Mapping[str, str]], Reply]],
+        post: Mapping[str, Callable[[Mapping[str, Any]], Reply]],
+    ) -> None:
+        super().__init__((HOST, 0), _Handler)
+        self.routes: dict[str, Mapping[str, Callable[[Any], Reply]]]
+        self.routes = {"GET": get, "HEAD": get, "POST": post}
+        self.token = secrets.token_urlsafe(24)
+        self.names = tuple(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
+        # Pages at all ports of a host see the same cookies.
+        self.cookie = f"obygaze-{self.server_port}"
+
+    @property
+    def address(self) -> str:
+        """The address to open."""
+        return f"http://{self.names[0]}/?token={self.token}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore a connection that the browser closed, as it does when it seeks in a video."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Checks a request, calls the function of its address, and sends what that returns."""
+
+    protocol_version = "HTTP/1.1"
+    server: PageServer
+    timeout = 60
+
+    def do_GET(self) -> None:
+        """Answer a request; no error ends the server."""
+        try:
+            reply = self._reply()
+        except Exception as error:  # noqa: BLE001
+            self.close_connection = True  # what was sent may not have been read
+            reply = _reply_of(error)
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._send(reply)
+
+    do_HEAD = do_POST = do_GET
+
+    def version_string(self) -> str:
+        """Return the name of this server, without versions."""
+        return "obygaze"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
+
+    def _reply(self) -> Reply:
+        server, headers = self.server, self.headers
+        # Another host name for this machine (DNS rebinding), or a page of another server.
+        if headers.get("Host") not in server.names:
+            raise Refused(421, "this server answers to its own address only")
+        origin = headers.get("Origin", "" if self.command == "POST" else None)
+        if origin is not None and origin not in [f"http://{name}" for name in server.names]:
+            raise Refused(403, "a request of another page")
+        address = urlsplit(self.path)
+        path, asked = address.path.removeprefix("/"), dict(parse_qsl(address.query, True))
+        token = asked.pop("token", "") if path == "" else ""
+        pairs = (pair.strip().partition("=") for pair in headers.get("Cookie", "").split(";"))
+        cookies = {name: value for name, _, value in pairs}
+        sent = (token or cookies.get(server.cookie, "")).encode("utf-8")
+        if not hmac.compare_digest(sent, server.token.encode("utf-8")):
+            raise Refused(403, "open the whole address that obygaze view printed")
+        routes = server.routes[self.command]
+        if path not in routes and "/" in path:
+            name, _, asked["key"] = path.partition("/")
+            path = f"{name}/"
+        if path not in routes:
+            raise Refused(404, "no such page")
+        reply = routes[path](self._body() if self.command == "POST" else asked)
+        cookie = f"{server.cookie}={token}; Path=/; HttpOnly; SameSite=Strict"
+        return replace(reply, headers={"Set-Cookie": cookie}) if token else reply
+
+    def _body(self) -> dict[str, Any]:
+        length = self.headers.get("Content-Length", "")
+        if self.headers.get_content_type() != "application/json" or not length.isdecimal():
+            raise Refused(415, "expected JSON")
+        if int(length) > MAX_BODY:
+            raise Refused(413, f"more than {MAX_BODY} bytes")
+        value = parse_json(self.rfile.read(int(length)))
+        if not isinstance(value, dict):
+            raise Refused(400, "expected a JSON object")
+        return value
+
+    def _send(self, reply: Reply) -> None:
+        if isinstance(reply.body, Path):
+            self._send_file(reply.body)
+            return
+        self._start(reply.status, len(reply.body), {"Content-Type": reply.kind, **reply.headers})
+        if self.command != "HEAD":
+            self.wfile.write(reply.body)
+
+    def _send_file(self, path: Path) -> None:
+        """Send a file, or the part of it that is asked for, in pieces."""
+        with path.open("rb") as stream:
+            facts = os.fstat(stream.fileno())
+            size, tag = facts.st_size, f'"{facts.st_size:x}-{facts.st_mtime_ns:x}"'
+            headers = {"ETag": tag, "Accept-Ranges": "bytes"}
+            headers["Content-Type"] = mimetypes.guess_type(path.name)[0] or "video/mp4"
+            is_same = self.headers.get("If-Range", tag) == tag
+            part = byte_range(self.headers.get("Range", ""), size) if is_same else None
+            if part is None:
+                status, part = 200, range(size)
+            elif part:
+                status = 206
+                headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{size}"
+            else:
+                status, headers["Content-Range"] = 416, f"bytes */{size}"
+            self._start(status, len(part), headers)
+            stream.seek(part.start)
+            left = 0 if self.command == "HEAD" else len(part)
+            while left and (data := stream.read(min(CHUNK, left))):
+                self.wfile.write(data)
+                left -= len(data)
+            self.close_connection |= left > 0  # the file has become shorter
+
+    def _start(self, status: int, n_bytes: int, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**HEADERS, **headers, "Content-Length": str(n_bytes)}.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+
+
+def byte_range(header: str, size: int) -> range | None:
+    """Return the bytes that a Range header asks for: none of them if it cannot be satisfied.
+
+    None stands for the whole file: without a valid range, or with several.
+    """
+    match = RANGE.fullmatch(header.strip())
+    if match is None or not any(match.groups()):
+        return None
+    first, last = match.groups()
+    if not first:
+        return range(max(0, size - int(last)), size)
+    if last and int(last) < int(first):
+        return None
+    return range(int(first), min(size, int(last) + 1) if last else size)
+
+
+def _reply_of(error: Exception) -> Reply:
+    """Return the answer to a request that an error ended."""
+    if isinstance(error, ObygazeError):
+        status = getattr(error, "status", 404 if isinstance(error, NotFound) else 400)
+        facts = getattr(error, "facts", {})
+        return Reply.of({"error": error.what, "hint": error.hint, **facts}, status)
+    if isinstance(error, OSError):
+        status = {FileNotFoundError: 404}.get(type(error), 507 if error.errno in DISK_FULL else 500)
+        return Reply.of({"error": error.strerror or str(error)}, status)
+    if isinstance(error, LookupError | TypeError | ValueError):
+        return Reply.of({"error": f"not a valid request: {error!r}"}, 400)
+    return Reply.of({"error": f"a bug in obygaze: {error!r}"}, 500)

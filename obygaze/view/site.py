@@ -1,0 +1,269 @@
+"""What the page shows: a manifest with a run, features, a model and marks, as documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from obygaze.features import ProgressBars
+from obygaze.view.explain import Explainer
+from obygaze.view.films import lay_out, span_in_video
+from obygaze.view.marks import NAME, SHOTS, Mark, MarkTable
+from obygaze.view.scores import Score, cells_of, run_facts, scores_of
+from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound, ObygazeError
+from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.link import EXTENSIONS, film_span
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.segments import Segment, read_segments
+from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.vocabulary import concept_meaning, film_title
+from obygaze_features.store import Store, nearest
+from obygaze_features.video.playable import MediaFacts, make_proxy, media_facts, proxy_path
+from obygaze_models.report.lookup import ReportRun, grouped
+
+NOMINAL_S = 10.0  # the length of a clip on the axis, if it is unknown
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """The inputs of the page, and the documents made of them.
+
+    With `blind`, no document has predictions, or what others marked. `fps` is the rate of films
+    whose manifest has no column `framerate`; 0 stands for that of their video.
+    """
+
+    workspace: Workspace
+    manifest: Manifest
+    run: ReportRun | None = None
+    store: Store | None = None
+    explainer: Explainer | None = None
+    segments: Sequence[Segment] = ()
+    marks: MarkTable | None = None
+    blind: bool = False
+    fps: float = 0.0
+
+    def overview(self, cell: int = 0) -> Document:
+        """Return what all parts of the page need: films, clips, levels, concepts, the run."""
+        scores, header = self._scores(cell), self.manifest.header
+        levels = {n: {"name": LEVEL_NAMES[n], "color": LEVEL_COLORS[n]} for n in LEVEL_NAMES}
+        return {
+            "title": self.manifest.name,
+            "dataset": header.dataset,
+            "levels": levels,
+            "concepts": {name: concept_meaning(name) for name in header.concepts},
+            "films": [{"id": film, "title": self._title(film)} for film in self.films],
+            "clips": [self._entry(clip, scores) for clip in self.shown.values()],
+            "run": run_facts(self.run, cell, scores) if self.run else None,
+            "annotator": self.marks.annotator if self.marks else None,
+            "marks": str(self.marks.path) if self.marks else None,
+            "blind": self.blind,
+            "search": False,
+        }
+
+    def film(self, film: str) -> Document:
+        """Return a film: its axis, its videos, and what annotators marked in it."""
+        if film not in self.films:
+            raise NotFound(f"no film {film!r} in this manifest", where=self.manifest.name)
+        rate, notes = self._rate(film), list[str]()
+        found = lay_out(self.films[film], lambda v: self.facts(v).duration_s or NOMINAL_S, rate)
+        pieces = [{**piece, **self._media(piece["video"])} for piece in found["pieces"]]
+        marked = [asdict(one) for one in self._segments(notes) if one.movie_id == film]
+        names = {"id": film, "title": self._title(film), "rate": rate, "notes": notes}
+        return {
+            **{**names, **found, "pieces": pieces},
+            **{"segments": marked, "shots": self._shots(film)},
+        }
+
+    def clip(self, clip_id: str, cell: int = 0, on: str = "", off: str = "") -> Document:
+        """Return a clip: its facts, why the model decided as it did, and similar clips.
+
+        Args:
+            clip_id: The clip.
+            cell: The cell of the run whose score is shown.
+            on: Concepts, joined with '|', that are switched on in the bottleneck.
+            off: Concepts that are switched off.
+        """
+        document = {**self._entry(self.clip_of(clip_id), self._scores(cell)), "notes": []}
+        switched = dict.fromkeys(on.split("|"), True) | dict.fromkeys(off.split("|"), False)
+        try:
+            if self.explainer:
+                document["explanation"] = self.explainer.explain(clip_id, switched)
+            if self.store:
+                level = next((n for n in ("pooled", "clip") if n in self.store.levels), None)
+                vector = self.store.matrix(level or self.store.levels[0], clips=[clip_id]).values
+                found = nearest(self.store, level or self.store.levels[0], vector)
+                document["nearest"] = [one for one in found if one[0] != clip_id]
+        except ObygazeError as error:
+            document["notes"].append(error.what)
+        return document
+
+    def documents(self) -> Iterator[tuple[str, Document]]:
+        """Yield every document of the page with its name."""
+        yield "overview", self.overview()
+        yield from ((f"film {film}", self.film(film)) for film in self.films)
+        yield from ((f"clip {clip}", self.clip(clip)) for clip in self.shown)
+
+    def where(self, expression: str) -> list[str]:
+        """Return the clips for which an expression holds."""
+        shown = self.manifest.with_clips(self.shown.values())
+        return [clip.clip_id for clip in shown.where(expression)]
+
+    def save(self, wanted: Mapping[str, Any]) -> Mark:
+        """Save a mark and return its new state, as `MarkTable.save` does."""
+        if self.marks is None:
+            raise FixUsage("the page is read-only", hint="obygaze view --annotate NAME")
+        return self.marks.save(wanted)
+
+    def own_marks(self, film: str) -> list[Mark]:
+        """Return the marks of the annotator in a film."""
+        marks = self.marks.read().values() if self.marks else ()
+        return [mark for mark in marks if mark["movie_id"] == film]
+
+    @cached_property
+    def films(self) -> dict[str, list[Clip]]:
+        """The clips of each film."""
+        return grouped(self.manifest, lambda clip: clip.movie_id)
+
+    @cached_property
+    def shown(self) -> dict[str, Clip]:
+        """The clips by id; in the blind arm without labels, and no segments of annotators."""
+        if not self.blind:
+            return dict(self.manifest.by_id)
+        of_clips = self.manifest.header.unit == "clip" and "annotator" not in self.manifest.columns
+        clips = self.manifest if of_clips else ()
+        return {c.clip_id: replace(c, level="", concepts=(), extra={}) for c in clips}
+
+    def clip_of(self, clip_id: str) -> Clip:
+        """Return a clip that is shown."""
+        if clip_id not in self.shown:
+            raise NotFound(f"no clip {clip_id!r} in this manifest", where=self.manifest.name)
+        return self.shown[clip_id]
+
+    @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
+    def _scores(self, cell: int) -> dict[str, Score]:
+        return scores_of(self.run, cells_of(self.run)[cell]) if self.run else {}
+
+    @cached_property
+    def missing(self) -> dict[str, str]:
+        """Why a clip has no features, by clip."""
+        if self.store is None:
+            return {}
+        ids, noted = self.store.clip_ids.tolist(), self.store.status().noted
+        absent = dict.fromkeys(self.manifest.by_id.keys() - set(ids), "not in the store")
+        return absent | {ids[row]: str(one) for row, one in noted.items() if not one.is_ok}
+
+    def _entry(self, clip: Clip, scores: Mapping[str, Score]) -> Document:
+        """Return the facts of a clip; its times are in the film, or else in its video."""
+        start, end = film_span(clip) or span_in_video(clip) or (None, None)
+        facts = {name: getattr(clip, name) for name in ("scene", "level", "concepts")}
+        facts |= {name: clip.extra.get(name, "") for name in ("annotator", "comment")}
+        ids = {"id": clip.clip_id, "film": clip.movie_id, "start": start, "end": end}
+        reason = {"missing": self.missing.get(clip.clip_id)}
+        return {**ids, **facts, **reason, **scores.get(clip.clip_id, {})}
+
+    def _title(self, film: str) -> str:
+        extra = self.films[film][0].extra
+        return extra.get("movie_title") or extra.get("title") or film_title(film)
+
+    def _rate(self, film: str) -> float:
+        """Return the pictures per second of a film, 0 if they are unknown."""
+        clips = self.films[film]
+        stated = next((rate for clip in clips if (rate := clip.extra.get("framerate"))), self.fps)
+        video = next((clip.video for clip in clips if clip.video), "")
+        return float(stated) or (self.facts(video).rate if video else 0.0)
+
+    def _segments(self, notes: list[str]) -> Iterator[Segment]:
+        """Yield the segments of all annotators: those given, those of `segments/MANIFEST.*.csv`."""
+        yield from self.segments
+        start, own = f"{self.manifest.name}.", self.marks.path if self.marks else None
+        for path in sorted(self.workspace.folder("segments").glob("*.csv")):
+            name = path.stem.removeprefix(start)
+            is_table = path.stem.startswith(start) and NAME.fullmatch(name) and name != SHOTS
+            if is_table and path != own and not self.blind:
+                try:
+                    yield from read_segments(path)
+                except ObygazeError as error:
+                    notes.append(f"{path.name} is not shown: {error.what}")
+
+    def _shots(self, film: str) -> list[tuple[int, int]]:
+        """Return the shots of a film, first and last frame: `segments/MANIFEST.shots.csv`."""
+        path = self.workspace.folder("segments") / f"{self.manifest.name}.{SHOTS}.csv"
+        if not path.is_file():
+            return []
+        rows = read_table(path, required=("movie_id", "start_frame", "end_frame")).rows
+        return [span for row in rows if row["movie_id"] == film and (span := row.frames())]
+
+    @cached_property
+    def videos(self) -> list[str]:
+        """The videos of the manifest; the key of a video is its number here."""
+        return sorted({clip.video for clip in self.manifest if clip.video})
+
+    def video_of(self, key: str) -> str:
+        """Return the video with a key."""
+        if not key.isdecimal() or int(key) >= len(self.videos):
+            raise NotFound(f"no video with the key {key!r}")
+        return self.videos[int(key)]
+
+    def path_of(self, video: str) -> Path:
+        """Return the file of a video of the manifest."""
+        root = self.manifest.header.video_root
+        path = Path(root, video)
+        if not root or not video or path.suffix.lower() not in EXTENSIONS or not path.is_file():
+            raise NotFound("the video is missing", where=str(path), hint="obygaze manifest link")
+        return path
+
+    def facts(self, video: str) -> MediaFacts:
+        """Return the facts of a video; of one that cannot be read, the reason."""
+        try:
+            return media_facts(self.path_of(video))
+        except InstallExtra:
+            return MediaFacts()
+        except ObygazeError as error:
+            return MediaFacts(refused=error.what)
+
+    def playable(self, video: str) -> Path:
+        """Return the file to play: the proxy, if browsers do not play the video and it was made."""
+        path = self.path_of(video)
+        proxy = proxy_path(path, self.workspace.folder("proxies"))
+        return proxy if self.facts(video).refused and proxy.is_file() else path
+
+    def _media(self, video: str) -> Document:
+        """Return how the page plays a video, or why browsers do not play it."""
+        refused, subtitles = self.facts(video).refused, False
+        try:
+            path = self.path_of(video)
+            refused = "" if self.playable(video) != path else refused
+            subtitles = subtitles_of(path) is not None
+        except ObygazeError as error:
+            refused = error.what
+        return {"key": self.videos.index(video), "refused": refused, "subtitles": subtitles}
+
+    def make_proxies(self, bars: ProgressBars) -> None:
+        """Make the playable copies that are missing."""
+        folder, indexes = (self.workspace.folder(kind) for kind in ("proxies", "indexes"))
+        for video in self.videos:
+            facts = self.facts(video)
+            # Without a rate, the video cannot be read.
+            if facts.refused and facts.rate and self.playable(video) == self.path_of(video):
+                with bars(video, round(facts.duration_s)) as progress:
+                    make_proxy(self.path_of(video), folder, indexes, progress)
+
+
+def subtitles_of(video: Path) -> Path | None:
+    """Return the file of subtitles beside a video, if there is one."""
+    files = (video.with_suffix(suffix) for suffix in (".vtt", ".srt"))
+    return next((file for file in files if file.is_file()), None)
+
+
+def as_webvtt(subtitles: Path) -> bytes:
+    """Return subtitles as WebVTT; those of SubRip differ in the first line and in their times."""
+    text = subtitles.read_bytes().decode("utf-8-sig", errors="replace")
+    if not text.startswith("WEBVTT"):
+        text = "WEBVTT\n\n" + re.sub(r"(\d\d:\d\d),(\d{3})", r"\1.\2", text)
+    return text.encode("utf-8")
