@@ -358,6 +358,10 @@ function numberAt(piece, time) {
   return Math.min(Math.max(number, 0), times.length - 2);
 }
 
+// A time at which a picture is shown: not at its ends, where players differ, and near its beginning,
+// because Chromium takes a picture of a varying rate to end with its packet.
+const inside = (times, number) => times[number] + Math.min((times[number + 1] - times[number]) / 2, 0.002);
+
 // When the picture that is shown begins.
 function now() {
   const piece = film.piece, number = numberAt(piece, film.at);
@@ -387,8 +391,7 @@ function seek(time) {
   show(piece);
   if (piece) {
     const number = numberAt(piece, film.at), times = film.times.get(piece.key);
-    // The middle of the time for which a picture is shown: at its ends, players differ.
-    const local = number === null ? film.at - piece.start + piece.offset : (times[number] + times[number + 1]) / 2;
+    const local = number === null ? film.at - piece.start + piece.offset : inside(times, number);
     film.at = local - piece.offset + piece.start;
     film.wanted = local;
     if (!piece.refused && video.readyState) video.currentTime = local;
@@ -482,7 +485,7 @@ function step(pictures) {
   const piece = film.piece, number = numberAt(piece, film.at), place = film.pieces.indexOf(piece);
   if (number === null) return seek(film.at + pictures / (film.rate || 25));
   const times = film.times.get(piece.key), wanted = number + pictures;
-  const time = (times[wanted] + times[wanted + 1]) / 2 - piece.offset + piece.start;
+  const time = inside(times, wanted) - piece.offset + piece.start;
   if (time > piece.start && time < piece.end) seek(time);
   else if (film.pieces[place + pictures]) seek(pictures > 0 ? film.pieces[place + 1].start + EPS : film.pieces[place - 1].end - 2 * EPS);
 }
