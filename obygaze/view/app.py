@@ -42,8 +42,11 @@ def server_of(site: Site) -> PageServer:
         return Reply(still(path, indexes, int(asked["n"])), "image/jpeg")
 
     def times(asked: Asked) -> Reply:
-        found = picture_times(site.path_of(site.video_of(asked["key"])), indexes)
-        return Reply(found.astype("<f8").tobytes(), "application/octet-stream")
+        video = site.video_of(asked["key"])
+        found = picture_times(site.path_of(video), indexes).astype("<f8")
+        if site.playable(video) != site.path_of(video):
+            found[0] = 0.0  # proxies begin at 0
+        return Reply(found.tobytes(), "application/octet-stream")
 
     def media(asked: Asked) -> Reply:
         return Reply(site.playable(site.video_of(asked["key"])))

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.errors import NotFound
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.interventions import TrueValues
-from obygaze_models.zoo.predicting import check_store
+from obygaze_models.zoo.predicting import read_features
 from obygaze_models.zoo.saving import SavedModel
 
 
@@ -25,18 +26,15 @@ class Explainer:
     store: Store
     manifest: Manifest
 
-    def __post_init__(self) -> None:
-        check_store(self.model, self.store)
-
     @cached_property
     def values(self) -> TrueValues:
         """The typical margins of training clips with and without each concept."""
-        info, listed, clips = self.model.info, self.model.clips, self.manifest
-        clips = clips.view(info.training.view) if clips.header.view == "raw" else clips
+        view, listed, clips = self.model.info.training.view, self.model.clips, self.manifest
+        clips = clips.view(view) if clips.header.view == "raw" else clips
         known = {c.clip_id: c for c in clips if listed is None or c.clip_id in listed.row_of}
-        rows = self.store.matrix(info.features.level, clips=known, missing="drop")
+        rows, _ = read_features(self.model, self.store, known.values())
         found = (known[clip].concepts for clip in rows.clip_ids.tolist())
-        has = [[name in concepts for name in info.concepts] for concepts in found]
+        has = [[name in concepts for name in self.model.info.concepts] for concepts in found]
         return TrueValues.from_training(self.model.estimator.margins(rows.values), has)
 
     def explain(self, clip_id: str, switched: Mapping[str, bool]) -> dict[str, Any]:
@@ -47,7 +45,10 @@ class Explainer:
             switched: Concepts that are given the margin of clips with them (True) or without.
         """
         info, bottleneck, listed = self.model.info, self.model.estimator, self.model.clips
-        x = self.store.matrix(info.features.level, clips=[clip_id]).values.astype(np.float64)
+        rows, _ = read_features(self.model, self.store, [self.manifest[clip_id]])
+        if not len(rows.values):
+            raise NotFound(f"no features of {clip_id}")
+        x = rows.values.astype(np.float64)
         own = bottleneck.margins(x)
         margins = own.copy()
         for column, name in enumerate(info.concepts):

@@ -35,7 +35,9 @@ def lay_out(
     if len(videos) == 1 and in_video and in_film in ({}, in_video):
         (video,) = videos
         spans, end = in_video, max(length_of(video), *(end for _, end in in_video.values()))
-        pieces = [{"start": 0.0, "end": end, "video": video, "offset": 0.0, "frame": 0}]
+        pieces: list[dict[str, Any]] = [
+            {"start": 0.0, "end": end, "video": video, "offset": 0.0, "frame": 0}
+        ]
     else:
         spans = in_film or _in_a_row(clips, length_of)
         end = max((end for _, end in spans.values()), default=0.0)

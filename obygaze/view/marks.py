@@ -111,7 +111,7 @@ class MarkTable:
     def _checked(self, wanted: Mapping[str, Any]) -> Mark:
         """Return the mark that was asked for; an error where a value is not valid."""
         names = ("mark", "version", "movie_id", "level", "start_frame", "end_frame")
-        own_id, version, movie, level, start, end = map(wanted.get, names)
+        own_id, version, movie, level, start, end = (wanted.get(name) for name in names)
         concepts, comment = wanted.get("concepts") or [], str(wanted.get("comment") or "")
         wrong = {
             "mark: expected an id": not isinstance(own_id, str) or not ID.fullmatch(own_id),
@@ -137,7 +137,7 @@ class MarkTable:
             "arm": self.arm,
             "when": _now(),
             "mark": own_id,
-            "version": version + 1,
+            "version": int(version or 0) + 1,
         }
 
     def _update_history(self, marks: Mapping[str, Mark]) -> None:

@@ -26,10 +26,15 @@ _LOCK = Lock()
 
 @lru_cache(maxsize=256)
 def picture_times(path: Path, indexes: Path) -> NDArray[np.float64]:
-    """Return when each picture of a video is shown, in seconds, and the end of the last one."""
+    """Return the times of a video in seconds.
+
+    The first is that of the file at which the others are 0: browsers count from the beginning of
+    time. Then come the times at which each picture is shown, and the end of the last one.
+    """
     with _LOCK:
         index = film_index(path, indexes)[0]
-    return np.append(index.times_s, index.times_s[-1] + index.last_s)
+    times: NDArray[np.float64] = index.times_s
+    return np.concatenate([[max(index.origin_s, 0.0)], times, [times[-1] + index.last_s]])
 
 
 @lru_cache(maxsize=1024)

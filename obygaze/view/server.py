@@ -222,7 +222,7 @@ def _reply_of(error: Exception) -> Reply:
         facts = getattr(error, "facts", {})
         return Reply.of({"error": error.what, "hint": error.hint, **facts}, status)
     if isinstance(error, OSError):
-        status = {FileNotFoundError: 404}.get(type(error), 507 if error.errno in DISK_FULL else 500)
+        status = 507 if error.errno in DISK_FULL else 404 if error.errno == errno.ENOENT else 500
         return Reply.of({"error": error.strerror or str(error)}, status)
     if isinstance(error, LookupError | TypeError | ValueError):
         return Reply.of({"error": f"not a valid request: {error!r}"}, 400)

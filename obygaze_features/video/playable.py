@@ -7,6 +7,7 @@ whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
 
             decoder.run(decoder.whole, take)
             out.mux(pictures.encode())
-            sound.encode_until(None)
+            sound.encode_until(math.inf)
     return target
 
 
@@ -122,23 +123,20 @@ class _Sound:
 
     def __init__(self, video: Path, out: Any, origin_s: float) -> None:
         self.out, self.origin_s, self.frames = out, origin_s, _sound_of(video)
-        self.next = next(self.frames, None)
-        has_sound = self.next is not None
-        rate = self.next.sample_rate if has_sound else 0
-        self.stream = out.add_stream("aac", rate=rate, layout="stereo") if has_sound else None
+        self.next: Any = next(self.frames, None)
+        self.stream: Any = None
+        if self.next is not None:
+            self.stream = out.add_stream("aac", rate=self.next.sample_rate, layout="stereo")
 
-    def encode_until(self, time_s: float | None) -> None:
-        """Encode the sound up to a time, or with None the rest."""
-        while self.next is not None and (time_s is None or self._start_s() <= time_s):
+    def encode_until(self, time_s: float) -> None:
+        """Encode the sound up to a time; up to infinity, all of it."""
+        while self.next is not None and (start_s := self.next.time - self.origin_s) <= time_s:
             rate = self.next.sample_rate
-            self.next.pts, self.next.time_base = round(self._start_s() * rate), Fraction(1, rate)
+            self.next.pts, self.next.time_base = round(start_s * rate), Fraction(1, rate)
             self.out.mux(self.stream.encode(self.next))
             self.next = next(self.frames, None)
-        if self.stream is not None and time_s is None:
+        if self.stream is not None and math.isinf(time_s):
             self.out.mux(self.stream.encode())
-
-    def _start_s(self) -> float:
-        return float(self.next.time) - self.origin_s
 
 
 def _sound_of(video: Path) -> Iterator[Any]:

@@ -120,21 +120,8 @@ def predict(
             A model of segments, whose features are reduced from windows, needs a manifest.
         in_sample: Score training clips with the model itself; such scores are not predictions.
     """
-    wanted = model.info.features
-    if store.fingerprint != wanted.fingerprint:
-        raise Mismatch(
-            f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
-            f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
-            where=store.location,
-            hint="a store of the same recipe; obygaze store info shows the fingerprint of each",
-        )
-    matrix, film_of = _read(store, wanted, clips)
+    matrix, film_of = read_features(model, store, clips)
     X = np.asarray(matrix.values, dtype=np.float64)
-    if X.ndim != 2 or X.shape[1] != wanted.width:
-        raise FixInput(
-            f"level {wanted.level!r} must have {wanted.width} numbers per clip, got {X.shape[1:]}",
-            where=store.location,
-        )
     ids = [str(clip) for clip in matrix.clip_ids]
     if not ids:
         raise FixInput("none of these clips has features", where=store.location)
@@ -158,6 +145,28 @@ def predict(
         absent={clip: str(status) for clip, status in matrix.reasons.items()},
         refused=refused,
     )
+
+
+def read_features(
+    model: SavedModel, store: Store, clips: Iterable[str | Clip] | None
+) -> tuple[Matrix | Segments, dict[str, str]]:
+    """Return the features of clips that a model reads, and the film of each clip, as `predict`."""
+    wanted = model.info.features
+    if store.fingerprint != wanted.fingerprint:
+        raise Mismatch(
+            f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
+            f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
+            where=store.location,
+            hint="a store of the same recipe; obygaze store info shows the fingerprint of each",
+        )
+    matrix, film_of = _read(store, wanted, clips)
+    if matrix.values.shape[1:] != (wanted.width,):
+        raise FixInput(
+            f"level {wanted.level!r} must have {wanted.width} numbers per clip,"
+            f" got {matrix.values.shape[1:]}",
+            where=store.location,
+        )
+    return matrix, film_of
 
 
 def _read(

@@ -378,7 +378,11 @@ async function loadTimes(piece) {
   if (exported || film.times.has(piece.key)) return;
   film.times.set(piece.key, null);
   const own = film, answer = await send(`times/${piece.key}`).catch(() => null);
-  if (answer?.ok) own.times.set(piece.key, new Float64Array(await answer.arrayBuffer()));
+  if (answer?.ok) {
+    const [origin, ...times] = new Float64Array(await answer.arrayBuffer());
+    own.times.set(piece.key, times);
+    own.origins.set(piece.key, origin); // the time in the file at which the others are 0
+  }
   if (own === film && answer?.ok) {
     makeLanes();
     if (video.paused) seek(film.at);
@@ -393,13 +397,33 @@ function seek(time) {
     const number = numberAt(piece, film.at), times = film.times.get(piece.key);
     const local = number === null ? film.at - piece.start + piece.offset : inside(times, number);
     film.at = local - piece.offset + piece.start;
-    film.wanted = local;
-    if (!piece.refused && video.readyState) video.currentTime = local;
+    film.wanted = { number, tries: number === null ? [] : [(times[number] + times[number + 1]) / 2, times[number + 1] - 0.002] };
+    if (!piece.refused) turnTo(local);
     if (piece.refused && number !== null) $("still").src = `still/${piece.key}?n=${number}`;
   }
   const left = film.at * film.scale - $("scroll").scrollLeft, width = $("scroll").clientWidth;
   if (left < 0 || left > width) $("scroll").scrollLeft += left - width / 3;
   tick();
+}
+
+const originOf = (piece) => film.origins.get(piece.key) ?? 0;
+
+function turnTo(local) {
+  film.wanted.local = local;
+  if (!video.readyState) return; // it turns there once it is loaded
+  video.currentTime = local + originOf(film.piece);
+  video.requestVideoFrameCallback?.(check);
+}
+
+// Whether the browser shows the picture that was asked for. It estimates how long pictures are shown,
+// so that with a varying rate another time within the picture may be needed.
+function check(_, { mediaTime }) {
+  const times = film?.times.get(film.piece?.key), { number, tries } = film?.wanted ?? {};
+  if (!times || number === null || !video.paused || video.hidden) return;
+  const seen = countUpTo(times, mediaTime - originOf(film.piece) + 0.0006) - 1;
+  if (seen === number) return;
+  if (tries.length) turnTo(tries.shift());
+  else tell(`Your browser shows picture ${seen} of this video in place of picture ${number}.`);
 }
 
 // Show a piece: its video, or why there is none.
@@ -436,7 +460,7 @@ function tick() {
 function follow() {
   const piece = film?.piece;
   if (!piece || video.hidden || video.seeking) return;
-  film.at = video.currentTime - piece.offset + piece.start;
+  film.at = video.currentTime - originOf(piece) - piece.offset + piece.start;
   const next = film.pieces[film.pieces.indexOf(piece) + 1];
   if (next && (video.ended || film.at >= piece.end - EPS)) {
     film.plays = true;
@@ -448,7 +472,7 @@ function follow() {
 
 for (const name of ["timeupdate", "ended"]) video.addEventListener(name, follow);
 video.addEventListener("loadedmetadata", () => {
-  video.currentTime = film.wanted;
+  turnTo(film.wanted.local);
   if (film.plays) video.play();
   film.plays = false;
 });
@@ -462,7 +486,7 @@ video.addEventListener("error", () => {
 async function openFilm(id, time) {
   if (film?.id !== id) {
     const made = await load("film", { film: id });
-    film = { ...made, times: new Map(), marks: page.annotator ? await load("marks", { film: id }) : [], at: time };
+    film = { ...made, times: new Map(), origins: new Map(), marks: page.annotator ? await load("marks", { film: id }) : [], at: time };
     video.removeAttribute("src");
     newMark();
   }
