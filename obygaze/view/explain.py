@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import NotFound
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.models.interventions import TrueValues
+from obygaze_models.models.bottleneck import TrueValues
 from obygaze_models.zoo.predicting import read_features
 from obygaze_models.zoo.saving import SavedModel
 

@@ -19,7 +19,7 @@ from typing import Any
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import csv_bytes, json_values, locked, sha256_bytes, write_atomic
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.segments import SEGMENT_COLUMNS, read_segments
+from obygaze_features.manifest.projection import SEGMENT_COLUMNS, read_segments
 from obygaze_features.manifest.tables import read_table
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")

@@ -12,7 +12,7 @@ from obygaze.view.marks import MarkTable
 from obygaze.view.scores import cells_of
 from obygaze.view.site import Site
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.segments import read_segments
+from obygaze_features.manifest.projection import read_segments
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.report.lookup import ReportRun
 

@@ -19,7 +19,7 @@ from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.link import EXTENSIONS, film_span
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.segments import Segment, read_segments
+from obygaze_features.manifest.projection import Segment, read_segments
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store, nearest

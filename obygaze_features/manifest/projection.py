@@ -259,6 +259,15 @@ def projection_to_csv(
     return csv_bytes(columns[first:], (row[first:] for row in rows))
 
 
+def read_segments(path: Path) -> tuple[Segment, ...]:
+    """Return the segments of a table with the columns movie_id to concepts, as `read_inputs`."""
+    wrong = Violations(path)
+    table = _table(path, SEGMENT_COLUMNS, "segments", wrong)
+    found = tuple(one for row in table.rows if (one := _segment(row)) is not None)
+    raise_together("the segments cannot be read", wrong)
+    return found
+
+
 def read_inputs(
     segments: Path, clips: Path | Fraction, *, fps: float | Fraction | None = None
 ) -> tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]:

@@ -21,9 +21,7 @@ from obygaze_features.core.drafts import new_file
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.video.container import av, open_video
 from obygaze_features.video.film import film_index, open_film
-from obygaze_features.video.packet_decoder import PacketDecoder
 from obygaze_features.video.picture import PictureConverter, PictureGeometry
-from obygaze_features.video.probe import describe
 
 CONTAINERS = {"mov", "matroska", "webm"}
 VIDEO_CODECS, PIXELS = {"h264", "vp8", "vp9", "av1"}, {"yuv420p", "yuvj420p"}
@@ -72,9 +70,8 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
         progress: Counts the seconds of the film.
     """
     index, target = film_index(video, indexes)[0], proxy_path(video, folder)
-    with new_file(target, force=True) as draft, open_film(video, indexes) as source:
-        decoder = PacketDecoder(source, threads=0)
-        convert = _converter(describe(decoder).geometry)
+    with new_file(target, force=True) as draft, open_film(video, indexes, threads=0) as source:
+        convert = _converter(source.geometry)
         with av().open(str(draft), "w", format="mp4", options=MP4) as out:
             rate = Fraction(index.rate).limit_denominator(1001)
             pictures = out.add_stream("libx264", rate=rate, options=X264)
@@ -97,7 +94,7 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
                 progress.advance(int(time_s) - int(index.times_s[max(last, 0)]))
                 last = rank
 
-            decoder.run(decoder.whole, take)
+            source.run(source.whole, take)
             out.mux(pictures.encode())
             sound.encode_until(math.inf)
     return target
