@@ -10,12 +10,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from obygaze.view.pictures import picture_times, sheet, still, thumbnail
 from obygaze.view.server import PageServer, Reply
-from obygaze.view.site import Site, as_webvtt, subtitles_of
+from obygaze.view.site import Site
 from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import NotFound, ObygazeError
 from obygaze_features.core.files import json_values
+from obygaze_features.manifest.model import Clip
 
 STATIC = {"index.html": "text/html", "view.css": "text/css", "view.js": "text/javascript"}
 DATA_FILE, DATA_START = "data.js", b"const EXPORTED = "
@@ -24,7 +24,7 @@ Asked = Mapping[str, str]
 
 def server_of(site: Site) -> PageServer:
     """Return a server of the page, which does not run yet."""
-    indexes = site.workspace.folder("indexes")
+    media = site.media
 
     def static(name: str, asked: Asked) -> Reply:
         return Reply(_static_bytes(name), f"{STATIC[name]}; charset=utf-8")
@@ -32,30 +32,24 @@ def server_of(site: Site) -> PageServer:
     def document(make: Callable[..., Any], asked: Asked) -> Reply:
         return Reply.of(make(**{k: int(v) if k == "cell" else v for k, v in asked.items()}))
 
-    def of_clip(draw: Callable[..., bytes], kind: str, asked: Asked) -> Reply:
-        clip = site.clip_of(asked["key"])
-        picture = draw(site.path_of(clip.video), indexes, clip.start_s, clip.end_s)
+    def of_clip(draw: Callable[[Clip], bytes], kind: str, asked: Asked) -> Reply:
+        picture = draw(site.clip_of(asked["key"]))
         return Reply(picture, kind, headers={"Cache-Control": "private, max-age=3600"})
 
-    def one_still(asked: Asked) -> Reply:
-        path = site.path_of(site.video_of(asked["key"]))
-        return Reply(still(path, indexes, int(asked["n"])), "image/jpeg")
+    def still(asked: Asked) -> Reply:
+        return Reply(media.still(media.name_of(asked["key"]), int(asked["n"])), "image/jpeg")
 
     def times(asked: Asked) -> Reply:
-        video = site.video_of(asked["key"])
-        found = picture_times(site.path_of(video), indexes).astype("<f8")
-        if site.playable(video) != site.path_of(video):
-            found[0] = 0.0  # proxies begin at 0
-        return Reply(found.tobytes(), "application/octet-stream")
+        return Reply(media.times(media.name_of(asked["key"])), "application/octet-stream")
 
-    def media(asked: Asked) -> Reply:
-        return Reply(site.playable(site.video_of(asked["key"])))
+    def video(asked: Asked) -> Reply:
+        return Reply(media.playable(media.name_of(asked["key"])))
 
     def subtitles(asked: Asked) -> Reply:
-        found = subtitles_of(site.path_of(site.video_of(asked["key"])))
+        found = media.subtitles(media.name_of(asked["key"]))
         if found is None:
             raise NotFound("no subtitles beside this video")
-        return Reply(as_webvtt(found), "text/vtt; charset=utf-8")
+        return Reply(found, "text/vtt; charset=utf-8")
 
     get: dict[str, Callable[[Asked], Reply]] = {
         "": partial(static, "index.html"),
@@ -67,11 +61,11 @@ def server_of(site: Site) -> PageServer:
         "api/clip": partial(document, site.clip),
         "api/where": partial(document, site.where),
         "api/marks": partial(document, site.own_marks),
-        "thumb/": partial(of_clip, thumbnail, "image/jpeg"),
-        "sheet/": partial(of_clip, sheet, "image/png"),
-        "still/": one_still,
+        "thumb/": partial(of_clip, media.thumbnail, "image/jpeg"),
+        "sheet/": partial(of_clip, media.sheet, "image/png"),
+        "still/": still,
         "times/": times,
-        "media/": media,
+        "media/": video,
         "subtitles/": subtitles,
     }
     return PageServer(get, {"api/mark": lambda wanted: Reply.of(site.save(wanted))})
@@ -85,11 +79,10 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
         folder: The new folder; an exported page there is replaced.
         thumbnails: Write a small picture of each clip, too.
     """
-    pictures, indexes = dict[str, bytes](), site.workspace.folder("indexes")
+    pictures = dict[str, bytes]()
     for clip in site.shown.values() if thumbnails else ():
         with suppress(ObygazeError):  # no picture of a clip whose video is missing or damaged
-            path = site.path_of(clip.video)
-            pictures[clip.clip_id] = thumbnail(path, indexes, clip.start_s, clip.end_s)
+            pictures[clip.clip_id] = site.media.thumbnail(clip)
     documents = {name: {**made, "pieces": []} for name, made in site.documents()}
     content = json_values({**documents, "pictures": list(pictures)})
     data = json.dumps(content, allow_nan=False).encode("utf-8")

@@ -60,13 +60,13 @@ def view(
         obygaze view films --run honest --export page --thumbnails
     """
     from obygaze.view.app import export, server_of
-    from obygaze.view.opening import open_site
+    from obygaze.view.site import open_site
 
     if thumbnails and folder is None:
         raise FixUsage("--thumbnails needs --export", hint="--export DIR with it")
     site = open_site(**inputs, workspace=session.workspace.root)
     if proxy:
-        site.make_proxies(session.console.progress)
+        site.media.make_proxies(session.console.progress)
     if folder is not None:
         export(site, folder, thumbnails=thumbnails)
         session.console.show({"page": str(folder / "index.html")}, f"{folder / 'index.html'}")

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from obygaze.features import ProgressBars
-from obygaze.view.explain import Explainer
+from obygaze.features import PathLike, open_store, workspace_of
+from obygaze.models import load_model, named_manifest, read_run
+from obygaze.view.decisions import Explainer, Score, cells_of, run_facts, scores_of
 from obygaze.view.films import lay_out, span_in_video
 from obygaze.view.marks import NAME, SHOTS, Mark, MarkTable
-from obygaze.view.scores import Score, cells_of, run_facts, scores_of
-from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound, ObygazeError
+from obygaze.view.media import Media
+from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.link import EXTENSIONS, film_span
+from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.projection import Segment, read_segments
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store, nearest
-from obygaze_features.video.playable import MediaFacts, make_proxy, media_facts, proxy_path
+from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.report.lookup import ReportRun, grouped
 
 NOMINAL_S = 10.0  # the length of a clip on the axis, if it is unknown
@@ -71,8 +71,8 @@ class Site:
         if film not in self.films:
             raise NotFound(f"no film {film!r} in this manifest", where=self.manifest.name)
         rate, notes = self._rate(film), list[str]()
-        found = lay_out(self.films[film], lambda v: self.facts(v).duration_s or NOMINAL_S, rate)
-        pieces = [{**piece, **self._media(piece["video"])} for piece in found["pieces"]]
+        found = lay_out(self.films[film], self._length, rate)
+        pieces = [{**piece, **self.media.describe(piece["video"])} for piece in found["pieces"]]
         marked = [asdict(one) for one in self._segments(notes) if one.movie_id == film]
         names = {"id": film, "title": self._title(film), "rate": rate, "notes": notes}
         return {
@@ -126,6 +126,12 @@ class Site:
         return [mark for mark in marks if mark["movie_id"] == film]
 
     @cached_property
+    def media(self) -> Media:
+        """The videos of the manifest."""
+        names = sorted({clip.video for clip in self.manifest if clip.video})
+        return Media(self.manifest.header.video_root, names, self.workspace)
+
+    @cached_property
     def films(self) -> dict[str, list[Clip]]:
         """The clips of each film."""
         return grouped(self.manifest, lambda clip: clip.movie_id)
@@ -171,12 +177,15 @@ class Site:
         extra = self.films[film][0].extra
         return extra.get("movie_title") or extra.get("title") or film_title(film)
 
+    def _length(self, video: str) -> float:
+        return self.media.facts(video).duration_s or NOMINAL_S
+
     def _rate(self, film: str) -> float:
         """Return the pictures per second of a film, 0 if they are unknown."""
         clips = self.films[film]
         stated = next((rate for clip in clips if (rate := clip.extra.get("framerate"))), self.fps)
         video = next((clip.video for clip in clips if clip.video), "")
-        return float(stated) or (self.facts(video).rate if video else 0.0)
+        return float(stated) or (self.media.facts(video).rate if video else 0.0)
 
     def _segments(self, notes: list[str]) -> Iterator[Segment]:
         """Yield the segments of all annotators: those given, those of `segments/MANIFEST.*.csv`."""
@@ -199,71 +208,59 @@ class Site:
         rows = read_table(path, required=("movie_id", "start_frame", "end_frame")).rows
         return [span for row in rows if row["movie_id"] == film and (span := row.frames())]
 
-    @cached_property
-    def videos(self) -> list[str]:
-        """The videos of the manifest; the key of a video is its number here."""
-        return sorted({clip.video for clip in self.manifest if clip.video})
 
-    def video_of(self, key: str) -> str:
-        """Return the video with a key."""
-        if not key.isdecimal() or int(key) >= len(self.videos):
-            raise NotFound(f"no video with the key {key!r}")
-        return self.videos[int(key)]
+def open_site(
+    manifest: PathLike | None = None,
+    *,
+    run: PathLike | None = None,
+    store: PathLike | None = None,
+    model: PathLike | None = None,
+    segments: Path | None = None,
+    annotate: str | None = None,
+    blind: bool = False,
+    fps: float | None = None,
+    workspace: PathLike | None = None,
+) -> Site:
+    """Return the page of a manifest, for `server_of` or `export`.
 
-    def path_of(self, video: str) -> Path:
-        """Return the file of a video of the manifest."""
-        root = self.manifest.header.video_root
-        path = Path(root, video)
-        if not root or not video or path.suffix.lower() not in EXTENSIONS or not path.is_file():
-            raise NotFound("the video is missing", where=str(path), hint="obygaze manifest link")
-        return path
-
-    def facts(self, video: str) -> MediaFacts:
-        """Return the facts of a video; of one that cannot be read, the reason."""
-        try:
-            return media_facts(self.path_of(video))
-        except InstallExtra:
-            return MediaFacts()
-        except ObygazeError as error:
-            return MediaFacts(refused=error.what)
-
-    def playable(self, video: str) -> Path:
-        """Return the file to play: the proxy, if browsers do not play the video and it was made."""
-        path = self.path_of(video)
-        proxy = proxy_path(path, self.workspace.folder("proxies"))
-        return proxy if self.facts(video).refused and proxy.is_file() else path
-
-    def _media(self, video: str) -> Document:
-        """Return how the page plays a video, or why browsers do not play it."""
-        refused, subtitles = self.facts(video).refused, False
-        try:
-            path = self.path_of(video)
-            refused = "" if self.playable(video) != path else refused
-            subtitles = subtitles_of(path) is not None
-        except ObygazeError as error:
-            refused = error.what
-        return {"key": self.videos.index(video), "refused": refused, "subtitles": subtitles}
-
-    def make_proxies(self, bars: ProgressBars) -> None:
-        """Make the playable copies that are missing."""
-        folder, indexes = (self.workspace.folder(kind) for kind in ("proxies", "indexes"))
-        for video in self.videos:
-            facts = self.facts(video)
-            # Without a rate, the video cannot be read.
-            if facts.refused and facts.rate and self.playable(video) == self.path_of(video):
-                with bars(video, round(facts.duration_s)) as progress:
-                    make_proxy(self.path_of(video), folder, indexes, progress)
-
-
-def subtitles_of(video: Path) -> Path | None:
-    """Return the file of subtitles beside a video, if there is one."""
-    files = (video.with_suffix(suffix) for suffix in (".vtt", ".srt"))
-    return next((file for file in files if file.is_file()), None)
-
-
-def as_webvtt(subtitles: Path) -> bytes:
-    """Return subtitles as WebVTT; those of SubRip differ in the first line and in their times."""
-    text = subtitles.read_bytes().decode("utf-8-sig", errors="replace")
-    if not text.startswith("WEBVTT"):
-        text = "WEBVTT\n\n" + re.sub(r"(\d\d:\d\d),(\d{3})", r"\1.\2", text)
-    return text.encode("utf-8")
+    Args:
+        manifest: The clips. The default is those of the run, or the only manifest of the workspace.
+        run: Show the out-of-fold scores of this run.
+        store: The features. The default is those of the model or the run.
+        model: Explain the decisions of this saved bottleneck.
+        segments: Show the segments of this table, as `obygaze manifest project` reads it.
+        annotate: Let this annotator mark segments; they are saved in `segments/`.
+        blind: Show neither predictions nor what others marked.
+        fps: Pictures per second of films without a column `framerate`.
+        workspace: The workspace, if it is not the current one.
+    """
+    scored = ReportRun.of_run(read_run(run, workspace=workspace)) if run else None
+    if manifest is None and scored:
+        manifest = scored.about["manifest"]["path"]
+    clips, place, marks = named_manifest(manifest, workspace)[0], workspace_of(workspace), None
+    if annotate is not None:
+        path = place.folder("segments") / f"{clips.name}.{annotate}.csv"
+        arm = "blind" if blind else "assisted"
+        marks = MarkTable(path, annotate, arm, clips.movies, tuple(clips.header.concepts))
+    site: dict[str, Any] = {"workspace": place, "manifest": clips, "marks": marks, "fps": fps or 0}
+    if blind:
+        return Site(**site, blind=True)
+    saved = load_model(model, workspace=workspace) if model else None
+    learned = scored.about["stores"].get(cells_of(scored)[0]["feature"], {}) if scored else {}
+    where = store or (saved.info.features.store if saved else learned.get("location"))
+    # The store of a run may have been moved since.
+    found = (
+        open_store(where, workspace=workspace)
+        if where and (store or Path(where).exists())
+        else None
+    )
+    if saved and not (found and isinstance(saved.estimator, Bottleneck)):
+        what = f"expected a bottleneck and its store, got a model of kind {saved.info.kind!r}"
+        raise FixUsage(what, hint="--model of obygaze train pcbm-lr, and --store")
+    return Site(
+        **site,
+        run=scored,
+        store=found,
+        explainer=Explainer(saved, found, clips) if saved and found else None,
+        segments=read_segments(segments) if segments else (),
+    )

@@ -10,7 +10,7 @@ from support.videos import read_numbers
 from obygaze_features.core.console import Quiet
 from obygaze_features.video import View, decode_clip
 from obygaze_features.video.film import film_index
-from obygaze_features.video.playable import make_proxy, media_facts
+from obygaze_features.video.playable import make_proxy
 
 av = pytest.importorskip("av")
 
