@@ -13,7 +13,7 @@ from typing import Any
 from obygaze.view.server import PageServer, Reply
 from obygaze.view.site import Site
 from obygaze_features.core.drafts import OwnFolder, new_folder
-from obygaze_features.core.errors import NotFound, ObygazeError
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import json_values
 from obygaze_features.manifest.model import Clip
 
@@ -36,20 +36,9 @@ def server_of(site: Site) -> PageServer:
         picture = draw(site.clip_of(asked["key"]))
         return Reply(picture, kind, headers={"Cache-Control": "private, max-age=3600"})
 
-    def still(asked: Asked) -> Reply:
-        return Reply(media.still(media.name_of(asked["key"]), int(asked["n"])), "image/jpeg")
-
-    def times(asked: Asked) -> Reply:
-        return Reply(media.times(media.name_of(asked["key"])), "application/octet-stream")
-
-    def video(asked: Asked) -> Reply:
-        return Reply(media.playable(media.name_of(asked["key"])))
-
-    def subtitles(asked: Asked) -> Reply:
-        found = media.subtitles(media.name_of(asked["key"]))
-        if found is None:
-            raise NotFound("no subtitles beside this video")
-        return Reply(found, "text/vtt; charset=utf-8")
+    def of_video(make: Callable[..., bytes | Path], kind: str, asked: Asked) -> Reply:
+        numbers = [int(asked[name]) for name in asked if name == "picture"]
+        return Reply(make(media.name_of(asked["key"]), *numbers), kind)
 
     get: dict[str, Callable[[Asked], Reply]] = {
         "": partial(static, "index.html"),
@@ -60,15 +49,15 @@ def server_of(site: Site) -> PageServer:
         "api/film": partial(document, site.film),
         "api/clip": partial(document, site.clip),
         "api/where": partial(document, site.where),
-        "api/marks": partial(document, site.own_marks),
         "thumb/": partial(of_clip, media.thumbnail, "image/jpeg"),
         "sheet/": partial(of_clip, media.sheet, "image/png"),
-        "still/": still,
-        "times/": times,
-        "media/": video,
-        "subtitles/": subtitles,
+        "still/": partial(of_video, media.still, "image/jpeg"),
+        "times/": partial(of_video, media.times, "application/octet-stream"),
+        "media/": partial(of_video, media.playable, ""),
+        "subtitles/": partial(of_video, media.subtitles, "text/vtt; charset=utf-8"),
     }
-    return PageServer(get, {"api/mark": lambda wanted: Reply.of(site.save(wanted))})
+    marks = site.marks
+    return PageServer(get, {"api/mark": lambda sent: Reply.of(marks.save(sent))} if marks else {})
 
 
 def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
@@ -83,9 +72,10 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
     for clip in site.shown.values() if thumbnails else ():
         with suppress(ObygazeError):  # no picture of a clip whose video is missing or damaged
             pictures[clip.clip_id] = site.media.thumbnail(clip)
-    documents = {name: {**made, "pieces": []} for name, made in site.documents()}
-    content = json_values({**documents, "pictures": list(pictures)})
-    data = json.dumps(content, allow_nan=False).encode("utf-8")
+    content = {"overview": site.overview(), "pictures": list(pictures)}
+    content |= {f"film {film}": {**site.film(film), "pieces": []} for film in site.films}
+    content |= {f"clip {clip}": site.clip(clip) for clip in site.shown}
+    data = json.dumps(json_values(content), allow_nan=False).encode("utf-8")
     with new_folder(folder, EXPORT, force=True) as draft:
         for name in STATIC:
             (draft / name).write_bytes(_static_bytes(name))

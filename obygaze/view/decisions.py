@@ -69,7 +69,6 @@ def run_facts(run: ReportRun, number: int, scores: Mapping[str, Score]) -> dict[
     return {
         "name": run.folder.name,
         "cells": [f"{model_and_store(one)}, {pair_name(*pair_of(one))}" for one in cells],
-        "title": run.task_titles.get(cell["test"], cell["test"]),
         "leaked": cell["leaked"],
         "scale": [0, 1] if all(0 <= end <= 1 for end in ends) else [-most, most],
     }
@@ -84,15 +83,16 @@ class Explainer:
     manifest: Manifest
 
     @cached_property
-    def values(self) -> TrueValues:
-        """The typical margins of training clips with and without each concept."""
+    def typical(self) -> NDArray[np.float64]:
+        """The typical margins of training clips without each concept, and with it."""
         view, listed, clips = self.model.info.training.view, self.model.clips, self.manifest
         clips = clips.view(view) if clips.header.view == "raw" else clips
         known = {c.clip_id: c for c in clips if listed is None or c.clip_id in listed.row_of}
         rows, _ = read_features(self.model, self.store, known.values())
         found = (known[clip].concepts for clip in rows.clip_ids.tolist())
         has = [[name in concepts for name in self.model.info.concepts] for concepts in found]
-        return TrueValues.from_training(self.model.estimator.margins(rows.values), has)
+        values = TrueValues.from_training(self.model.estimator.margins(rows.values), has)
+        return np.stack([values.absent, values.present])
 
     def explain(self, clip_id: str, switched: Mapping[str, bool]) -> dict[str, Any]:
         """Return what each concept adds for a clip, and the probability if concepts were switched.
@@ -110,14 +110,14 @@ class Explainer:
         margins = own.copy()
         for column, name in enumerate(info.concepts):
             if name in switched:
-                margins[0, column] = self._value(column, switched[name])
+                margins[0, column] = self.typical[int(switched[name]), column]
 
         def probability(changed: NDArray[np.float64]) -> float:
             return float(bottleneck.proba_of_margins(changed, x)[0, -1])
 
         def if_only(column: int, present: bool) -> float:
             changed = margins.copy()
-            changed[0, column] = self._value(column, present)
+            changed[0, column] = self.typical[int(present), column]
             return probability(changed)
 
         base, parts = bottleneck.contributions(x)
@@ -127,7 +127,6 @@ class Explainer:
                 "adds": float(parts[0, column]),
                 "on": if_only(column, True),
                 "off": if_only(column, False),
-                "switched": switched.get(name),
             }
             for column, name in enumerate(info.concepts)
         ]
@@ -138,6 +137,3 @@ class Explainer:
             "rest": float(parts[0, -1]) if parts.shape[1] > len(concepts) else None,
             "trained_on_it": None if listed is None else clip_id in listed.row_of,
         }
-
-    def _value(self, column: int, present: bool) -> float:
-        return float((self.values.present if present else self.values.absent)[column])

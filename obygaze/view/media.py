@@ -72,12 +72,10 @@ class Media:
 
     def describe(self, name: str) -> dict[str, Any]:
         """Return how the page plays a video, or why browsers do not play it."""
-        refused, subtitles = self.facts(name).refused, False
-        try:
-            refused = "" if self.playable(name) != self.path(name) else refused
-            subtitles = self.subtitles(name) is not None
-        except ObygazeError as error:
-            refused = error.what
+        facts = self.facts(name)
+        is_copied = facts.refused and facts.rate and self.playable(name) != self.path(name)
+        refused = "" if is_copied else facts.refused
+        subtitles = bool(self._subtitle_files(name))
         return {"key": self.names.index(name), "refused": refused, "subtitles": subtitles}
 
     def make_proxies(self, bars: ProgressBars) -> None:
@@ -90,13 +88,13 @@ class Media:
                 with bars(name, round(facts.duration_s)) as progress:
                     make_proxy(self.path(name), folder, indexes, progress)
 
-    def subtitles(self, name: str) -> bytes | None:
-        """Return the subtitles beside a video as WebVTT; None if there are none."""
-        files = (self.path(name).with_suffix(suffix) for suffix in (".vtt", ".srt"))
-        found = next((file for file in files if file.is_file()), None)
-        if found is None:
-            return None
-        text = found.read_bytes().decode("utf-8-sig", errors="replace")
+    def _subtitle_files(self, name: str) -> list[Path]:
+        files = (Path(self.root, name).with_suffix(suffix) for suffix in (".vtt", ".srt"))
+        return [file for file in files if file.is_file()]
+
+    def subtitles(self, name: str) -> bytes:
+        """Return the subtitles beside a video as WebVTT."""
+        text = self._subtitle_files(name)[0].read_bytes().decode("utf-8-sig", errors="replace")
         if not text.startswith("WEBVTT"):  # SubRip differs in the first line and in its times
             text = "WEBVTT\n\n" + re.sub(r"(\d\d:\d\d),(\d{3})", r"\1.\2", text)
         return text.encode("utf-8")

@@ -82,14 +82,14 @@ class PageServer(ThreadingHTTPServer):
         self.routes: dict[str, Mapping[str, Callable[[Any], Reply]]]
         self.routes = {"GET": get, "HEAD": get, "POST": post}
         self.token = secrets.token_urlsafe(24)
-        self.names = tuple(f"{name}:{self.server_port}" for name in (HOST, "localhost"))
+        self.host = f"{HOST}:{self.server_port}"
         # Pages at all ports of a host see the same cookies.
         self.cookie = f"obygaze-{self.server_port}"
 
     @property
     def address(self) -> str:
         """The address to open."""
-        return f"http://{self.names[0]}/?token={self.token}"
+        return f"http://{self.host}/?token={self.token}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore a connection that the browser closed, as it does when it seeks in a video."""
@@ -98,7 +98,7 @@ class PageServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     """Checks a request, calls the function of its address, and sends what that returns."""
 
-    protocol_version = "HTTP/1.1"
+    protocol_version, server_version, sys_version = "HTTP/1.1", "obygaze", ""
     server: PageServer
     timeout = 60
 
@@ -114,20 +114,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_POST = do_GET
 
-    def version_string(self) -> str:
-        """Return the name of this server, without versions."""
-        return "obygaze"
-
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing."""
 
     def _reply(self) -> Reply:
         server, headers = self.server, self.headers
         # Another host name for this machine (DNS rebinding), or a page of another server.
-        if headers.get("Host") not in server.names:
+        if headers.get("Host") != server.host:
             raise Refused(421, "this server answers to its own address only")
-        origin = headers.get("Origin", "" if self.command == "POST" else None)
-        if origin is not None and origin not in [f"http://{name}" for name in server.names]:
+        own = f"http://{server.host}"
+        if headers.get("Origin", "" if self.command == "POST" else own) != own:
             raise Refused(403, "a request of another page")
         address = urlsplit(self.path)
         path, asked = address.path.removeprefix("/"), dict(parse_qsl(address.query, True))

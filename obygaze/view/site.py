@@ -8,11 +8,15 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.preprocessing import normalize
+
 from obygaze.features import PathLike, open_store, workspace_of
 from obygaze.models import load_model, named_manifest, read_run
 from obygaze.view.decisions import Explainer, Score, cells_of, run_facts, scores_of
 from obygaze.view.films import lay_out, span_in_video
-from obygaze.view.marks import NAME, SHOTS, Mark, MarkTable
+from obygaze.view.marks import NAME, SHOTS, MarkTable
 from obygaze.view.media import Media
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
@@ -22,10 +26,11 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.projection import Segment, read_segments
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
-from obygaze_features.store import Store, nearest
+from obygaze_features.store import Store
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.report.lookup import ReportRun, grouped
 
+N_NEAREST = 12
 NOMINAL_S = 10.0  # the length of a clip on the axis, if it is unknown
 Document = dict[str, Any]
 
@@ -63,7 +68,6 @@ class Site:
             "annotator": self.marks.annotator if self.marks else None,
             "marks": str(self.marks.path) if self.marks else None,
             "blind": self.blind,
-            "search": False,
         }
 
     def film(self, film: str) -> Document:
@@ -74,10 +78,11 @@ class Site:
         found = lay_out(self.films[film], self._length, rate)
         pieces = [{**piece, **self.media.describe(piece["video"])} for piece in found["pieces"]]
         marked = [asdict(one) for one in self._segments(notes) if one.movie_id == film]
-        names = {"id": film, "title": self._title(film), "rate": rate, "notes": notes}
+        own = self.marks.read().values() if self.marks else ()
         return {
-            **{**names, **found, "pieces": pieces},
-            **{"segments": marked, "shots": self._shots(film)},
+            **{"id": film, "title": self._title(film), "rate": rate, "notes": notes},
+            **{**found, "pieces": pieces, "segments": marked, "shots": self._shots(film)},
+            "marks": [mark for mark in own if mark["movie_id"] == film],
         }
 
     def clip(self, clip_id: str, cell: int = 0, on: str = "", off: str = "") -> Document:
@@ -94,36 +99,15 @@ class Site:
         try:
             if self.explainer:
                 document["explanation"] = self.explainer.explain(clip_id, switched)
-            if self.store:
-                level = next((n for n in ("pooled", "clip") if n in self.store.levels), None)
-                vector = self.store.matrix(level or self.store.levels[0], clips=[clip_id]).values
-                found = nearest(self.store, level or self.store.levels[0], vector)
-                document["nearest"] = [one for one in found if one[0] != clip_id]
+            document["nearest"] = self._nearest(clip_id)
         except ObygazeError as error:
             document["notes"].append(error.what)
         return document
-
-    def documents(self) -> Iterator[tuple[str, Document]]:
-        """Yield every document of the page with its name."""
-        yield "overview", self.overview()
-        yield from ((f"film {film}", self.film(film)) for film in self.films)
-        yield from ((f"clip {clip}", self.clip(clip)) for clip in self.shown)
 
     def where(self, expression: str) -> list[str]:
         """Return the clips for which an expression holds."""
         shown = self.manifest.with_clips(self.shown.values())
         return [clip.clip_id for clip in shown.where(expression)]
-
-    def save(self, wanted: Mapping[str, Any]) -> Mark:
-        """Save a mark and return its new state, as `MarkTable.save` does."""
-        if self.marks is None:
-            raise FixUsage("the page is read-only", hint="obygaze view --annotate NAME")
-        return self.marks.save(wanted)
-
-    def own_marks(self, film: str) -> list[Mark]:
-        """Return the marks of the annotator in a film."""
-        marks = self.marks.read().values() if self.marks else ()
-        return [mark for mark in marks if mark["movie_id"] == film]
 
     @cached_property
     def media(self) -> Media:
@@ -163,6 +147,24 @@ class Site:
         ids, noted = self.store.clip_ids.tolist(), self.store.status().noted
         absent = dict.fromkeys(self.manifest.by_id.keys() - set(ids), "not in the store")
         return absent | {ids[row]: str(one) for row, one in noted.items() if not one.is_ok}
+
+    @cached_property
+    def _features(self) -> tuple[list[str], NDArray[np.float64]]:
+        """The clips with features, and a row of length 1 for each."""
+        if self.store is None:
+            return [], np.empty((0, 0))
+        level = next((n for n in ("pooled", "clip") if n in self.store.levels), None)
+        found = self.store.matrix(level or self.store.levels[0], missing="drop")
+        return found.clip_ids.tolist(), normalize(found.values.reshape(len(found), -1))
+
+    def _nearest(self, clip_id: str) -> list[tuple[str, float]]:
+        """Return the other clips whose features have the largest cosine to those of a clip."""
+        clips, rows = self._features
+        if clip_id not in clips:
+            return []
+        cosines = rows @ rows[clips.index(clip_id)]
+        order = (clips[n] for n in np.argsort(-cosines, kind="stable")[: N_NEAREST + 1])
+        return [(clip, float(cosines[clips.index(clip)])) for clip in order if clip != clip_id]
 
     def _entry(self, clip: Clip, scores: Mapping[str, Score]) -> Document:
         """Return the facts of a clip; its times are in the film, or else in its video."""
@@ -249,11 +251,8 @@ def open_site(
     learned = scored.about["stores"].get(cells_of(scored)[0]["feature"], {}) if scored else {}
     where = store or (saved.info.features.store if saved else learned.get("location"))
     # The store of a run may have been moved since.
-    found = (
-        open_store(where, workspace=workspace)
-        if where and (store or Path(where).exists())
-        else None
-    )
+    is_there = where and (store or Path(where).exists())
+    found = open_store(str(where), workspace=workspace) if is_there else None
     if saved and not (found and isinstance(saved.estimator, Bottleneck)):
         what = f"expected a bottleneck and its store, got a model of kind {saved.info.kind!r}"
         raise FixUsage(what, hint="--model of obygaze train pcbm-lr, and --store")

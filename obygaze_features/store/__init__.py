@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from obygaze_features.store.interchange.importing import import_store as import_store
     from obygaze_features.store.read.diff import Diff as Diff
     from obygaze_features.store.read.diff import diff_stores as diff_stores
-    from obygaze_features.store.read.nearest import nearest as nearest
     from obygaze_features.store.read.reader import Matrix as Matrix
     from obygaze_features.store.read.reader import Status as Status
     from obygaze_features.store.read.reader import Store as Store

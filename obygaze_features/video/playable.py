@@ -8,6 +8,7 @@ whole.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,27 +77,29 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
             rate = Fraction(index.rate).limit_denominator(1001)
             pictures = out.add_stream("libx264", rate=rate, options=X264)
             pictures.pix_fmt, pictures.codec_context.time_base = "yuv420p", TICK
-            sound = _Sound(video, out, index.origin_s)
-            last = -1
+            sound = _encoded_sound(video, out, index.origin_s)
+            sound_s, last, last_s = next(sound, math.inf), -1, 0.0
 
             def take(position: int, frame: Any) -> None:
-                nonlocal last
+                nonlocal sound_s, last, last_s
                 rank = int(index.ranks[position])
                 if rank <= last:  # it is not shown, or damage has changed the order
                     return
                 picture = convert(frame)
                 if last < 0:
                     pictures.width, pictures.height = picture.width, picture.height
-                time_s = float(index.times_s[rank])
+                # Files begin with a picture: the first is shown from 0 on.
+                time_s = float(index.times_s[rank]) if last >= 0 else 0.0
                 picture.pts, picture.time_base = round(time_s / TICK), TICK
                 out.mux(pictures.encode(picture))
-                sound.encode_until(time_s)
-                progress.advance(int(time_s) - int(index.times_s[max(last, 0)]))
-                last = rank
+                while sound_s <= time_s:
+                    sound_s = next(sound, math.inf)
+                progress.advance(int(time_s) - int(last_s))
+                last, last_s = rank, time_s
 
             source.run(source.whole, take)
             out.mux(pictures.encode())
-            sound.encode_until(math.inf)
+            deque(sound, maxlen=0)
     return target
 
 
@@ -115,30 +118,21 @@ def _converter(geometry: PictureGeometry) -> Callable[[Any], Any]:
     return convert
 
 
-class _Sound:
-    """Encodes the first sound of a video as stereo AAC, step by step beside the pictures."""
+def _encoded_sound(video: Path, out: Any, origin_s: float) -> Iterator[float]:
+    """Encode the first sound as stereo AAC, piece by piece; yield the time before each piece.
 
-    def __init__(self, video: Path, out: Any, origin_s: float) -> None:
-        self.out, self.origin_s, self.frames = out, origin_s, _sound_of(video)
-        self.next: Any = next(self.frames, None)
-        self.stream: Any = None
-        if self.next is not None:
-            self.stream = out.add_stream("aac", rate=self.next.sample_rate, layout="stereo")
-
-    def encode_until(self, time_s: float) -> None:
-        """Encode the sound up to a time; up to infinity, all of it."""
-        while self.next is not None and (start_s := self.next.time - self.origin_s) <= time_s:
-            rate = self.next.sample_rate
-            self.next.pts, self.next.time_base = round(start_s * rate), Fraction(1, rate)
-            self.out.mux(self.stream.encode(self.next))
-            self.next = next(self.frames, None)
-        if self.stream is not None and math.isinf(time_s):
-            self.out.mux(self.stream.encode())
-
-
-def _sound_of(video: Path) -> Iterator[Any]:
-    """Yield the decoded sound of a video; of damaged sound the beginning."""
-    with open_video(video) as (container, _), suppress(av().FFmpegError):
-        for frame in container.decode(audio=0) if container.streams.audio else ():
-            if frame.time is not None:
-                yield frame
+    Of damaged sound, this is its beginning.
+    """
+    with open_video(video) as (container, _):
+        if not container.streams.audio:
+            return
+        source = container.streams.audio[0]
+        stream = out.add_stream("aac", rate=source.rate, layout="stereo")
+        with suppress(av().FFmpegError):
+            for frame in container.decode(source):
+                if frame.time is not None:
+                    start_s, rate = frame.time - origin_s, frame.sample_rate
+                    yield start_s
+                    frame.pts, frame.time_base = round(start_s * rate), Fraction(1, rate)
+                    out.mux(stream.encode(frame))
+        out.mux(stream.encode())

@@ -399,7 +399,7 @@ function seek(time) {
     film.at = local - piece.offset + piece.start;
     film.wanted = { number, tries: number === null ? [] : [(times[number] + times[number + 1]) / 2, times[number + 1] - 0.002] };
     if (!piece.refused) turnTo(local);
-    if (piece.refused && number !== null) $("still").src = `still/${piece.key}?n=${number}`;
+    if (piece.refused && number !== null) $("still").src = `still/${piece.key}?picture=${number}`;
   }
   const left = film.at * film.scale - $("scroll").scrollLeft, width = $("scroll").clientWidth;
   if (left < 0 || left > width) $("scroll").scrollLeft += left - width / 3;
@@ -486,7 +486,7 @@ video.addEventListener("error", () => {
 async function openFilm(id, time) {
   if (film?.id !== id) {
     const made = await load("film", { film: id });
-    film = { ...made, times: new Map(), origins: new Map(), marks: page.annotator ? await load("marks", { film: id }) : [], at: time };
+    film = { ...made, times: new Map(), origins: new Map(), at: time };
     video.removeAttribute("src");
     newMark();
   }
@@ -643,7 +643,8 @@ const markStatus = (text) => ($("mark-status").textContent = text);
 
 async function refreshMarks() {
   if (!film || !page.annotator) return;
-  film.marks = await load("marks", { film: film.id });
+  const { marks, segments } = await load("film", { film: film.id });
+  Object.assign(film, { marks, segments });
   makeLanes();
   tick();
 }
@@ -729,7 +730,6 @@ async function readPage() {
   options($("film-choice"), [["", "choose ..."], ...page.films.map((one) => [one.id, one.title])]);
   $("cell-label").hidden = Boolean(exported) || !(run?.cells.length > 1);
   options($("cell-choice"), (run?.cells ?? []).map((text, number) => [number, text]), cell);
-  $("search").hidden = !page.search;
   fill($("levels"), ...Object.keys(page.levels).flatMap((level) => [levelMark(level), ` ${page.levels[level].name} `]));
   prepareFilters();
   await chooseClips();
@@ -748,11 +748,6 @@ $("cell-choice").onchange = (event) => guarded(async () => {
   await readPage();
   await route();
 });
-$("search").onsubmit = (event) => (event.preventDefault(), guarded(async () => {
-  const scores = new Map(await load("search", { text: $("search").elements.text.value }));
-  location.hash = "";
-  showClips(page.clips.filter((clip) => scores.has(clip.id)).sort((a, b) => scores.get(b.id) - scores.get(a.id)));
-}));
 $("skip").onclick = (event) => (event.preventDefault(), $("main").focus());
 $("scroll").addEventListener("scroll", drawSoon, { passive: true });
 $("canvas").onclick = (event) => {
