@@ -16,14 +16,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.bottleneck import TrueValues
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.report.lookup import (
-    ReportRun,
-    grouped,
-    model_and_store,
-    pair_name,
-    pair_of,
-    rank_of,
-)
+from obygaze_models.report.lookup import ReportRun, grouped, model_and_store, rank_of
 from obygaze_models.zoo.predicting import read_features
 from obygaze_models.zoo.saving import SavedModel
 
@@ -68,10 +61,16 @@ def run_facts(run: ReportRun, number: int, scores: Mapping[str, Score]) -> dict[
     cell = cells[number]
     return {
         "name": run.folder.name,
-        "cells": [f"{model_and_store(one)}, {pair_name(*pair_of(one))}" for one in cells],
+        "cells": [_cell_text(run, one) for one in cells],
         "leaked": cell["leaked"],
         "scale": [0, 1] if all(0 <= end <= 1 for end in ends) else [-most, most],
     }
+
+
+def _cell_text(run: ReportRun, cell: Record) -> str:
+    test, train = (run.task_titles.get(cell[key], cell[key]) for key in ("test", "train"))
+    trained = "" if train == test else f", trained on {train}"
+    return f"{model_and_store(cell)}: {test}{trained}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +130,11 @@ class Explainer:
             for column, name in enumerate(info.concepts)
         ]
         return {
-            **{"model": info.name, "class": info.classes[-1], "concepts": concepts},
+            **{
+                "model": info.name,
+                "class": f"{info.classes[-1]} ({info.task})",
+                "concepts": concepts,
+            },
             **{"base": float(base), "probability": probability(own)},
             "changed": probability(margins),
             "rest": float(parts[0, -1]) if parts.shape[1] > len(concepts) else None,

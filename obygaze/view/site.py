@@ -228,7 +228,7 @@ def open_site(
     Args:
         manifest: The clips. The default is those of the run, or the only manifest of the workspace.
         run: Show the out-of-fold scores of this run.
-        store: The features. The default is those of the model or the run.
+        store: The features. The default is those of the run, if the workspace has them.
         model: Explain the decisions of this saved bottleneck.
         segments: Show the segments of this table, as `obygaze manifest project` reads it.
         annotate: Let this annotator mark segments; they are saved in `segments/`.
@@ -236,10 +236,12 @@ def open_site(
         fps: Pictures per second of films without a column `framerate`.
         workspace: The workspace, if it is not the current one.
     """
+    place, marks = workspace_of(workspace), None
     scored = ReportRun.of_run(read_run(run, workspace=workspace)) if run else None
     if manifest is None and scored:
-        manifest = scored.about["manifest"]["path"]
-    clips, place, marks = named_manifest(manifest, workspace)[0], workspace_of(workspace), None
+        used = scored.about["manifest"]
+        manifest = used["name"] if used["name"] in place.names("manifests") else used["path"]
+    clips = named_manifest(manifest, workspace)[0]
     if annotate is not None:
         path = place.folder("segments") / f"{clips.name}.{annotate}.csv"
         arm = "blind" if blind else "assisted"
@@ -248,11 +250,11 @@ def open_site(
     if blind:
         return Site(**site, blind=True)
     saved = load_model(model, workspace=workspace) if model else None
-    learned = scored.about["stores"].get(cells_of(scored)[0]["feature"], {}) if scored else {}
-    where = store or (saved.info.features.store if saved else learned.get("location"))
-    # The store of a run may have been moved since.
-    is_there = where and (store or Path(where).exists())
-    found = open_store(str(where), workspace=workspace) if is_there else None
+    if store is None and scored:
+        used = scored.about["stores"].get(cells_of(scored)[0]["feature"], {})
+        name = Path(used.get("location", "")).name
+        store = name if name in place.names("stores") else None
+    found = open_store(store, workspace=workspace) if store else None
     if saved and not (found and isinstance(saved.estimator, Bottleneck)):
         what = f"expected a bottleneck and its store, got a model of kind {saved.info.kind!r}"
         raise FixUsage(what, hint="--model of obygaze train pcbm-lr, and --store")

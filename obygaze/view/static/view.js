@@ -149,12 +149,12 @@ function thumbnail(clip) {
 
 const placeText = (clip) => (clip.start !== null ? clock(clip.start) : clip.scene === null ? "" : `scene ${clip.scene}`);
 
-function card(clip, more = scoreText(clip)) {
+function card(clip, similarity) {
   return el("a", { className: "card", href: address({ clip: clip.id }) }, thumbnail(clip),
     el("span", {},
       el("strong", {}, clip.id), `${titleOf(clip.film)} ${placeText(clip)} `, levelMark(clip.level),
       el("span", { className: "note" }, clip.concepts.join(", ")),
-      el("span", { className: clip.correct === false ? "wrong" : "" }, more),
+      el("span", { className: clip.correct === false && !similarity ? "wrong" : "" }, similarity ?? scoreText(clip)),
       clip.missing && el("span", { className: "note" }, `no features: ${clip.missing}`)));
 }
 
@@ -664,7 +664,8 @@ async function openClip(id, switched = {}) {
   const named = (state) => Object.keys(switched).filter((name) => switched[name] === state).join("|");
   const clip = await load("clip", { clip_id: id, cell, on: named("on"), off: named("off") });
   $("clip-title").textContent = clip.id;
-  fill($("clip-facts"), `${titleOf(clip.film)} ${placeText(clip)} `, levelMark(clip.level), ` ${levelText(clip.level)} `, clip.concepts.join(", "));
+  fill($("clip-facts"), `${titleOf(clip.film)}, ${placeText(clip)} `, levelMark(clip.level),
+    ` ${page.levels[clip.level]?.name ?? ""}${clip.concepts.length ? `: ${clip.concepts.join(", ")}` : ""}`);
   const more = [scoreText(clip), clip.comment, clip.missing && `no features: ${clip.missing}`, ...clip.notes];
   $("clip-more").textContent = more.filter(Boolean).join("; ");
   $("clip-watch").href = address({ film: clip.film, clip: clip.id });
@@ -675,7 +676,7 @@ async function openClip(id, switched = {}) {
   if (!exported) sheet.src = `sheet/${encodeURIComponent(clip.id)}`;
   $("why").hidden = !clip.explanation;
   if (clip.explanation) explain(clip, switched);
-  $("similar").hidden = !clip.nearest;
+  $("similar").hidden = !clip.nearest?.length;
   fill($("similar-clips"), ...(clip.nearest ?? []).map(([other, cosine]) => {
     const text = `cosine ${cosine.toFixed(3)}`, known = clipOf(other);
     return el("li", {}, known ? card(known, text) : `${other}: ${text}`);
@@ -686,8 +687,8 @@ function explain(clip, switched) {
   const why = clip.explanation, percent = (share) => `${(100 * share).toFixed(1)} %`;
   const most = Math.max(...why.concepts.map((one) => Math.abs(one.adds)), EPS);
   const isSwitched = Object.values(switched).some(Boolean);
-  $("why-probability").textContent = `${why.class}: ${percent(why.probability)}${isSwitched ? `; with the concepts as chosen below: ${percent(why.changed)}` : ""}`;
-  $("why-model").textContent = `Model ${why.model}. It starts from ${why.base.toFixed(2)}, and each concept adds to that or takes away.`
+  $("why-probability").textContent = `Probability of ${why.class}: ${percent(why.probability)}${isSwitched ? `; with the concepts as chosen below: ${percent(why.changed)}` : ""}`;
+  $("why-model").textContent = `Model ${why.model}. It starts from ${why.base.toFixed(2)}, and each concept adds to that or takes away; a sum of 0 is 50 %.`
     + (why.rest === null ? "" : ` What no concept explains adds ${why.rest.toFixed(2)}.`)
     + (why.trained_on_it ? " The model was trained on this clip: this explains the model, it does not test it." : "");
   $("what-if").hidden = Boolean(exported);
@@ -717,7 +718,8 @@ async function route() {
     if (span) seek(span[0] + EPS);
   } else if (name === "clip") await openClip(asked.get("clip"));
   document.title = `${$(`${name}-title`).textContent} - obygaze`;
-  $("main").focus({ preventScroll: name === "film" });
+  $("main").focus({ preventScroll: true });
+  if (name !== "film") scrollTo(0, 0);
 }
 
 async function readPage() {
