@@ -20,9 +20,6 @@ file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--store", help="Features, to find similar clips. [default: the run's]")
 @click.option("--model", help="Explain the decisions of this saved bottleneck.")
 @click.option("--segments", type=file_type, help="Show the segments of this CSV, too.")
-@click.option(
-    "--fps", type=click.FloatRange(min=1), help="The rate of films without a column framerate."
-)
 @option_group(
     "Annotate",
     click.option("--annotate", metavar="NAME", help="Mark segments, saved under this name."),

@@ -104,39 +104,27 @@ class Explainer:
         rows, _ = read_features(self.model, self.store, [self.manifest[clip_id]])
         if not len(rows.values):
             raise NotFound(f"no features of {clip_id}")
-        x = rows.values.astype(np.float64)
+        x, n = rows.values.astype(np.float64), len(info.concepts)
         own = bottleneck.margins(x)
         margins = own.copy()
         for column, name in enumerate(info.concepts):
             if name in switched:
                 margins[0, column] = self.typical[int(switched[name]), column]
-
-        def probability(changed: NDArray[np.float64]) -> float:
-            return float(bottleneck.proba_of_margins(changed, x)[0, -1])
-
-        def if_only(column: int, present: bool) -> float:
-            changed = margins.copy()
-            changed[0, column] = self.typical[int(present), column]
-            return probability(changed)
-
+        # Of each concept, a row without it and one with it.
+        changed = np.repeat(margins, 2 * n, axis=0)
+        changed[np.arange(2 * n), np.repeat(np.arange(n), 2)] = self.typical.T.ravel()
+        rows_of = np.vstack([own, margins, changed])
+        found = bottleneck.proba_of_margins(rows_of, np.repeat(x, len(rows_of), axis=0))[:, -1]
         base, parts = bottleneck.contributions(x)
-        concepts = [
-            {
-                "name": name,
-                "adds": float(parts[0, column]),
-                "on": if_only(column, True),
-                "off": if_only(column, False),
-            }
-            for column, name in enumerate(info.concepts)
-        ]
+        keys = ("name", "adds", "off", "on")
+        each = zip(info.concepts, parts[0], found[2::2], found[3::2], strict=False)
         return {
-            **{
-                "model": info.name,
-                "class": f"{info.classes[-1]} ({info.task})",
-                "concepts": concepts,
-            },
-            **{"base": float(base), "probability": probability(own)},
-            "changed": probability(margins),
-            "rest": float(parts[0, -1]) if parts.shape[1] > len(concepts) else None,
+            "model": info.name,
+            "class": f"{info.classes[-1]} ({info.task})",
+            "concepts": [dict(zip(keys, one, strict=True)) for one in each],
+            "base": base,
+            "probability": found[0],
+            "changed": found[1],
+            "rest": parts[0, -1] if parts.shape[1] > n else None,
             "trained_on_it": None if listed is None else clip_id in listed.row_of,
         }

@@ -1,8 +1,8 @@
 """What an annotator marks in the page: a table of segments on disk, and its history.
 
 The table is the truth: each change replaces it in one step, in the form that `obygaze manifest
-project` reads, and people may edit it. The history only grows: each change of the table is a line
-of JSON, also one that was made outside of the page.
+project` reads, and people may edit it. The history beside it only grows: each change in the page
+is a line of JSON with the state before and after, written before the table is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,8 +60,7 @@ class MarkTable:
             hint = f"--annotate NAME: letters, digits, - and _; not {SHOTS}"
             raise FixUsage(f"invalid name of an annotator: {self.annotator!r}", hint=hint)
         self.path.parent.mkdir(exist_ok=True)
-        with locked(self.path.parent):
-            self._update_history(self.read())
+        self.read()
 
     def read(self) -> dict[str, Mark]:
         """Return the marks by their id; a row that was added by hand gets a hash as its id."""
@@ -103,9 +101,11 @@ class MarkTable:
             columns = (*SEGMENT_COLUMNS, *MORE_COLUMNS)
             joined = ({**mark, "concepts": "|".join(mark["concepts"])} for mark in marks.values())
             rows = sorted([mark[name] for name in columns] for mark in joined)
+            line = {"before": before, "after": None if deleted else made, "when": made["when"]}
+            with self.path.with_suffix(".history.jsonl").open("a", encoding="utf-8") as history:
+                # The line break comes first: the last line may have been cut off by a kill.
+                history.write(f"\n{json.dumps(line, ensure_ascii=False)}")
             write_atomic(self.path, csv_bytes(columns, rows))
-            with suppress(OSError):  # the mark is safe, and the next change adds this line too
-                self._update_history(marks)
         return {**made, "deleted": deleted}
 
     def _checked(self, wanted: Mapping[str, Any]) -> Mark:
@@ -139,21 +139,6 @@ class MarkTable:
             "mark": own_id,
             "version": int(version or 0) + 1,
         }
-
-    def _update_history(self, marks: Mapping[str, Mark]) -> None:
-        """Append what differs between the table and the state that the history ends with."""
-        path, known = self.path.with_suffix(".history.jsonl"), dict[str, Mark]()
-        for line in path.read_bytes().splitlines() if path.exists() else ():
-            with suppress(ValueError, KeyError, TypeError):  # a line that was cut off
-                mark = json.loads(line)
-                known[mark["mark"]] = mark
-        changed = [mark for name, mark in marks.items() if known.get(name) != mark]
-        gone = [m for name, m in known.items() if name not in marks and not m.get("deleted")]
-        changed += [{**mark, "deleted": True, "when": _now()} for mark in gone]
-        if changed:
-            # The line break comes first: the last line may have been cut off by a kill.
-            with path.open("a", encoding="utf-8") as stream:
-                stream.writelines(f"\n{json.dumps(m, ensure_ascii=False)}" for m in changed)
 
 
 def _now() -> str:

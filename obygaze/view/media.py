@@ -85,7 +85,7 @@ class Media:
             facts = self.facts(name)
             # Without a rate, the video cannot be read.
             if facts.refused and facts.rate and self.playable(name) == self.path(name):
-                with bars(name, round(facts.duration_s)) as progress:
+                with bars(name, 0) as progress:
                     make_proxy(self.path(name), folder, indexes, progress)
 
     def _subtitle_files(self, name: str) -> list[Path]:

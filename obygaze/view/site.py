@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
+from heapq import nlargest
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +41,7 @@ Document = dict[str, Any]
 class Site:
     """The inputs of the page, and the documents made of them.
 
-    With `blind`, no document has predictions, or what others marked. `fps` is the rate of films
-    whose manifest has no column `framerate`; 0 stands for that of their video.
+    With `blind`, no document has predictions, or what others marked.
     """
 
     workspace: Workspace
@@ -51,7 +52,6 @@ class Site:
     segments: Sequence[Segment] = ()
     marks: MarkTable | None = None
     blind: bool = False
-    fps: float = 0.0
 
     def overview(self, cell: int = 0) -> Document:
         """Return what all parts of the page need: films, clips, levels, concepts, the run."""
@@ -157,14 +157,14 @@ class Site:
         found = self.store.matrix(level or self.store.levels[0], missing="drop")
         return found.clip_ids.tolist(), normalize(found.values.reshape(len(found), -1))
 
-    def _nearest(self, clip_id: str) -> list[tuple[str, float]]:
+    def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
         """Return the other clips whose features have the largest cosine to those of a clip."""
         clips, rows = self._features
         if clip_id not in clips:
             return []
         cosines = rows @ rows[clips.index(clip_id)]
-        order = (clips[n] for n in np.argsort(-cosines, kind="stable")[: N_NEAREST + 1])
-        return [(clip, float(cosines[clips.index(clip)])) for clip in order if clip != clip_id]
+        others = (one for one in zip(clips, cosines, strict=True) if one[0] != clip_id)
+        return nlargest(N_NEAREST, others, key=lambda one: float(one[1]))
 
     def _entry(self, clip: Clip, scores: Mapping[str, Score]) -> Document:
         """Return the facts of a clip; its times are in the film, or else in its video."""
@@ -183,11 +183,11 @@ class Site:
         return self.media.facts(video).duration_s or NOMINAL_S
 
     def _rate(self, film: str) -> float:
-        """Return the pictures per second of a film, 0 if they are unknown."""
+        """Return the pictures per second of a film, of the manifest or its video; 0 if unknown."""
         clips = self.films[film]
-        stated = next((rate for clip in clips if (rate := clip.extra.get("framerate"))), self.fps)
-        video = next((clip.video for clip in clips if clip.video), "")
-        return float(stated) or (self.media.facts(video).rate if video else 0.0)
+        stated = (float(rate) for clip in clips if (rate := clip.extra.get("framerate")))
+        seen = (self.media.facts(clip.video).rate for clip in clips if clip.video)
+        return next(chain(stated, seen), 0.0)
 
     def _segments(self, notes: list[str]) -> Iterator[Segment]:
         """Yield the segments of all annotators: those given, those of `segments/MANIFEST.*.csv`."""
@@ -220,7 +220,6 @@ def open_site(
     segments: Path | None = None,
     annotate: str | None = None,
     blind: bool = False,
-    fps: float | None = None,
     workspace: PathLike | None = None,
 ) -> Site:
     """Return the page of a manifest, for `server_of` or `export`.
@@ -233,7 +232,6 @@ def open_site(
         segments: Show the segments of this table, as `obygaze manifest project` reads it.
         annotate: Let this annotator mark segments; they are saved in `segments/`.
         blind: Show neither predictions nor what others marked.
-        fps: Pictures per second of films without a column `framerate`.
         workspace: The workspace, if it is not the current one.
     """
     place, marks = workspace_of(workspace), None
@@ -246,7 +244,7 @@ def open_site(
         path = place.folder("segments") / f"{clips.name}.{annotate}.csv"
         arm = "blind" if blind else "assisted"
         marks = MarkTable(path, annotate, arm, clips.movies, tuple(clips.header.concepts))
-    site: dict[str, Any] = {"workspace": place, "manifest": clips, "marks": marks, "fps": fps or 0}
+    site: dict[str, Any] = {"workspace": place, "manifest": clips, "marks": marks}
     if blind:
         return Site(**site, blind=True)
     saved = load_model(model, workspace=workspace) if model else None

@@ -68,7 +68,7 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
         video: The original.
         folder: The folder of all copies.
         indexes: The folder that keeps the indexes of films.
-        progress: Counts the seconds of the film.
+        progress: Counts the pictures.
     """
     index, target = film_index(video, indexes)[0], proxy_path(video, folder)
     with new_file(target, force=True) as draft, open_film(video, indexes, threads=0) as source:
@@ -78,10 +78,11 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
             pictures = out.add_stream("libx264", rate=rate, options=X264)
             pictures.pix_fmt, pictures.codec_context.time_base = "yuv420p", TICK
             sound = _encoded_sound(video, out, index.origin_s)
-            sound_s, last, last_s = next(sound, math.inf), -1, 0.0
+            sound_s, last = next(sound, math.inf), -1
+            progress.expect(index.frames, "pictures")
 
             def take(position: int, frame: Any) -> None:
-                nonlocal sound_s, last, last_s
+                nonlocal sound_s, last
                 rank = int(index.ranks[position])
                 if rank <= last:  # it is not shown, or damage has changed the order
                     return
@@ -94,8 +95,8 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
                 out.mux(pictures.encode(picture))
                 while sound_s <= time_s:
                     sound_s = next(sound, math.inf)
-                progress.advance(int(time_s) - int(last_s))
-                last, last_s = rank, time_s
+                progress.advance(rank - last)
+                last = rank
 
             source.run(source.whole, take)
             out.mux(pictures.encode())
