@@ -72,7 +72,7 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
     for clip in site.shown.values() if thumbnails else ():
         with suppress(ObygazeError):  # no picture of a clip whose video is missing or damaged
             pictures[clip.clip_id] = site.media.thumbnail(clip)
-    content = {"overview": site.overview(), "pictures": list(pictures)}
+    content = {"overview 0": site.overview(), "pictures": list(pictures)}
     content |= {f"film {film}": {**site.film(film), "pieces": []} for film in site.films}
     content |= {f"clip {clip}": site.clip(clip) for clip in site.shown}
     data = json.dumps(json_values(content), allow_nan=False).encode("utf-8")

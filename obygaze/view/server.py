@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from obygaze_features.core.errors import NotFound, ObygazeError
 from obygaze_features.core.files import json_values, parse_json
@@ -135,8 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refused(403, "open the whole address that obygaze view printed")
         routes = server.routes[self.command]
         if path not in routes and "/" in path:
-            name, _, asked["key"] = path.partition("/")
-            path = f"{name}/"
+            name, _, key = path.partition("/")
+            path, asked["key"] = f"{name}/", unquote(key)
         if path not in routes:
             raise Refused(404, "no such page")
         reply = routes[path](self._body() if self.command == "POST" else asked)

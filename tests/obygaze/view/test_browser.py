@@ -1,0 +1,401 @@
+"""A real browser shows the page: pictures that were asked for, by keys alone, at two widths."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.film import write_segments
+from support.film_pages import film_clips, segment, served, site, table
+from support.servers import need_program
+from support.video_kinds import KINDS
+from support.videos import read_number, write_video
+
+from obygaze.view.app import export
+from obygaze.view.site import Site
+from obygaze_features.core.console import Console
+from obygaze_features.manifest.model import Clip
+
+webdriver = pytest.importorskip("selenium.webdriver")
+pytestmark = pytest.mark.timeout(240)
+
+# 40 seeks here; the number for all kinds together can be raised by hand.
+N_SEEKS = int(os.environ.get("OBYGAZE_TEST_SEEKS", "40"))
+SEEN = ("mp4_h264_pyramid", "mkv_variable_rate", "webm_vp9", "avi_packed_b")
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *("--no-first-run", "--disable-extensions", "--mute-audio", "--force-device-scale-factor=1"),
+)
+MARKUP = "<img src=x onerror='window.attacked=1'><script>window.attacked=1</script>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    driver = need_program("chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = need_program("chromium")
+    for flag in FLAGS:
+        options.add_argument(flag)
+    logs = {"browser": "ALL", "performance": "ALL"}
+    options.set_capability("goog:loggingPrefs", logs)
+    made = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    made.set_script_timeout(60)
+    yield made
+    made.quit()
+
+
+def resize(browser: Any, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def wait(condition: Callable[[], Any], seconds: float = 20) -> Any:
+    """What a condition returns once it holds."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "the page did not get there in time"
+        time.sleep(0.03)
+    return found
+
+
+def text(browser: Any, selector: str) -> str:
+    found: str = browser.execute_script(
+        "return document.querySelector(arguments[0]).innerText", selector
+    )
+    return found
+
+
+def open_page(browser: Any, address: str, title: str) -> None:
+    browser.get("about:blank")
+    browser.get(address)
+    wait(lambda: title in browser.title)
+
+
+def go(browser: Any, **place: Any) -> None:
+    """Follow a link within the page."""
+    script = "location.hash = new URLSearchParams(arguments[0])"
+    browser.execute_script(script, {key: str(value) for key, value in place.items()})
+
+
+def picture_shown(browser: Any) -> int:
+    """The number in the picture that the video shows; -1 while it seeks."""
+    data = browser.execute_script(
+        """const video = document.getElementById("video");
+        if (video.seeking || video.readyState < 2) return null;
+        const canvas = document.createElement("canvas");
+        [canvas.width, canvas.height] = [video.videoWidth, video.videoHeight];
+        canvas.getContext("2d").drawImage(video, 0, 0);
+        return canvas.toDataURL("image/png").split(",")[1];"""
+    )
+    if data is None:
+        return -1
+    return read_number(np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")))
+
+
+def settled(browser: Any, want: int) -> int:
+    """The picture that is shown in the end: the one wanted, if it comes at all."""
+    end, found = time.monotonic() + 2, -1
+    while found != want and time.monotonic() < end:
+        found = picture_shown(browser)
+        time.sleep(0.01)
+    return found
+
+
+def test_seeks_show_the_picture_that_was_asked_for(browser: Any, tmp_path: Path) -> None:
+    made = {name: KINDS[name](tmp_path) for name in SEEN}
+    clips = [Clip(name, name, 1, one.path.name, 0.0, 1.0) for name, one in made.items()]
+    page, draw, far = site(tmp_path, clips), random.Random(1), []
+    page.media.make_proxies(Console(verbosity=-1).progress)
+    with served(page) as server:
+        open_page(browser, server.address, "films")
+        for name, one in made.items():
+            times = np.frombuffer(page.media.times(one.path.name))[1:]
+            go(browser, film=name)
+            ready = (
+                "return film?.id === arguments[0] && Boolean(film.times.get(film.pieces[0].key))"
+            )
+            wait(lambda name=name, ready=ready: browser.execute_script(ready, name))
+            for _ in range(N_SEEKS // len(made)):
+                asked = draw.uniform(0, float(times[-1]))
+                want = int(np.searchsorted(times[:-1], asked, side="right")) - 1
+                go(browser, film=name, t=f"{asked:.6f}")
+                found = settled(browser, one.numbers[max(want, 0)])
+                far.append((abs(one.numbers.index(found) - max(want, 0)), name, asked))
+        stated = text(browser, "#picture")
+    print(f"{len(far)} seeks, {sum(not n for n, *_ in far)} exact")
+    assert len(far) == N_SEEKS // len(made) * len(made)
+    assert max(far)[0] <= 1, max(far)
+    assert sum(not n for n, *_ in far) >= 0.95 * len(far)
+    assert stated.startswith("picture ")
+
+
+def films(folder: Path, **more: Any) -> Site:
+    """A page of a lake with a picture of its number at each time, and marks of two people."""
+    write_video(folder / "lake.mp4", numbers=range(250), options={"g": "50"})
+    write_segments(
+        folder / "segments.csv",
+        [segment(25, 49), segment(50, 60, level="HN"), segment(30, 49, "ben")],
+    )
+    from obygaze_features.manifest.projection import read_segments
+
+    clips = film_clips("lake", "lake.mp4")
+    return site(folder, clips, "eva", segments=read_segments(folder / "segments.csv"), **more)
+
+
+def press(browser: Any, *keys: str) -> None:
+    for key in keys:
+        browser.switch_to.active_element.send_keys(key)
+
+
+def test_keys_alone_mark_a_segment(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    page = films(tmp_path)
+    with served(page) as server:
+        open_page(browser, server.address, "films")
+        # From the grid to the first clip, and on to the film, with Tab and Enter only.
+        for _ in range(40):
+            press_tab(browser)
+            if browser.switch_to.active_element.get_attribute("class") == "card":
+                break
+        browser.switch_to.active_element.send_keys(Keys.ENTER)
+        wait(lambda: "lake-000" in browser.title)
+        for _ in range(40):
+            press_tab(browser)
+            if browser.switch_to.active_element.get_attribute("id") == "clip-watch":
+                break
+        browser.switch_to.active_element.send_keys(Keys.ENTER)
+        wait(lambda: "lake -" in browser.title and "picture 0" in text(browser, "#picture"))
+        wait(lambda: browser.execute_script("return Boolean(film.times.get('0'))"))
+        # The lane of ada: picture 25, then 50.
+        browser.execute_script("document.getElementById('lane-choice').value = 'ada'")
+        keys_to_body(browser, "n")
+        wait(lambda: text(browser, "#picture") == "picture 25")
+        keys_to_body(browser, "n")
+        wait(lambda: text(browser, "#picture") == "picture 50")
+        keys_to_body(browser, "p")
+        wait(lambda: text(browser, "#picture") == "picture 25")
+        keys_to_body(browser, ".")
+        keys_to_body(browser, "i")
+        for _ in range(4):
+            keys_to_body(browser, ".")
+        keys_to_body(browser, ",")
+        keys_to_body(browser, "o")
+        assert settled(browser, 29) == 29
+        assert text(browser, "#start_frame").endswith("picture 26")
+        assert text(browser, "#end_frame").endswith("picture 29")
+        form = browser.find_element("id", "mark")
+        form.find_element("css selector", "[name=level][value=S]").send_keys(Keys.SPACE)
+        form.find_element("css selector", "[name=concept][value=Look]").send_keys(Keys.SPACE)
+        form.find_element("name", "comment").send_keys("n " + MARKUP)
+        form.find_element("css selector", "button:not([type=button])").send_keys(Keys.ENTER)
+        wait(lambda: text(browser, "#mark-status").startswith("Saved"))
+        wait(lambda: browser.execute_script("return film.marks.length") == 1)
+    with page.marks.path.open(encoding="utf-8", newline="") as stream:  # type: ignore[union-attr]
+        (row,) = csv.DictReader(stream)
+    values = [row[name] for name in ("start_frame", "end_frame", "level", "concepts", "comment")]
+    assert values == ["26", "29", "S", "Look", "n " + MARKUP]
+
+
+def press_tab(browser: Any) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    ActionChains(browser).send_keys(Keys.TAB).perform()
+
+
+def keys_to_body(browser: Any, key: str) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    ActionChains(browser).send_keys(key).perform()
+
+
+def test_lanes_equal_the_table(browser: Any, tmp_path: Path) -> None:
+    page = films(tmp_path)
+    with served(page) as server:
+        open_page(browser, f"{server.address}#film=lake", "lake")
+        wait(lambda: browser.execute_script("return Boolean(film?.times.get('0'))"))
+        lanes = browser.execute_script(
+            "return film.lanes.map((lane) => [lane.label, lane.bars.map((bar) =>"
+            " [bar.start, bar.end, bar.level ?? null])])"
+        )
+        names = text(browser, "#lane-names").split("\n")
+    found = dict(lanes)
+    assert names == [label for label, _ in lanes]
+    with (tmp_path / "segments.csv").open(encoding="utf-8") as stream:
+        for annotator in ("ada", "ben"):
+            stream.seek(0)
+            want = [
+                [int(row["start_frame"]) / 25, (int(row["end_frame"]) + 1) / 25, row["level"]]
+                for row in csv.DictReader(stream)
+                if row["annotator"] == annotator
+            ]
+            np.testing.assert_allclose(
+                [bar[:2] for bar in found[annotator]], [row[:2] for row in want], atol=1e-5
+            )
+            assert [bar[2] for bar in found[annotator]] == [row[2] for row in want]
+    want_clips = [[k, k + 1, "S" if k % 2 else "EN"] for k in range(10)]
+    assert found["clips: annotated level"] == want_clips
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_nothing_is_wider_than_the_window_and_all_have_names(
+    browser: Any, tmp_path: Path, width: int
+) -> None:
+    with served(films(tmp_path)) as server:
+        resize(browser, width)
+        open_page(browser, server.address, "films")
+        for place in ({}, {"film": "lake"}, {"clip": "lake-001"}):
+            go(browser, **place)
+            title = next(iter(place.values()), "films")
+            wait(lambda title=title: browser.title.startswith(title))
+            time.sleep(0.3)
+            widths = "return [document.documentElement.scrollWidth, innerWidth]"
+            assert browser.execute_script(widths) == [width, width]
+            shown = "input, select, textarea, button, a, video, [tabindex='0']"
+            nameless = [
+                one.get_attribute("outerHTML")
+                for one in browser.find_elements("css selector", shown)
+                if one.is_displayed() and not one.accessible_name
+            ]
+            assert nameless == []
+    resize(browser, 1400)
+
+
+def test_text_of_others_is_never_markup(browser: Any, tmp_path: Path) -> None:
+    write_video(tmp_path / "lake.mp4", numbers=range(30))
+    extra = {"movie_title": MARKUP, "comment": MARKUP, "annotator": MARKUP}
+    clips = [Clip("lake-1", "lake", 1, "lake.mp4", 0.0, 1.0, "S", ("Look",), extra)]
+    page = site(tmp_path, clips, "eva", segments=[segment(0, 9, MARKUP)])
+    with served(page) as server:
+        open_page(browser, server.address, "films")
+        for place in ({"film": "lake"}, {"clip": "lake-1"}, {"film": MARKUP}, {"clip": MARKUP}):
+            go(browser, **place)
+            time.sleep(0.4)
+            assert browser.execute_script("return window.attacked") is None
+            assert browser.execute_script("return document.images.length") < 4
+    export(page, tmp_path / "page")
+    for place in ("film=lake", "clip=lake-1"):
+        open_page(browser, f"{(tmp_path / 'page' / 'index.html').as_uri()}#{place}", "obygaze")
+        assert browser.execute_script("return window.attacked") is None
+
+
+def requests_of(browser: Any) -> set[str]:
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [one["params"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+    return {one["request"]["url"] for one in sent}
+
+
+def test_no_request_leaves_the_machine_and_nothing_fails(browser: Any, tmp_path: Path) -> None:
+    page = films(tmp_path)
+    browser.get_log("performance")
+    browser.get_log("browser")
+    with served(page) as server:
+        open_page(browser, server.address, "films")
+        go(browser, film="lake", t=3)
+        wait(lambda: settled(browser, 75) == 75)
+        go(browser, clip="lake-001")
+        wait(lambda: "lake-001" in browser.title)
+        assert "token" not in browser.current_url
+        host = urlsplit(server.address).netloc
+        asked = {url for url in requests_of(browser) if not url.startswith(("data:", "about:"))}
+        assert {urlsplit(url).netloc for url in asked} == {host}
+    export(page, tmp_path / "page", thumbnails=True)
+    open_page(browser, (tmp_path / "page" / "index.html").as_uri(), "films")
+    go(browser, film="lake", t=3)
+    wait(lambda: "0:00:03" in text(browser, "#time"))
+    assert "without videos" in text(browser, "#refused")
+    asked = {url for url in requests_of(browser) if not url.startswith(("data:", "about:"))}
+    assert {urlsplit(url).scheme for url in asked} == {"file"}
+    assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []
+
+
+def test_a_second_tab_is_shown_what_the_first_one_saved(browser: Any, tmp_path: Path) -> None:
+    page = films(tmp_path)
+    with served(page) as server:
+        from support.film_pages import mark, save
+
+        assert save(server, mark(1)).status == 200
+        open_page(browser, f"{server.address}#film=lake", "lake")
+        wait(lambda: browser.execute_script("return film?.marks.length") == 1)
+        browser.execute_script("edit(film.marks[0])")
+        assert save(server, mark(1, version=1, comment="the other tab")).status == 200
+        browser.find_element("name", "comment").send_keys(" mine")
+        button = browser.find_element("css selector", "#mark button:not([type=button])")
+        browser.execute_script("arguments[0].click()", button)
+        wait(lambda: "another window changed" in text(browser, "#mark-status"))
+        assert "the other tab" in text(browser, "#mark-status")
+        browser.execute_script("document.getElementById('mark-mine').click()")
+        wait(lambda: text(browser, "#mark-status").startswith("Saved"))
+    (left,) = table(tmp_path, page.manifest, "eva").read().values()
+    assert (left["comment"], left["version"]) == ("why mine", 3)
+
+
+def test_subtitles_are_read_by_the_browser(browser: Any, tmp_path: Path) -> None:
+    page = films(tmp_path)
+    (tmp_path / "lake.srt").write_text(
+        "\ufeff1\n00:00:01,500 --> 00:00:02,000\nHello <b>you</b>\n", "utf-8"
+    )
+    with served(page) as server:
+        open_page(browser, f"{server.address}#film=lake", "lake")
+        cues = wait(
+            lambda: browser.execute_script(
+                "const track = document.getElementById('video').textTracks[0];"
+                "if (track) track.mode = 'hidden';"
+                "return track?.cues?.length ? [...track.cues].map((c) => [c.startTime, c.endTime]) : 0"
+            )
+        )
+    assert cues == [[1.5, 2]]
+
+
+def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
+    """20 lanes and 10,000 marks; the times of frames are printed, not judged."""
+    n, names = 500, [f"annotator{k:02d}" for k in range(20)]
+    marks = [
+        segment(540 * k + 7 * lane, 540 * k + 7 * lane + 300, name, ("EN", "HN", "S")[k % 3])
+        for lane, name in enumerate(names)
+        for k in range(n)
+    ]
+    clips = [Clip("lake-1", "lake", 1, "", 0.0, 10_800.0, "S", (), {"framerate": "25"})]
+    with served(site(tmp_path, clips, segments=marks)) as server:
+        open_page(browser, f"{server.address}#film=lake", "lake")
+        assert len(text(browser, "#lane-names").split("\n")) >= 20
+        total = "return film.lanes.slice(0, 20).reduce((sum, lane) => sum + lane.bars.length, 0)"
+        assert browser.execute_script(total) == 10_000
+        for zooms in (0, 5):
+            for _ in range(zooms):
+                keys_to_body(browser, "+")
+            times = browser.execute_async_script(
+                """const done = arguments[0], scroll = document.getElementById("scroll"), took = [];
+                let last = performance.now();
+                function frame(now) {
+                  took.push(now - last);
+                  last = now;
+                  scroll.scrollLeft += 40;
+                  const start = performance.now();
+                  draw();
+                  drawn.push(performance.now() - start);
+                  if (took.length < 90) requestAnimationFrame(frame); else done([took, drawn]);
+                }
+                const drawn = [];
+                requestAnimationFrame(frame);"""
+            )
+            frames, drawn = (np.array(one)[5:] for one in times)
+            print(
+                f"zoom {2**zooms}: frames median {np.median(frames):.1f} ms,"
+                f" 95 % {np.quantile(frames, 0.95):.1f} ms;"
+                f" drawing median {np.median(drawn):.2f} ms, longest {drawn.max():.2f} ms"
+            )

@@ -1,0 +1,240 @@
+"""Marks: saved at once and whole, with two annotators, two tabs, kills and a full disk."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli import run_obygaze
+from support.film_pages import film_clips, manifest, mark, save, segment, served, site, table
+from support.kills import kill_everywhere
+
+from obygaze.view.marks import MarkTable, Outdated
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.projection import read_segments
+
+CLIPS = film_clips("lake", "lake.mp4")
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> MarkTable:
+    return table(tmp_path, manifest(tmp_path, CLIPS), "ada")
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def history_of(marks: MarkTable) -> list[Any]:
+    lines = marks.path.with_suffix(".history.jsonl").read_text("utf-8").split("\n")
+    return [json.loads(line) for line in lines if line]
+
+
+def test_a_mark_is_a_row_that_projecting_reads(marks: MarkTable) -> None:
+    saved = marks.save(mark(1))
+    (row,) = rows_of(marks.path)
+    assert marks.path.name == "films.ada.csv"
+    assert row == {
+        **{"movie_id": "lake", "annotator": "ada", "start_frame": "10", "end_frame": "20"},
+        **{"level": "S", "concepts": "Look|Body", "comment": "why", "arm": "assisted"},
+        **{"when": saved["when"], "mark": mark(1)["mark"], "version": "1"},
+    }
+    assert [one.concepts for one in read_segments(marks.path)] == [("Look", "Body")]
+
+
+def test_marks_become_labels_of_clips_by_the_command(marks: MarkTable, tmp_path: Path) -> None:
+    marks.save(mark(1, start_frame=0, end_frame=24))
+    marks.save(mark(2, start_frame=25, end_frame=49, level="HN", concepts=[]))
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_frame,end_frame\na,lake,0,24\nb,lake,25,49\n", "utf-8"
+    )
+    words = (
+        "manifest",
+        "project",
+        "segments/films.ada.csv",
+        "--clips",
+        "clips.csv",
+        "-o",
+        "labels.csv",
+    )
+    run_obygaze(*words, cwd=tmp_path).ok()
+    levels = {row["clip_id"]: row["level"] for row in rows_of(tmp_path / "labels.csv")}
+    assert levels == {"a": "S", "b": "HN"}
+
+
+def test_each_arm_is_recorded(tmp_path: Path) -> None:
+    films = manifest(tmp_path, CLIPS)
+    table(tmp_path, films, "ada", blind=True).save(mark(1))
+    table(tmp_path, films, "ada").save(mark(2))
+    arms = {row["mark"][-1]: row["arm"] for row in rows_of(table(tmp_path, films, "ada").path)}
+    assert arms == {"1": "blind", "2": "assisted"}
+
+
+def test_changes_and_deletions_are_in_the_history(marks: MarkTable) -> None:
+    first = marks.save(mark(1))
+    second = marks.save(mark(1, version=1, level="HN"))
+    assert marks.save(mark(1, version=2, deleted=True))["deleted"]
+    assert rows_of(marks.path) == []
+    states = [(line["before"], line["after"]) for line in history_of(marks)]
+    for saved in (first, second):
+        del saved["deleted"]
+    assert states == [(None, first), (first, second), (second, None)]
+
+
+def test_rows_that_people_add_stay_and_can_be_changed(marks: MarkTable) -> None:
+    columns = "movie_id;annotator;start_frame;end_frame;level;concepts"
+    marks.path.write_text(f"\ufeff{columns}\nlake;ada;1;2;S;Look\n", "utf-8")
+    (by_hand,) = marks.read().values()
+    assert (by_hand["version"], by_hand["comment"]) == (1, "")
+    marks.save(mark(1))
+    assert len(rows_of(marks.path)) == 2
+    changed = marks.save({**by_hand, "level": "EN", "concepts": []})
+    assert changed["version"] == 2
+    assert {row["level"] for row in rows_of(marks.path)} == {"S", "EN"}
+    assert history_of(marks)[-1]["before"] == by_hand
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"movie_id": "../lake"}, "no film '../lake'"),
+        ({"level": "T"}, "level must be one of"),
+        ({"start_frame": 30}, "first and the last frame"),
+        ({"start_frame": "1"}, "first and the last frame"),
+        ({"start_frame": -1}, "first and the last frame"),
+        ({"end_frame": True}, "first and the last frame"),
+        ({"concepts": ["Look|Body"]}, "unknown concept"),
+        ({"comment": "x" * 2001}, "at most 2000"),
+        ({"mark": "<script>"}, "expected an id"),
+        ({"version": None}, "expected a whole number"),
+    ],
+)
+def test_invalid_marks_change_nothing(marks: MarkTable, changes: Any, message: str) -> None:
+    with pytest.raises(FixInput, match=message):
+        marks.save(mark(1, **changes))
+    assert not marks.path.exists()
+
+
+def test_a_comment_is_one_line_of_text(marks: MarkTable) -> None:
+    text = 'a "quote", a\r\nbreak\x00 and <script>alert(1)</script> é\u202e'
+    saved = marks.save(mark(1, comment=text))
+    want = 'a "quote", a break and <script>alert(1)</script> é'
+    assert saved["comment"] == want
+    assert next(iter(marks.read().values()))["comment"] == want
+
+
+@pytest.mark.parametrize("name", ["", "../ada", "a/b", "a.b", "-a", "shots", "é", "a" * 51])
+def test_names_of_annotators_are_names_of_files(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FixUsage, match="invalid name of an annotator"):
+        table(tmp_path, manifest(tmp_path, CLIPS), name)
+    assert not (tmp_path / "segments").exists()
+
+
+def test_a_second_tab_does_not_overwrite_what_it_has_not_seen(tmp_path: Path) -> None:
+    with served(site(tmp_path, CLIPS, "ada")) as server:
+        assert save(server, mark(1)).status == 200
+        assert save(server, mark(1, version=1, comment="first tab")).status == 200
+        refused = save(server, mark(1, version=1, comment="second tab"))
+        assert refused.status == 409
+        newer = refused.json()["newer"]
+        assert (newer["comment"], newer["version"]) == ("first tab", 2)
+        assert save(server, mark(1, version=2, comment="second tab")).status == 200
+        assert save(server, mark(1, version=3, deleted=True)).status == 200
+        gone = save(server, mark(1, version=3))
+        assert (gone.status, gone.json()["newer"]) == (409, None)
+
+
+def test_two_annotators_at_once_lose_nothing(tmp_path: Path) -> None:
+    films, n = manifest(tmp_path, CLIPS), 25
+
+    def work(annotator: str, first: int) -> None:
+        own = table(tmp_path, films, annotator)
+        for number in range(first, first + n):
+            own.save(mark(number))
+
+    # Two annotators, and two windows of each.
+    jobs = [(name, first) for name in ("ada", "ben") for first in (0, 100)]
+    threads = [threading.Thread(target=work, args=job) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name in ("ada", "ben"):
+        found = table(tmp_path, films, name)
+        assert len(found.read()) == 2 * n == len(history_of(found))
+
+
+def test_of_two_equal_changes_one_is_refused(marks: MarkTable) -> None:
+    marks.save(mark(1))
+    marks.save(mark(1, version=1))
+    with pytest.raises(Outdated):
+        marks.save(mark(1, version=1))
+
+
+def test_a_kill_during_saving_loses_nothing(tmp_path: Path) -> None:
+    films = manifest(tmp_path, CLIPS)
+    table(tmp_path, films, "ada").save(mark(1))
+
+    def look() -> None:
+        found = table(tmp_path, films, "ada")
+        assert mark(1)["mark"] in found.read()
+        if mark(2)["mark"] in found.read():
+            after = [line["after"] for line in history_of(found)]
+            assert mark(2)["mark"] in [one["mark"] for one in after if one]
+            found.save(mark(2, version=1, deleted=True))
+
+    assert kill_everywhere(lambda: table(tmp_path, films, "ada").save(mark(2)), look) >= 4
+    left = [file.name for file in (tmp_path / "segments").iterdir()]
+    assert sorted(name for name in left if not name.startswith(".")) == [
+        "films.ada.csv",
+        "films.ada.history.jsonl",
+    ]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    words = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(tmp_path)]
+    if subprocess.run(words, capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting is not permitted here")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_full_disk_is_said_and_what_was_saved_stays(small_disk: Path) -> None:
+    with served(site(small_disk, CLIPS, "ada")) as server:
+        statuses = [save(server, mark(n, comment="x" * 400)).status for n in range(12)]
+        n_saved = statuses.count(200)
+        assert 1 <= n_saved < 12
+        assert statuses == [200] * n_saved + [507] * (12 - n_saved)
+        found = table(small_disk, manifest(small_disk, CLIPS), "ada")
+        assert len(found.read()) == n_saved
+        words = ["mount", "-o", "remount,size=1m", str(small_disk)]
+        subprocess.run(words, check=True)
+        assert save(server, mark(99)).status == 200
+        assert len(found.read()) == n_saved + 1
+
+
+def test_a_damaged_table_is_not_overwritten(marks: MarkTable) -> None:
+    marks.save(mark(1))
+    text = marks.path.read_text("utf-8").replace(",S,", ",T,")
+    marks.path.write_text(text, "utf-8")
+    with pytest.raises(FixInput, match="1 violation"):
+        marks.save(mark(2))
+    assert marks.path.read_text("utf-8") == text
+    marks.path.write_text("mine\n1\n", "utf-8")
+    with pytest.raises(FixInput):
+        marks.save(mark(2))
+
+
+def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
+    marks.save(mark(1))
+    assert os.access(marks.path, os.R_OK)
+    assert [one.annotator for one in read_segments(marks.path)] == [segment(0, 1).annotator]
