@@ -33,12 +33,12 @@ def server_of(site: Site) -> PageServer:
         return Reply.of(make(**{k: int(v) if k == "cell" else v for k, v in asked.items()}))
 
     def of_clip(draw: Callable[[Clip], bytes], kind: str, asked: Asked) -> Reply:
-        picture = draw(site.clip_of(asked["key"]))
+        picture = draw(site.shown[asked["key"]])
         return Reply(picture, kind, headers={"Cache-Control": "private, max-age=3600"})
 
     def of_video(make: Callable[..., bytes | Path], kind: str, asked: Asked) -> Reply:
         numbers = [int(asked[name]) for name in asked if name == "picture"]
-        return Reply(make(media.name_of(asked["key"]), *numbers), kind)
+        return Reply(make(media.by_key[asked["key"]], *numbers), kind)
 
     get: dict[str, Callable[[Asked], Reply]] = {
         "": partial(static, "index.html"),

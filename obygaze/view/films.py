@@ -39,8 +39,10 @@ def lay_out(
             {"start": 0.0, "end": end, "video": video, "offset": 0.0, "frame": 0}
         ]
     else:
-        spans = in_film or _in_a_row(clips, length_of)
-        end = max((end for _, end in spans.values()), default=0.0)
+        spans, end = dict(in_film), max((end for _, end in in_film.values()), default=0.0)
+        for clip in () if in_film else sorted(clips, key=lambda clip: clip.scene or 0):
+            first, last = span_in_video(clip) or (0.0, length_of(clip.video))
+            spans[clip.clip_id] = (end, end := end + last - first)
         pieces = [
             {
                 **{"start": span[0], "end": span[1], "frame": round(span[0] * rate)},
@@ -57,13 +59,3 @@ def lay_out(
 def span_in_video(clip: Clip) -> tuple[float, float] | None:
     """Return start and end of a clip in its video; None if it is all of it."""
     return None if clip.start_s is None or clip.end_s is None else (clip.start_s, clip.end_s)
-
-
-def _in_a_row(
-    clips: Sequence[Clip], length_of: Callable[[str], float]
-) -> dict[str, tuple[float, float]]:
-    spans, at = {}, 0.0
-    for clip in sorted(clips, key=lambda clip: clip.scene or 0):
-        start, end = span_in_video(clip) or (0.0, length_of(clip.video))
-        spans[clip.clip_id] = (at, at := at + end - start)
-    return spans

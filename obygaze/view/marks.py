@@ -135,11 +135,7 @@ class MarkTable:
             "concepts": [name for name in self.concepts if name in concepts],
             "comment": " ".join("".join(c if c.isprintable() else " " for c in comment).split()),
             "arm": self.arm,
-            "when": _now(),
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "mark": own_id,
             "version": int(version or 0) + 1,
         }
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

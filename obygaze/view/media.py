@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -34,17 +35,16 @@ _LOCK = Lock()
 
 @dataclass(frozen=True)
 class Media:
-    """The videos under a folder; the key of a video is its number in `names`."""
+    """The videos under a folder."""
 
     root: str
     names: Sequence[str]
     workspace: Workspace
 
-    def name_of(self, key: str) -> str:
-        """Return the name of the video with a key."""
-        if not key.isdecimal() or int(key) >= len(self.names):
-            raise NotFound(f"no video with the key {key!r}")
-        return self.names[int(key)]
+    @cached_property
+    def by_key(self) -> dict[str, str]:
+        """The name of the video by its key, which is its number."""
+        return {str(number): name for number, name in enumerate(self.names)}
 
     def path(self, name: str) -> Path:
         """Return the file of a video."""

@@ -221,5 +221,6 @@ def _reply_of(error: Exception) -> Reply:
         status = 507 if error.errno in DISK_FULL else 404 if error.errno == errno.ENOENT else 500
         return Reply.of({"error": error.strerror or str(error)}, status)
     if isinstance(error, LookupError | TypeError | ValueError):
-        return Reply.of({"error": f"not a valid request: {error!r}"}, 400)
+        status = 404 if isinstance(error, KeyError) else 400
+        return Reply.of({"error": f"there is no such thing here: {error}"}, status)
     return Reply.of({"error": f"a bug in obygaze: {error!r}"}, 500)

@@ -20,7 +20,7 @@ from obygaze.view.decisions import Explainer, Score, cells_of, run_facts, scores
 from obygaze.view.films import lay_out, span_in_video
 from obygaze.view.marks import NAME, SHOTS, MarkTable
 from obygaze.view.media import Media
-from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.link import film_span
@@ -72,8 +72,6 @@ class Site:
 
     def film(self, film: str) -> Document:
         """Return a film: its axis, its videos, and what annotators marked in it."""
-        if film not in self.films:
-            raise NotFound(f"no film {film!r} in this manifest", where=self.manifest.name)
         rate, notes = self._rate(film), list[str]()
         found = lay_out(self.films[film], self._length, rate)
         pieces = [{**piece, **self.media.describe(piece["video"])} for piece in found["pieces"]]
@@ -94,7 +92,7 @@ class Site:
             on: Concepts, joined with '|', that are switched on in the bottleneck.
             off: Concepts that are switched off.
         """
-        document = {**self._entry(self.clip_of(clip_id), self._scores(cell)), "notes": []}
+        document = {**self._entry(self.shown[clip_id], self._scores(cell)), "notes": []}
         switched = dict.fromkeys(on.split("|"), True) | dict.fromkeys(off.split("|"), False)
         try:
             if self.explainer:
@@ -128,12 +126,6 @@ class Site:
         of_clips = self.manifest.header.unit == "clip" and "annotator" not in self.manifest.columns
         clips = self.manifest if of_clips else ()
         return {c.clip_id: replace(c, level="", concepts=(), extra={}) for c in clips}
-
-    def clip_of(self, clip_id: str) -> Clip:
-        """Return a clip that is shown."""
-        if clip_id not in self.shown:
-            raise NotFound(f"no clip {clip_id!r} in this manifest", where=self.manifest.name)
-        return self.shown[clip_id]
 
     @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
     def _scores(self, cell: int) -> dict[str, Score]:

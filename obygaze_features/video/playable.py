@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,7 +22,7 @@ from obygaze_features.core.drafts import new_file
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.video.container import av, open_video
 from obygaze_features.video.film import film_index, open_film
-from obygaze_features.video.picture import PictureConverter, PictureGeometry
+from obygaze_features.video.picture import PictureConverter
 
 CONTAINERS = {"mov", "matroska", "webm"}
 VIDEO_CODECS, PIXELS = {"h264", "vp8", "vp9", "av1"}, {"yuv420p", "yuvj420p"}
@@ -72,11 +72,15 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
     """
     index, target = film_index(video, indexes)[0], proxy_path(video, folder)
     with new_file(target, force=True) as draft, open_film(video, indexes, threads=0) as source:
-        convert = _converter(source.geometry)
+        geometry = source.geometry
+        turn = PictureConverter(geometry).convert if geometry.rotation or geometry.flip else None
+        scale = min(1.0, MOST_LINES / geometry.upright[0])
+        height, width = (2 * max(1, round(scale * edge / 2)) for edge in geometry.upright)
         with av().open(str(draft), "w", format="mp4", options=MP4) as out:
             rate = Fraction(index.rate).limit_denominator(1001)
             pictures = out.add_stream("libx264", rate=rate, options=X264)
             pictures.pix_fmt, pictures.codec_context.time_base = "yuv420p", TICK
+            pictures.width, pictures.height = width, height
             sound = _encoded_sound(video, out, index.origin_s)
             sound_s, last = next(sound, math.inf), -1
             progress.expect(index.frames, "pictures")
@@ -86,9 +90,9 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
                 rank = int(index.ranks[position])
                 if rank <= last:  # it is not shown, or damage has changed the order
                     return
-                picture = convert(frame)
-                if last < 0:
-                    pictures.width, pictures.height = picture.width, picture.height
+                if turn is not None:
+                    frame = av().VideoFrame.from_ndarray(turn(frame).copy(), format="rgb24")
+                picture = frame.reformat(width, height, format="yuv420p")
                 # Files begin with a picture: the first is shown from 0 on.
                 time_s = float(index.times_s[rank]) if last >= 0 else 0.0
                 picture.pts, picture.time_base = round(time_s / TICK), TICK
@@ -102,21 +106,6 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
             out.mux(pictures.encode())
             deque(sound, maxlen=0)
     return target
-
-
-def _converter(geometry: PictureGeometry) -> Callable[[Any], Any]:
-    """Return the function that makes a picture upright, with square pixels, and not too large."""
-    height, width = geometry.upright
-    scale = min(1.0, MOST_LINES / height)
-    size = [2 * max(1, round(scale * edge / 2)) for edge in (width, height)]
-    turn = PictureConverter(geometry).convert if geometry.rotation or geometry.flip else None
-
-    def convert(frame: Any) -> Any:
-        if turn is not None:
-            frame = av().VideoFrame.from_ndarray(turn(frame).copy(), format="rgb24")
-        return frame.reformat(*size, format="yuv420p")
-
-    return convert
 
 
 def _encoded_sound(video: Path, out: Any, origin_s: float) -> Iterator[float]:

@@ -16,7 +16,7 @@ from support.videos import read_number, write_video
 from obygaze.view.app import export
 from obygaze.view.decisions import scores_of
 from obygaze.view.films import FILM, ORDER, VIDEO, lay_out
-from obygaze_features.core.errors import AlreadyThere, NotFound, ObygazeError
+from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.manifest.model import Clip
 
 
@@ -175,7 +175,8 @@ def test_an_exported_page_has_no_video_and_pictures_by_choice(films: Path, tmp_p
 
 def test_unknown_names_are_said(tmp_path: Path) -> None:
     page = site(tmp_path, film_clips("lake", "", 2))
-    with pytest.raises(NotFound):
-        page.film("pond")
-    with pytest.raises(NotFound):
-        page.clip("nothing")
+    with served(page) as server:
+        for path in ("film?film=pond", "clip?clip_id=nothing", "clip?clip_id=%3Cscript%3E"):
+            answer = ask(server, f"/api/{path}")
+            assert answer.status == 404
+            assert answer.headers["Content-Type"] == "application/json"
