@@ -81,8 +81,8 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
             (draft / name).write_bytes(_static_bytes(name))
         (draft / DATA_FILE).write_bytes(DATA_START + data + b"\n")
         (draft / "thumb").mkdir()
-        for clip_id, picture in pictures.items():
-            (draft / "thumb" / f"{clip_id}.jpg").write_bytes(picture)
+        for number, picture in enumerate(pictures.values()):  # an id may not be a name of a file
+            (draft / "thumb" / f"{number}.jpg").write_bytes(picture)
 
 
 def _static_bytes(name: str) -> bytes:

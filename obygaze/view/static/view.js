@@ -142,8 +142,9 @@ function addClips() {
 
 function thumbnail(clip) {
   const blank = el("span", { className: "blank" });
-  if (exported && !exported.pictures.includes(clip.id)) return blank;
-  const src = `thumb/${encodeURIComponent(clip.id)}${exported ? ".jpg" : ""}`;
+  const number = exported?.pictures.indexOf(clip.id);
+  if (number < 0) return blank;
+  const src = exported ? `thumb/${number}.jpg` : `thumb/${encodeURIComponent(clip.id)}`;
   return el("img", { loading: "lazy", alt: "", src, onerror: (event) => event.target.replaceWith(blank) });
 }
 
@@ -570,7 +571,7 @@ let isUnsaved = false;
 const newMark = () => fillForm({ mark: crypto.randomUUID(), version: 0, level: "", concepts: [], comment: "" });
 
 function edit(bar) {
-  if (bar.mark && !form.hidden) fillForm(film.marks.find((one) => one.mark === bar.mark) ?? bar);
+  if (bar.mark && !form.hidden && !isUnsaved) fillForm(film.marks.find((one) => one.mark === bar.mark) ?? bar);
 }
 
 function fillForm(wanted) {
@@ -643,8 +644,9 @@ const markStatus = (text) => ($("mark-status").textContent = text);
 
 async function refreshMarks() {
   if (!film || !page.annotator) return;
-  const { marks, segments } = await load("film", { film: film.id });
-  Object.assign(film, { marks, segments });
+  const own = film, { marks, segments } = await load("film", { film: own.id });
+  Object.assign(own, { marks, segments });
+  if (own !== film) return;
   makeLanes();
   tick();
 }
@@ -678,7 +680,7 @@ async function openClip(id, switched = {}) {
   if (clip.explanation) explain(clip, switched);
   $("similar").hidden = !clip.nearest?.length;
   fill($("similar-clips"), ...(clip.nearest ?? []).map(([other, cosine]) => {
-    const text = `cosine ${cosine.toFixed(3)}`, known = clipOf(other);
+    const text = `similarity ${cosine.toFixed(3)} (cosine)`, known = clipOf(other);
     return el("li", {}, known ? card(known, text) : `${other}: ${text}`);
   }));
 }
@@ -709,6 +711,8 @@ function explain(clip, switched) {
 async function route() {
   const asked = new URLSearchParams(location.hash.slice(1));
   const name = ["film", "clip"].find((one) => asked.has(one)) ?? "clips";
+  const isLeft = film && name === "film" && asked.get("film") !== film.id;
+  if (isLeft && isUnsaved && !confirm("Your mark is not saved. Leave it?")) return history.back();
   if (name !== "film") video.pause();
   for (const id of ["clips", "film", "clip"]) $(id).hidden = id !== name;
   $("film-choice").value = asked.get("film") ?? "";

@@ -165,7 +165,7 @@ def test_an_exported_page_has_no_video_and_pictures_by_choice(films: Path, tmp_p
     assert str(films) not in text
     export(page, target, thumbnails=True)  # replaces the page
     pictures = sorted(file.name for file in (target / "thumb").iterdir())
-    assert pictures == ["lake-000.jpg", "lake-001.jpg"]
+    assert pictures == ["0.jpg", "1.jpg"]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine", "utf-8")
     with pytest.raises((AlreadyThere, ObygazeError)):
