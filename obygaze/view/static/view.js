@@ -84,7 +84,7 @@ function levelMark(level) {
 function scoreText(one) {
   if (one.score === undefined) return "";
   const band = one.fits > 1 ? ` (${one.low.toFixed(2)} to ${one.high.toFixed(2)} in ${one.fits} fits)` : "";
-  return `score ${one.score.toFixed(2)}${band}, ${one.correct ? "agrees with the label" : "differs from the label"}`;
+  return `score of the model ${one.score.toFixed(2)}${band}: ${one.correct ? "agrees with" : "differs from"} the annotation`;
 }
 
 // ---- the grid of clips --------------------------------------------------------------------------
