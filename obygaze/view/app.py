@@ -42,8 +42,7 @@ def server_of(site: Site) -> PageServer:
 
     get: dict[str, Callable[[Asked], Reply]] = {
         "": partial(static, "index.html"),
-        "view.css": partial(static, "view.css"),
-        "view.js": partial(static, "view.js"),
+        **{name: partial(static, name) for name in STATIC},
         DATA_FILE: lambda asked: Reply(b"", "text/javascript"),  # an exported page has data there
         "api/overview": partial(document, site.overview),
         "api/film": partial(document, site.film),

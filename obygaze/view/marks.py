@@ -75,7 +75,8 @@ class MarkTable:
             cells = row[1].cells
             mark = {**json_values(asdict(row[0])), **{n: cells.get(n, "") for n in MORE_COLUMNS}}
             mark["version"] = int(mark["version"]) if mark["version"].isdecimal() else 1
-            mark["mark"] = mark["mark"] or sha256_bytes(repr(cells).encode())[:32]
+            if not mark["mark"] or mark["mark"] in found:  # a copy of a row
+                mark["mark"] = sha256_bytes(repr(cells).encode())[:32]
             found[mark["mark"]] = mark
         return found
 

@@ -11,11 +11,10 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from obygaze_features.core.console import Progress
 from obygaze_features.core.drafts import new_file
@@ -33,8 +32,7 @@ MP4 = {"movflags": "faststart", "video_track_timescale": str(TICK.denominator)}
 X264 = {"preset": "veryfast", "crf": "23", "g": "48"}
 
 
-@dataclass(frozen=True)
-class MediaFacts:
+class MediaFacts(NamedTuple):
     """The length and rate of a video, 0 if unknown, and what browsers do not play of it, or ""."""
 
     duration_s: float = 0.0
@@ -109,10 +107,7 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
 
 
 def _encoded_sound(video: Path, out: Any, origin_s: float) -> Iterator[float]:
-    """Encode the first sound as stereo AAC, piece by piece; yield the time before each piece.
-
-    Of damaged sound, this is its beginning.
-    """
+    """Encode the first sound, up to damage, as stereo AAC; yield the time before each piece."""
     with open_video(video) as (container, _):
         if not container.streams.audio:
             return

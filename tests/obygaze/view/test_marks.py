@@ -102,6 +102,14 @@ def test_rows_that_people_add_stay_and_can_be_changed(marks: MarkTable) -> None:
     assert history_of(marks)[-1]["before"] == by_hand
 
 
+def test_a_row_that_was_copied_is_a_mark_of_its_own(marks: MarkTable) -> None:
+    marks.save(mark(1))
+    text = marks.path.read_text("utf-8")
+    marks.path.write_text(text + text.split("\n")[1].replace(",10,20,", ",30,40,") + "\n", "utf-8")
+    marks.save(mark(2, start_frame=50, end_frame=60))
+    assert [row["start_frame"] for row in rows_of(marks.path)] == ["10", "30", "50"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
