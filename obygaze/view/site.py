@@ -246,8 +246,9 @@ def open_site(
         store = name if name in place.names("stores") else None
     found = open_store(store, workspace=workspace) if store else None
     if saved and not (found and isinstance(saved.estimator, Bottleneck)):
-        what = f"expected a bottleneck and its store, got a model of kind {saved.info.kind!r}"
-        raise FixUsage(what, hint="--model of obygaze train pcbm-lr, and --store")
+        store_text = "a store" if found else "no store"
+        what = f"expected a bottleneck and its store, got {saved.info.kind} and {store_text}"
+        raise FixUsage(what, hint="--model of obygaze train pcbm-lr, and --store of its features")
     return Site(
         **site,
         run=scored,
