@@ -19,7 +19,6 @@ from obygaze_features.core.files import csv_for_people, json_values
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_models.zoo.info import FeatureSpec
 from obygaze_models.zoo.saving import SavedModel, score_columns
 
 Floats = NDArray[np.float64]
@@ -159,21 +158,8 @@ def read_features(
             where=store.location,
             hint="a store of the same recipe; obygaze store info shows the fingerprint of each",
         )
-    matrix, film_of = _read(store, wanted, clips)
-    if matrix.values.shape[1:] != (wanted.width,):
-        raise FixInput(
-            f"level {wanted.level!r} must have {wanted.width} numbers per clip,"
-            f" got {matrix.values.shape[1:]}",
-            where=store.location,
-        )
-    return matrix, film_of
-
-
-def _read(
-    store: Store, wanted: FeatureSpec, clips: Iterable[str | Clip] | None
-) -> tuple[Matrix | Segments, dict[str, str]]:
-    """Return the features of the clips, and the film of each clip."""
     listed = [] if clips is None else list(clips)
+    matrix: Matrix | Segments
     if wanted.rule:
         segments = [clip for clip in listed if isinstance(clip, Clip)]
         if not segments or len(segments) < len(listed):
@@ -184,11 +170,18 @@ def _read(
             )
         cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce}
         films = {clip.clip_id: clip.movie_id for clip in segments}
-        return store.segments(segments, wanted.level, **cut), films
-    ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in listed]
-    films = dict(zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True))
-    chosen = None if clips is None else ids
-    return store.matrix(wanted.level, clips=chosen, missing="drop"), films
+        matrix = store.segments(segments, wanted.level, **cut)
+    else:
+        ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in listed]
+        films = dict(zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True))
+        matrix = store.matrix(wanted.level, clips=None if clips is None else ids, missing="drop")
+    if matrix.values.shape[1:] != (wanted.width,):
+        raise FixInput(
+            f"level {wanted.level!r} must have {wanted.width} numbers per clip,"
+            f" got {matrix.values.shape[1:]}",
+            where=store.location,
+        )
+    return matrix, films
 
 
 def _basis(
