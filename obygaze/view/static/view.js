@@ -495,6 +495,7 @@ async function openFilm(id, time) {
   $("film-title").textContent = film.title;
   $("film-notes").textContent = [
     `${page.dataset}. The time line counts ${film.axis}.`,
+    page.annotator && film.axis.startsWith("clips") && "Your marks get the numbers of pictures in this row: those of the film only if the clips are all of it.",
     run && `Scores: ${run.cells[cell]}, run ${run.name}; each clip is scored by models that were not trained on it.`,
     run?.leaked && `But ${run.leaked} clips of this test were used in training: these scores are too good.`,
     blind && "Blind: predictions and what others marked are hidden.", ...film.notes].filter(Boolean).join(" ");
