@@ -246,9 +246,8 @@ def open_site(
         store = name if name in place.names("stores") else None
     found = open_store(store, workspace=workspace) if store else None
     if saved and not (found and isinstance(saved.estimator, Bottleneck)):
-        store_text = "a store" if found else "no store"
-        what = f"expected a bottleneck and its store, got {saved.info.kind} and {store_text}"
-        raise FixUsage(what, hint="--model of obygaze train pcbm-lr, and --store of its features")
+        what = f"--model {saved.info.name} ({saved.info.kind}) must be a bottleneck, with --store"
+        raise FixUsage(what, hint="a model of obygaze train pcbm-lr, and the store of its features")
     return Site(
         **site,
         run=scored,
