@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -67,7 +68,7 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
         folder: The new folder; an exported page there is replaced.
         thumbnails: Write a small picture of each clip, too.
     """
-    pictures = dict[str, bytes]()
+    site, pictures = replace(site, marks=None), dict[str, bytes]()
     for clip in site.shown.values() if thumbnails else ():
         with suppress(ObygazeError):  # no picture of a clip whose video is missing or damaged
             pictures[clip.clip_id] = site.media.thumbnail(clip)

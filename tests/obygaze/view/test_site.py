@@ -156,12 +156,16 @@ def test_copies_are_made_once_and_played(films: Path) -> None:
 
 def test_an_exported_page_has_no_video_and_pictures_by_choice(films: Path, tmp_path: Path) -> None:
     clips = [*film_clips("lake", "lake.mp4", 2), Clip("gone", "lake", 9, "gone.mp4", 0.0, 1.0)]
-    page, target = site(films, clips), tmp_path / "page"
+    page, target = site(films, clips, "ada"), tmp_path / "page"
+    assert page.marks is not None
+    page.marks.save(mark(1))
     export(page, target)
     names = sorted(file.name for file in target.rglob("*"))
     assert names == ["data.js", "index.html", "thumb", "view.css", "view.js"]
     text = (target / "data.js").read_text("utf-8").removeprefix("const EXPORTED = ")
     assert json.loads(text)["film lake"]["pieces"] == []
+    assert json.loads(text)["overview 0"]["annotator"] is None
+    assert [one["annotator"] for one in json.loads(text)["film lake"]["segments"]] == ["ada"]
     assert str(films) not in text
     export(page, target, thumbnails=True)  # replaces the page
     pictures = sorted(file.name for file in (target / "thumb").iterdir())
