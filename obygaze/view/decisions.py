@@ -58,11 +58,10 @@ def run_facts(run: ReportRun, number: int, scores: Mapping[str, Score]) -> dict[
     cells = cells_of(run)
     ends = [score[end] for score in scores.values() for end in ("low", "high")]
     most = max(map(abs, ends), default=1.0)
-    cell = cells[number]
     return {
         "name": run.folder.name,
         "cells": [_cell_text(run, one) for one in cells],
-        "leaked": cell["leaked"],
+        "leaked": cells[number]["leaked"],
         "scale": [0, 1] if all(0 <= end <= 1 for end in ends) else [-most, most],
     }
 

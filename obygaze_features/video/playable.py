@@ -60,13 +60,9 @@ def proxy_path(video: Path, folder: Path) -> Path:
 
 
 def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> Path:
-    """Write the playable copy of a video and return its path.
+    """Write the playable copy of a video to the folder of copies, and return its path.
 
-    Args:
-        video: The original.
-        folder: The folder of all copies.
-        indexes: The folder that keeps the indexes of films.
-        progress: Counts the pictures.
+    `indexes` is the folder that keeps the indexes of films; `progress` counts the pictures.
     """
     index, target = film_index(video, indexes)[0], proxy_path(video, folder)
     with new_file(target, force=True) as draft, open_film(video, indexes, threads=0) as source:
