@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from obygaze.models import run as run
     from obygaze.models import train as train
     from obygaze_features.core.errors import ObygazeError as ObygazeError
+    from obygaze_features.extraction.search import search as search
     from obygaze_models.audits import audit_annotations as audit_annotations
     from obygaze_models.audits import audit_captions as audit_captions
     from obygaze_models.audits import audit_cooc as audit_cooc

@@ -46,6 +46,7 @@ COMMANDS = {
     "folds": (f"{_HERE}.commands:folds", "Split the clips into folds, one fold a clip."),
     "project": (f"{_HERE}.commands_projection:project", "Turn experts' segments into clip labels."),
     "agree": (f"{_HERE}.commands_projection:agree", "Measure the agreement of the annotators."),
+    "export": (f"{_HERE}.commands_projection:export", "Write segments for other programs."),
 }
 
 

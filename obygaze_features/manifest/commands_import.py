@@ -18,6 +18,7 @@ from obygaze_features.core.commands import (
 )
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.manifest import exchange
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     csv_table,
@@ -163,6 +164,22 @@ def import_csv(
     """
     chosen = csv_table.read_mapping(mapping) if mapping else None
     return csv_table.read(csv, named_values(pairs, "--map"), mapping=chosen, name=name)
+
+
+@_importer("segments")
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@click.option("--fps", type=click.FloatRange(1, 999), required=True, help="Frames per second.")
+def import_segments(session: Session, name: str, **given: Any) -> ImportedManifest:
+    """Segments from ELAN, WebVTT, PySceneDetect, or a table.
+
+    FILES are .eaf and .vtt, each called after its film, and .csv: lists of shots of PySceneDetect
+    or tables of segments as for `manifest project`.
+
+    Examples:
+        obygaze manifest import segments tt0108160.eaf --fps 23.976 -o marks
+        obygaze manifest import segments films/*-Scenes.csv --fps 25 -o shots
+    """
+    return exchange.import_segments(given["files"], name, given["fps"])
 
 
 @command()

@@ -1,4 +1,4 @@
-"""`obygaze manifest project` and `agree`: clip labels from segments, and their agreement."""
+"""`obygaze manifest project`, `agree`, `export`: labels from segments, agreement, exchange."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.figures import figure_stem
-from obygaze_features.core.files import write_new
+from obygaze_features.core.files import write_all_new, write_new
+from obygaze_features.manifest import exchange
+from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import (
     ClipSpan,
@@ -34,6 +36,7 @@ from obygaze_features.manifest.projection import (
 from obygaze_features.manifest.projection import project as project_clips
 from obygaze_features.manifest.vocabulary import canonical_concept
 
+FILE = click.Path(path_type=Path)
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 Inputs = tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]
 
@@ -283,3 +286,31 @@ def _agreement_text(document: Mapping[str, Any]) -> str:
     if document["degenerate"]:
         parts.append("'-': gamma is undefined, because agreement by chance is complete")
     return "\n\n".join(parts)
+
+
+@command()
+@click.argument("kind", metavar="FORMAT", type=click.Choice([*exchange.FORMATS]))
+@click.argument("name")
+@click.option("--predictions", type=FILE, help="CSV of clips with scores, instead of the levels.")
+@click.option("--fps", type=click.FloatRange(1, 999), help="Frames per second of clips.")
+@click.option("-o", "folder", type=FILE, default=".", help="The folder for the files.")
+@force_option
+def export(session: Session, kind: str, name: str, folder: Path, force: bool, **given: Any) -> None:
+    """Write segments, labels or predictions for other programs.
+
+    FORMAT is elan, vtt, otio, edl, webannotation or csv; each film becomes a file. --predictions
+    takes what `models predict` and `search` write with -o, and the predictions.csv of a run.
+
+    Examples:
+        obygaze manifest export elan mobygaze -o elan
+        obygaze manifest export vtt films --predictions predicted.csv -o subtitles
+        obygaze manifest export edl mobygaze -o edl --json
+    """
+    found = read_manifest(session.workspace.existing_manifest(name))
+    films, without = exchange.films_of(found, **given)
+    files = exchange.export(films, kind, folder)
+    write_all_new(files, force=force)
+    if without:
+        session.console.warn(f"{count(len(without), 'clip')} without times: {few(without, 5)}")
+    document = {"written": [str(path) for path in files], "without_times": without}
+    session.console.show(document, "\n".join(map(str, files)))

@@ -54,6 +54,7 @@ class Segment:
     end_frame: int
     level: str
     concepts: tuple[str, ...] = ()
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)

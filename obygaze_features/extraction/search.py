@@ -1,0 +1,118 @@
+"""`obygaze search`: the clips of a store that are most like a text or a clip, by exact cosine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+from obygaze_features.backbones.text import load_text_tower
+from obygaze_features.core.commands import Session, command, force_option
+from obygaze_features.core.console import table
+from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.core.files import csv_bytes, write_new
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.store import Store, open_store
+from obygaze_features.store.format.text import same_space, space_of_level
+
+
+class Hit(NamedTuple):
+    """A clip of a store, and the cosine between its features and the query."""
+
+    clip_id: str
+    movie_id: str
+    cosine: float
+
+
+def search(
+    store: Store | str | Path,
+    *,
+    text: str | None = None,
+    like: str | None = None,
+    level: str | None = None,
+    top: int = 20,
+    weights: str | None = None,
+    workspace: str | Path | None = None,
+) -> list[Hit]:
+    """Return the clips most like a text or a clip, best first; the store is read block by block.
+
+    Of a clip with several vectors, such as frames, the one most like the query counts.
+
+    Args:
+        store: A store, its name in the workspace, or a path or URL.
+        text: Any text, if the store's backbone has a text tower; a prompt of the store needs none.
+        like: A clip of the store, instead of a text.
+        level: The features to compare. The default is `clip`, or the store's first level.
+        top: How many clips.
+        weights: The weights of the text tower, if they are not the backbone's own.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> [hit.clip_id for hit in og.search("mine", like="lake-001", top=2)]
+        ['lake-003', 'night-002']
+    """
+    place = Workspace.current() if workspace is None else Workspace(Path(workspace))
+    if not isinstance(store, Store):
+        store = open_store(place.existing_store(str(store)))
+    level = level or ("clip" if "clip" in store.levels else store.levels[0])
+    if (text is None) == (like is None):
+        raise FixUsage("expected a text or a clip", hint="--text WORDS or --like CLIP")
+    if text is not None:
+        query = _of_text(store, level, text, weights, place)
+    else:
+        found = store.matrix(level, clips=[like or ""]).values.astype(np.float64)
+        query = found.reshape(-1, found.shape[-1]).mean(axis=0)
+    rows, cosines = np.empty(0, np.int64), np.empty(0)
+    for part in store.stream(level, mask=store.clip_ids != (like or ""), missing="drop"):
+        vectors = part.values.reshape(len(part), -1, query.size).astype(np.float64)
+        lengths = np.linalg.norm(vectors, axis=2) * np.linalg.norm(query)
+        # A vector of zeros is like nothing.
+        cosine = np.where(lengths > 0, vectors @ query / np.maximum(lengths, 1e-300), -1)
+        rows, cosines = np.append(rows, part.rows), np.append(cosines, cosine.max(axis=1))
+        best = np.lexsort((rows, -cosines))[:top]
+        rows, cosines = rows[best], cosines[best]
+    names = (store.clip_ids_of(rows).tolist(), store.movie_ids_of(rows).tolist())
+    return [Hit(*facts) for facts in zip(*names, cosines.tolist(), strict=True)]
+
+
+def _of_text(store: Store, level: str, text: str, weights: str | None, place: Workspace) -> Any:
+    """Return the vector of a text, which must be in the space of the level."""
+    space, texts = space_of_level(store.recipe, level), store.text()
+    if texts is not None and text in texts.prompt:
+        found, name = texts.embeddings[list(texts.prompt).index(text)], texts.space_id
+    else:
+        card = store.recipe.to_json().get("backbone", {}).get("name", "")
+        tower = load_text_tower(card, weights, workspace=place)
+        found, name = tower.embed([text])[0], tower.space_id
+    if space is None or not same_space(space, name):
+        what = f"the text is in another embedding space than the clips: {name}, not {space}"
+        raise Mismatch(what, where=store.location, hint="--weights of the store")
+    return found.astype(np.float64)
+
+
+@command("search")
+@click.argument("store")
+@click.option("--text", metavar="WORDS", help="Find clips like this text.")
+@click.option("--like", metavar="CLIP", help="Find clips like this one.")
+@click.option("--level", help="The features to compare. [default: clip, or the first level]")
+@click.option("--top", type=click.IntRange(min=1), default=20, help="How many clips.")
+@click.option("--weights", help="Weights of the text tower. [default: the backbone's own]")
+@click.option("-o", "out", type=click.Path(path_type=Path), help="Write the clips as CSV.")
+@force_option
+def search_(session: Session, store: str, out: Path | None, force: bool, **query: Any) -> None:
+    """Find the clips of a store that are like a text or a clip.
+
+    A text needs a store of CLIP, SigLIP or X-CLIP. What -o writes becomes segments with
+    `obygaze manifest export csv MANIFEST --predictions FILE`.
+
+    Examples:
+        obygaze search obygaze12.clip-b16 --text "a woman on a bed"
+        obygaze search films.descriptors --like lake-001 --top 5 -o like.csv
+        obygaze search films.descriptors --like lake-001 --json
+    """
+    hits = search(store, **query, workspace=session.workspace.root)
+    if out is not None:
+        write_new(out, csv_bytes(Hit._fields, hits), force=force)
+    session.console.show({"clips": [hit._asdict() for hit in hits]}, table(Hit._fields, hits))
