@@ -65,7 +65,8 @@ def search(
         found = store.matrix(level, clips=[like or ""]).values.astype(np.float64)
         query = found.reshape(-1, found.shape[-1]).mean(axis=0)
     rows, cosines = np.empty(0, np.int64), np.empty(0)
-    for part in store.stream(level, mask=store.clip_ids != (like or ""), missing="drop"):
+    others = None if like is None else store.clip_ids != like
+    for part in store.stream(level, mask=others, missing="drop"):
         vectors = part.values.reshape(len(part), -1, query.size).astype(np.float64)
         lengths = np.linalg.norm(vectors, axis=2) * np.linalg.norm(query)
         # A vector of zeros is like nothing.

@@ -226,8 +226,8 @@ def label_of(texts: Iterable[Text]) -> tuple[str, tuple[str, ...], str]:
         names = {"level": canonical_level(text), "concept": canonical_concept(text)}
         if kind not in found or (kind == "level" and not names["level"]):
             kind = next((kind for kind, name in names.items() if name), "comment")
-        found[kind].append(names.get(kind) or text.replace("|", "/"))
-    own = tuple(dict.fromkeys(found["concept"]))
+        found[kind].append(names.get(kind) or text)
+    own = tuple(dict.fromkeys(name.replace("|", "/") for name in found["concept"]))
     return "".join(found["level"][:1]), own, " ".join(found["comment"])
 
 
@@ -243,7 +243,7 @@ def import_segments(paths: Sequence[Path], name: str, fps: float) -> ImportedMan
         for given, who, start, end, texts in READERS[path.suffix](text, path, rate):
             film, (level, own, comment) = given or stem, label_of(texts)
             first, last = frames_between(start, end, rate)
-            clip_id = f"{film}-{ascii_id(who or 'cue')}-{len(clips) + 1:04d}"
+            clip_id = ascii_id(f"{film}-{who or 'cue'}-{len(clips) + 1:04d}")
             cells = (plain(who) or "cue", str(first), str(last), f"{float(rate):.5g}", comment)
             span = (float(first / rate), float((last + 1) / rate))
             extra = dict(zip(EXTRA, cells, strict=True))

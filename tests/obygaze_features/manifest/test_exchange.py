@@ -1,0 +1,401 @@
+"""Segments in the files of other programs, read back by those programs' own libraries."""
+
+from __future__ import annotations
+
+import csv
+import html
+import http.server
+import json
+import subprocess
+import threading
+from fractions import Fraction
+from functools import partial
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from support.cli import call_obygaze
+from support.servers import need_program
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.exchange import (
+    FilmSegments,
+    exact_rate,
+    export,
+    films_of,
+    frames_between,
+    import_segments,
+    label_of,
+)
+from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.projection import Segment
+
+# The rates as players show them, and what they stand for.
+RATES = {
+    "23.976": Fraction(24000, 1001),
+    "24": Fraction(24),
+    "25": Fraction(25),
+    "29.97": Fraction(30000, 1001),
+    "59.94": Fraction(60000, 1001),
+}
+COMMENT = 'a < b & "c" --> d'
+SEGMENTS = f"""movie_id,annotator,start_frame,end_frame,level,concepts,comment
+lake,ada,0,99,EN,,
+lake,ada,100,149,S,Look|Body,"{COMMENT.replace('"', '""')}"
+lake,ada,140,299,HN,Clothing,
+lake,ben,0,119,EN,,
+lake,ben,120,299,,Look|our own & odd,only
+"""
+Row = tuple[str, int, int, str, tuple[str, ...], str]
+
+
+def rows_of(path: Path) -> list[Row]:
+    """The segments in a manifest, without their ids."""
+    return sorted(
+        (
+            clip.extra["annotator"],
+            int(clip.extra["start_frame"]),
+            int(clip.extra["end_frame"]),
+            clip.level,
+            clip.concepts,
+            clip.extra["comment"],
+        )
+        for clip in read_manifest(path)
+    )
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    (tmp_path / "lake.csv").write_text(SEGMENTS, encoding="utf-8")
+    made = call_obygaze(
+        *("manifest", "import", "segments", "lake.csv", "--fps", "23.976", "-o", "marks"),
+        cwd=tmp_path,
+    )
+    assert made.code == 0, made.stderr
+    return tmp_path
+
+
+def exported(workspace: Path, kind: str, name: str = "marks", *more: str) -> Path:
+    done = call_obygaze(
+        "manifest", "export", kind, name, "-o", "out", *more, "--json", cwd=workspace
+    )
+    assert done.code == 0, done.stderr
+    (path,) = json.loads(done.stdout)["written"]
+    return workspace / path
+
+
+@pytest.mark.parametrize("shown", RATES)
+def test_every_frame_has_a_millisecond_that_shows_it_and_is_found_again(shown: str) -> None:
+    fps = exact_rate(shown)
+    assert fps == RATES[shown]
+    film = FilmSegments("film", fps, None)
+    # Every frame of the first ten minutes, then some of each minute of three hours.
+    for frame in chain(range(round(600 * fps)), range(round(600 * fps), round(10800 * fps), 61)):
+        ms = film.ms(frame)
+        assert ms * fps // 1000 == frame
+        assert (ms - 1) * fps / 1000 < frame
+        assert frames_between(Fraction(ms, 1000), Fraction(film.ms(frame + 1), 1000), fps) == (
+            frame,
+            frame,
+        )
+
+
+@pytest.mark.parametrize("shown", RATES)
+@pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
+def test_files_keep_frames_at_every_rate(kind: str, shown: str, tmp_path: Path) -> None:
+    starts = [*range(0, 400), *range(171_000, 171_400), *range(640_000, 640_020)]
+    segments = [Segment("film", "ada", first, first, "S", ("Body",)) for first in starts]
+    (path, data), *_ = export(
+        [FilmSegments("film", RATES[shown], None, segments)], kind, tmp_path
+    ).items()
+    path.write_bytes(data)
+    clips = import_segments([path], "again", float(shown)).manifest
+    found = [(int(c.extra["start_frame"]), int(c.extra["end_frame"])) for c in clips]
+    assert found == [(first, first) for first in starts]
+    rates = {exact_rate(clip.extra["framerate"]) for clip in clips}
+    assert rates == {RATES[shown]}
+    assert clips.clips[100].start_s == float(100 / RATES[shown])
+
+
+@pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
+def test_all_of_a_segment_comes_back(kind: str, workspace: Path) -> None:
+    path = exported(workspace, kind)
+    again = call_obygaze(
+        *("manifest", "import", "segments", path, "--fps", "23.976", "-o", "again"), cwd=workspace
+    )
+    assert again.code == 0, again.stderr
+    expected = rows_of(workspace / "manifests/marks.toml")
+    assert expected[1] == ("ada", 100, 149, "S", ("Look", "Body"), COMMENT)
+    assert rows_of(workspace / "manifests/again.toml") == expected
+
+
+def test_elan_is_read_by_pympi(workspace: Path) -> None:
+    pympi = pytest.importorskip("pympi")
+    document = pympi.Eaf(str(exported(workspace, "elan")))
+    # 100 frames at 24000/1001 end at 4170.83 ms, 150 at 6256.25 ms.
+    assert document.get_annotation_data_for_tier("ada") == [(0, 4171, "EN"), (4171, 6257, "S")]
+    assert document.get_annotation_data_for_tier("ada #2") == [(5840, 12513, "HN")]
+    assert [one[2] for one in document.get_annotation_data_for_tier("ada concepts")] == [
+        "Look",
+        "Body",
+    ]
+    assert document.get_annotation_data_for_tier("ada comments")[0][2] == COMMENT
+    assert document.get_parameters_for_tier("ada #2")["ANNOTATOR"] == "ada"
+    entries = document.get_cv_entries("concept").values()
+    values = [value for ((value, _, _),), _ in entries]
+    assert values[0] == "Type of shot"
+    assert values[-1] == "our own & odd"
+
+
+def test_elan_has_the_order_and_the_references_that_its_schema_asks_for(workspace: Path) -> None:
+    root = ElementTree.parse(exported(workspace, "elan")).getroot()
+    order = ["HEADER", "TIME_ORDER", "TIER", "LINGUISTIC_TYPE", "LANGUAGE", "CONSTRAINT"]
+    assert list(dict.fromkeys(one.tag for one in root)) == [*order, "CONTROLLED_VOCABULARY"]
+    ids = [
+        one.get(name)
+        for name in ("TIME_SLOT_ID", "ANNOTATION_ID", "CVE_ID", "CV_ID", "LINGUISTIC_TYPE_ID")
+        for one in root.iter()
+        if one.get(name)
+    ]
+    assert len(set(ids) - {"level", "concept"}) == len(ids) - 4
+    named = {
+        *("TIME_SLOT_REF1", "TIME_SLOT_REF2", "ANNOTATION_REF", "PREVIOUS_ANNOTATION", "CVE_REF"),
+        *("LINGUISTIC_TYPE_REF", "CONTROLLED_VOCABULARY_REF"),
+    }
+    assert {one.get(name) for one in root.iter() for name in named if one.get(name)} <= set(ids)
+    times = [int(slot.get("TIME_VALUE", "")) for slot in root.iter("TIME_SLOT")]
+    assert times == sorted(times)
+
+
+def test_annotations_of_elan_made_elsewhere(tmp_path: Path) -> None:
+    """Tiers without an annotator, words that ELAN's user chose, media that begin later."""
+    path = tmp_path / "lake.eaf"
+    path.write_text(
+        """<ANNOTATION_DOCUMENT><HEADER><MEDIA_DESCRIPTOR TIME_ORIGIN="2000"/></HEADER>
+        <TIME_ORDER><TIME_SLOT TIME_SLOT_ID="a" TIME_VALUE="1000"/>
+        <TIME_SLOT TIME_SLOT_ID="b" TIME_VALUE="1990"/><TIME_SLOT TIME_SLOT_ID="c"/></TIME_ORDER>
+        <TIER TIER_ID="Carla" LINGUISTIC_TYPE_REF="default">
+        <ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="1" TIME_SLOT_REF1="a" TIME_SLOT_REF2="b">
+        <ANNOTATION_VALUE>hard negative</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION>
+        <ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="2" TIME_SLOT_REF1="b" TIME_SLOT_REF2="c">
+        <ANNOTATION_VALUE>S</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION></TIER>
+        <TIER TIER_ID="note" PARENT_REF="Carla" LINGUISTIC_TYPE_REF="note"><ANNOTATION>
+        <REF_ANNOTATION ANNOTATION_ID="3" ANNOTATION_REF="1"><ANNOTATION_VALUE>Wide
+        shot</ANNOTATION_VALUE></REF_ANNOTATION></ANNOTATION></TIER></ANNOTATION_DOCUMENT>""",
+        encoding="utf-8",
+    )
+    (clip,) = import_segments([path], "lake", 25).manifest.clips
+    # 3 s to 3.99 s at 25 frames per second; the second annotation has no end.
+    assert (clip.extra["annotator"], clip.extra["start_frame"]) == ("Carla", "75")
+    assert (clip.extra["end_frame"], clip.level) == ("99", "HN")
+    assert clip.extra["comment"] == "Wide shot"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('<!DOCTYPE a [<!ENTITY x "y">]><ANNOTATION_DOCUMENT>&x;</ANNOTATION_DOCUMENT>', "type"),
+        ("<ANNOTATION_DOCUMENT>", "not a file of ELAN"),
+        ("<ANNOTATION_DOCUMENT/>", "no annotations"),
+    ],
+)
+def test_elan_that_is_refused(text: str, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "lake.eaf"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FixInput, match=what):
+        import_segments([path], "lake", 25)
+
+
+def test_vtt_is_read_by_webvtt(workspace: Path) -> None:
+    webvtt = pytest.importorskip("webvtt")
+    cues = list(webvtt.read(str(exported(workspace, "vtt"))))
+    assert [(cue.start, cue.end, cue.voice) for cue in cues[:3]] == [
+        ("00:00:00.000", "00:00:04.171", "ada"),
+        ("00:00:00.000", "00:00:05.005", "ben"),
+        ("00:00:04.171", "00:00:06.257", "ada"),
+    ]
+    assert html.unescape(cues[2].text) == f"S Look Body {COMMENT}"
+
+
+def test_subtitles_become_comments(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    lines = ["WEBVTT", "", "NOTE x", "", "00:01.000 --> 00:02.000 line:0", "<i>Hello</i>", "you"]
+    lines += ["", "two", "01:00:00.000 --> 01:00:00.040", "<v.loud Ann>A&amp;B</v>", ""]
+    path.write_bytes("\r\n".join(lines).encode())
+    first, second = import_segments([path], "lake", 25).manifest.clips
+    assert (first.extra["annotator"], first.extra["comment"]) == ("cue", "Hello you")
+    assert (first.extra["start_frame"], first.extra["end_frame"]) == ("25", "49")
+    assert (second.extra["annotator"], second.extra["comment"]) == ("Ann", "A&B")
+    assert (second.extra["start_frame"], second.extra["end_frame"]) == ("90000", "90000")
+
+
+class Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.timeout(180)
+def test_chromium_reads_the_cues_of_its_own_track(workspace: Path) -> None:
+    program = need_program("chromium")
+    exported(workspace, "vtt")
+    page = """<video><track default src="out/lake.vtt"></video><pre></pre><script>
+    const track = document.querySelector("track")
+    track.onload = () => document.querySelector("pre").textContent = JSON.stringify(
+      [...track.track.cues].map(cue => [cue.startTime, cue.endTime,
+        cue.getCueAsHTML().textContent, cue.getCueAsHTML().querySelector("span").title]))
+    </script>"""
+    (workspace / "page.html").write_text(page, encoding="utf-8")
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Silent, directory=str(workspace))
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        done = subprocess.run(
+            [
+                *(program, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
+                *("--virtual-time-budget=4000", f"--user-data-dir={workspace / 'profile'}"),
+                f"http://127.0.0.1:{server.server_port}/page.html",
+            ],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+            check=True,
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+    # A browser has the longer of two cues first.
+    shown = html.unescape(done.stdout.partition("<pre>")[2].partition("</pre>")[0])
+    cues = sorted(json.loads(shown))
+    assert [cue[:3] for cue in cues[:3]] == [
+        [0, 4.171, "EN"],
+        [0, 5.005, "EN"],
+        [4.171, 6.257, f"S Look Body {COMMENT}"],
+    ]
+    assert [cue[3] for cue in cues] == ["ada", "ben", "ada", "ben", "ada"]
+
+
+def test_opentimelineio_reads_markers_in_frames(workspace: Path) -> None:
+    otio = pytest.importorskip("opentimelineio")
+    timeline = otio.adapters.read_from_file(str(exported(workspace, "otio")))
+    (clip,) = timeline.find_clips()
+    assert clip.source_range.duration == otio.opentime.RationalTime(300, 24000 / 1001)
+    marker = clip.markers[1]
+    assert (marker.name, marker.color) == ("S: Look | Body", "RED")
+    assert marker.comment == COMMENT
+    assert marker.marked_range.start_time == otio.opentime.RationalTime(100, 24000 / 1001)
+    assert marker.marked_range.duration.value == 50
+    assert dict(marker.metadata["obygaze"])["annotator"] == "ada"
+    # The library counts frames without dropped numbers as the edit list does.
+    shown = otio.opentime.to_timecode(otio.opentime.RationalTime(100, 24))
+    assert f"V     C        {shown} 00:00:06:06" in exported(workspace, "edl").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("rate", "frame", "code"), [("29.97", 107_892, "00:59:56:12")])
+def test_timecodes_drop_no_numbers(rate: str, frame: int, code: str, tmp_path: Path) -> None:
+    # 107892 frames at 29.97 last an hour; at 30 numbers a second they are 59 min 56 s and 12.
+    film = FilmSegments("film", exact_rate(rate), None, [Segment("film", "a", 0, frame - 1, "S")])
+    (text,) = export([film], "edl", tmp_path).values()
+    assert f"00:00:00:00 {code} 00:00:00:00 {code}".encode() in text
+
+
+def test_events_of_one_track_of_an_edit_list_do_not_overlap(workspace: Path) -> None:
+    lines = exported(workspace, "edl").read_text("utf-8").splitlines()
+    events = [line.split() for line in lines if line[:3].isdigit()]
+    assert [event[0] for event in events] == ["001", "002", "003", "004", "005"]
+    for track in {event[2] for event in events}:
+        own = [event for event in events if event[2] == track]
+        assert all(a[5] <= b[4] for a, b in pairwise(own))
+
+
+def test_web_annotations_have_media_fragments(workspace: Path) -> None:
+    page = json.loads(exported(workspace, "webannotation").read_text("utf-8"))
+    assert page["@context"] == "http://www.w3.org/ns/anno.jsonld"
+    assert (page["type"], len(page["items"])) == ("AnnotationPage", 5)
+    one = page["items"][1]
+    assert one["target"]["selector"]["value"] == "t=4.171,6.257"
+    assert [body["value"] for body in one["body"]] == ["S", "Look", "Body", COMMENT]
+    assert len({item["id"] for item in page["items"]}) == 5
+
+
+def test_shots_of_pyscenedetect_count_frames_from_one(tmp_path: Path) -> None:
+    (tmp_path / "lake-Scenes.csv").write_text(
+        "Timecode List:,00:00:02.002\n"
+        "Scene Number,Start Frame,Start Timecode,Start Time (seconds),End Frame,End Timecode,"
+        "End Time (seconds),Length (frames),Length (timecode),Length (seconds)\n"
+        "1,1,00:00:00.000,0.000,48,00:00:02.002,2.002,48,00:00:02.002,2.002\n"
+        "2,49,00:00:02.002,2.002,72,00:00:03.003,3.003,24,00:00:01.001,1.001\n",
+        encoding="utf-8",
+    )
+    made = import_segments([tmp_path / "lake-Scenes.csv"], "shots", 23.976).manifest
+    assert [(clip.start_s, clip.end_s) for clip in made] == [(0.0, 2.002), (2.002, 3.003)]
+    assert [clip.extra["start_frame"] for clip in made] == ["0", "48"]
+    assert [clip.extra["end_frame"] for clip in made] == ["47", "71"]
+    assert {(clip.movie_id, clip.extra["annotator"]) for clip in made} == {("lake", "shots")}
+
+
+def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_s,end_s,level,concepts\n"
+        "lake-1,lake,0,2,EN,\nlake-2,lake,2,4,S,Body\nlake-3,lake,,,S,\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "like.csv").write_text(
+        "clip_id,movie_id,cosine\nlake-2,lake,0.5\n", encoding="utf-8"
+    )
+    (tmp_path / "predicted.csv").write_text(
+        "clip_id,basis,decision,p:S\nlake-1,unseen,S,0.75\n", encoding="utf-8"
+    )
+    assert call_obygaze("manifest", "import", "csv", "clips.csv", cwd=tmp_path).code == 0
+    done = call_obygaze(*("manifest", "export", "csv", "clips", "--fps", "25"), cwd=tmp_path)
+    assert done.code == 0, done.stderr
+    assert "1 clip without times: lake-3" in done.stderr
+    labels = list(csv.reader((tmp_path / "lake.csv").open(encoding="utf-8")))
+    assert labels[1] == ["lake", "clips", "0", "49", "EN", "", "25", ""]
+    assert labels[2] == ["lake", "clips", "50", "99", "S", "Body", "25", ""]
+    for table, row in {
+        "like.csv": ["lake", "like", "50", "99", "", "", "25", "cosine 0.5"],
+        "predicted.csv": ["lake", "predicted", "0", "49", "S", "", "25", "p:S 0.75"],
+    }.items():
+        path = exported(tmp_path, "csv", "clips", "--predictions", table, "--fps", "25", "--force")
+        assert list(csv.reader(path.open(encoding="utf-8")))[1] == row
+    unknown = call_obygaze("manifest", "export", "edl", "clips", cwd=tmp_path)
+    assert unknown.code == 2
+    assert "--fps 24" in unknown.stderr
+
+
+def test_elan_links_the_video_of_the_film(workspace: Path) -> None:
+    (workspace / "videos").mkdir()
+    (workspace / "videos/lake.mp4").touch()
+    assert call_obygaze("manifest", "link", "marks", "videos", cwd=workspace).code == 0
+    root = ElementTree.parse(exported(workspace, "elan")).getroot()
+    media = root.find("HEADER/MEDIA_DESCRIPTOR")
+    assert media is not None
+    assert media.get("MEDIA_URL") == (workspace / "videos/lake.mp4").resolve().as_uri()
+    assert media.get("RELATIVE_MEDIA_URL") == "./lake.mp4"
+
+
+def test_texts_are_what_their_words_say() -> None:
+    assert label_of([("", "sure"), ("", "type of plan"), ("", "hm")]) == (
+        "S",
+        ("Type of shot",),
+        "hm",
+    )
+    assert label_of([("comment", "S"), ("concept", "a|b"), ("level", "odd")]) == (
+        "",
+        ("a/b",),
+        "S odd",
+    )
+
+
+def test_annotators_without_a_letter_of_ascii_still_have_ids(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_text("WEBVTT\n\n00:00.000 --> 00:01.000\n<v 山田>S\n", encoding="utf-8")
+    made = import_segments([path], "lake", 25).manifest
+    write_manifest(made, tmp_path / "lake.toml")
+    films, _ = films_of(read_manifest(tmp_path / "lake.toml"))
+    assert films[0].segments[0].annotator == "山田"
