@@ -67,11 +67,12 @@ def search(
     rows, cosines = np.empty(0, np.int64), np.empty(0)
     others = None if like is None else store.clip_ids != like
     for part in store.stream(level, mask=others, missing="drop"):
-        vectors = part.values.reshape(len(part), -1, query.size).astype(np.float64)
-        lengths = np.linalg.norm(vectors, axis=2) * np.linalg.norm(query)
+        vectors = part.values.astype(np.float64)
+        lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(query)
         # A vector of zeros is like nothing.
         cosine = np.where(lengths > 0, vectors @ query / np.maximum(lengths, 1e-300), -1)
-        rows, cosines = np.append(rows, part.rows), np.append(cosines, cosine.max(axis=1))
+        closest = cosine.max(axis=tuple(range(1, cosine.ndim)))
+        rows, cosines = np.append(rows, part.rows), np.append(cosines, closest)
         best = np.lexsort((rows, -cosines))[:top]
         rows, cosines = rows[best], cosines[best]
     names = (store.clip_ids_of(rows).tolist(), store.movie_ids_of(rows).tolist())

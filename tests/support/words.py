@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-from support.checkpoints import stir
+from support.checkpoints import save_tiny, stir
 
 WORDS = ("a", "an", "the", "man", "woman", "happy", "sad", "angry", "dog", "on", "bed", "riding")
 
@@ -71,4 +72,16 @@ def save_encoder(folder: Path, seed: int = 0) -> Path:
     model = BertModel(config)
     stir(model, seed)
     model.save_pretrained(folder)
+    return folder
+
+
+def save_text_model(family: str, folder: Path) -> Path:
+    """A tiny checkpoint of a family with a text tower, and its tokenizer."""
+    save_tiny(family, folder)
+    save_tokenizer(folder)
+    path = folder / "config.json"
+    config = json.loads(path.read_text("utf-8"))
+    # As the released CLIP has it: texts end at their highest token.
+    config["text_config"]["eos_token_id"] = 2
+    path.write_text(json.dumps(config), encoding="utf-8")
     return folder

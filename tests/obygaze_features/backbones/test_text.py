@@ -15,7 +15,7 @@ from support.cli import call_obygaze
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from support.words import save_tokenizer  # noqa: E402
+from support.words import save_text_model as checkpoint  # noqa: E402
 
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
 from obygaze_features.backbones.text import (  # noqa: E402  # noqa: E402
@@ -38,17 +38,6 @@ templates = ["a {} man", "the {} dog"]
 joy = ["happy"]
 grief = ["sad", "angry"]
 """
-
-
-def checkpoint(family: str, folder: Path) -> Path:
-    save_tiny(family, folder)
-    save_tokenizer(folder)
-    path = folder / "config.json"
-    config = json.loads(path.read_text("utf-8"))
-    # As the released CLIP has it: texts end at their highest token.
-    config["text_config"]["eos_token_id"] = 2
-    path.write_text(json.dumps(config), encoding="utf-8")
-    return folder
 
 
 @pytest.fixture(scope="module")
