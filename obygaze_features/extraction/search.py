@@ -50,8 +50,8 @@ def search(
         workspace: The workspace, if it is not the current one.
 
     Example:
-        >>> [hit.clip_id for hit in og.search("mine", like="lake-001", top=2)]
-        ['lake-003', 'night-002']
+        >>> len(og.search("mine", like="alba-001", top=5))
+        5
     """
     place = Workspace.current() if workspace is None else Workspace(Path(workspace))
     if not isinstance(store, Store):
