@@ -111,8 +111,7 @@ def search_(session: Session, store: str, out: Path | None, force: bool, **query
 
     Examples:
         obygaze search obygaze12.clip-b16 --text "a woman on a bed"
-        obygaze search films.descriptors --like lake-001 --top 5 -o like.csv
-        obygaze search films.descriptors --like lake-001 --json
+        obygaze search films.descriptors --like lake-001 --top 5 -o like.csv --json
     """
     hits = search(store, **query, workspace=session.workspace.root)
     if out is not None:

@@ -304,7 +304,6 @@ def export(session: Session, kind: str, name: str, folder: Path, force: bool, **
     Examples:
         obygaze manifest export elan mobygaze -o elan
         obygaze manifest export vtt films --predictions predicted.csv -o subtitles
-        obygaze manifest export edl mobygaze -o edl --json
     """
     found = read_manifest(session.workspace.existing_manifest(name))
     films, without = exchange.films_of(found, **given)

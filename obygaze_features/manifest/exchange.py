@@ -13,9 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import count
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -46,6 +44,7 @@ _MS = re.compile(r"-?[0-9]{1,12}")
 
 # A text of an annotation with its kind: level, concept, comment, or any other word.
 Text = tuple[str, str]
+Marked = tuple[str, str, str, tuple[str, ...], str]
 # Film and annotator, "" if the file does not name them; start and end in seconds; texts.
 Mark = tuple[str, str, Fraction, Fraction, Sequence[Text]]
 
@@ -67,7 +66,7 @@ class FilmSegments:
         """Return the segments of each annotator in order; overlapping ones in further lanes."""
         lanes: dict[str, list[Segment]] = {}
         for one in sorted(self.segments, key=lambda s: (s.annotator, s.start_frame, s.end_frame)):
-            for number in count(1):
+            for number in range(1, len(self.segments) + 1):
                 name = one.annotator if number == 1 else f"{one.annotator} #{number}"
                 lane = lanes.setdefault(name, [])
                 if not lane or lane[-1].end_frame < one.start_frame:
@@ -122,14 +121,12 @@ def films_of(
         one = Segment(clip.movie_id, who, *frames, level, own, plain(comment))
         film.segments.append(one)
     if not films:
-        what, hint = "no clip has a level and times in its film", "obygaze manifest link --help"
-        raise FixInput(f"{what}; nothing to export", where=manifest.name, hint=hint)
+        what = "no clip has a level and times in its film; nothing to export"
+        raise FixInput(what, where=manifest.name, hint="obygaze manifest link --help")
     return list(films.values()), without
 
 
-def _marked(
-    manifest: Manifest, predictions: Path | None
-) -> Iterator[tuple[str, str, str, tuple[str, ...], str]]:
+def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
     """Yield what is to be exported: clip, annotator, level, concepts, comment."""
     if predictions is None:
         for clip in manifest:
@@ -142,8 +139,8 @@ def _marked(
     for row in table.rows:
         who = " ".join(row[name] for name in makers) or predictions.stem
         scores = [f"{name} {cell}" for name, cell in row.cells.items() if _SCORE.fullmatch(name)]
-        level = canonical_level(row.cells.get("decision", "")) or ""
-        yield row["clip_id"], who, level, (), ", ".join(scores)
+        level = row.cells.get("decision", "")
+        yield row["clip_id"], who, canonical_level(level) or "", (), ", ".join(scores)
 
 
 def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path, bytes]:
@@ -151,9 +148,8 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
     from jinja2 import Template
 
     text, ending = FORMATS[kind].read_text("utf-8"), FORMATS[kind].suffix
-    options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True}
-    options |= {"autoescape": kind in ("elan", "vtt"), "extensions": ["jinja2.ext.do"]}
-    template, meanings = Template(text, **options), {n: concept_meaning(n) for n in concepts()}
+    template = Template(text, autoescape=True, trim_blocks=True, extensions=["jinja2.ext.do"])
+    meanings = {name: concept_meaning(name) for name in concepts()}
     return {
         folder / f"{film.movie_id}{ending}": template.render(film=film, meanings=meanings).encode()
         for film in films
@@ -205,8 +201,7 @@ def read_rows(text: str, path: Path, fps: Fraction) -> Iterator[Mark]:
     text = text.partition("\n")[2] if text.startswith("Timecode List") else text
     for title, column in SHOT_COLUMNS.items():
         text = text.replace(title, column, 1)
-    needed = ("start_frame", "end_frame")
-    rows = read_table(path, required=needed, content="rows", data=text.encode()).rows
+    rows = read_table(path, required=EXTRA[1:3], content="rows", data=text.encode()).rows
     for row in rows:
         first, last = row.frames() or (base, base)
         said = [("concept", name) for name in row.cells.get("concepts", "").split("|")]
