@@ -244,7 +244,7 @@ def import_segments(paths: Sequence[Path], name: str, fps: float) -> ImportedMan
             extra = dict(zip(EXTRA, cells, strict=True))
             clips.append(Clip(clip_id, film, None, "", *span, level, own, extra))
     if not clips:
-        raise FixInput("the files have no annotations with times", where=str(paths[0]))
+        raise FixInput("no annotation has times", where=", ".join(map(str, paths)))
     known = {name: "unknown" for clip in clips for name in clip.concepts} | {**concepts()}
     header = Header(name, known, unit="segment", sources=tuple(map(source_of, paths)))
     return ImportedManifest(Manifest(name, header, tuple(clips), EXTRA))

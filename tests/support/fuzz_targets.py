@@ -314,6 +314,7 @@ def text_targets(folder: Path) -> list[Target]:
         Target("manifest", [MANIFEST], _read_manifest, 16),
         Target("table", [{"t.csv": MANIFEST["m.csv"], "t.toml": MAPPING}], _read_table, 8),
         Target("segments", [{"s.csv": SEGMENTS, "c.csv": SPANS}], _read_segments, 6),
+        Target("exchange", _exchanged(), _read_exchanged, 8),
         Target("mediaeval", [{"r.txt": b"1 Q0 d1 1 0.5 x\n", "q.txt": b"1 0 d1 1\n"}], _read_trec),
         Target("plan", [{"p.json": _plan_file()}], _read_plan, 6),
         Target("expression", [{"e.txt": b"EN and not (S or Look)"}], _read_expression, 6),
@@ -423,6 +424,35 @@ def _read_segments(files: Tree, folder: Path) -> None:
     place = written(files, folder)
     read_inputs(place / "s.csv", place / "c.csv")
     read_inputs(place / "s.csv", Fraction(10))
+
+
+def _exchanged() -> list[Tree]:
+    from fractions import Fraction
+
+    from obygaze_features.manifest.exchange import FilmSegments, export
+    from obygaze_features.manifest.projection import Segment
+
+    segments = [
+        Segment("f", "ada", 0, 9, "S", ("Look", "Body"), "why"),
+        Segment("f", "b", 3, 5, ""),
+    ]
+    film = FilmSegments("f", Fraction(25), None, segments)
+    written = [export([film], kind, Path()) for kind in ("elan", "vtt", "csv")]
+    shots = b"Timecode List:,1\nScene Number,Start Frame,End Frame\n1,1,48\n"
+    trees = [{path.name: data for path, data in files.items()} for files in written]
+    return [*trees, {"f-Scenes.csv": shots}]
+
+
+def _read_exchanged(files: Tree, folder: Path) -> None:
+    from obygaze_features.manifest.exchange import FORMATS, export, films_of, import_segments
+    from obygaze_features.manifest.io import check_manifest
+
+    paths = sorted(path for path in written(files, folder).rglob("*") if path.is_file())
+    made = import_segments(paths, "f", 29.97).manifest
+    check_manifest(made)
+    films, _ = films_of(made)
+    for kind in FORMATS:
+        export(films, kind, folder)
 
 
 def _read_trec(files: Tree, folder: Path) -> None:

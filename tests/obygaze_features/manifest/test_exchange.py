@@ -198,7 +198,7 @@ def test_annotations_of_elan_made_elsewhere(tmp_path: Path) -> None:
     [
         ('<!DOCTYPE a [<!ENTITY x "y">]><ANNOTATION_DOCUMENT>&x;</ANNOTATION_DOCUMENT>', "type"),
         ("<ANNOTATION_DOCUMENT>", "not a file of ELAN"),
-        ("<ANNOTATION_DOCUMENT/>", "no annotations"),
+        ("<ANNOTATION_DOCUMENT/>", "no annotation has times"),
     ],
 )
 def test_elan_that_is_refused(text: str, what: str, tmp_path: Path) -> None:
