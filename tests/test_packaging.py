@@ -36,7 +36,8 @@ EXTRAS = {
 IMPORT_NAMES = {"scikit-learn": "sklearn"}
 # What comes with a declared package as a part of its own interface.
 COMES_ALONG = {"scipy": "scikit-learn", "joblib": "scikit-learn", "threadpoolctl": "scikit-learn"}
-COMES_ALONG |= {"PIL": "matplotlib", "numcodecs": "zarr", "dask": "distributed"}
+COMES_ALONG |= {"PIL": "matplotlib", "dask": "distributed"}
+COMES_ALONG |= {"numcodecs": "zarr", "google_crc32c": "zarr"}
 
 
 def normal(name: str) -> str:

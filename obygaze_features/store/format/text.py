@@ -8,10 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zarr
-from zarr.codecs import Crc32cCodec
-from zarr.core.chunk_key_encodings import ChunkKeyEncodingParams
-from zarr.storage import MemoryStore
 
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.store.format.recipe import Recipe
@@ -23,8 +19,6 @@ JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
     "siglip": ("frame-vector", "frame-mean"),
     "xclip": ("mit-mean",),
 }
-# The file of a chunk is `c.0.0`, in one folder for each array.
-CHUNK_KEYS: ChunkKeyEncodingParams = {"name": "default", "separator": "."}
 WORDS = ("prompt", "template", "attribute")
 TEXT_FOLDER = "data.zarr/text"
 
@@ -48,48 +42,9 @@ class TextTable:
         lengths = {len(values), *(len(getattr(self, name)) for name in WORDS)}
         if values.ndim != 2 or not values.size or len(lengths) != 1:
             raise FixInput("each row must have an embedding, a prompt, a template, an attribute")
-        if not np.isfinite(values).all():
-            raise FixInput("embeddings of texts must be finite")
-
-
-def encode_text(table: TextTable) -> dict[str, bytes]:
-    """Return the files of a text table by their names in the store."""
-    memory: dict[str, Any] = {}
-    group = zarr.create_group(
-        MemoryStore(memory), zarr_format=3, attributes={"space_id": table.space_id}
-    )
-    shape = table.embeddings.shape
-    embeddings = group.create_array(
-        "embeddings",
-        shape=shape,
-        chunks=shape,
-        dtype="float32",
-        fill_value=np.nan,
-        dimension_names=["text", f"d{shape[1]}"],
-        compressors=[Crc32cCodec()],
-        chunk_key_encoding=CHUNK_KEYS,
-    )
-    embeddings[:] = table.embeddings
-    for name in WORDS:
-        add_strings(group, name, [str(word) for word in getattr(table, name)], "text", shape[0])
-    return {f"{TEXT_FOLDER}/{key}": memory[key].to_bytes() for key in sorted(memory)}
-
-
-def add_strings(
-    group: zarr.Group, name: str, strings: Sequence[str], dim: str, chunk_rows: int
-) -> None:
-    """Add an array of strings to a group."""
-    array = group.create_array(
-        name,
-        shape=(len(strings),),
-        chunks=(min(len(strings), chunk_rows),),
-        dtype="string",
-        compressors=[Crc32cCodec()],
-        fill_value="",
-        chunk_key_encoding=CHUNK_KEYS,
-        dimension_names=[dim],
-    ).with_config({"write_empty_chunks": True})
-    array[:] = np.array(strings, dtype=object)
+        wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if len(wrong):
+            raise FixInput(f"the embedding of row {wrong[0]} contains NaN or infinity")
 
 
 def space_id_of(checkpoint: str, revision: str, tensors_sha256: str) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store.format.limits import crc32c_of
+from obygaze_features.store.format.chunks import crc32c_of
 from obygaze_features.store.format.records import (
     PARTIAL_FILE,
     README_FILE,

@@ -16,7 +16,7 @@ from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.store.format.limits import ChunkLayout
+from obygaze_features.store.format.chunks import ChunkLayout
 from obygaze_features.store.format.records import Marker, Plan
 from obygaze_features.store.format.schema import OK, FileMark, RowSource, RowStatus
 from obygaze_features.store.read.reader import Store

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
+from zarr.core.chunk_key_encodings import ChunkKeyEncodingParams
 from zarr.storage import MemoryStore
 
 from obygaze_features import __version__
@@ -24,7 +25,6 @@ from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
 from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
-from obygaze_features.store.format.text import CHUNK_KEYS, add_strings
 from obygaze_features.store.read.describe import card_text
 
 BLOCK_ROWS = 64
@@ -37,6 +37,8 @@ ONE_CHUNK_BYTES = 8_000_000
 INNER_CHUNK_BYTES = 4_000_000
 ID_CHUNK_ROWS = 65_536
 COMPRESSORS = ("zstd", "blosc")
+# The file of a chunk is `c.0.0`, in one folder for each array.
+CHUNK_KEYS: ChunkKeyEncodingParams = {"name": "default", "separator": "."}
 
 
 def create_store(
@@ -233,3 +235,20 @@ def _chunks(spec: ArraySpec, block_rows: int) -> tuple[int, int | None]:
     fitting = max(1, INNER_CHUNK_BYTES // spec.row_bytes)
     inner = max(k for k in range(1, min(fitting, block_rows) + 1) if block_rows % k == 0)
     return inner, block_rows
+
+
+def add_strings(
+    group: zarr.Group, name: str, strings: Sequence[str], dim: str, chunk_rows: int
+) -> None:
+    """Add an array of strings to a group."""
+    array = group.create_array(
+        name,
+        shape=(len(strings),),
+        chunks=(min(len(strings), chunk_rows),),
+        dtype="string",
+        compressors=[Crc32cCodec()],
+        fill_value="",
+        chunk_key_encoding=CHUNK_KEYS,
+        dimension_names=[dim],
+    ).with_config({"write_empty_chunks": True})
+    array[:] = np.array(strings, dtype=object)

@@ -7,6 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import Crc32cCodec
+from zarr.storage import MemoryStore
 
 from obygaze_features.core.drafts import own_tag
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
@@ -32,16 +38,17 @@ from obygaze_features.store.format.records import (
     TextMarker,
 )
 from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.format.text import TEXT_FOLDER, TextTable, encode_text
+from obygaze_features.store.format.text import TEXT_FOLDER, WORDS, TextTable
 from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.index import INDEX_ROWS, index_records
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write import commit
+from obygaze_features.store.write.create import CHUNK_KEYS, add_strings
 
 
 def add_text(root: Path, table: TextTable) -> bool:
     """Add a text table to a store that is not sealed; return False where the same was there."""
-    data = encode_text(table)
+    data = _encoded(table)
     marks = {name: FileMark(len(d), sha256_bytes(d)) for name, d in data.items()}
     store = open_store(root)
     there = store.commits.text_files()
@@ -56,6 +63,29 @@ def add_text(root: Path, table: TextTable) -> bool:
     if there != marks:
         raise Mismatch("other texts were added to this store before", where=str(root))
     return False
+
+
+def _encoded(table: TextTable) -> dict[str, bytes]:
+    """Return the files of a text table by their names in the store."""
+    memory: dict[str, Any] = {}
+    group = zarr.create_group(
+        MemoryStore(memory), zarr_format=3, attributes={"space_id": table.space_id}
+    )
+    shape = table.embeddings.shape
+    embeddings = group.create_array(
+        "embeddings",
+        shape=shape,
+        chunks=shape,
+        dtype="float32",
+        fill_value=np.nan,
+        dimension_names=["text", f"d{shape[1]}"],
+        compressors=[Crc32cCodec()],
+        chunk_key_encoding=CHUNK_KEYS,
+    )
+    embeddings[:] = table.embeddings
+    for name in WORDS:
+        add_strings(group, name, [str(word) for word in getattr(table, name)], "text", shape[0])
+    return {f"{TEXT_FOLDER}/{key}": memory[key].to_bytes() for key in sorted(memory)}
 
 
 def _place_text(root: Path, data: dict[str, bytes]) -> None:

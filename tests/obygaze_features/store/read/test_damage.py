@@ -139,7 +139,7 @@ def test_an_absent_file_is_never_read_as_fill_values(sealed, tmp_path: Path) -> 
 def test_a_missing_array_is_named(sealed, tmp_path: Path) -> None:
     path = a_copy(sealed[0], tmp_path)
     shutil.rmtree(path / "data.zarr/frames")
-    with pytest.raises(Corrupt, match="'frames' is missing"):
+    with pytest.raises(Corrupt, match=r"is missing(.|\n)*frames/c\.0"):
         open_store(path).matrix("frames")
     np.testing.assert_array_equal(open_store(path).matrix("clip").values, sealed[1]["clip"])
     assert len(verify(path).problems) == 7  # six blocks and zarr.json
