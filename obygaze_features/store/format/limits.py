@@ -38,7 +38,7 @@ def check_memory(n_bytes: int, what: str, where: str, hint: str | None = None) -
     total = memory_bytes()
     if n_bytes > total:
         raise FixInput(
-            f"{what}: {human(n_bytes)} do not fit into this machine's {human(total)}",
+            f"{what} needs {human(n_bytes)} of memory, this machine has {human(total)}",
             where=where,
             hint=hint,
         )

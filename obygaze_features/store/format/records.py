@@ -101,7 +101,7 @@ def _check_version(value: Mapping[str, Any], where: str) -> None:
     version = value.get("version")
     if not isinstance(version, int) or version > VERSION:
         raise Mismatch(
-            f"format version {version!r}; this obygaze reads up to {VERSION}",
+            f"expected format version {VERSION} or lower, got {version!r}",
             where=where,
             hint="pip install --upgrade obygaze",
         )

@@ -90,7 +90,8 @@ def _node(parent: Any, path: str, where: str) -> Any:
             raise FixInput(f"{path!r} is a link, which is not followed", where=where)
         node = node[word]
     if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
-        raise FixInput(f"{path!r} has its data in other files, which are not read", where=where)
+        what = f"{path!r} has its data in other files, which are not read"
+        raise FixInput(what, where=where, hint="a file that holds all data (h5repack)")
     return node
 
 

@@ -34,14 +34,11 @@ RULES: Mapping[str, str] = {
     "centre": "no window of the store has its centre in it",
     "within": "no window of the store lies within it",
 }
-REDUCERS: Mapping[str, Callable[[npt.NDArray[Any], Ints, Ints], npt.NDArray[Any]]] = {
-    "max": lambda values, first, _: np.maximum.reduceat(values, first, axis=0),
-    "mean": lambda values, first, counts: (
-        np.add.reduceat(values, first, axis=0, dtype=np.float64)
-        / counts.reshape(-1, *[1] * (values.ndim - 1))
-    ),
-    "first": lambda values, first, _: values[first],
-    "last": lambda values, first, counts: values[first + counts - 1],
+REDUCERS: Mapping[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
+    "max": lambda windows: windows.max(axis=0),
+    "mean": lambda windows: windows.mean(axis=0, dtype=np.float64),
+    "first": lambda windows: windows[0],
+    "last": lambda windows: windows[-1],
 }
 
 
@@ -110,8 +107,8 @@ def read_segments(
     spans = np.array([(c.start_s, c.end_s) for c in clips], dtype=np.float64).reshape(-1, 2)
     reasons = {c.clip_id: NO_TIMES for c in clips if c.start_s is None or c.end_s is None}
     timed = ~np.isnan(spans).any(axis=1)
+    found: dict[int, npt.NDArray[Any]] = {}
     counts = np.zeros(len(clips), dtype=np.int64)
-    pieces: list[tuple[Ints, npt.NDArray[Any]]] = []
     index = store.commits.find_index()
     known_films = runs_of(store.movie_ids) if index is None else index.movies
     for film in np.unique(films).tolist():
@@ -127,15 +124,24 @@ def read_segments(
         reasons |= {clips[row].clip_id: missing for row in mine[first == stop].tolist()}
         mine, first, stop = (each[first < stop] for each in (mine, first, stop))
         counts[mine] = stop - first
-        if len(mine):
-            values = store.arrays.read(spec, ok[first.min() : stop.max()])
-            pieces.append((mine, _gathered(values, first - first.min(), stop - first, reduce)))
+        start = first.min(initial=len(ok))
+        values = store.arrays.read(spec, ok[start : stop.max(initial=start)])
+        for row, one, after in zip(mine.tolist(), first - start, stop - start, strict=True):
+            windows = values[one:after]
+            found[row] = windows if reduce is None else REDUCERS[reduce](windows)[None]
     present = counts > 0
-    offsets = np.concatenate([[0], np.cumsum(counts[present])])
     order = {clip.clip_id: reasons[clip.clip_id] for clip in clips if clip.clip_id in reasons}
     ids = np.array([clip.clip_id for clip in clips], dtype=np.str_)[present]
-    values = _in_order(pieces, counts if reduce is None else present.astype(np.int64), spec)
-    return Segments(values, offsets, present, ids, order)
+    none = np.empty((0, *spec.tail_shape), dtype=spec.dtype)
+    return Segments(
+        np.concatenate(
+            [none, *(found[row] for row in sorted(found))], dtype=spec.dtype, casting="unsafe"
+        ),
+        np.concatenate([[0], np.cumsum(counts[present])]),
+        present,
+        ids,
+        order,
+    )
 
 
 def _present_windows(
@@ -148,30 +154,3 @@ def _present_windows(
     ok = np.setdiff1d(rows, bad)
     spans = [store.arrays.read(store.plan.array(name), ok) for name in SPAN_ARRAYS]
     return ok, np.array(spans)
-
-
-def _gathered(
-    values: npt.NDArray[Any], first: Ints, counts: Ints, reduce: Reducer | None
-) -> npt.NDArray[Any]:
-    """Return the windows of all segments one after another, or a vector for each segment."""
-    if reduce in ("first", "last"):
-        return REDUCERS[reduce](values, first, counts)
-    starts = np.cumsum(counts) - counts
-    rows = np.repeat(first - starts, counts) + np.arange(counts.sum())
-    all_windows: npt.NDArray[Any] = values[rows]
-    if reduce is None:
-        return all_windows
-    return REDUCERS[reduce](all_windows, starts, counts)
-
-
-def _in_order(
-    pieces: Iterable[tuple[Ints, npt.NDArray[Any]]], sizes: Ints, spec: ArraySpec
-) -> npt.NDArray[Any]:
-    """Return the values of the films in the order of the segments, each of `sizes` rows."""
-    ends = np.cumsum(sizes)
-    out = np.empty((int(sizes.sum()), *spec.tail_shape), dtype=spec.dtype)
-    for mine, values in pieces:
-        counts = sizes[mine]
-        starts = np.cumsum(counts) - counts
-        out[np.repeat(ends[mine] - counts - starts, counts) + np.arange(len(values))] = values
-    return out

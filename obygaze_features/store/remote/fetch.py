@@ -253,9 +253,9 @@ class _Download(Transfer):
                 continue
             if piece is not None and (piece.total, len(piece.data)) == (mark.n_bytes, stop - start):
                 return piece.data
-            what = f"has {piece.total} bytes, expected {mark.n_bytes}" if piece else "is missing"
+            got = f": expected {mark.n_bytes} bytes, got {piece.total}" if piece else " is missing"
             hint = "obygaze store verify, of the store it is fetched from"
-            raise Corrupt(f"{name} {what}", where=self.source.location, hint=hint)
+            raise Corrupt(name + got, where=self.source.location, hint=hint)
         raise Stopped("the transfer was stopped", where=name, hint=AGAIN)
 
 

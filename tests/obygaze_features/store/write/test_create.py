@@ -232,7 +232,6 @@ def test_a_row_is_found_without_looking_at_other_blocks(tmp_path: Path) -> None:
         "store.json",
         "seal.json",
         "commits/block-00003.json",
-        "data.zarr/clip/zarr.json",
         "data.zarr/clip/c.3.0",
     ]
     assert files.reads == wanted and not files.listings
