@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.core.files import sha256_bytes
@@ -38,7 +38,6 @@ from obygaze_features.store.format.text import TEXT_FOLDER
 from obygaze_features.store.read.index import INDEX_ROWS, Index, IndexPage
 from obygaze_features.store.remote.files import Files, read_or_none, read_record
 
-V = TypeVar("V")
 # So few statuses are looked through at once, not block by block.
 FEW_ROWS = 1000
 # Where the files of a block are between its claim and its marker.
@@ -69,7 +68,7 @@ class Commits:
         self._index: Index | None = None
         self._partial: Partial | None = None
         self._markers: dict[int, Marker] = {}
-        self._crc32c: dict[str, list[str]] = {}
+        self._crc32c: dict[tuple[str, int], list[str]] = {}
 
     @property
     def seal(self) -> Seal | None:
@@ -157,40 +156,31 @@ class Commits:
                 self._load_seal()  # sealed since we looked: the markers went
         return found or self._seal
 
-    def is_committed(self, block: int) -> bool:
-        """Return whether a block is committed."""
-        return self.listing(block) is not None
-
     def noted(self, block: int) -> Mapping[int, RowStatus]:
         """Return the rows of a block that are not simply ok; all of them if it is not committed."""
-        found = self.listing(block)
+        rows, found = range(*self.plan.block_range(block)), self.listing(block)
         if found is None:
-            return dict.fromkeys(range(*self.plan.block_range(block)), MISSING)
-        return self._rows_of(block, found.noted)
+            return dict.fromkeys(rows, MISSING)
+        return {row: found.noted[row] for row in rows if row in found.noted}
 
     def sources(self, block: int) -> Mapping[int, RowSource]:
         """Return what the rows of a block were made from, where it was recorded."""
-        found = self.listing(block)
+        rows, found = range(*self.plan.block_range(block)), self.listing(block)
         if found is None:
             return {}
-        return self._rows_of(block, self._sources if isinstance(found, Seal) else found.sources)
-
-    def _rows_of(self, block: int, values: Mapping[int, V]) -> Mapping[int, V]:
-        """Return the entries of the rows of one block."""
-        rows = range(*self.plan.block_range(block)) if values else ()
-        return {row: values[row] for row in rows if row in values}
+        of_rows = self._sources if isinstance(found, Seal) else found.sources
+        return {row: of_rows[row] for row in rows if row in of_rows}
 
     @cached_property
     def _sources(self) -> Mapping[int, RowSource]:
         """The sources of all rows of a sealed store."""
-        mark = self._seal.files.get(SOURCES_FILE) if self._seal else None
-        if mark is None:
+        if self._seal is None or SOURCES_FILE not in self._seal.files:
             return {}
         data, where = (
             read_or_none(self.files, SOURCES_FILE),
             f"{self.files.location}/{SOURCES_FILE}",
         )
-        if data is None or sha256_bytes(data) != mark.sha256:
+        if data is None or sha256_bytes(data) != self._seal.files[SOURCES_FILE].sha256:
             what = "missing" if data is None else "not the file that the seal lists"
             raise Corrupt(f"{SOURCES_FILE} is {what}", where=where, hint="obygaze store verify")
         return Sources.from_bytes(data, where).of_rows
@@ -226,11 +216,6 @@ class Commits:
         """Return whether a committed block of an array is in this copy, which may be partial."""
         return self.partial is None or self.partial.holds(array, block)
 
-    def marks(self, block: int) -> Mapping[str, FileMark]:
-        """Return the files of a committed block (of the whole store, where it is sealed)."""
-        found = self.listing(block)
-        return found.files if found is not None else {}
-
     def text_files(self) -> Mapping[str, FileMark]:
         """Return the files of the texts that go with the store; none if it has no texts."""
         index = self._index.listed if self._seal is None and self._index is not None else None
@@ -253,7 +238,8 @@ class Commits:
             listed.update(self.text_files())
         for block in range(self.plan.n_blocks):
             with collecting(marker_key(block)):
-                listed.update(self.marks(block))
+                found = self.listing(block)
+                listed.update(found.files if found is not None else {})
         return listed
 
     def expected(self, name: str) -> Expected:
@@ -273,12 +259,13 @@ class Commits:
     def _crc32c_of(self, found: Seal | IndexPage | Marker, array: str, block: int) -> str:
         if isinstance(found, Marker):
             return found.crc32c.get(array, "")
+        first = 0
         if self._index is not None and isinstance(found, IndexPage):
-            return self._index.crc32c(array, block)
-        if array not in self._crc32c:
-            self._crc32c[array] = found.crc32c.get(array, "").split()
-        words = self._crc32c[array]
-        return words[block] if block < len(words) == self.plan.n_blocks else ""
+            first = block - block % self._index.listed.page_blocks
+        if (array, first) not in self._crc32c:
+            self._crc32c[array, first] = found.crc32c.get(array, "").split()
+        words = self._crc32c[array, first]
+        return words[block - first] if block - first < len(words) else ""
 
     def expected_now(self, name: str) -> list[Expected]:
         """Return what a file of a block may be at this time; nothing if it cannot have changed.

@@ -159,7 +159,7 @@ def _array_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
 def summary(store: Store) -> dict[str, Any]:
     """Return the facts of a store as plain JSON."""
     plan, status = store.plan, store.status()
-    committed = [b for b in range(plan.n_blocks) if store.commits.is_committed(b)]
+    committed = [b for b in range(plan.n_blocks) if store.commits.listing(b) is not None]
     listed, partial = store.commits.listed_files(), store.commits.partial
     n_held = {name: len(held) for name, held in partial.blocks.items()} if partial else None
     state = "sealed" if store.sealed else f"{len(committed)} of {plan.n_blocks} blocks"

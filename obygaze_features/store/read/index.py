@@ -141,12 +141,6 @@ class Index:
             raise Corrupt(f"page {number} of the index is not of its rows", where=where)
         return page
 
-    def crc32c(self, array: str, block: int) -> str:
-        """Return the checksums of a block's file; "" where they are not recorded."""
-        words = self.page(block).crc32c.get(array, "").split()
-        place = block % self.listed.page_blocks
-        return words[place] if place < len(words) else ""
-
     def clip_ids(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the clips of some rows."""
         step = self.plan.block_rows

@@ -200,10 +200,10 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
         with report.collecting(f"data.zarr/{spec.name}/zarr.json"):
             store.arrays.check_layout(spec.name)
     for block in range(plan.n_blocks):
-        marks = commits.marks(block)
-        for spec in plan.arrays if marks else ():
+        found = commits.listing(block)
+        for spec in plan.arrays if found is not None else ():
             name = plan.block_key(spec.name, block)
-            if name not in marks:
+            if found is not None and name not in found.files:
                 report.add(name, "neither the seal nor a marker lists it")
     if commits.seal is not None and INDEX_FILE in commits.seal.files:
         with report.collecting(INDEX_FILE):

@@ -164,7 +164,7 @@ def test_more_than_the_memory_of_the_machine_is_refused(sealed, tmp_path, tail) 
     value["arrays"][0].update(tail_shape=tail, dims=dims)
     restamped(path, arrays=value["arrays"])
     for missing in ("error", "nan", "drop"):
-        with pytest.raises(FixInput, match="do not fit"):
+        with pytest.raises(FixInput, match="of memory, this machine has"):
             open_store(path).matrix("clip", missing=missing)
 
 
