@@ -9,7 +9,7 @@ import math
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -153,7 +153,7 @@ def open_npy(path: Path, levels: Mapping[str, str]) -> FeatureSource:
     every = [file for of_level in files.values() for file in of_level.values()]
     origin = folder_origin("npy", root, every)
     origin["levels"] = {level: folder or "." for level, folder in folders.items()}
-    source = clip_source(origin, files, lambda file: nullcontext(_mapped(file)))
+    source = clip_source(origin, files, _mapped)
     first: dict[str, Path] = {}
     for of_level in files.values():
         first = {**of_level, **first}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -189,7 +188,7 @@ def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> Fea
     return clip_source(
         file_origin("hdf5", path, levels),
         keys,
-        lambda key: nullcontext(_dataset_of_clip(handle, key, str(path))),
+        lambda key: _dataset_of_clip(handle, key, str(path)),
         movie_ids=_movies(handle, next(iter(levels.values())), clips, path),
         handle=handle,
     )
@@ -233,11 +232,10 @@ def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     return clip_source(origin, keys, _dataset_in_file)
 
 
-@contextmanager
-def _dataset_in_file(key: tuple[Path, str]) -> Iterator[Any]:
+def _dataset_in_file(key: tuple[Path, str]) -> Any:
+    """Return the dataset of a file, which is open as long as the dataset is used."""
     file, path = key
-    with _opened(file) as handle:
-        yield _dataset_of_clip(handle, path, str(file))
+    return _dataset_of_clip(_opened(file), path, str(file))
 
 
 def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:

@@ -10,7 +10,7 @@ import io
 import pickle
 import warnings
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ class _Loader:
     def __init__(self) -> None:
         self.torch = need("torch", "mlp", "reading .pth files")
 
-    def open_array(self, key: tuple[Path, str]) -> AbstractContextManager[Array]:
+    def open_array(self, key: tuple[Path, str]) -> Array:
         """Return the tensor of a file, of one of its keys if not "", without the leading 1."""
         file, name = key
         check_memory(file.stat().st_size, "one file", str(file))
@@ -91,7 +91,8 @@ class _Loader:
         tensor = value.detach()
         if tensor.dtype == self.torch.bfloat16:  # NumPy has no such type; this is exact
             tensor = tensor.float()
-        return nullcontext(tensor.numpy()[0])
+        array: Array = tensor.numpy()[0]
+        return array
 
     def _load(self, file: Path) -> Any:
         try:

@@ -10,7 +10,6 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -29,7 +28,7 @@ from obygaze_features.store.format.schema import RowStatus
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
-Opener: TypeAlias = "Callable[[], AbstractContextManager[Any]]"
+Opener: TypeAlias = Callable[[], Any]
 MAX_DIMENSIONS = 3
 # By these marks `export` lists the levels that it wrote, and an import finds them again.
 HDF5_LEVELS, NPY_LEVELS = "obygaze_levels", "levels.txt"
@@ -52,6 +51,11 @@ class Shape(NamedTuple):
 
     sizes: tuple[int, ...]
     dtype: str
+
+    @classmethod
+    def of(cls, array: Any) -> Shape:
+        """Return those of an array."""
+        return cls(tuple(array.shape), str(array.dtype))
 
     @property
     def n_bytes(self) -> int:
@@ -82,7 +86,7 @@ class FeatureSource:
     arrays: Mapping[str, Sequence[Opener | None]]
     warnings: list[str] = field(default_factory=list)
     handles: Sequence[Any] = ()
-    _shapes: dict[Opener | None, Shape] = field(default_factory=dict)
+    _shapes: dict[Any, Shape] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         levels = ", ".join(self.levels)
@@ -97,9 +101,7 @@ class FeatureSource:
         """Return the shape of one clip's array, or raise BadRow; it is opened once for that."""
         opener = self.arrays[level][index]
         if opener not in self._shapes:
-            self._shapes[opener] = self._use(
-                level, opener, lambda array: Shape(tuple(array.shape), str(array.dtype))
-            )
+            self._shapes[opener] = self._use(level, opener, Shape.of)
         return self._shapes[opener]
 
     def row(self, level: str, index: int) -> Array:
@@ -110,8 +112,7 @@ class FeatureSource:
         if opener is None:
             raise BadRow(f"no file for {level}")
         try:
-            with opener() as array:
-                return use(array)
+            return use(opener())
         except Corrupt as error:
             raise BadRow(error.what) from error
         except DAMAGE as error:
@@ -151,7 +152,7 @@ def joined_source(sources: Sequence[FeatureSource]) -> FeatureSource:
 def clip_source(
     origin: Mapping[str, Any],
     keys: Mapping[str, Mapping[str, Any]],
-    open_array: Callable[[Any], AbstractContextManager[Any]],
+    open_array: Callable[[Any], Any],
     *,
     movie_ids: Sequence[str] | None = None,
     handle: Any = None,
@@ -167,25 +168,6 @@ def clip_source(
     }
     handles = [] if handle is None else [handle]
     return FeatureSource(origin, clip_ids, movie_ids, arrays, handles=handles)
-
-
-@dataclass(frozen=True)
-class _RowOf:
-    """One row of an array of all clips."""
-
-    array: Any
-    index: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.array.shape[1:])
-
-    @property
-    def dtype(self) -> Any:
-        return self.array.dtype
-
-    def __getitem__(self, whole: tuple[()]) -> Array:
-        return np.asarray(self.array[self.index])
 
 
 def column_source(
@@ -220,7 +202,11 @@ def column_source(
     keys = levels.values() or [name for name in names if name not in (id_key, movie_key)]
     arrays, warnings = {key: read(key) for key in keys}, []
     if not levels:
-        levels = {level_name(key): key for key, one in arrays.items() if is_level(one, len(ids))}
+        levels = {
+            level_name(key): key
+            for key, one in arrays.items()
+            if one.dtype.kind == "f" and 2 <= one.ndim <= 4 and len(one) == len(ids)
+        }
         left_out = sorted(arrays.keys() - set(levels.values()))
         vectors = [name for name, key in levels.items() if len(arrays[key].shape) == 2]
         # The only level with one vector a clip is `clip` if its name says nothing.
@@ -248,11 +234,17 @@ def column_source(
                 hint="save as many rows as ids, in the same order",
             )
     rows = {
-        level: [partial(nullcontext, _RowOf(arrays[key], index)) for index in range(n_clips)]
+        level: [partial(arrays[key].__getitem__, index) for index in range(n_clips)]
         for level, key in levels.items()
     }
+    # Known without reading the rows.
+    shapes = {
+        opener: Shape(tuple(arrays[key].shape[1:]), str(arrays[key].dtype))
+        for level, key in levels.items()
+        for opener in rows[level]
+    }
     handles = [] if handle is None else [handle]
-    return FeatureSource(origin(levels), ids, movies, rows, warnings, handles)
+    return FeatureSource(origin(levels), ids, movies, rows, warnings, handles, shapes)
 
 
 def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
@@ -347,11 +339,6 @@ def level_name(name: str) -> str:
     short = name.removeprefix("features.").removesuffix("_features").lower()
     cleaned = re.sub(r"[^a-z0-9_]+", "_", short).strip("_")
     return cleaned if re.match(r"[a-z]", cleaned) else f"x{cleaned}"
-
-
-def is_level(array: Any, n_clips: int) -> bool:
-    """Return whether an array can be a level: floating point, with a row for each clip."""
-    return array.dtype.kind == "f" and 2 <= array.ndim <= 4 and len(array) == n_clips
 
 
 def movie_of(clip_id: str) -> str:
