@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,27 +21,29 @@ from obygaze_features.store.remote.selection import Transferred
 from obygaze_features.store.remote.send import pack, push
 from obygaze_features.store.write.edit import Copied, ManifestClips, merge, subset
 
+UNSEALED = (
+    "this store is not sealed: the zip holds what is committed so far; extract run --seal seals a "
+    "store with failed clips"
+)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _output = click.option("-o", "output", required=True, help="The new store: a name or a folder.")
+
+
+def _or_all(ctx: click.Context, param: click.Parameter, chosen: tuple[str, ...]) -> Any:
+    """Return the words of a repeatable option; None, which stands for all, if there are none."""
+    return chosen or None
+
+
+_repeated = partial(click.option, multiple=True, callback=_or_all)
 
 
 @command("subset")
 @click.argument("name")
 @_output
-@click.option("--movie", "movies", multiple=True, help="Only the clips of this film; repeatable.")
-@click.option(
-    "--clips",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Only the clips in this file, one id a line.",
-)
-@click.option("--level", "levels", multiple=True, help="Only this level; repeatable.")
-def subset_(
-    session: Session,
-    name: str,
-    output: str,
-    movies: tuple[str, ...],
-    clips: Path | None,
-    levels: tuple[str, ...],
-) -> None:
+@_repeated("--movie", "movies", help="Only the clips of this film; repeatable.")
+@click.option("--clips", type=FILE, help="Only the clips in this file, one id a line.")
+@_repeated("--level", "levels", help="Only this level; repeatable.")
+def subset_(session: Session, name: str, output: str, clips: Path | None, **chosen: Any) -> None:
     """Make a store of some clips or levels of another.
 
     Times and masks are copied too. The same command again continues where it was stopped.
@@ -51,16 +55,9 @@ def subset_(
     """
     source = open_named(session, name)
     ids = _ids(clips) if clips is not None else None
+    target = session.workspace.new_store(output)
     with session.console.progress("copy") as progress:
-        copied = subset(
-            source,
-            session.workspace.new_store(output),
-            clips=ids,
-            movies=movies or None,
-            levels=levels or None,
-            progress=progress,
-        )
-    _report_copied(session, copied)
+        _report_copied(session, subset(source, target, clips=ids, progress=progress, **chosen))
 
 
 @command("merge")
@@ -69,11 +66,7 @@ def subset_(
 @click.option("--manifest", help="Plan the new store for the clips of this manifest.")
 @click.option("--seal/--no-seal", default=True, help="Seal it if complete.")
 def merge_(
-    session: Session,
-    names: tuple[str, ...],
-    output: str,
-    manifest: str | None,
-    seal: bool,
+    session: Session, names: tuple[str, ...], output: str, manifest: str | None, seal: bool
 ) -> None:
     """Make one store of several of the same recipe.
 
@@ -115,28 +108,20 @@ def _report_copied(session: Session, copied: Copied) -> None:
     pending = count(copied.pending_blocks, "block")
     state = "sealed" if copied.sealed else f"{pending} still to extract, not sealed"
     blocks = count(copied.n_blocks, "block")
-    session.console.result(
-        f"{copied.path}: {count(copied.n_clips, 'clip')}, {blocks} copied, {state}"
-    )
+    clips, console = count(copied.n_clips, "clip"), session.console
+    console.result(f"{copied.path}: {clips}, {blocks} copied, {state}")
     if copied.in_several:
-        session.console.note(
-            f"{count(copied.in_several, 'clip')} in several stores; the first that is ok counts"
-        )
+        clips = count(copied.in_several, "clip")
+        console.note(f"{clips} in several stores; the first that is ok counts")
     if copied.n_differing:
-        session.console.warn(
-            f"{count(copied.n_differing, 'clip')} with other numbers in another of these stores"
-            " (obygaze store diff)"
-        )
+        clips = count(copied.n_differing, "clip")
+        console.warn(f"{clips} with other numbers in another of these stores (obygaze store diff)")
 
 
 _selection_options = option_group(
     "Options",
-    click.option(
-        "--level", "levels", multiple=True, help="Only this array; repeatable. [default: all]"
-    ),
-    click.option(
-        "--movie", "movies", multiple=True, help="Only the blocks of this film; repeatable."
-    ),
+    _repeated("--level", "levels", help="Only this array; repeatable. [default: all]"),
+    _repeated("--movie", "movies", help="Only the blocks of this film; repeatable."),
 )
 
 
@@ -159,17 +144,14 @@ def pack_(session: Session, name: str, output: str | None, force: bool) -> None:
     with session.console.progress("pack") as progress:
         packed = pack(store, path, force=force, progress=progress)
     if not packed.sealed and not session.console.as_json:
-        session.console.warn(
-            "this store is not sealed: the zip holds what is committed so far; extract run --seal "
-            "seals a store with failed clips"
-        )
+        session.console.warn(UNSEALED)
     size = f"{packed.n_files} files, {human(packed.n_bytes)}"
     text = f"{packed.path}: {size}, sha256 {packed.sha256}"
     session.console.show({**asdict(packed), "path": str(packed.path)}, text)
 
 
 @command("unpack")
-@click.argument("packed", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("packed", type=FILE)
 @click.option("-o", "output", help="The new store: a name or a folder. [default: the zip's name]")
 def unpack_(session: Session, packed: Path, output: str | None) -> None:
     """Make a store of a packed one.
@@ -189,13 +171,7 @@ def unpack_(session: Session, packed: Path, output: str | None) -> None:
 @click.argument("source")
 @click.option("-o", "output", help="The new store: a name or a folder. [default: the last word]")
 @_selection_options
-def pull_(
-    session: Session,
-    source: str,
-    output: str | None,
-    levels: tuple[str, ...],
-    movies: tuple[str, ...],
-) -> None:
+def pull_(session: Session, source: str, output: str | None, **chosen: Any) -> None:
     """Fetch a store, or a part of it.
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
@@ -211,21 +187,14 @@ def pull_(
     target = session.workspace.new_store(output or _last_word(source))
     place = source if is_url(source) else session.workspace.existing_store(source)
     with session.console.progress("pull") as progress:
-        done = pull(place, target, levels=levels or None, movies=movies or None, progress=progress)
-    _report_transferred(session, done)
+        _report_transferred(session, pull(place, target, progress=progress, **chosen))
 
 
 @command("push")
 @click.argument("name")
 @click.argument("target")
 @_selection_options
-def push_(
-    session: Session,
-    name: str,
-    target: str,
-    levels: tuple[str, ...],
-    movies: tuple[str, ...],
-) -> None:
+def push_(session: Session, name: str, target: str, **chosen: Any) -> None:
     """Send a store to a bucket, the hub or a folder.
 
     Or a part of it. Files that are there already are not sent again. A bucket's keys come from the
@@ -238,8 +207,7 @@ def push_(
     """
     store = open_named(session, name)
     with session.console.progress("push") as progress:
-        done = push(store, target, levels=levels or None, movies=movies or None, progress=progress)
-    _report_transferred(session, done)
+        _report_transferred(session, push(store, target, progress=progress, **chosen))
 
 
 def _last_word(source: str) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -88,16 +89,10 @@ def import_(
     sources: Sequence[Path],
     output: str,
     levels: Sequence[str],
-    id_key: str | None,
-    movie_key: str | None,
-    level: str | None,
     manifest: str | None,
     pool: Pool | None,
-    dtype: str | None,
-    backbone: str,
     facts: Sequence[str],
-    licence: str,
-    citation: str,
+    **options: Any,
 ) -> None:
     """Make a store from features in another format.
 
@@ -132,18 +127,11 @@ def import_(
         obygaze store import npy features/ --level clip=xclip --level frames=xclip_frames -o mine
     """
     target = session.workspace.new_store(output)
-    source = open_features(
-        format,
-        sources,
-        named_values(levels, "--level"),
-        id_key=id_key,
-        movie_key=movie_key,
-        level=level,
-    )
+    keys = {name: options.pop(name) for name in ("id_key", "movie_key", "level")}
+    source = open_features(format, sources, named_values(levels, "--level"), **keys)
     default: Pool = "also" if list(source.levels) == ["tokens"] else "none"
-    settings = ImportSettings(
-        backbone, named_values(facts, "--fact"), licence, citation, pool or default, dtype
-    )
+    told = named_values(facts, "--fact")
+    settings = ImportSettings(facts=told, pool=pool or default, **options)
     found, clips = None, None
     if manifest is not None:
         found = read_manifest(session.workspace.existing_manifest(manifest))
@@ -212,9 +200,8 @@ def export(
     name: str,
     output: Path,
     levels: tuple[str, ...],
-    compress: bool,
     with_labels: str | None,
-    force: bool,
+    **options: Any,
 ) -> None:
     """Write the features of a store in another format.
 
@@ -237,10 +224,9 @@ def export(
             session.workspace.checked(output),
             format,
             levels=levels or None,
-            compress=compress,
-            force=force,
             labels=labels,
             progress=progress,
+            **options,
         )
     _note_reasons(session, done.left_out)
     session.console.show(
