@@ -36,15 +36,14 @@ from obygaze_features.core.files import (
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.schema import ArraySpec
-from obygaze_features.store.interchange.source import DAMAGE, HDF5_LEVELS, NPY_LEVELS, PROVENANCE
+from obygaze_features.store.interchange.source import HDF5_LEVELS, NPY_LEVELS, PROVENANCE
 from obygaze_features.store.read.reader import Store
-from obygaze_features.store.remote.files import ZIP_DAMAGE
 
 DATE = (1980, 1, 1, 0, 0, 0)
 LABELS = ("level", "concepts")
 EXPORT_FILE = ".obygaze-export.json"
-# Longer than the header of any level.
-LINE_BYTES = 10_000_000
+# Longer than the header of any table, and than what is before or after the data of any file.
+MARK_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -225,37 +224,29 @@ def _npz(job: _Job, path: Path) -> None:
     """clip_id, movie_id, and an array a level; written in pieces, so that any size fits."""
     method = zipfile.ZIP_DEFLATED if job.compress else zipfile.ZIP_STORED
     with zipfile.ZipFile(path, "w", method) as out:
-        for name, ids in (("clip_id", job.store.clip_ids), ("movie_id", job.store.movie_ids)):
-            array = np.array(ids[job.rows].tolist(), dtype=np.str_)
-            _member(out, name, method, array.shape, array.dtype, [array])
-        labels = [job.label(clip) for clip in job.store.clip_ids[job.rows].tolist()]
-        arrays: dict[str, Any] = {PROVENANCE: json.dumps(provenance(job.store))}
+
+        def add(name: str, shape: tuple[int, ...], dtype: Any, pieces: Iterable[Any]) -> None:
+            entry = zipfile.ZipInfo(f"{name}.npy", DATE)
+            entry.compress_type = method
+            descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
+            header = {"descr": descr, "fortran_order": False, "shape": shape}
+            with out.open(entry, "w", force_zip64=True) as stream:
+                np.lib.format.write_array_header_1_0(stream, header)
+                for piece in pieces:
+                    stream.write(np.ascontiguousarray(piece).tobytes())
+
+        ids = job.store.clip_ids[job.rows].tolist()
+        columns: dict[str, Any] = {"clip_id": ids}
+        columns["movie_id"] = job.store.movie_ids[job.rows].tolist()
+        columns[PROVENANCE] = json.dumps(provenance(job.store))
         if job.labels is not None:
-            arrays |= {name: [one[name] for one in labels] for name in LABELS}
-        for name, values in arrays.items():
-            array = np.array(values, dtype=np.str_)
-            _member(out, name, method, array.shape, array.dtype, [array])
+            columns |= {name: [job.label(clip)[name] for clip in ids] for name in LABELS}
+        for name, column in columns.items():
+            array = np.array(column, dtype=np.str_)
+            add(name, array.shape, array.dtype, [array])
         for spec in job.specs:
-            shape = (int(job.rows.sum()), *spec.tail_shape)
             pieces = (matrix.values for matrix in job.blocks(spec))
-            _member(out, spec.name, method, shape, np.dtype(spec.dtype), pieces)
-
-
-def _member(
-    out: zipfile.ZipFile,
-    name: str,
-    method: int,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    pieces: Iterable[Any],
-) -> None:
-    entry = zipfile.ZipInfo(f"{name}.npy", DATE)
-    entry.compress_type = method
-    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    with out.open(entry, "w", force_zip64=True) as stream:
-        np.lib.format.write_array_header_1_0(stream, header)
-        for piece in pieces:
-            stream.write(np.ascontiguousarray(piece).tobytes())
+            add(spec.name, (len(ids), *spec.tail_shape), spec.dtype, pieces)
 
 
 def _npy(job: _Job, path: Path) -> None:
@@ -319,35 +310,17 @@ def _pth(job: _Job, path: Path) -> None:
         torch.save(torch.from_numpy(vectors[None].copy()), folder / f"{clip}.pth")
 
 
-def _not_npz(file: Path) -> str:
-    try:
-        with zipfile.ZipFile(file) as packed:
-            is_own = f"{PROVENANCE}.npy" in packed.namelist()
-    except ZIP_DAMAGE:
-        is_own = False
-    return "" if is_own else f"it is not an npz file with the array {PROVENANCE}"
+def _own_file(what: str, mark: bytes) -> OwnFolder:
+    """Return the kind of files whose first or last bytes match a regular expression."""
 
+    def refusal(file: Path) -> str:
+        with file.open("rb") as stream:
+            head = stream.read(MARK_BYTES)
+            stream.seek(max(0, file.stat().st_size - MARK_BYTES))
+            is_own = re.search(mark, head) or re.search(mark, stream.read())
+        return "" if is_own else f"it does not have {what} of an export"
 
-def _not_hdf5(file: Path) -> str:
-    import h5py
-
-    try:
-        with h5py.File(file, "r") as root:
-            is_own = HDF5_LEVELS in root.attrs
-    except DAMAGE:
-        is_own = False
-    return "" if is_own else f"it is not an HDF5 file with the attribute {HDF5_LEVELS}"
-
-
-def _not_csv(file: Path) -> str:
-    with file.open("rb") as stream:
-        header = stream.readline(LINE_BYTES)
-    is_own = re.fullmatch(rb"clip_id,movie_id,(level,concepts,)?(\w+)_0(,\2_\d+)*\n", header)
-    return "" if is_own else "its columns are not those of an export"
-
-
-def _not_facts(file: Path) -> str:
-    return "" if made_by_obygaze(file) else "it does not have the provenance of an export"
+    return OwnFolder("export", refusal)
 
 
 class _Format(NamedTuple):
@@ -358,11 +331,15 @@ class _Format(NamedTuple):
 
 
 EXPORT = OwnFolder("export", _not_an_export)
-FACTS = OwnFolder("export", _not_facts)
+FACTS = _own_file("the provenance", rb'\A{\s*"created_by": "obygaze ')
+# HDF5 keeps the attributes of a file near its start, and a zip its names at the end.
+HDF5 = _own_file(f"the attribute {HDF5_LEVELS}", rb"(?s)\A\x89HDF.*" + HDF5_LEVELS.encode())
+NPZ = _own_file(f"the array {PROVENANCE}", rb"(?s)PK\x01\x02.*" + f"{PROVENANCE}.npy".encode())
+COLUMNS = rb"\Aclip_id,movie_id,(level,concepts,)?(\w+)_0(,\2_\d+)*\n"
 FORMATS = {
-    "hdf5": _Format(_hdf5, OwnFolder("export", _not_hdf5)),
-    "npz": _Format(_npz, OwnFolder("export", _not_npz), ids_are_names=False),
+    "hdf5": _Format(_hdf5, HDF5),
+    "npz": _Format(_npz, NPZ, ids_are_names=False),
     "npy": _Format(_npy, EXPORT, in_folder=True),
-    "csv": _Format(_csv, OwnFolder("export", _not_csv), ids_are_names=False),
+    "csv": _Format(_csv, _own_file("the columns", COLUMNS), ids_are_names=False),
     "pth": _Format(_pth, EXPORT, in_folder=True),
 }
