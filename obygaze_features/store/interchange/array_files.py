@@ -49,74 +49,64 @@ def open_npz(
     path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY, movie_key: str | None = None
 ) -> FeatureSource:
     """Open the arrays of an npz file; without `levels`, each array that has a row for each id."""
-    with _members(path) as members:
+    with _opened(path) as packed:
         return column_source(
             path,
-            members.names,
-            members.read,
+            [name for name in packed.files if name != PROVENANCE],
+            partial(_member, path, packed),
             levels,
             origin=partial(file_origin, "npz", path),
             id_key=id_key,
             movie_key=movie_key,
-            keep_names=members.is_export,
+            keep_names=PROVENANCE in packed.files,
         )
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """Read every array of an npz file by its name, as safely as `open_npz` reads them."""
-    with _members(path) as members:
-        return {name: members.read(name) for name in members.names}
+    with _opened(path) as packed:
+        return {name: _member(path, packed, name) for name in packed.files if name != PROVENANCE}
 
 
 @contextmanager
-def _members(path: Path) -> Iterator[_Members]:
+def _opened(path: Path) -> Iterator[Any]:
     require_file(path)
     if not zipfile.is_zipfile(path):
         hint = "copy or download it again, or make it with numpy.savez"
         raise Corrupt("not a complete npz file", where=str(path), hint=hint)
     try:
         with np.load(path, allow_pickle=False) as packed:
-            yield _Members(path, packed)
+            yield packed
     except DAMAGE as error:
         raise Corrupt(f"not a complete npz file: {error}", where=str(path)) from error
 
 
-class _Members:
-    """The arrays of an npz file; the size of each is checked before it is read."""
-
-    def __init__(self, path: Path, packed: Any) -> None:
-        self.path, self.packed = path, packed
-        self.is_export = PROVENANCE in getattr(packed, "files", ())
-        self.names = [name for name in getattr(packed, "files", ()) if name != PROVENANCE]
-
-    def read(self, key: str) -> Array:
-        if key not in self.names:
-            there = ", ".join(self.names) or "nothing"
-            raise FixInput(
-                f"no array {key!r}{near(key, self.names)}; the file has {there}",
-                where=str(self.path),
-                hint="--level NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
-            )
-        self._check_size(key if key in self.packed.zip.namelist() else f"{key}.npy")
-        try:
-            return np.asarray(self.packed[key])
-        except ValueError as error:
-            _refuse_objects(error, repr(key), self.path)
-            raise Corrupt(f"{key!r} cannot be read: {error}", where=str(self.path)) from error
-
-    def _check_size(self, member: str) -> None:
-        formats = np.lib.format
-        try:
-            with self.packed.zip.open(member) as stream:
-                old = formats.read_magic(stream) == (1, 0)
-                read = formats.read_array_header_1_0 if old else formats.read_array_header_2_0
-                shape, _, dtype = read(stream)
-        except DAMAGE as error:
-            raise Corrupt(f"{member!r} is not an array: {error}", where=str(self.path)) from error
-        n_bytes = math.prod(shape) * dtype.itemsize
-        if not dtype.hasobject and n_bytes > self.packed.zip.getinfo(member).file_size:
-            raise Corrupt(f"{member!r} is shorter than its shape {shape}", where=str(self.path))
-        check_memory(n_bytes, member, str(self.path))
+def _member(path: Path, packed: Any, key: str) -> Array:
+    """Return an array of an npz file; its size is checked before it is read."""
+    where, names = str(path), [name for name in packed.files if name != PROVENANCE]
+    if key not in names:
+        raise FixInput(
+            f"no array {key!r}{near(key, names)}; the file has {', '.join(names) or 'nothing'}",
+            where=where,
+            hint="--level NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
+        )
+    member, formats = key if key in packed.zip.namelist() else f"{key}.npy", np.lib.format
+    try:
+        with packed.zip.open(member) as stream:
+            old = formats.read_magic(stream) == (1, 0)
+            read = formats.read_array_header_1_0 if old else formats.read_array_header_2_0
+            shape, _, dtype = read(stream)
+    except DAMAGE as error:
+        raise Corrupt(f"{member!r} is not an array: {error}", where=where) from error
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if not dtype.hasobject and n_bytes > packed.zip.getinfo(member).file_size:
+        raise Corrupt(f"{member!r} is shorter than its shape {shape}", where=where)
+    check_memory(n_bytes, member, where)
+    try:
+        return np.asarray(packed[key])
+    except ValueError as error:
+        _refuse_objects(error, repr(key), path)
+        raise Corrupt(f"{key!r} cannot be read: {error}", where=where) from error
 
 
 def _refuse_objects(error: Exception, what: str, path: Path) -> None:

@@ -54,29 +54,25 @@ def open_one(
         if path.is_dir():
             return _a_file_a_clip(path, levels)
         require_file(path)
-        handle = _opened(path)
-        try:
-            key = id_key if id_key is not None or levels else _id_key(handle)
-            if key is not None:
-                return _columns(path, handle, levels, key, movie_key)
-            return _a_dataset_a_clip(path, handle, levels or _found_levels(handle, path))
-        except BaseException:
-            handle.close()
-            raise
+        handle = h5py.File(path, "r")
+        key = id_key if id_key is not None or levels else _id_key(handle)
+        if key is None:
+            source = _a_dataset_a_clip(path, handle, levels or _found_levels(handle, path))
+        else:
+            source = column_source(
+                path,
+                [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset],
+                lambda key: _dataset(handle, key, path),
+                levels,
+                origin=partial(file_origin, "hdf5", path),
+                id_key=key,
+                movie_key=movie_key,
+            )
+        source.handles = [handle]
+        return source
     except DAMAGE as error:
-        raise _not_whole(error, path) from error
-
-
-def _opened(path: Path) -> Any:
-    try:
-        return h5py.File(path, "r")
-    except OSError as error:
-        raise _not_whole(error, path) from error
-
-
-def _not_whole(error: Exception, path: Path) -> Corrupt:
-    hint = "copy or download it again, or name its format: npz, npy, csv or pth"
-    return Corrupt(f"not a complete HDF5 file: {error}", where=str(path), hint=hint)
+        hint = "copy or download it again, or name its format: npz, npy, csv or pth"
+        raise Corrupt(f"not a complete HDF5 file: {error}", where=str(path), hint=hint) from error
 
 
 def _node(parent: Any, path: str, where: str) -> Any:
@@ -157,40 +153,19 @@ def _id_key(handle: Any) -> str | None:
     return next((name for name in names if handle[name].ndim == 1), None)
 
 
-def _columns(
-    path: Path, handle: Any, levels: Mapping[str, str], id_key: str, movie_key: str | None
-) -> FeatureSource:
-    """Open one array of all clips for each level."""
-    return column_source(
-        path,
-        [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset],
-        lambda key: _dataset(handle, key, path),
-        levels,
-        origin=partial(file_origin, "hdf5", path),
-        id_key=id_key,
-        movie_key=movie_key,
-        handle=handle,
-    )
-
-
 def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> FeatureSource:
     """Open one file in which each clip has its own dataset."""
-    clips = list(
-        dict.fromkeys(clip for pattern in levels.values() for clip in _ids(handle, pattern, path))
-    )
+    paths = list(levels.values())
+    clips = list(dict.fromkeys(clip for pattern in paths for clip in _ids(handle, pattern, path)))
     if not clips:
         hint = f"--level NAME=PATH; the file has {few(list(handle))}"
-        raise FixInput(f"no dataset at {few(list(levels.values()))}", where=str(path), hint=hint)
-    keys = {
-        level: {clip: pattern.replace(ID, clip) for clip in clips}
-        for level, pattern in levels.items()
-    }
+        raise FixInput(f"no dataset at {few(paths)}", where=str(path), hint=hint)
+    keys = {level: {c: pattern.replace(ID, c) for c in clips} for level, pattern in levels.items()}
     return clip_source(
         file_origin("hdf5", path, levels),
         keys,
         lambda key: _dataset_of_clip(handle, key, str(path)),
-        movie_ids=_movies(handle, next(iter(levels.values())), clips, path),
-        handle=handle,
+        movie_ids=_movies(handle, paths[0], clips, path),
     )
 
 
@@ -218,16 +193,13 @@ def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     """Open a folder in which each clip has its own file."""
     files = plain_files(root, SUFFIXES)
     if not levels:
-        with _opened(files[0]) as first:
+        with h5py.File(files[0], "r") as first:
             name = _one_array(first, "", str(files[0]))
         levels = {level_name(name): name}
     if any(ID in path for path in levels.values()):
         raise FixInput(f"{ID} is not allowed in the paths of a folder of files", where=str(root))
     clips = by_clip(files)
-    keys = {
-        level: {clip: (file, path) for clip, file in clips.items()}
-        for level, path in levels.items()
-    }
+    keys = {level: {c: (clips[c], path) for c in clips} for level, path in levels.items()}
     origin = {**folder_origin("hdf5", root, files), "levels": dict(levels)}
     return clip_source(origin, keys, _dataset_in_file)
 
@@ -235,7 +207,7 @@ def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:
 def _dataset_in_file(key: tuple[Path, str]) -> Any:
     """Return the dataset of a file, which is open as long as the dataset is used."""
     file, path = key
-    return _dataset_of_clip(_opened(file), path, str(file))
+    return _dataset_of_clip(h5py.File(file, "r"), path, str(file))
 
 
 def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.extras import need
@@ -31,6 +30,7 @@ from obygaze_features.store.interchange.source import (
 )
 
 SUFFIXES = (".pth", ".pt")
+PURPOSE = "reading .pth files"
 
 
 def open_one(path: Path, levels: Mapping[str, str], *, level: str | None = None) -> FeatureSource:
@@ -38,8 +38,8 @@ def open_one(path: Path, levels: Mapping[str, str], *, level: str | None = None)
 
     `levels` name keys, where the files hold dictionaries of tensors.
     """
-    loader, root = _Loader(), path
-    files = plain_files(root, SUFFIXES)
+    need("torch", "mlp", PURPOSE)
+    root, files = path, plain_files(path, SUFFIXES)
     ids = [file.stem for file in files]
     if len(set(ids)) < len(ids):  # two movies have videos of one name
         ids = [f"{file.parent.name}-{file.stem}" for file in files]
@@ -52,7 +52,7 @@ def open_one(path: Path, levels: Mapping[str, str], *, level: str | None = None)
     origin = folder_origin("pth", root, files)
     if levels:
         origin["levels"] = dict(levels)
-    source = clip_source(origin, keys, loader.open_array, movie_ids=movies)
+    source = clip_source(origin, keys, _tensor, movie_ids=movies)
     n_others = sum(one.is_file() for one in root.rglob("*")) - len(files)
     if n_others > 0:
         source.warnings.append(f"{n_others} files were left out: not .pth")
@@ -72,51 +72,38 @@ def _level_of(source: FeatureSource) -> str:
     return "tokens" if 2 * sum(several) > len(several) else "clip"
 
 
-class _Loader:
-    """Loads tensors as arrays, without running code."""
-
-    def __init__(self) -> None:
-        self.torch = need("torch", "mlp", "reading .pth files")
-
-    def open_array(self, key: tuple[Path, str]) -> Array:
-        """Return the tensor of a file, of one of its keys if not "", without the leading 1."""
-        file, name = key
-        check_memory(file.stat().st_size, "one file", str(file))
-        value = self._load(file)
-        if name:
-            if not isinstance(value, dict):
-                raise BadRow(f"{file.name} is not a dictionary of tensors")
-            value = value.get(name)
-        self._check(value, file, name or "a tensor")
-        tensor = value.detach()
-        if tensor.dtype == self.torch.bfloat16:  # NumPy has no such type; this is exact
-            tensor = tensor.float()
-        array: Array = tensor.numpy()[0]
-        return array
-
-    def _load(self, file: Path) -> Any:
-        try:
-            with warnings.catch_warnings():  # what is wrong with a file is reported below, once
-                warnings.simplefilter("ignore")
-                data = io.BytesIO(file.read_bytes())
-                return self.torch.load(data, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:
-            raise FixInput(
-                "this file has more than plain tensors: loading it could run code",
-                where=str(file),
-                hint="torch.save(features.detach().cpu(), file) where it was made",
-            ) from error
-        except DAMAGE as error:
-            raise BadRow(f"{file.name} cannot be read: {str(error)[:120]}") from error
-
-    def _check(self, value: Any, file: Path, what: str) -> None:
-        if not isinstance(value, self.torch.Tensor):
-            raise BadRow(f"{file.name} holds {type(value).__name__}, not {what}")
-        if value.layout != self.torch.strided or value.is_quantized or value.is_complex():
-            raise BadRow(f"{file.name} holds an unsupported kind of tensor")
-        # A few bytes can be seen as a huge tensor, by strides of zero.
-        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
-            raise BadRow(f"{file.name} holds less than its shape {tuple(value.shape)}")
-        if value.ndim not in (2, 3) or value.shape[0] != 1:
-            shape = tuple(value.shape)
-            raise BadRow(f"{file.name} has the shape {shape}, expected [1, D] or [1, tokens, D]")
+def _tensor(key: tuple[Path, str]) -> Array:
+    """Return the tensor of a file, of one of its keys if not "", without the leading 1."""
+    (file, name), torch = key, need("torch", "mlp", PURPOSE)
+    check_memory(file.stat().st_size, "one file", str(file))
+    try:
+        with warnings.catch_warnings():  # what is wrong with a file is reported below, once
+            warnings.simplefilter("ignore")
+            data = io.BytesIO(file.read_bytes())
+            value = torch.load(data, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise FixInput(
+            "this file has more than plain tensors: loading it could run code",
+            where=str(file),
+            hint="torch.save(features.detach().cpu(), file) where it was made",
+        ) from error
+    except DAMAGE as error:
+        raise BadRow(f"{file.name} cannot be read: {str(error)[:120]}") from error
+    if name and not isinstance(value, dict):
+        raise BadRow(f"{file.name} is not a dictionary of tensors")
+    value = value.get(name) if name else value
+    if not isinstance(value, torch.Tensor):
+        raise BadRow(f"{file.name} holds {type(value).__name__}, not {name or 'a tensor'}")
+    if value.layout != torch.strided or value.is_quantized or value.is_complex():
+        raise BadRow(f"{file.name} holds an unsupported kind of tensor")
+    # A few bytes can be seen as a huge tensor, by strides of zero.
+    if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+        raise BadRow(f"{file.name} holds less than its shape {tuple(value.shape)}")
+    if value.ndim not in (2, 3) or value.shape[0] != 1:
+        shape = tuple(value.shape)
+        raise BadRow(f"{file.name} has the shape {shape}, expected [1, D] or [1, tokens, D]")
+    tensor = value.detach()
+    if tensor.dtype == torch.bfloat16:  # NumPy has no such type; this is exact
+        tensor = tensor.float()
+    array: Array = tensor.numpy()[0]
+    return array

@@ -155,7 +155,6 @@ def clip_source(
     open_array: Callable[[Any], Any],
     *,
     movie_ids: Sequence[str] | None = None,
-    handle: Any = None,
 ) -> FeatureSource:
     """Return the source of arrays that are one for each clip: files, or datasets in a file.
 
@@ -166,8 +165,7 @@ def clip_source(
         level: [partial(open_array, of[clip]) if clip in of else None for clip in clip_ids]
         for level, of in keys.items()
     }
-    handles = [] if handle is None else [handle]
-    return FeatureSource(origin, clip_ids, movie_ids, arrays, handles=handles)
+    return FeatureSource(origin, clip_ids, movie_ids, arrays)
 
 
 def column_source(
@@ -180,7 +178,6 @@ def column_source(
     id_key: str = ID_KEY,
     movie_key: str | None = None,
     keep_names: bool = False,
-    handle: Any = None,
 ) -> FeatureSource:
     """Return the source of arrays that have a row for each id.
 
@@ -193,7 +190,6 @@ def column_source(
         id_key: the array of clip ids.
         movie_key: the array of movie ids, by default movie_id where it exists.
         keep_names: keep the name of the only array with one vector a clip, whatever it is.
-        handle: the open file that the arrays are read from, if any.
     """
     if movie_key is None and MOVIE_KEY in names:
         movie_key = MOVIE_KEY
@@ -243,8 +239,7 @@ def column_source(
         for level, key in levels.items()
         for opener in rows[level]
     }
-    handles = [] if handle is None else [handle]
-    return FeatureSource(origin(levels), ids, movies, rows, warnings, handles, shapes)
+    return FeatureSource(origin(levels), ids, movies, rows, warnings, _shapes=shapes)
 
 
 def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
