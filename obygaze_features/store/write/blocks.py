@@ -141,7 +141,7 @@ def _checked(
     stored = {}
     for spec in plan.arrays:
         with np.errstate(over="ignore"):  # overflow is found and named below
-            values = stored[spec.name] = given[spec.name].astype(spec.dtype)
+            values = given[spec.name].astype(spec.dtype, copy=not ok.all())
         if spec.is_level:
             is_half = values.dtype == np.float16  # of these NumPy tests the bits ten times faster
             finite = (values.view("u2") & 0x7C00) != 0x7C00 if is_half else np.isfinite(values)
@@ -152,7 +152,9 @@ def _checked(
                     where=f"{spec.name}, {where}",
                     hint="give them the status failed, or use a wider dtype",
                 )
-        values[~ok] = np.nan if spec.is_float else 0
+        if not ok.all():
+            values[~ok] = np.nan if spec.is_float else 0
+        stored[spec.name] = values
     return stored
 
 
