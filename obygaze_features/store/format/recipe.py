@@ -60,29 +60,14 @@ class Recipe:
         cls,
         *,
         backbone: Mapping[str, Any],
-        weights: Mapping[str, str],
-        sampling: Mapping[str, Any],
-        decoder: Mapping[str, Any],
-        preprocessing: Mapping[str, Any],
         levels: Sequence[str],
-        compute: Mapping[str, Any],
-        storage: Mapping[str, Any],
+        **sections: Mapping[str, Any],
     ) -> Recipe:
-        """Return a known recipe; each section is plain JSON."""
+        """Return a known recipe of all `SECTIONS`, each of them plain JSON."""
         if not backbone.get("name"):
             raise FixInput("a recipe must name its backbone", where="recipe.backbone.name")
-        return cls.from_json(
-            {
-                "backbone": dict(backbone),
-                "weights": dict(weights),
-                "sampling": dict(sampling),
-                "decoder": dict(decoder),
-                "preprocessing": dict(preprocessing),
-                "levels": list(levels),
-                "compute": dict(compute),
-                "storage": dict(storage),
-            }
-        )
+        whole = {name: dict(section) for name, section in sections.items()}
+        return cls.from_json({"backbone": dict(backbone), "levels": list(levels), **whole})
 
     @classmethod
     def unknown(cls, source: str, told: Mapping[str, Any]) -> Recipe:

@@ -81,7 +81,8 @@ class Arrays:
             layouts = {}
             for name in ("embeddings", *WORDS):
                 key = f"{TEXT_FOLDER}/{name}/zarr.json"
-                layouts[name] = self._layout_in(f"text/{name}", self._part(key).tobytes())
+                document, where = parse_json(self._part(key).tobytes()), self.files.location
+                layouts[name] = ChunkLayout.of(self.plan, f"text/{name}", document, where)
         except DAMAGE as error:
             raise self._damaged(key, error) from error
         embeddings = self._whole(f"{TEXT_FOLDER}/embeddings/c.0.0", layouts["embeddings"])
@@ -107,9 +108,6 @@ class Arrays:
                 raise Corrupt(what, where=self.files.location)
             self._layouts[name] = ChunkLayout.of(self.plan, name, document, self.files.location)
         return self._layouts[name]
-
-    def _layout_in(self, name: str, data: bytes) -> ChunkLayout:
-        return ChunkLayout.of(self.plan, name, parse_json(data), self.files.location)
 
     def read(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
         """Return the values of some rows, in the order of `rows`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -289,16 +289,15 @@ class Commits:
         current, marker = read_or_none(self.files, marker_key(block)), self.marker(block)
         if current is None or marker is None:
             return None
-        for name in self._claims(Path(marker_key(block)).stem, marker.revision + 1):
+        stem = Path(marker_key(block)).stem
+        names = [f"commits/{stem}.{marker.revision + 1}.taken"]
+        # A power cut may have removed it, and a web server cannot list.
+        for folder in (f"{staging}/{stem}" for staging in _CLAIMED):
+            there = self.files.names(folder) or ()
+            names += [f"{folder}/{name}" for name in there if name.startswith("marker.")]
+        for name in names:
             data = read_or_none(self.files, name)
             claim = None if data is None else self._marker_of(data, block, name)
             if claim is not None and claim.replaces == checksum_of(current):
                 return claim
         return None
-
-    def _claims(self, stem: str, revision: int) -> Iterator[str]:
-        yield f"commits/{stem}.{revision}.taken"
-        # A power cut may have removed it, and a web server cannot list.
-        for folder in (f"{staging}/{stem}" for staging in _CLAIMED):
-            names = self.files.names(folder) or ()
-            yield from (f"{folder}/{name}" for name in names if name.startswith("marker."))

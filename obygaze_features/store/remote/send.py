@@ -129,10 +129,10 @@ class _Upload(Transfer):
         self.progress.expect(selection.n_bytes, "B")
         target.prepare(selection.marks)
         existing_copy(target.files, selection, "another address")
-        wanted = self.absent(self._has)
+        wanted = self.absent(lambda name: target.has(name, self.marks[name]))
         title = Plan.from_bytes(selection.documents[STORE_FILE], "").recipe.title
         with stop_when_unreachable():
-            self.move(self._send, wanted, SENDING_THREADS)
+            self.move(lambda name: self._put(name, selection.read(name)), wanted, SENDING_THREADS)
             partial = self._send_documents()
             target.settle(f"Features: {title}")
         return self.done(
@@ -141,12 +141,6 @@ class _Upload(Transfer):
             n_requests=self.n_requests,
             partial=partial,
         )
-
-    def _has(self, name: str) -> bool:
-        return self.target.has(name, self.marks[name])
-
-    def _send(self, name: str) -> None:
-        self._put(name, self.selection.read(name))
 
     def _put(self, name: str, data: bytes) -> None:
         self.target.put(name, data, FileMark(len(data), sha256_bytes(data)))

@@ -170,9 +170,7 @@ def _seal(root: Path) -> Seal | None:
         counts=dict(sorted(counts.items())),
         noted=noted,
         files=files,
-        crc32c=_crc32c(plan, there),
-        versions=_versions(there),
-        seconds=_seconds(there),
+        **_collected(plan, there),
     )
     if plan.n_clips < INDEX_ROWS:
         return seal
@@ -183,26 +181,23 @@ def _seal(root: Path) -> Seal | None:
     return replace(seal, files=files)
 
 
-def _crc32c(plan: Plan, markers: Sequence[Marker]) -> dict[str, str]:
-    """Return the checksums of the blocks of each array; none if a marker does not have them."""
-    names = [spec.name for spec in plan.arrays]
-    found = {name: [marker.crc32c.get(name, "") for marker in markers] for name in names}
-    return {name: " ".join(found[name]) for name in names if all(found[name])}
-
-
-def _versions(markers: Sequence[Marker]) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
+def _collected(plan: Plan, markers: Sequence[Marker]) -> dict[str, Any]:
+    """Return the checksums of the blocks, by array, and versions and seconds of all markers."""
+    crc32c = {
+        spec.name: [marker.crc32c.get(spec.name, "") for marker in markers] for spec in plan.arrays
+    }
+    versions: dict[str, set[str]] = defaultdict(set)
+    seconds: Counter[str] = Counter()
     for marker in markers:
         for name, version in marker.versions.items():
-            found[name].add(version)
-    return {name: sorted(found[name]) for name in sorted(found)}
-
-
-def _seconds(markers: Sequence[Marker]) -> dict[str, float]:
-    total: Counter[str] = Counter()
-    for marker in markers:
-        total.update(dict(marker.seconds))
-    return {stage: round(total[stage], 3) for stage in sorted(total)}
+            versions[name].add(version)
+        seconds.update(dict(marker.seconds))
+    return {
+        # None for an array if a marker does not have them.
+        "crc32c": {name: " ".join(words) for name, words in crc32c.items() if all(words)},
+        "versions": {name: sorted(versions[name]) for name in sorted(versions)},
+        "seconds": {stage: round(seconds[stage], 3) for stage in sorted(seconds)},
+    }
 
 
 def _tidy(root: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_store_of_a_later_version_asks_for_an_update(sealed, tmp_path: Path) -
         path = a_copy(sealed[0], tmp_path / name)
         value = json.loads((path / name).read_bytes())
         (path / name).write_text(json.dumps({**value, "version": 2}))
-        with pytest.raises(Mismatch, match="version 2") as caught:
+        with pytest.raises(Mismatch, match="lower, got 2") as caught:
             open_store(path).matrix("clip")
         assert caught.value.exit_code == 5
         assert "--upgrade obygaze" in str(caught.value)
