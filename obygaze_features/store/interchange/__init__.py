@@ -50,12 +50,5 @@ def open_features(
         raise FixUsage(f"{option} does not apply to {format}")
     module, _, attribute = function.partition(":")
     open_one = getattr(import_module(module), attribute)
-    sources: list[FeatureSource] = []
-    try:
-        for path in paths:
-            sources.append(open_one(Path(path), dict(levels or {}), **given))
-        return sources[0] if len(sources) == 1 else joined_source(sources)
-    except BaseException:
-        for source in sources:
-            source.close()
-        raise
+    sources = [open_one(Path(path), dict(levels or {}), **given) for path in paths]
+    return sources[0] if len(sources) == 1 else joined_source(sources)

@@ -35,7 +35,7 @@ from obygaze_features.core.drafts import (
 from obygaze_features.core.errors import AlreadyThere, Corrupt, Stopped
 from obygaze_features.core.files import confined, locked, sha256_file, sync_dir, write_atomic
 from obygaze_features.store.format.limits import check_disk, disk_errors
-from obygaze_features.store.format.records import PARTIAL_FILE, STORE_FILE
+from obygaze_features.store.format.records import PARTIAL_FILE, STORE_FILE, Partial
 from obygaze_features.store.format.schema import Bytes, FileMark
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.remote import open_files
@@ -48,7 +48,6 @@ from obygaze_features.store.remote.object_store import (
 )
 from obygaze_features.store.remote.selection import (
     THREADS,
-    ExistingCopy,
     FileSelection,
     Transfer,
     Transferred,
@@ -104,15 +103,14 @@ def unpack(
         target: the new folder.
         progress: counts the bytes of files.
     """
-    selection = select_files(open_zip(Path(packed)))
-    return _Download(selection, Path(target), progress, draft_beside).run()
+    return _Download(select_files(open_zip(Path(packed))), progress).run(Path(target), draft_beside)
 
 
 def fetch(
     selection: FileSelection, target: Path | str, progress: Progress | None = None
 ) -> Transferred:
     """Fetch the selected files into a folder."""
-    return _Download(selection, Path(target), progress, _kept_draft).run()
+    return _Download(selection, progress).run(Path(target), _kept_draft)
 
 
 def _fetch_rows(
@@ -154,26 +152,24 @@ def _fetch_rows(
 class _Download(Transfer):
     """Selected files on their way into a draft of a folder."""
 
-    def __init__(
-        self,
-        selection: FileSelection,
-        target: Path,
-        progress: Progress | None,
-        new_draft: Callable[[Path], AbstractContextManager[Path]],
-    ) -> None:
-        super().__init__(selection, progress)
-        self.given, self.target, self.new_draft = target, check_name(target), new_draft
-
-    def run(self) -> Transferred:
+    def run(
+        self, given: Path, new_draft: Callable[[Path], AbstractContextManager[Path]]
+    ) -> Transferred:
         """Fetch the missing files into a draft, then publish it, or add its files to a copy."""
-        selection, target = self.selection, self.target
+        selection, self.target = self.selection, check_name(given)
+        target = self.target
         self.progress.expect(selection.n_bytes_files, "B")
         existing = _existing(target, selection)
-        with disk_errors(target), self.new_draft(target) as draft:
-            draft.mkdir(mode=0o700, exist_ok=True)
+        with disk_errors(target), new_draft(target) as draft:
             self.draft, self.parts = draft / STORE, draft / PARTS
+            draft.mkdir(mode=0o700, exist_ok=True)
             self.draft.mkdir(exist_ok=True)
-            self._fetch_all()
+            self.parts.mkdir(exist_ok=True)
+            wanted = self.absent(self._has)
+            check_disk(sum(self.marks[name].n_bytes for name in wanted), self.draft)
+            with stop_when_unreachable():
+                self.move(self._fetch, wanted, THREADS)
+            shutil.rmtree(self.parts)
             for path in self.draft.rglob("*"):  # a killed transfer, maybe of another store, left it
                 if not path.is_dir() and path.relative_to(self.draft).as_posix() not in self.marks:
                     path.unlink()
@@ -182,19 +178,8 @@ class _Download(Transfer):
             if existing is not None or not _publish(self.draft, target):
                 _extend(self.draft, target, selection)
             draft.rmdir()
-        return self.done(
-            str(self.given),
-            partial=(target / PARTIAL_FILE).exists(),
-            remote=self.source.is_remote,
-        )
-
-    def _fetch_all(self) -> None:
-        wanted = self.absent(self._has)
-        check_disk(sum(self.marks[name].n_bytes for name in wanted), self.draft)
-        self.parts.mkdir(exist_ok=True)
-        with stop_when_unreachable():
-            self.move(self._fetch, wanted, THREADS)
-        shutil.rmtree(self.parts)
+        is_partial = (target / PARTIAL_FILE).exists()
+        return self.done(str(given), partial=is_partial, remote=self.source.is_remote)
 
     def _has(self, name: str) -> bool:
         path = confined(self.draft, name)
@@ -259,7 +244,7 @@ class _Download(Transfer):
         raise Stopped("the transfer was stopped", where=name, hint=AGAIN)
 
 
-def _existing(target: Path, selection: FileSelection) -> ExistingCopy | None:
+def _existing(target: Path, selection: FileSelection) -> tuple[bool, Partial | None] | None:
     """Return the copy to add to; None where there is nothing yet."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return None
@@ -268,7 +253,7 @@ def _existing(target: Path, selection: FileSelection) -> ExistingCopy | None:
         what = "this exists and is not a store"
         raise AlreadyThere(what, where=str(target), hint="another name with -o")
     found = existing_copy(FolderFiles(target), selection, hint)
-    if found is not None and not found.sealed:
+    if found is not None and not found[0]:
         what = "this copy is not sealed, so no file can be added"
         raise AlreadyThere(what, where=str(target), hint=hint)
     return found
@@ -358,7 +343,7 @@ def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
             sync_dir(place.parent)
         for left in target.glob(f".{PARTIAL_FILE}.*.tmp"):  # of a killed transfer
             left.unlink(missing_ok=True)
-        now = extended(existing.partial, selection)
+        now = extended(existing[1], selection)
         if now is None:
             (target / PARTIAL_FILE).unlink(missing_ok=True)
             sync_dir(target)

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
@@ -123,11 +123,10 @@ class Transfer:
         """Return the files that the place does not have; the others count as done."""
         names = sorted(self.marks)
         with ThreadPoolExecutor(THREADS) as pool:
-            there = list(pool.map(is_there, names))
-        kept = [name for name, is_kept in zip(names, there, strict=True) if is_kept]
-        self.n_kept += len(kept)
-        self.advance(sum(self.marks[name].n_bytes for name in kept))
-        return sorted(self.marks.keys() - set(kept))
+            kept = dict(zip(names, pool.map(is_there, names), strict=True))
+        self.n_kept += sum(kept.values())
+        self.advance(sum(self.marks[name].n_bytes for name in names if kept[name]))
+        return [name for name in names if not kept[name]]
 
     def move(self, work: Callable[[str], None], names: Sequence[str], threads: int) -> None:
         """Do the work for each name; after the first error, or Ctrl-C, start no further name."""
@@ -263,15 +262,13 @@ def _check_sizes(store: Store, marks: Mapping[str, FileMark]) -> None:
             )
 
 
-class ExistingCopy(NamedTuple):
-    """An earlier copy of a store: whether it is sealed, and what it holds if it is partial."""
+def existing_copy(
+    files: Files, selection: FileSelection, hint: str
+) -> tuple[bool, Partial | None] | None:
+    """Return whether the copy at a place is sealed, and what it holds if it is partial.
 
-    sealed: bool
-    partial: Partial | None
-
-
-def existing_copy(files: Files, selection: FileSelection, hint: str) -> ExistingCopy | None:
-    """Return the copy of the same store at a place; an error if another store is there."""
+    None where there is none; an error if another store is there.
+    """
     store, where = read_or_none(files, STORE_FILE), files.location
     if store is None:
         return None
@@ -284,7 +281,7 @@ def existing_copy(files: Files, selection: FileSelection, hint: str) -> Existing
     seal = read_or_none(files, SEAL_FILE)
     if seal is not None and seal != selection.documents.get(SEAL_FILE):
         raise AlreadyThere("a copy with another seal is here", where=where, hint=hint)
-    return ExistingCopy(seal is not None, read_record(files, Partial, PARTIAL_FILE))
+    return seal is not None, read_record(files, Partial, PARTIAL_FILE)
 
 
 def extended(there: Partial | None, selection: FileSelection) -> Partial | None:
@@ -292,9 +289,9 @@ def extended(there: Partial | None, selection: FileSelection) -> Partial | None:
     new = selection.partial
     if there is None or new is None:
         return None
-    old, empty = there.blocks, frozenset[int]()
-    both = Partial(
-        {name: old.get(name, empty) | new.blocks.get(name, empty) for name in {*old, *new.blocks}}
-    )
+    blocks = dict(there.blocks)
+    for name, own in new.blocks.items():
+        blocks[name] = blocks.get(name, frozenset()) | own
+    both = Partial(blocks)
     seal = Seal.from_bytes(selection.documents[SEAL_FILE], SEAL_FILE)
     return None if all(map(both.holds_file, seal.files)) else both
