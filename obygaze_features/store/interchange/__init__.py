@@ -13,7 +13,7 @@ from obygaze_features.store.interchange.source import FeatureSource, joined_sour
 _HERE = "obygaze_features.store.interchange"
 # For each format that can be imported: the function that opens one path, and its own options.
 FORMATS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "pth": (f"{_HERE}.pth:open_one", ("level",)),
+    "pth": (f"{_HERE}.array_files:open_pth", ("level",)),
     "hdf5": (f"{_HERE}.hdf5:open_one", ("id_key", "movie_key")),
     "npz": (f"{_HERE}.array_files:open_npz", ("id_key", "movie_key")),
     "npy": (f"{_HERE}.array_files:open_npy", ()),

@@ -133,7 +133,13 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
         for index in range(len(marker.files)):
             (folder / f"{index}.{tag}").unlink(missing_ok=True)
         (folder / f"marker.{tag}").unlink(missing_ok=True)
-    _remove_if_empty(folder)
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno not in _TAKEN:  # another attempt was claimed meanwhile
+            raise
 
 
 def decided_marker(root: Path, block: int, revision: int) -> tuple[Marker, str] | None:
@@ -223,16 +229,6 @@ def _publish(root: Path, folder: Path, marker: Marker, tag: str) -> None:
     except FileNotFoundError:
         return  # published by another process
     sync_dir(target.parent)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        if error.errno not in _TAKEN:
-            raise
 
 
 def discard(folder: Path) -> None:
