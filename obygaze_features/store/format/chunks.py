@@ -1,4 +1,4 @@
-"""How rows are stored in files, and chunks decoded.
+"""How rows are stored in files: blocks are encoded, chunks decoded.
 
 Decoders believe the sizes in compressed bytes and in zarr.json. A few bytes could ask them for
 gigabytes, so both are compared with store.json before a decoder gets them.
@@ -30,13 +30,13 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 class ChunkLayout:
     """How an array of `shape` is stored: files of `n_chunks` chunks, of `chunk_shape` each.
 
-    `dtype` is that of the bytes before compression, None for strings.
+    `dtype` is that of the bytes before compression, None for strings; `codec` compresses them.
     """
 
     shape: tuple[int, ...]
     chunk_shape: tuple[int, ...]
     dtype: np.dtype[Any] | None = None
-    compressor: str | None = None
+    codec: Any = None
     n_chunks: int = 1
     is_shard: bool = False
 
@@ -89,8 +89,8 @@ class ChunkLayout:
         expected &= document["shape"] == [plan.n_clips, *spec.tail_shape]
         expected &= tuple(tail) == spec.tail_shape
         shape, dtype = (plan.n_clips, *spec.tail_shape), np.dtype(spec.dtype).newbyteorder(order)
-        layout = cls(shape, (rows, *tail), dtype, plan.compressor, n_chunks, is_shard)
-        return layout if expected else None
+        codec = _compressor(codecs[1]) if expected and plan.compressor else None
+        return cls(shape, (rows, *tail), dtype, codec, n_chunks, is_shard) if expected else None
 
     @property
     def chunk_bytes(self) -> int:
@@ -118,6 +118,30 @@ class ChunkLayout:
         places = sorted(place for place in self.places(data) if place is not None)
         return "".join(crc32c_of(data[start:after]) for start, after in places)
 
+    def encode(self, rows: npt.NDArray[Any], fill_value: float) -> tuple[list[Any], str]:
+        """Return the file of the rows of a block, in pieces, and the CRC32C of its chunks as hex.
+
+        What a last block does not have is filled. The pieces are not joined: that is a copy.
+        """
+        n_rows = self.n_chunks * self.chunk_shape[0]
+        rows = np.ascontiguousarray(rows, dtype=self.dtype)
+        if len(rows) < n_rows:
+            rest = np.full((n_rows - len(rows), *rows.shape[1:]), fill_value, self.dtype)
+            rows = np.concatenate([rows, rest])
+        pieces: list[Any] = []
+        places: list[int] = []
+        start = 0
+        for chunk in np.split(rows, self.n_chunks):
+            data = self.codec.encode(chunk) if self.codec else chunk.reshape(-1).view(np.uint8)
+            pieces += [data, _crc32c(data)]
+            places += [start, len(data) + CRC_BYTES]
+            start += places[-1]
+        crc32c = "".join(piece.hex() for piece in pieces[1::2])
+        if self.is_shard:
+            index = np.array(places, "<u8").tobytes()
+            pieces += [index, _crc32c(index)]
+        return pieces, crc32c
+
     def decode(self, chunk: Bytes) -> npt.NDArray[Any]:
         """Return the rows of a chunk; raise ValueError or RuntimeError where it is damaged."""
         data = _without_crc32c(chunk)
@@ -131,15 +155,13 @@ class ChunkLayout:
                 raise ValueError("a chunk that does not decode to the strings of its rows")
             strings: npt.NDArray[Any] = VLenUTF8().decode(data)
             return strings
-        if self.compressor is not None:
-            from numcodecs import blosc, zstd
-
-            is_zstd = self.compressor == "zstd"
+        if self.codec is not None:
+            is_zstd = self.codec.codec_id == "zstd"
             n_bytes = _zstd_size(head) if is_zstd else int.from_bytes(head[4:8], "little")
             if n_bytes != self.chunk_bytes:
                 raise ValueError("a chunk that does not decode to the bytes of its rows")
             compressed, data = data, np.empty(n_bytes, np.uint8)
-            (zstd if is_zstd else blosc).decompress(compressed, data)
+            self.codec.decode(compressed, data)
         return data.view(self.dtype).reshape(self.chunk_shape)
 
 
@@ -149,10 +171,24 @@ def _codecs(codecs: Any) -> tuple[list[str], Literal["<", ">"]]:
     return [codec["name"] for codec in codecs], ">" if is_big else "<"
 
 
+def _compressor(codec: Mapping[str, Any]) -> Any:
+    """Return the codec of NumCodecs with the settings in a zarr.json."""
+    from numcodecs import get_codec
+
+    settings = {key: value for key, value in codec["configuration"].items() if key != "typesize"}
+    if "shuffle" in settings:
+        settings["shuffle"] = ("noshuffle", "shuffle", "bitshuffle").index(settings["shuffle"])
+    return get_codec({**settings, "id": codec["name"]})
+
+
+def _crc32c(data: Any) -> bytes:
+    return int(google_crc32c.value(data)).to_bytes(CRC_BYTES, "little")
+
+
 def _without_crc32c(data: Bytes) -> Bytes:
     """Return bytes without the CRC32C at their end, which must be theirs."""
-    content, crc32c = data[:-CRC_BYTES], data[-CRC_BYTES:].tobytes()
-    if google_crc32c.value(content) != int.from_bytes(crc32c, "little"):
+    content = data[:-CRC_BYTES]
+    if _crc32c(content) != data[-CRC_BYTES:].tobytes():
         raise ValueError("the stored and the computed checksum differ")
     return content
 

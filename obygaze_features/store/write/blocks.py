@@ -1,19 +1,14 @@
-"""Check blocks, encode them with zarr, and make the marker that lists their files."""
+"""Check blocks, encode them, and make the marker that lists their files."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import socket
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zarr
-from zarr.core.buffer import cpu
-from zarr.storage import MemoryStore
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.format.chunks import ChunkLayout
@@ -22,81 +17,51 @@ from obygaze_features.store.format.schema import OK, FileMark, RowSource, RowSta
 from obygaze_features.store.read.reader import Store
 
 Values = Mapping[str, npt.NDArray[Any]]
+# The bytes of a file, one after another.
+Pieces = Sequence[Any]
 
 
-class BlockEncoder:
-    """Encodes blocks in memory with zarr, so that the hashed bytes are the written ones."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.memory: dict[str, Any] = {
-            key: cpu.Buffer.from_bytes(json.dumps(value).encode())
-            for key, value in plan.zarr.items()
-        }
-        documents = {spec.name: plan.zarr[f"{spec.name}/zarr.json"] for spec in plan.arrays}
-        self.layouts = {
-            name: ChunkLayout.of(plan, name, document, "store.json")
-            for name, document in documents.items()
-        }
-        store = MemoryStore(self.memory)
-        self.lock = threading.Lock()
-        # Without this zarr would leave out the files of blocks in which every row failed.
-        self.arrays = {
-            spec.name: zarr.open_array(store, path=spec.name, mode="r+", zarr_format=3).with_config(
-                {"write_empty_chunks": True}
-            )
-            for spec in plan.arrays
-        }
-
-    def encode(
-        self,
-        block: int,
-        arrays: Values,
-        statuses: Sequence[RowStatus] | None,
-        sources: Sequence[RowSource | None] | None,
-        seconds: Mapping[str, float] | None,
-        versions: Mapping[str, str] | None,
-    ) -> tuple[Marker, Mapping[str, memoryview]]:
-        """Check a block; return its marker and the bytes of its files."""
-        rows = range(*self.plan.block_range(block))
-        every = [OK] * len(rows) if statuses is None else statuses
-        recorded = [None] * len(rows) if sources is None else sources
-        for what, given in (("statuses", every), ("sources", recorded)):
-            if len(given) != len(rows):
-                raise FixInput(f"{len(given)} {what} for the {len(rows)} rows of block {block}")
-        data = self._files(block, _checked(self.plan, block, arrays, every))
-        marker = Marker(
-            block=block,
-            rows=(rows.start, rows.stop),
-            recipe=self.plan.recipe,
-            noted={row: one for row, one in zip(rows, every, strict=True) if one != OK},
-            sources={row: one for row, one in zip(rows, recorded, strict=True) if one is not None},
-            files={
-                name: FileMark(view.nbytes, hashlib.sha256(view).hexdigest())
-                for name, view in data.items()
-            },
-            plan=self.plan.sha256,
-            crc32c={
-                name: layout.crc32c(np.asarray(data[self.plan.block_key(name, block)]))
-                for name, layout in self.layouts.items()
-            },
-            versions=dict(versions or {}),
-            seconds={key: round(float(value), 3) for key, value in (seconds or {}).items()},
-            host=socket.gethostname(),
-        )
-        return marker, data
-
-    def _files(self, block: int, values: Values) -> dict[str, memoryview]:
-        """Return the bytes of each file of the block, by its name relative to the store."""
-        first, after = self.plan.block_range(block)
-        encoded = {}
-        with self.lock:
-            for name, array in self.arrays.items():
-                array[first:after] = values[name]
-                key = self.plan.block_key(name, block)
-                buffer = self.memory.pop(key.removeprefix("data.zarr/"))
-                encoded[key] = memoryview(buffer.as_numpy_array()).cast("B")
-        return encoded
+def encode_block(
+    plan: Plan,
+    layouts: Mapping[str, ChunkLayout],
+    block: int,
+    arrays: Values,
+    statuses: Sequence[RowStatus] | None,
+    sources: Sequence[RowSource | None] | None,
+    seconds: Mapping[str, float] | None,
+    versions: Mapping[str, str] | None,
+) -> tuple[Marker, dict[str, Pieces]]:
+    """Check a block; return its marker and the bytes of its files."""
+    rows = range(*plan.block_range(block))
+    every = [OK] * len(rows) if statuses is None else statuses
+    recorded = [None] * len(rows) if sources is None else sources
+    for what, given in (("statuses", every), ("sources", recorded)):
+        if len(given) != len(rows):
+            raise FixInput(f"{len(given)} {what} for the {len(rows)} rows of block {block}")
+    data: dict[str, Pieces] = {}
+    crc32c, files = {}, {}
+    for spec, values in zip(plan.arrays, _checked(plan, block, arrays, every), strict=True):
+        layout, name = layouts[spec.name], plan.block_key(spec.name, block)
+        fill_value = np.nan if spec.is_float else 0
+        data[name], crc32c[spec.name] = layout.encode(values, fill_value)
+        digest = hashlib.sha256()
+        for piece in data[name]:
+            digest.update(piece)
+        files[name] = FileMark(sum(map(len, data[name])), digest.hexdigest())
+    marker = Marker(
+        block=block,
+        rows=(rows.start, rows.stop),
+        recipe=plan.recipe,
+        noted={row: one for row, one in zip(rows, every, strict=True) if one != OK},
+        sources={row: one for row, one in zip(rows, recorded, strict=True) if one is not None},
+        files=files,
+        plan=plan.sha256,
+        crc32c=crc32c,
+        versions=dict(versions or {}),
+        seconds={key: round(float(value), 3) for key, value in (seconds or {}).items()},
+        host=socket.gethostname(),
+    )
+    return marker, data
 
 
 def with_rows_replaced(
@@ -133,12 +98,11 @@ def with_rows_replaced(
 
 def _checked(
     plan: Plan, block: int, arrays: Values, statuses: Sequence[RowStatus]
-) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays as they will be stored: right types, nothing in rows that failed."""
+) -> Iterator[npt.NDArray[Any]]:
+    """Yield the arrays as they will be stored: of their types, nothing in rows that failed."""
     where, first = f"block {block}", plan.block_range(block)[0]
     given = _checked_shapes(plan, arrays, len(statuses), where)
     ok = np.array([status.is_ok for status in statuses], dtype=bool)
-    stored = {}
     for spec in plan.arrays:
         with np.errstate(over="ignore"):  # overflow is found and named below
             values = given[spec.name].astype(spec.dtype, copy=not ok.all())
@@ -154,8 +118,7 @@ def _checked(
                 )
         if not ok.all():
             values[~ok] = np.nan if spec.is_float else 0
-        stored[spec.name] = values
-    return stored
+        yield values
 
 
 def _checked_shapes(

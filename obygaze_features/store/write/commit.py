@@ -18,8 +18,9 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from obygaze_features.core.drafts import TAG, is_abandoned, own_tag
 from obygaze_features.core.errors import Corrupt
@@ -80,14 +81,17 @@ def pending_blocks(root: Path, plan: Plan) -> list[int]:
     return [block for block, name in names if name not in there]
 
 
-def prepare(root: Path, marker: Marker, data: Mapping[str, bytes | memoryview]) -> Path:
+def prepare(root: Path, marker: Marker, data: Mapping[str, Sequence[Any]]) -> Path:
     """Return a new folder below staging/: an attempt, with a block's files and marker, synced."""
     tag = own_tag()
     attempt = root / STAGING / f"block-{marker.block:05d}.{tag}"
     try:
         attempt.mkdir()
         for index, name in enumerate(sorted(data)):
-            write_synced(attempt / f"{index}.{tag}", data[name])
+            with (attempt / f"{index}.{tag}").open("xb") as stream:
+                stream.writelines(data[name])
+                stream.flush()
+                os.fsync(stream.fileno())
         write_synced(attempt / f"marker.{tag}", marker.to_bytes())
         sync_dir(attempt)
     except FileNotFoundError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere, Mismatch, NotFound
 from obygaze_features.core.files import is_listed
+from obygaze_features.store.format.chunks import ChunkLayout
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import SEAL_FILE, STORE_FILE, Marker, Plan, Seal
@@ -15,7 +16,7 @@ from obygaze_features.store.format.schema import RowSource, RowStatus
 from obygaze_features.store.format.text import TextTable
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write import commit
-from obygaze_features.store.write.blocks import BlockEncoder, Values, with_rows_replaced
+from obygaze_features.store.write.blocks import Pieces, Values, encode_block, with_rows_replaced
 from obygaze_features.store.write.create import read_plan
 from obygaze_features.store.write.seal import add_text, seal_store
 
@@ -35,7 +36,12 @@ class StoreWriter:
         if not (self.path / STORE_FILE).is_file():
             raise NotFound("no store here", where=str(path), hint="create_store makes one")
         self.plan: Plan = read_plan(self.path, recipe)
-        self._encoder = BlockEncoder(self.plan)
+        self._layouts = {
+            spec.name: ChunkLayout.of(
+                self.plan, spec.name, self.plan.zarr[f"{spec.name}/zarr.json"], STORE_FILE
+            )
+            for spec in self.plan.arrays
+        }
 
     def commit_block(
         self,
@@ -60,7 +66,8 @@ class StoreWriter:
             seconds: time spent, by stage.
             versions: versions of the software.
         """
-        return self._put(*self._encoder.encode(block, arrays, statuses, sources, seconds, versions))
+        given = (block, arrays, statuses, sources, seconds, versions)
+        return self._put(*encode_block(self.plan, self._layouts, *given))
 
     def replace_rows(
         self,
@@ -96,7 +103,8 @@ class StoreWriter:
             )
         old, checksum = found
         whole = with_rows_replaced(open_store(self.path), old, rows, arrays, statuses, sources)
-        marker, data = self._encoder.encode(block, *whole, seconds, versions)
+        given = (block, *whole, seconds, versions)
+        marker, data = encode_block(self.plan, self._layouts, *given)
         return self._put(replace(marker, revision=old.revision + 1, replaces=checksum), data)
 
     @property
@@ -144,7 +152,7 @@ class StoreWriter:
         with disk_errors(self.path):
             return seal_store(self.path, self.plan)
 
-    def _put(self, marker: Marker, data: Mapping[str, memoryview]) -> bool:
+    def _put(self, marker: Marker, data: Mapping[str, Pieces]) -> bool:
         found = commit.read_marker(self.path, marker.block)
         for _ in range(ATTEMPTS):
             if self._is_there(marker, found):
@@ -165,7 +173,7 @@ class StoreWriter:
             hint="run the same command again",
         )
 
-    def _try(self, marker: Marker, data: Mapping[str, memoryview]) -> bool:
+    def _try(self, marker: Marker, data: Mapping[str, Pieces]) -> bool:
         """Try once to commit; return whether this content was the one that was claimed."""
         attempt = None
         try:
