@@ -121,9 +121,11 @@ class ChunkLayout:
     def encode(self, rows: npt.NDArray[Any], fill_value: float) -> tuple[list[Any], str]:
         """Return the file of the rows of a block, in pieces, and the CRC32C of its chunks as hex.
 
-        What a last block does not have is filled. The pieces are not joined: that is a copy.
+        The last chunk is filled; a shard leaves out those after it. The pieces are not joined:
+        that is a copy.
         """
-        n_rows = self.n_chunks * self.chunk_shape[0]
+        n_chunks = -(-len(rows) // self.chunk_shape[0])
+        n_rows = n_chunks * self.chunk_shape[0]
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
         if len(rows) < n_rows:
             rest = np.full((n_rows - len(rows), *rows.shape[1:]), fill_value, self.dtype)
@@ -131,13 +133,14 @@ class ChunkLayout:
         pieces: list[Any] = []
         places: list[int] = []
         start = 0
-        for chunk in np.split(rows, self.n_chunks):
+        for chunk in np.split(rows, n_chunks):
             data = self.codec.encode(chunk) if self.codec else chunk.reshape(-1).view(np.uint8)
             pieces += [data, _crc32c(data)]
             places += [start, len(data) + CRC_BYTES]
             start += places[-1]
         crc32c = "".join(piece.hex() for piece in pieces[1::2])
         if self.is_shard:
+            places += [_ABSENT] * 2 * (self.n_chunks - n_chunks)
             index = np.array(places, "<u8").tobytes()
             pieces += [index, _crc32c(index)]
         return pieces, crc32c
