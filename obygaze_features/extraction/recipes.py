@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.compute import clip_threads, computer_for
 from obygaze_features.extraction.plan import PlannedClip, PlannedWindow, Target
-from obygaze_features.extraction.sources import clips_of_store
+from obygaze_features.extraction.sources import check_sources, clips_of_store
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.format.recipe import Recipe
@@ -189,14 +189,22 @@ def decoder_recipe() -> dict[str, Any]:
     return {"name": "pyav", "rule": DECODER_RULE, "conversion_sha256": conversion_sha256()}
 
 
-def redecoder(
-    workspace: Workspace, store: Store, weights: str | None = None
-) -> Callable[[Sequence[str]], Mapping[str, Levels]]:
-    """Return a function that extracts clips again, by exactly the store's recipe.
+@dataclass(frozen=True)
+class ExactSource:
+    """A backbone whose recipe is that of a store, and how the clips of the store are decoded."""
+
+    backbone: Backbone
+    levels: Mapping[str, Level]
+    clips: Mapping[str, PlannedClip]
+    decode: Callable[[PlannedClip], DecodedClip]
+
+
+def exact_source(workspace: Workspace, store: Store, weights: str | None = None) -> ExactSource:
+    """Return the backbone and the clips of a store, by exactly its recipe.
 
     Args:
         workspace: Where the store's manifest is.
-        store: The store to compare with.
+        store: The store whose features were extracted.
         weights: The file or folder of the weights.
     """
     if store.plan.holds_pictures:
@@ -223,16 +231,57 @@ def redecoder(
             hint="use the same weights (--weights PATH) and versions",
             details=list(map(str, here.diff(store.recipe, ("here", "in the store")))),
         )
-    clips = clips_of_store(workspace, store)
+    decode = partial(_decode, view=view, grid=grid, indexes=workspace.folder("indexes"))
+    return ExactSource(backbone, levels, clips_of_store(workspace, store), decode)
+
+
+def redecoder(
+    workspace: Workspace, store: Store, weights: str | None = None
+) -> Callable[[Sequence[str]], Mapping[str, Levels]]:
+    """Return a function that extracts clips again, by exactly the store's recipe.
+
+    The arguments are those of `exact_source`.
+    """
+    source = exact_source(workspace, store, weights)
 
     def extract_again(clip_ids: Sequence[str]) -> Mapping[str, Levels]:
-        decode = partial(_decode, view=view, grid=grid, indexes=workspace.folder("indexes"))
         made = (
-            (clip_id, _extract(clips[clip_id], backbone, decode, levels)) for clip_id in clip_ids
+            (one, _extract(source.clips[one], source.backbone, source.decode, source.levels))
+            for one in clip_ids
         )
         return {clip_id: found for clip_id, found in made if found is not None}
 
     return extract_again
+
+
+def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedClip:
+    """Decode the pictures of a clip that the features of a store are of; no weights are needed.
+
+    Raise an error (exit code 5) where the card, the rule of frames, the decoder or the video is not
+    the one that the store recorded.
+    """
+    recipe = store.recipe.to_json()
+    if store.recipe.is_unknown:
+        raise FixInput("the recipe of this store is unknown", where=store.location)
+    target = _target(recipe, None)
+    card, cut = find_card(target.backbone, workspace), recipe["sampling"].get("grid")
+    grid, view = Grid(**cut) if cut else None, view_of(card, target)
+    if view.resize is not None:
+        # Only the checkpoint knows the edge of some presets.
+        edge = recipe["preprocessing"].get("edge", view.resize.edge)
+        view = replace(view, resize=replace(view.resize, edge=edge))
+    clip, row = clips_of_store(workspace, store)[clip_id], int(store.select(clips=[clip_id]).rows[0])
+    pairs = {
+        "card": (card.sha256, recipe["backbone"]["card_sha256"]),
+        "sampling": (sampling_recipe(view, grid), recipe["sampling"]),
+        "decoder": (decoder_recipe(), recipe["decoder"]),
+        "video": (None, check_sources(store, {row: clip}).changed.get(row)),
+    }
+    changed = [name for name, (here, there) in pairs.items() if here != there]
+    if changed:
+        what = f"these would be other pictures than those of {clip_id}: {', '.join(changed)} differ"
+        raise Mismatch(what, where=store.location, hint="the same card, versions and videos")
+    return _decode(clip, view, grid, workspace.folder("indexes"))
 
 
 def _target(recipe: Mapping[str, Any], weights: str | None) -> Target:

@@ -1,0 +1,120 @@
+"""Stores of maps: for each clip and direction, a number at each place of a grid on each frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.store.format.recipe import Recipe
+from obygaze_features.store.format.schema import OK, TIME_ARRAYS, ArraySpec, RowStatus
+from obygaze_features.store.read.reader import Store
+from obygaze_features.store.write.create import BLOCK_ROWS_LARGE, create_store
+from obygaze_features.store.write.writer import StoreWriter
+
+MAPS = "maps"
+RANDOM = "random "  # how the names of random directions begin
+DIMS = ("direction", "step", "grid_row", "grid_column")
+
+Grid = tuple[int, int, int]
+Made = Iterable[NDArray[Any] | RowStatus]
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Directions in feature space: names, vectors [direction, width], and a bias for each."""
+
+    names: tuple[str, ...]
+    vectors: NDArray[np.float64]
+    bias: NDArray[np.float64]
+
+    def with_random(self, n: int, origin: NDArray[np.float64], seed: int) -> Directions:
+        """Return these and `n` random directions of length 1, whose projection is 0 at `origin`."""
+        drawn = np.random.default_rng(seed).standard_normal((n, self.vectors.shape[1]))
+        drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+        return Directions(
+            (*self.names, *(f"{RANDOM}{number + 1}" for number in range(n))),
+            np.concatenate([self.vectors, drawn]),
+            np.concatenate([self.bias, -drawn @ origin]),
+        )
+
+
+def grid_of(store: Store) -> Grid:
+    """Return the steps in time, the rows and the columns of the spatial tokens of a store."""
+    recipe = store.recipe.to_json()
+    grid = recipe.get("backbone", {}).get("geometry", {}).get("grid", (0, 0, 0))
+    if 0 in grid:
+        what = "the recipe of this store does not name a grid of spatial tokens"
+        raise FixInput(what, where=store.location, hint="a store of an image or video model")
+    return grid[0], grid[1], grid[2]
+
+
+def map_names(store: Store) -> list[str]:
+    """Return the directions of a store of maps; those that begin with "random " are a null."""
+    facts = store.recipe.to_json().get(MAPS)
+    if facts is None:
+        hint = "obygaze explain concepts or obygaze explain text makes one"
+        raise FixInput("this is not a store of maps", where=store.location, hint=hint)
+    names: list[str] = facts["directions"]
+    return names
+
+
+def write_maps(
+    path: Path,
+    source: Store,
+    clip_ids: Sequence[str],
+    names: Sequence[str],
+    facts: Mapping[str, Any],
+    made: Made,
+) -> None:
+    """Write and seal a store of maps of clips of another store.
+
+    Args:
+        path: The folder of the new store.
+        source: The store whose recipe, clips and times of frames the maps have.
+        clip_ids: The clips.
+        names: The directions.
+        facts: What determines the maps beside the recipe of `source`; added to the recipe.
+        made: For each clip in turn its maps [direction, step, row, column], or why there are none.
+    """
+    plan, grid = source.plan, grid_of(source)
+    recipe = Recipe.from_json(
+        {
+            **source.recipe.to_json(),
+            "levels": [MAPS],
+            "storage": {MAPS: "float16"},
+            MAPS: {**facts, "directions": list(names), "of": source.fingerprint},
+        }
+    )
+    spec = ArraySpec(MAPS, (len(names), *grid), DIMS, "float16")
+    times = [one for one in plan.arrays if one.name in TIME_ARRAYS]
+    rows = source.select(clips=clip_ids).rows
+    create_store(
+        path,
+        recipe=recipe,
+        manifest_name=plan.manifest_name,
+        manifest_sha256=plan.manifest_sha256,
+        clip_ids=list(clip_ids),
+        movie_ids=source.movie_ids_of(rows).tolist(),
+        arrays=[spec, *times],
+        licence=plan.licence,
+        citation=plan.citation,
+        block_rows=BLOCK_ROWS_LARGE,
+    )
+    writer, empty, rest = StoreWriter(path), np.full((len(names), *grid), np.nan), iter(made)
+    for block in range(writer.plan.n_blocks):
+        own = rows[slice(*writer.plan.block_range(block))]
+        found = list(islice(rest, len(own)))
+        arrays = {one.name: source.arrays.read(one, own) for one in times}
+        values = [empty if isinstance(one, RowStatus) else one for one in found]
+        arrays[MAPS] = np.stack(values).astype(np.float16)
+        statuses = [one if isinstance(one, RowStatus) else OK for one in found]
+        sources = [source.commits.sources(row // plan.block_rows).get(row) for row in own.tolist()]
+        writer.commit_block(block, arrays, statuses, sources=sources)
+    writer.seal()
