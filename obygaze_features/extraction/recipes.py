@@ -270,12 +270,15 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
         # Only the checkpoint knows the edge of some presets.
         edge = recipe["preprocessing"].get("edge", view.resize.edge)
         view = replace(view, resize=replace(view.resize, edge=edge))
-    clip, row = clips_of_store(workspace, store)[clip_id], int(store.select(clips=[clip_id]).rows[0])
+    clip, row = (
+        clips_of_store(workspace, store)[clip_id],
+        int(store.select(clips=[clip_id]).rows[0]),
+    )
     pairs = {
         "card": (card.sha256, recipe["backbone"]["card_sha256"]),
         "sampling": (sampling_recipe(view, grid), recipe["sampling"]),
         "decoder": (decoder_recipe(), recipe["decoder"]),
-        "video": (None, check_sources(store, {row: clip}).changed.get(row)),
+        "video": (None, check_sources(store, {int(row): clip}).changed.get(row)),
     }
     changed = [name for name, (here, there) in pairs.items() if here != there]
     if changed:

@@ -163,7 +163,7 @@ def run_baselines(context: FitContext) -> list[Cell]:
             key = (name, pair, data.fit_rows.tobytes(), split.test.tobytes())
             if key not in seen:
                 seen.add(key)
-                fit = _try(partial(fit_baseline, name, data), data)
+                fit = try_fit(partial(fit_baseline, name, data), data)
                 outcomes[name, pair, number, 0] = _test(context, pair, number, data, fit)
     return _cells(context, names, outcomes)
 
@@ -239,7 +239,7 @@ def _test_others(context: FitContext, banks: Banks, done: Container[TestKey]) ->
             data = context.fold_data(pair[0], split, seed=seed, join_validation=joins)
             fit = (name, pair[0], _rows_of(data, model, banks))
             if fit not in fits:
-                fits[fit] = _try(partial(fit_model, model, data, banks), data)
+                fits[fit] = try_fit(partial(fit_model, model, data, banks), data)
             outcomes[key] = _test(context, pair, number, data, fits[fit])
         return outcomes
 
@@ -256,7 +256,7 @@ def _rows_of(data: FoldData, model: Model, banks: Banks) -> bytes:
     return b"|".join(part.tobytes() for part in parts)
 
 
-def _try(fit: Callable[[], FoldFit], data: FoldData) -> FoldFit | str:
+def try_fit(fit: Callable[[], FoldFit], data: FoldData) -> FoldFit | str:
     """Return the fit, or the reason why there is none for the rows of this fold."""
     try:
         return data.problem or fit()

@@ -1,0 +1,112 @@
+"""Concept maps of made-up films in which a patch moves: the peak lies on the patch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.experiments import VISUAL, films
+from support.maps import GRID, places, token_store
+
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Store, open_store
+from obygaze_features.store.maps import MAPS, Directions, map_names
+from obygaze_models.maps import mean_maps, project, write_concept_maps
+
+CONCEPTS = VISUAL[:3]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Manifest, Store, Store]:
+    folder, manifest = tmp_path_factory.mktemp("maps"), films(4, 40)
+    store = token_store(folder / "tokens", manifest, VISUAL[:10])
+    write_concept_maps(folder / "maps", store, manifest, "cav", "EN_S", n_random=20)
+    return manifest, store, open_store(folder / "maps")
+
+
+def pointing(manifest: Manifest, maps: Store, direction: str, concept: str) -> float:
+    """The share of frames, of clips with the concept, whose largest value is on the patch."""
+    at, k = places(len(manifest)), map_names(maps).index(direction)
+    has = [i for i, clip in enumerate(manifest) if concept in clip.concepts]
+    own = maps.matrix(MAPS).values[has, k].reshape(len(has), GRID[0], -1)
+    patch = at[has, :, 0] * 5 + at[has, :, 1]
+    return float((own.argmax(axis=2) == patch).mean())
+
+
+def test_the_peak_lies_on_the_patch_and_random_directions_point_nowhere(
+    made: tuple[Manifest, Store, Store],
+) -> None:
+    manifest, _, maps = made
+    shares = {c: pointing(manifest, maps, c, c) for c in CONCEPTS}
+    assert min(shares.values()) > 0.9
+    null = [pointing(manifest, maps, f"random {i}", CONCEPTS[0]) for i in range(1, 21)]
+    assert np.mean(null) < 0.35  # chance is 1/25, but a random direction has a part of the concept
+    assert max(null) < min(shares.values())
+
+
+def test_a_map_is_the_projection_of_each_patch(made: tuple[Manifest, Store, Store]) -> None:
+    _, store, _ = made
+    tokens = store.matrix("tokens", clips=store.clip_ids[:1]).values[0]
+    directions = Directions(("a", "b"), np.eye(16)[[0, 3]], np.array([0.0, -1.0]))
+    found = project(tokens, directions, GRID)
+    assert found.shape == (2, *GRID)
+    assert found[0, 2, 1, 4] == tokens[2, 1 + 1 * 5 + 4, 0]
+    assert found[1, 2, 1, 4] == pytest.approx(tokens[2, 1 + 1 * 5 + 4, 3] - 1, abs=1e-6)
+
+
+def test_directions_never_saw_the_film(tmp_path: Path) -> None:
+    """Other labels in a film change the maps of all films but this one."""
+    manifest = films(4, 30, seed=3)
+    store = token_store(tmp_path / "tokens", manifest, VISUAL[:10])
+    first = manifest.clips[0].movie_id
+    swapped = [
+        c if c.movie_id != first else type(c)(**{**vars(c), "level": "EN", "concepts": ()})
+        for c in manifest
+    ]
+    other = Manifest(manifest.name, manifest.header, tuple(swapped))
+    for name, one in (("a", manifest), ("b", other)):
+        write_concept_maps(tmp_path / name, store, one, "ridge", "EN_S", n_random=1)
+    a, b = (open_store(tmp_path / name).matrix(MAPS).values[:, 0] for name in "ab")
+    same = np.array([np.array_equal(x, y) for x, y in zip(a, b, strict=True)])
+    own = np.array([clip.movie_id == first for clip in manifest])
+    assert same[own].all()
+    assert not same[~own].any()
+
+
+def test_means_over_groups(made: tuple[Manifest, Store, Store]) -> None:
+    manifest, _, maps = made
+    name = CONCEPTS[0]
+    groups = {
+        "with": [c.clip_id for c in manifest if name in c.concepts],
+        "without": [c.clip_id for c in manifest if name not in c.concepts],
+    }
+    k, means = map_names(maps).index(name), mean_maps(maps, groups)
+    values = maps.matrix(MAPS, clips=groups["with"]).values[:, k].astype(np.float64)
+    np.testing.assert_allclose(means["with"][k], values.mean(axis=0))
+    assert means["with"][k].mean() > means["without"][k].mean()
+    assert len(means["with"]) == len(map_names(maps)) - 20
+
+
+def test_the_recipe_of_maps_names_their_source(made: tuple[Manifest, Store, Store]) -> None:
+    _, store, maps = made
+    facts = maps.recipe.to_json()[MAPS]
+    assert (facts["of"], facts["method"]) == (store.fingerprint, "projection")
+    np.testing.assert_array_equal(
+        maps.matrix("time_s").values, store.matrix("time_s", clips=maps.clip_ids).values
+    )
+    with pytest.raises(FixInput, match="not a store of maps"):
+        map_names(store)
+
+
+def test_models_without_directions_and_other_splits_are_refused(
+    made: tuple[Manifest, Store, Store], tmp_path: Path
+) -> None:
+    manifest, store, _ = made
+    with pytest.raises(FixUsage, match="has no direction"):
+        write_concept_maps(tmp_path / "m", store, manifest, "mlp", "EN_S")
+    with pytest.raises(FixUsage, match="on other films"):
+        write_concept_maps(
+            tmp_path / "m", store, manifest, "ridge", "EN_S", ["splits.kind=kfold"]
+        )
