@@ -22,9 +22,9 @@ from obygaze_features.store.maps import (
     MAPS,
     RANDOM,
     Directions,
-    Grid,
     grid_of,
     map_names,
+    random_directions,
     write_maps,
 )
 from obygaze_models.protocols.runner.execute import FitContext, try_fit
@@ -35,15 +35,14 @@ from obygaze_models.protocols.schedule import schedule
 
 TOKENS = "tokens"
 WITH_DIRECTIONS = "cav, linear, ridge, svm, or a bottleneck"
-Maps = NDArray[np.float64]
 
 
 def write_concept_maps(
     path: Path,
     store: Store,
     manifest: Manifest,
-    model: str,
-    task: str,
+    model: str = "cav",
+    task: str = "ENHN_S",
     changes: Sequence[str] = (),
     *,
     n_random: int = 20,
@@ -51,12 +50,15 @@ def write_concept_maps(
 ) -> None:
     """Write a store of maps of the clips of a manifest; a clip without maps has the reason.
 
+    A map is the projection on the direction, of length 1, of each token less the mean of the clips.
+
     Args:
         path: The folder of the new store.
         store: A store with `tokens`, and with a level of the same width to fit on.
         manifest: The clips and their labels.
-        model: The model whose directions are projected, as for `og.train`.
-        task: The task that it learns; "cav" learns every concept.
+        model: The model whose directions are projected, as for `og.train`; "cav" finds every
+            concept, a bottleneck has the directions of its concepts.
+        task: The task that it learns.
         changes: Keys of the protocol `honest` to change.
         n_random: The number of random directions, the null.
         seed: Their seed.
@@ -65,25 +67,23 @@ def write_concept_maps(
     if not protocol.splits.are_grouped:
         raise FixUsage("directions must be found on other films: splits.kind must be one by film")
     inputs = gather(protocol, manifest, manifest.name, {"store": store})
-    _check_width(store, inputs)
-    origin = inputs.features[0].X.mean(axis=0, dtype=np.float64)
-    found = {
-        film: one if isinstance(one, str) else one.with_random(n_random, origin, seed)
-        for film, one in directions_by_film(inputs).items()
-    }
-    known = [one for one in found.values() if isinstance(one, Directions)]
-    if not known:
-        raise FixInput("no direction could be found", details=sorted(map(str, found.values())))
-    selection = store.select(clips=[clip for clip in inputs.table.ids if clip in store])
-    bad = store.status_of(selection.rows.tolist())
-    rows = sorted(row for row in selection.rows.tolist() if row not in bad or bad[row].is_ok)
-    clips = store.clip_ids_of(np.array(rows)).tolist()
-    films = dict(
-        zip(inputs.table.ids, inputs.table.column(protocol.splits.group).tolist(), strict=True)
-    )
-    own = {clip: found.get(films[clip], "no fold tests this film") for clip in clips}
+    level, X = inputs.features[0].origin["level"], inputs.features[0].X
+    if store.plan.array(TOKENS).tail_shape[-1:] != X.shape[1:]:
+        what = f"{level} is not as wide as a token"
+        raise FixInput(what, where=store.location, hint="--set 'data.level=[\"pooled\"]'")
+    found = directions_by_film(inputs)
+    names = next((list(one) for one in found.values() if not isinstance(one, str)), None)
+    if names is None:
+        raise FixInput("no direction could be found", details=list(map(str, found.values())))
+    present = store.matrix(level, clips=inputs.table.ids, missing="drop")
+    groups = inputs.table.column(protocol.splits.group).tolist()
+    film_of = dict(zip(inputs.table.ids, groups, strict=True))
+    clips = present.clip_ids[np.argsort(present.rows)].tolist()
+    own = {clip: found.get(film_of[clip], "no fold tests this film") for clip in clips}
+    random = random_directions(X.shape[1], n_random, seed)
     facts = {"method": "projection", "model": model, "run": inputs.identity, "seed": seed}
-    write_maps(path, store, clips, known[0].names, facts, _made(store, own))
+    made = _made(store, own, random, X.mean(axis=0, dtype=np.float64))
+    write_maps(path, store, clips, [*names, *random], facts, made)
 
 
 def directions_by_film(inputs: Inputs) -> dict[str, Directions | str]:
@@ -97,74 +97,73 @@ def directions_by_film(inputs: Inputs) -> dict[str, Directions | str]:
     found: dict[str, dict[str, Directions | str]] = {}
     for (train, _), _, split in context.folds:
         data = context.fold_data(train, split, seed=protocol.fit.seed, join_validation=True)
-        films = [f for f in np.unique(plan.groups[split.test]) if train not in found.get(f, {})]
-        if films:
+        films = np.unique(plan.groups[split.test]).tolist()
+        if any(train not in found.get(film, {}) for film in films):
             fit = try_fit(partial(fit_model, model, data, banks), data)
             one = fit if isinstance(fit, str) else directions_of(fit.estimator, train)
             for film in films:
-                found.setdefault(str(film), {})[train] = one
-    return {film: _joined(list(own.values())) for film, own in found.items()}
-
-
-def _joined(parts: Sequence[Directions | str]) -> Directions | str:
-    """Return all directions of a film as one, or the first reason why one is missing."""
-    whole = [one for one in parts if isinstance(one, Directions)]
-    if len(whole) < len(parts):
-        return next(one for one in parts if isinstance(one, str))
-    return Directions(
-        tuple(name for one in whole for name in one.names),
-        np.concatenate([one.vectors for one in whole]),
-        np.concatenate([one.bias for one in whole]),
-    )
+                found.setdefault(film, {}).setdefault(train, one)
+    joined: dict[str, Directions | str] = {}
+    for film, parts in found.items():
+        reasons = [one for one in parts.values() if isinstance(one, str)]
+        whole = (one.items() for one in parts.values() if not isinstance(one, str))
+        joined[film] = reasons[0] if reasons else dict(pair for one in whole for pair in one)
+    return joined
 
 
 def directions_of(estimator: Any, name: str) -> Directions:
-    """Return the directions of a fitted estimator, of length 1: of a bottleneck, its concepts.
+    """Return the directions of a fitted estimator: of a bottleneck, those of its concepts.
 
     Args:
         estimator: A linear probe, a bank of concept vectors, or a bottleneck.
         name: The name of the direction of a probe.
     """
     source = getattr(estimator, "bank_", estimator)
-    if not hasattr(source, "coef_") or not hasattr(source, "intercept_"):
+    if not hasattr(source, "intercept_"):
         raise FixUsage(f"{type(estimator).__name__} has no direction", hint=WITH_DIRECTIONS)
-    vectors = np.asarray(source.coef_, dtype=np.float64)
-    names = tuple(map(str, getattr(source, "concepts_", [name])))
-    length = np.linalg.norm(vectors, axis=1)
-    length = np.where(length > 0, length, 1)
-    return Directions(names, vectors / length[:, None], source.intercept_ / length)
+    names = map(str, getattr(source, "concepts_", [name]))
+    return dict(zip(names, np.asarray(source.coef_, dtype=np.float64), strict=True))
 
 
-def project(tokens: NDArray[Any], directions: Directions, grid: Grid) -> NDArray[np.float32]:
+def project(
+    tokens: NDArray[Any], directions: Directions, origin: NDArray[Any], grid: tuple[int, int, int]
+) -> NDArray[np.float32]:
     """Return maps [direction, step, row, column] of the tokens [step, token, width] of a clip.
 
     Tokens before the patches, such as CLS, are left out.
     """
+    vectors = np.stack(list(directions.values()))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     patches = tokens[:, tokens.shape[1] - grid[1] * grid[2] :].astype(np.float32)
-    margins = patches @ directions.vectors.T.astype(np.float32) + directions.bias
-    found = np.moveaxis(margins, -1, 0).reshape(-1, *grid)
-    return np.asarray(found, dtype=np.float32)
+    margins = (patches - origin.astype(np.float32)) @ vectors.T.astype(np.float32)
+    return np.moveaxis(margins, -1, 0).reshape(-1, *grid)
 
 
-def mean_maps(store: Store, groups: Mapping[str, Sequence[str]]) -> dict[str, Maps]:
-    """Return the mean maps [direction, step, row, column] of groups of clips of a store of maps.
+def mean_maps(
+    store: Store, groups: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Return for each group of clips the mean map [step, row, column] of each direction.
 
     Random directions are left out, and so are clips without maps.
     """
-    n_named = sum(not name.startswith(RANDOM) for name in map_names(store))
+    names = [name for name in map_names(store) if not name.startswith(RANDOM)]
     means = {}
-    for name, clips in groups.items():
-        total, n = 0.0, 0
-        for part in store.stream(MAPS, clips=[c for c in clips if c in store], missing="drop"):
-            total, n = total + part.values[:, :n_named].sum(axis=0, dtype=np.float64), n + len(part)
+    for group, clips in groups.items():
+        parts = store.stream(MAPS, clips=clips, missing="drop")
+        sums = [(part.values.sum(axis=0, dtype=np.float64), len(part)) for part in parts]
+        n = sum(size for _, size in sums)
         if not n:
-            raise NotFound(f"no clip of the group {name!r} has maps", where=store.location)
-        means[name] = np.asarray(total / n)
+            raise NotFound(f"no clip of the group {group!r} has maps", where=store.location)
+        total = sum((one for one, _ in sums), np.zeros(()))
+        means[group] = dict(zip(names, total[: len(names)] / n, strict=True))
     return means
 
 
 def _made(
-    store: Store, directions: Mapping[str, Directions | str]
+    store: Store,
+    directions: Mapping[str, Directions | str],
+    random: Directions,
+    origin: NDArray[np.float64],
 ) -> Iterator[NDArray[Any] | RowStatus]:
     grid = grid_of(store)
     for part in store.stream(TOKENS, clips=directions):
@@ -173,18 +172,4 @@ def _made(
             if isinstance(own, str):
                 yield RowStatus.failed("directions", "FixTraining", own)
             else:
-                yield project(tokens, own, grid)
-
-
-def _check_width(store: Store, inputs: Inputs) -> None:
-    """Raise an error unless the fitted level is as wide as a token."""
-    level, width = inputs.features[0].origin["level"], store.plan.array(TOKENS).tail_shape[-1]
-    if inputs.features[0].X.shape[1] != width:
-        fitting = [
-            spec.name for spec in store.plan.arrays if spec.is_level and spec.tail_shape == (width,)
-        ]
-        raise FixInput(
-            f"{level} has {inputs.features[0].X.shape[1]} dimensions, a token has {width}",
-            where=store.location,
-            hint=f"--set 'data.level={fitting}'" if fitting else "extract the level pooled too",
-        )
+                yield project(tokens, {**own, **random}, origin, grid)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,30 +21,17 @@ MAPS = "maps"
 RANDOM = "random "  # how the names of random directions begin
 DIMS = ("direction", "step", "grid_row", "grid_column")
 
-Grid = tuple[int, int, int]
-Made = Iterable[NDArray[Any] | RowStatus]
+Directions = Mapping[str, NDArray[np.float64]]
+"""Directions in feature space by name; their length plays no role."""
 
 
-@dataclass(frozen=True)
-class Directions:
-    """Directions in feature space: names, vectors [direction, width], and a bias for each."""
-
-    names: tuple[str, ...]
-    vectors: NDArray[np.float64]
-    bias: NDArray[np.float64]
-
-    def with_random(self, n: int, origin: NDArray[np.float64], seed: int) -> Directions:
-        """Return these and `n` random directions of length 1, whose projection is 0 at `origin`."""
-        drawn = np.random.default_rng(seed).standard_normal((n, self.vectors.shape[1]))
-        drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-        return Directions(
-            (*self.names, *(f"{RANDOM}{number + 1}" for number in range(n))),
-            np.concatenate([self.vectors, drawn]),
-            np.concatenate([self.bias, -drawn @ origin]),
-        )
+def random_directions(width: int, n: int, seed: int) -> Directions:
+    """Return random directions, the null of others."""
+    drawn = np.random.default_rng(seed).standard_normal((n, width))
+    return {f"{RANDOM}{i}": one for i, one in enumerate(drawn, start=1)}
 
 
-def grid_of(store: Store) -> Grid:
+def grid_of(store: Store) -> tuple[int, int, int]:
     """Return the steps in time, the rows and the columns of the spatial tokens of a store."""
     recipe = store.recipe.to_json()
     grid = recipe.get("backbone", {}).get("geometry", {}).get("grid", (0, 0, 0))
@@ -56,13 +42,12 @@ def grid_of(store: Store) -> Grid:
 
 
 def map_names(store: Store) -> list[str]:
-    """Return the directions of a store of maps; those that begin with "random " are a null."""
+    """Return the directions of a store of maps, the random ones last."""
     facts = store.recipe.to_json().get(MAPS)
     if facts is None:
         hint = "obygaze explain concepts or obygaze explain text makes one"
         raise FixInput("this is not a store of maps", where=store.location, hint=hint)
-    names: list[str] = facts["directions"]
-    return names
+    return list(facts["directions"])
 
 
 def write_maps(
@@ -71,7 +56,7 @@ def write_maps(
     clip_ids: Sequence[str],
     names: Sequence[str],
     facts: Mapping[str, Any],
-    made: Made,
+    made: Iterable[NDArray[Any] | RowStatus],
 ) -> None:
     """Write and seal a store of maps of clips of another store.
 

@@ -12,7 +12,7 @@ from support.maps import GRID, places, token_store
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.maps import MAPS, Directions, map_names
+from obygaze_features.store.maps import MAPS, map_names
 from obygaze_models.maps import mean_maps, project, write_concept_maps
 
 CONCEPTS = VISUAL[:3]
@@ -49,11 +49,11 @@ def test_the_peak_lies_on_the_patch_and_random_directions_point_nowhere(
 def test_a_map_is_the_projection_of_each_patch(made: tuple[Manifest, Store, Store]) -> None:
     _, store, _ = made
     tokens = store.matrix("tokens", clips=store.clip_ids[:1]).values[0]
-    directions = Directions(("a", "b"), np.eye(16)[[0, 3]], np.array([0.0, -1.0]))
-    found = project(tokens, directions, GRID)
+    origin = np.arange(16) / 16
+    found = project(tokens, {"a": 2 * np.eye(16)[0], "b": np.eye(16)[3]}, origin, GRID)
     assert found.shape == (2, *GRID)
     assert found[0, 2, 1, 4] == tokens[2, 1 + 1 * 5 + 4, 0]
-    assert found[1, 2, 1, 4] == pytest.approx(tokens[2, 1 + 1 * 5 + 4, 3] - 1, abs=1e-6)
+    assert found[1, 2, 1, 4] == pytest.approx(tokens[2, 1 + 1 * 5 + 4, 3] - 3 / 16, abs=1e-6)
 
 
 def test_directions_never_saw_the_film(tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_means_over_groups(made: tuple[Manifest, Store, Store]) -> None:
     }
     k, means = map_names(maps).index(name), mean_maps(maps, groups)
     values = maps.matrix(MAPS, clips=groups["with"]).values[:, k].astype(np.float64)
-    np.testing.assert_allclose(means["with"][k], values.mean(axis=0))
-    assert means["with"][k].mean() > means["without"][k].mean()
+    np.testing.assert_allclose(means["with"][name], values.mean(axis=0))
+    assert means["with"][name].mean() > means["without"][name].mean()
     assert len(means["with"]) == len(map_names(maps)) - 20
 
 
@@ -108,5 +108,10 @@ def test_models_without_directions_and_other_splits_are_refused(
         write_concept_maps(tmp_path / "m", store, manifest, "mlp", "EN_S")
     with pytest.raises(FixUsage, match="on other films"):
         write_concept_maps(
-            tmp_path / "m", store, manifest, "ridge", "EN_S", ["splits.kind=kfold"]
+            tmp_path / "m",
+            store,
+            manifest,
+            "ridge",
+            "EN_S",
+            ["splits.kind=kfold", "splits.folds=4"],
         )
