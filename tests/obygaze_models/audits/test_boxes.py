@@ -1,0 +1,80 @@
+"""The share of saliency in boxes: by hand, and on made-up films in which a patch moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.experiments import VISUAL, films
+from support.maps import GRID, places, token_store
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.store import open_store
+from obygaze_models.audits.boxes import audit_boxes, clip_shares, read_boxes
+from obygaze_models.maps import write_concept_maps
+
+
+def test_shares_by_hand() -> None:
+    maps = np.zeros((2, 2, 2, 2))
+    maps[0, 0] = [[4, 0], [0, 0]]  # the mean of the clip is 1: 3 above it, and 3 in frame 1
+    maps[0, 1] = [[0, 4], [0, 0]]
+    inside = np.zeros((2, 2, 2), dtype=bool)
+    inside[0, 0, 0] = inside[1, 1, 0] = True
+    share, peaks = clip_shares(maps, inside)
+    assert share.tolist() == [0.5, 0.25]  # a flat map has the share of the area
+    assert peaks.tolist() == [0.5, 0.5]
+    share, peaks = clip_shares(maps, inside & (np.arange(2) == 0)[:, None, None])
+    assert (share[0], peaks[0]) == (1.0, 1.0)  # only frames with a box count
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder, manifest = tmp_path_factory.mktemp("boxes"), films(4, 40)
+    store = token_store(folder / "tokens", manifest, VISUAL[:10])
+    write_concept_maps(folder / "maps", store, manifest, "cav", n_random=19)
+    lines, at = ["clip_id,frame,x0,y0,x1,y1"], places(len(manifest))
+    for clip, own in zip(manifest, at, strict=True):
+        if VISUAL[0] in clip.concepts:
+            for frame, (row, column) in enumerate(own / 5):
+                box = (column, row, column + 0.2, row + 0.2)
+                lines.append(",".join(map(str, (clip.clip_id, frame, *box))))
+    (folder / "boxes.csv").write_text("\n".join(lines), encoding="utf-8")
+    return folder / "maps", folder / "boxes.csv"
+
+
+def test_a_concept_lies_in_the_boxes_of_its_patch(made: tuple[Path, Path]) -> None:
+    maps, boxes = made
+    audit = audit_boxes(maps, boxes)
+    found = {row["direction"]: row for row in audit.to_json()["shares"]}
+    own = found[VISUAL[0]]
+    assert own["peaks"] > 0.9
+    assert own["area"] == pytest.approx(1 / 25)
+    assert own["share"] > 3 * own["random"]
+    assert own["low"] < own["share"] < own["high"]
+    assert own["p"] == pytest.approx(1 / 20)
+    assert VISUAL[0] in str(audit)
+    assert audit.draw(maps.parent / "figure")[1].is_file()
+
+
+def test_groups_are_exchanged_within_films(made: tuple[Path, Path]) -> None:
+    maps, boxes = made
+    clips = sorted(read_boxes(boxes, open_store(maps)))
+    audit = audit_boxes(maps, boxes, x=clips[::2], y=clips[1::2])
+    (test,) = [test for test in audit.tests if test.a == VISUAL[0]]
+    assert test.within is not None
+    assert len(test.s_x) + len(test.s_y) == len(clips)
+    assert test.p > 0.01
+    assert VISUAL[0] in audit.finding().sentences[0] + "".join(audit.finding().sentences)
+
+
+def test_boxes_of_a_file(made: tuple[Path, Path], tmp_path: Path) -> None:
+    store = open_store(made[0])
+    clip, path = store.clip_ids[0], tmp_path / "b.csv"
+    path.write_text(f"clip_id,x0,y0,x1,y1\n{clip},0.2,0,1,0.35\nnobody,0,0,1,1\n")
+    (mask,) = read_boxes(path, store).values()
+    assert mask.shape == GRID
+    assert mask[0].astype(int).tolist() == [[0, 1, 1, 1, 1]] * 2 + [[0] * 5] * 3
+    path.write_text(f"clip_id,x0,y0,x1,y1,frame\n{clip},0,0,1,1,9\n")
+    with pytest.raises(FixInput, match="line 2"):
+        read_boxes(path, store)
