@@ -255,35 +255,25 @@ def redecoder(
 
 
 def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedClip:
-    """Decode the pictures of a clip that the features of a store are of; no weights are needed.
+    """Decode the pictures that the features of a clip are of, without the weights.
 
-    Raise an error (exit code 5) where the card, the rule of frames, the decoder or the video is not
-    the one that the store recorded.
+    Raise an error (exit code 5) if the card, the sampling, the decoder or the video has changed.
     """
     recipe = store.recipe.to_json()
     if store.recipe.is_unknown:
         raise FixInput("the recipe of this store is unknown", where=store.location)
-    target = _target(recipe, None)
-    card, cut = find_card(target.backbone, workspace), recipe["sampling"].get("grid")
-    grid, view = Grid(**cut) if cut else None, view_of(card, target)
-    if view.resize is not None:
-        # Only the checkpoint knows the edge of some presets.
-        edge = recipe["preprocessing"].get("edge", view.resize.edge)
-        view = replace(view, resize=replace(view.resize, edge=edge))
-    clip, row = (
-        clips_of_store(workspace, store)[clip_id],
-        int(store.select(clips=[clip_id]).rows[0]),
-    )
-    pairs = {
-        "card": (card.sha256, recipe["backbone"]["card_sha256"]),
-        "sampling": (sampling_recipe(view, grid), recipe["sampling"]),
-        "decoder": (decoder_recipe(), recipe["decoder"]),
-        "video": (None, check_sources(store, {int(row): clip}).changed.get(row)),
-    }
-    changed = [name for name, (here, there) in pairs.items() if here != there]
-    if changed:
-        what = f"these would be other pictures than those of {clip_id}: {', '.join(changed)} differ"
-        raise Mismatch(what, where=store.location, hint="the same card, versions and videos")
+    target, cut = _target(recipe, None), recipe["sampling"].get("grid")
+    card, grid = find_card(target.backbone, workspace), Grid(**cut) if cut else None
+    view = view_of(card, target)
+    if view.resize is not None:  # only a checkpoint knows the edge of some presets
+        view = replace(view, resize=replace(view.resize, edge=recipe["preprocessing"]["edge"]))
+    clip, (row,) = clips_of_store(workspace, store)[clip_id], store.select(clips=[clip_id]).rows
+    changed = check_sources(store, {int(row): clip}).changed
+    here = [card.sha256, sampling_recipe(view, grid), decoder_recipe()]
+    there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
+    if changed or here != there:
+        what = f"the pictures of {clip_id} would not be those of the features"
+        raise Mismatch(what, where=store.location, hint="the same card, versions and video")
     return _decode(clip, view, grid, workspace.folder("indexes"))
 
 
