@@ -140,8 +140,9 @@ _HYBRID = {
 }
 _SCORECARD = {"max_points": Setting(whole(1), 5), "C": Setting(_POSITIVE, 1.0)}
 _FRAMES = {
-    "pooling": Setting(choice(("max", "mean", "attention")), "max"),
+    "pooling": Setting(choice(("max", "mean", "last", "order", "attention")), "max"),
     "C": Setting(_POSITIVE, 1.0),
+    "queries": Setting(whole(1), 1),
     "max_passes": Setting(whole(1), 60),
 }
 _ORDER = {"order": ("EN", "HN", "NS", "S")}

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 
+from obygaze_models.models import frames
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.estimator import load_state, save_state
-from obygaze_models.models.frames import FrameProbe, attend, store_blocks
+from obygaze_models.models.frames import POOLINGS, FrameProbe, attend
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe
 
 
@@ -29,30 +28,26 @@ def clips(n: int = 200, n_frames: int = 6) -> tuple[NDArray[Any], NDArray[Any]]:
     return X, np.where(y == 1, "S", "EN")
 
 
-def blocks(X: Any, y: Any, size: int) -> Iterator[tuple[Any, Any]]:
-    for start in range(0, len(y), size):
-        yield X[start : start + size], y[start : start + size]
-
-
 @pytest.mark.parametrize(("pooling", "pooled"), [("max", np.max), ("mean", np.mean)])
 def test_pooling_is_a_probe_on_pooled_rows(pooling: Any, pooled: Any) -> None:
     X, y = clips()
     ours = FrameProbe(pooling, probe=RidgeProbe()).fit(X, y)
     theirs = RidgeProbe().fit(pooled(X, axis=1), y)
     np.testing.assert_allclose(ours.probe_.coef_, theirs.coef_, atol=1e-12)
-    plain = FrameProbe(pooling).fit_blocks(lambda: blocks(X, y, 33))
+    plain = FrameProbe(pooling).fit(X, y)
     expected = LogisticProbe().fit(pooled(X, axis=1), y).predict_proba(pooled(X, axis=1))
     np.testing.assert_allclose(plain.predict_proba(X), expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("pooling", ["max", "mean", "attention"])
-def test_where_blocks_are_cut_does_not_matter(pooling: Any) -> None:
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_where_blocks_are_cut_does_not_matter(
+    pooling: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, y = clips()
     whole = FrameProbe(pooling).fit(X, y)
-    cut = FrameProbe(pooling).fit_blocks(lambda: blocks(X, y, 37))
+    monkeypatch.setattr(frames, "CLIPS_A_BLOCK", 37)
+    cut = FrameProbe(pooling).fit(X, y)
     np.testing.assert_allclose(cut.predict_proba(X), whole.predict_proba(X), atol=1e-3)
-    streamed = np.concatenate(list(whole.stream_proba(f for f, _ in blocks(X, y, 11))))
-    np.testing.assert_allclose(streamed, whole.predict_proba(X), atol=1e-12)
 
 
 def test_attention_learns_which_frame_to_look_at() -> None:
@@ -63,89 +58,106 @@ def test_attention_learns_which_frame_to_look_at() -> None:
         probe = FrameProbe(pooling).fit(X[train], y[train])  # type: ignore[arg-type]
         auc[pooling] = roc_auc_score(y[test], probe.predict_proba(X[test])[:, 1])
     assert auc["attention"] > max(0.97, auc["mean"])
-    weights = probe.attention(X[test])
+    weights = probe.attention(X[test])[:, :, 0]
     np.testing.assert_allclose(weights.sum(axis=1), 1)
     marked = X[test][:, :, 0].argmax(axis=1)
     assert np.mean(weights.argmax(axis=1) == marked) > 0.8
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_slope_of_attention_is_the_slope_of_its_loss(n_classes: int) -> None:
+@pytest.mark.parametrize(("n_classes", "queries"), [(2, 1), (3, 2)])
+def test_the_slope_of_attention_is_the_slope_of_its_loss(n_classes: int, queries: int) -> None:
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(12, 3, 4)) * 2 + 1, np.arange(12) % n_classes
-    probe = FrameProbe("attention", C=0.7).fit(X, y)
-
-    def source() -> Iterator[Any]:
-        return blocks(X, y, 5)
-
-    shape = (4, n_classes)
-    free = rng.normal(size=4 + 4 * n_classes + n_classes)
-    numeric = approx_fprime(free, lambda f: probe._attention_loss(f, source, shape)[0], 1e-6)
-    np.testing.assert_allclose(probe._attention_loss(free, source, shape)[1], numeric, atol=2e-4)
+    X, y = rng.normal(size=(12, 3, 2, 4)) * 2 + 1, np.arange(12) % n_classes
+    probe = FrameProbe("attention", C=0.7, queries=queries).fit(X, y)
+    shape = (queries, 4, n_classes)
+    free = rng.normal(size=queries * 4 * (1 + n_classes) + n_classes)
+    numeric = approx_fprime(free, lambda f: probe._loss(f, X, y, shape)[0], 1e-6)
+    np.testing.assert_allclose(probe._loss(free, X, y, shape)[1], numeric, atol=2e-4)
 
 
 def test_a_query_of_zero_is_the_mean() -> None:
     X, _ = clips()
-    weights, pooled = attend(X, np.zeros(10))
+    weights, means = attend(X, np.zeros((2, 10)))
     np.testing.assert_allclose(weights, 1 / 6)
-    np.testing.assert_allclose(pooled, X.mean(axis=1), atol=1e-12)
+    np.testing.assert_allclose(means[:, 1], X.mean(axis=1), atol=1e-12)
+
+
+class Watched:
+    """An array of clips that counts how many of the blocks that were read are alive."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        self.values, self.ndim = values, values.ndim
+        self.shape = values.shape
+        self.alive: list[weakref.ref[Any]] = []
+        self.most = 0
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, part: slice) -> NDArray[Any]:
+        block = self.values[part].astype(np.float16)
+        self.alive.append(weakref.ref(block))
+        self.most = max(self.most, sum(ref() is not None for ref in self.alive))
+        return block
 
 
 @pytest.mark.parametrize("pooling", ["max", "attention"])
-def test_no_more_than_two_blocks_are_ever_held(pooling: Any) -> None:
+def test_no_more_than_two_blocks_are_ever_held(
+    pooling: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames, "CLIPS_A_BLOCK", 20)
     X, y = clips()
-    alive: list[weakref.ref[Any]] = []
-    most = 0
-
-    def source() -> Iterator[Any]:
-        nonlocal most
-        for frames, labels in blocks(X, y, 20):
-            block = np.array(frames, dtype=np.float16)
-            alive.append(weakref.ref(block))
-            yield block, labels
-            del block
-            most = max(most, sum(ref() is not None for ref in alive))
-
-    FrameProbe(pooling, max_passes=5).fit_blocks(source)
-    assert most <= 2
+    watched = Watched(X)
+    FrameProbe(pooling, max_passes=5).fit(watched, y).predict_proba(watched)
+    assert watched.most <= 2
+    assert len(watched.alive) > 10
 
 
-def test_frames_stream_from_a_store_with_the_labels_of_their_clips(tmp_path: Path) -> None:
-    from support.stores import sealed_store, some_ids
-
-    from obygaze_features.core.errors import ObygazeError
-    from obygaze_features.store.read.reader import open_store
-
-    values = sealed_store(tmp_path / "store.zarr")
-    frames = next(name for name, array in values.items() if array.ndim == 3)
-    ids = some_ids(23)[0]
-    rows = [20, 3, 8, 11, 0, 17, 5]  # asked for in another order than the store's
-    labels = {ids[row]: "S" if row % 2 else "EN" for row in rows}
-    source = store_blocks(open_store(tmp_path / "store.zarr"), frames, labels)
-    streamed = FrameProbe().fit_blocks(source)
-    plain = FrameProbe().fit(values[frames][rows], [labels[ids[row]] for row in rows])
-    np.testing.assert_allclose(streamed.probe_.coef_, plain.probe_.coef_, atol=1e-6)
-    with pytest.raises(ObygazeError) as refusal:
-        FrameProbe().fit_blocks(
-            store_blocks(open_store(tmp_path / "store.zarr"), frames, {**labels, "tt9-1": "S"})
-        )
-    assert "tt9-1" in str(refusal.value) + str(refusal.value.details)
+def bound(n: int, seed: int, n_frames: int = 8, n_tokens: int = 16) -> Any:
+    """One token of one frame is red and round (S); or one is red and another is round (EN)."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(n, n_frames, n_tokens, 12)), rng.integers(0, 2, n)
+    flat = X.reshape(n, -1, 12)
+    for clip in range(n):
+        one, other = rng.choice(n_frames * n_tokens, 2, replace=False)
+        flat[clip, one, 0] += 6
+        flat[clip, one if y[clip] else other, 1] += 6
+    return X, y
 
 
-def test_an_iterator_that_is_used_up_is_told_from_a_source() -> None:
+def test_a_signal_in_one_token_of_one_frame_is_found_where_the_mean_fails() -> None:
+    (X, y), (X_test, y_test) = bound(400, 0), bound(200, 1)
+    ap = {}
+    for pooling in ("mean", "max", "attention"):
+        probe = FrameProbe(pooling, queries=4, max_passes=200).fit(X, y)  # type: ignore[arg-type]
+        ap[pooling] = average_precision_score(y_test, probe.predict_proba(X_test)[:, 1])
+    assert ap["attention"] > 0.9
+    assert abs(ap["mean"] - y_test.mean()) < 0.1
+    assert probe.attention(X_test).shape == (200, 8, 16, 4)
+
+
+def test_only_the_order_sensitive_head_tells_a_before_b() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 8, 6)), rng.integers(0, 2, 400)
+    for clip in range(400):
+        first, second = np.sort(rng.choice(8, 2, replace=False))
+        a, b = (first, second) if y[clip] else (second, first)
+        X[clip, a, 0] += 5
+        X[clip, b, 1] += 5
+    ap = {}
+    for pooling in ("mean", "max", "attention", "order"):
+        probe = FrameProbe(pooling).fit(X[:200], y[:200])  # type: ignore[arg-type]
+        ap[pooling] = average_precision_score(y[200:], probe.predict_proba(X[200:])[:, 1])
+    assert ap["order"] > 0.9
+    assert max(ap["mean"], ap["max"], ap["attention"]) < y[200:].mean() + 0.15
+
+
+def test_bad_clips_are_refused_in_words() -> None:
     X, y = clips()
-    once = blocks(X, y, 50)
-    with pytest.raises(FixTraining, match="no blocks") as refusal:
-        FrameProbe("attention").fit_blocks(lambda: once)
-    assert "new pass" in str(refusal.value)
-
-
-def test_bad_blocks_are_refused_in_words() -> None:
-    X, y = clips()
-    with pytest.raises(FixTraining, match="200 clips and 199 labels"):
-        FrameProbe().fit_blocks(lambda: [(X, y[1:])])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        FrameProbe().fit(X, y[1:])
     with pytest.raises(FixTraining, match="clips, frames, width"):
-        FrameProbe().fit_blocks(lambda: [(X[:, 0], y)])
+        FrameProbe().fit(X[:, None, None], y)
     with pytest.raises(ValueError, match="NaN"):
         FrameProbe().fit(np.where(X > 3, np.nan, X), y)
     with pytest.raises(ValueError, match="10 features"):
