@@ -1,7 +1,6 @@
 """The model kinds that a protocol may name, what a quirk changes in them, and their candidates.
 
-The kinds with their settings, rules and defaults are those of `models.registry` that read one
-vector for each clip. A setting given as a list is a choice: the value is picked on validation rows,
+The kinds with their settings, rules and defaults are those of `models.registry`. A setting given as a list is a choice: the value is picked on validation rows,
 never on test rows. A setting that a protocol leaves out has the value of the quirk, else the
 default of the registry.
 """
@@ -20,7 +19,7 @@ ALIASES = {"linear": "logistic"}
 CAV = "cav"
 AGAINST_EN = " against EN"
 QUIRKS = ("authors", "text", "none")
-KINDS = {name: kind for name, kind in registry.KINDS.items() if kind.level == "clip"}
+KINDS = registry.KINDS
 LISTS = ("hidden",)  # settings whose value is a list, so that a list is not a choice
 
 # Concept vectors as published; heads then take margins as they are.
@@ -41,7 +40,8 @@ _PERCEPTRONS: dict[str, Settings] = {"authors": {"keep": "last", "double_softmax
 
 def trainable() -> list[str]:
     """Return the names that `obygaze train` takes."""
-    return [*KINDS, *ALIASES, CAV]
+    of_clips = [name for name, kind in KINDS.items() if kind.level == "clip"]
+    return [*of_clips, *ALIASES, CAV]
 
 
 def defaults(kind: str, quirk: str) -> Settings:

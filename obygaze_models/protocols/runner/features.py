@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from hashlib import sha256
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput, Mismatch, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_models.models.common import column_scales
+from obygaze_models.models.frames import RowsOf
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Feature
 
@@ -42,26 +45,17 @@ class Features:
         """Whether each clip of the table has a vector."""
         return self.row_of >= 0
 
-    def of(self, clips: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Return the vectors of some clips of the table."""
-        return self.X[self.row_of[clips]]
+    def of(self, clips: NDArray[np.intp]) -> Any:
+        """Return the vectors of some clips of the table; those of frames are read in blocks."""
+        rows = self.row_of[clips]
+        return RowsOf(self.X, rows) if self.X.ndim > 2 else self.X[rows]
 
 
 def join(
     name: str, store: Store, table: ClipTable, data: Data, feature: Feature | None = None
 ) -> Features:
     """Return the vectors of a store for the clips of a table."""
-    feature = feature or Feature()
-    stated = store.recipe.to_json().get("told", {}).get("backbone")
-    backbone = f"{stated}{IMPORTED}" if stated else store.recipe.title
-    if feature.backbone and not is_backbone(backbone, feature.backbone):
-        raise Mismatch(
-            f"the protocol needs features of {feature.backbone!r} as {name!r}, "
-            f"this store has features of {backbone!r}",
-            where=store.location,
-            hint=f"--store {name}=ANOTHER",
-        )
-    level = choose_level(store, (feature.level,) if feature.level else data.level)
+    backbone, level = _backbone_and_level(name, store, data, feature or Feature())
     cut = {"rule": data.rule, "reduce": data.reduce} if data.segments else {}
     matrix, names = _matrix(store, table, level, cut)
     X = np.asarray(matrix.values, dtype=np.float32)
@@ -80,19 +74,70 @@ def join(
         X = np.asarray((wide - wide.mean(axis=0)) / column_scales(wide), dtype=np.float32)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
-    origin = {
+    digest = sha256_bytes(X.tobytes() + "\n".join(table.ids[row] for row in clips).encode())
+    origin = _origin(store, backbone, level, int(X.shape[1]), digest, **cut)
+    ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
+    return Features(name, X, row_of, ordered, origin)
+
+
+def join_frames(
+    name: str, store: Store, table: ClipTable, data: Data, feature: Feature | None = None
+) -> Features:
+    """Return the frames or tokens of a store for the clips of a table, in a temporary file.
+
+    So they may be larger than memory: the file is where TMPDIR says, and has their whole size.
+    """
+    backbone, level = _backbone_and_level(name, store, data, feature or Feature())
+    if data.scale != "none" or data.segments or len(store.plan.array(level).tail_shape) < 2:
+        what = f"models of frames read unscaled frames or tokens of clips, not {level}"
+        raise FixUsage(what, where=store.location, hint="--set 'data.level=[\"frames\"]'")
+    spec, row_of = store.plan.array(level), np.full(len(table), -1, dtype=np.intp)
+    with TemporaryFile() as file:
+        shape = (len(table), *spec.tail_shape)
+        X = np.memmap(file, dtype=spec.dtype, mode="w+", shape=shape)
+    missing, place = dict[str, str](), {clip: row for row, clip in enumerate(table.ids)}
+    digest = sha256("\n".join(table.ids).encode())
+    for part in store.stream(level, clips=table.ids, missing="drop"):
+        missing |= {clip: str(reason) for clip, reason in part.reasons.items()}
+        for clip, values in zip(part.clip_ids.tolist(), part.values, strict=True):
+            X[place[clip]] = values
+            digest.update(values.tobytes())
+            if np.isfinite(values).all():
+                row_of[place[clip]] = place[clip]
+            else:
+                missing[clip] = NOT_FINITE
+    origin = _origin(store, backbone, level, spec.tail_shape[-1], digest.hexdigest())
+    return Features(name, X, row_of, missing, origin)
+
+
+def _backbone_and_level(name: str, store: Store, data: Data, feature: Feature) -> tuple[str, str]:
+    """Return the backbone and the level of a store, which must be those of the protocol."""
+    stated = store.recipe.to_json().get("told", {}).get("backbone")
+    backbone = f"{stated}{IMPORTED}" if stated else store.recipe.title
+    if feature.backbone and not is_backbone(backbone, feature.backbone):
+        raise Mismatch(
+            f"the protocol needs features of {feature.backbone!r} as {name!r}, "
+            f"this store has features of {backbone!r}",
+            where=store.location,
+            hint=f"--store {name}=ANOTHER",
+        )
+    return backbone, choose_level(store, (feature.level,) if feature.level else data.level)
+
+
+def _origin(
+    store: Store, backbone: str, level: str, width: int, digest: str, **cut: Any
+) -> dict[str, Any]:
+    return {
         "location": store.location,
         "backbone": backbone,
         "level": level,
         **cut,
-        "width": int(X.shape[1]),
+        "width": width,
         "fingerprint": store.fingerprint,
         "sealed": store.sealed,
         "manifest": store.plan.manifest_name,
-        "sha256": sha256_bytes(X.tobytes() + "\n".join(table.ids[row] for row in clips).encode()),
+        "sha256": digest,
     }
-    ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
-    return Features(name, X, row_of, ordered, origin)
 
 
 def _matrix(

@@ -22,6 +22,7 @@ from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
+from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
@@ -32,7 +33,7 @@ from obygaze_models.protocols.runner.execute import (
     run_baselines,
     run_models,
 )
-from obygaze_models.protocols.runner.features import Features, join
+from obygaze_models.protocols.runner.features import Features, join, join_frames
 from obygaze_models.protocols.runner.finished import FinishedTests
 from obygaze_models.protocols.runner.processes import fitting, map_jobs
 from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run, check_free, write_run
@@ -130,8 +131,12 @@ def gather(
                 f"class 1 of both {one} and {other}",
                 hint="one task for each class, or report.argmax=[]",
             )
+    read = {find_kind(protocol.models[name].kind).level for name in protocol.model_names}
+    if len(read) > 1:
+        raise FixUsage("models of frames and models of clips need a protocol each")
+    make = join_frames if read == {"frames"} else join
     features = [
-        join(name, store, table, protocol.data, protocol.features.get(name))
+        make(name, store, table, protocol.data, protocol.features.get(name))
         for name, store in stores.items()
     ]
     return Inputs(protocol, manifest, manifest_path, table, labels, features)

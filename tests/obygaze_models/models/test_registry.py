@@ -132,7 +132,11 @@ def test_what_is_not_a_bottleneck_has_no_head() -> None:
         ("logistic", {"C": 0}, "C must be a number, above 0, got 0"),
         ("mlp", {"hidden": []}, r"hidden must be a list, at least 1, got \[\]"),
         ("pcbm-lr", {"C": "paper"}, "C = 'paper' has no value before a task is known"),
-        ("frames", {"pooling": "sum"}, "pooling must be one of max, mean, last, order, attention, got 'sum'"),
+        (
+            "frames",
+            {"pooling": "sum"},
+            "pooling must be one of max, mean, last, order, attention, got 'sum'",
+        ),
     ],
 )
 def test_a_setting_that_cannot_be_is_an_error(kind: str, settings: Any, message: str) -> None:

@@ -1,0 +1,74 @@
+"""The protocol honest-frames on planted frames: who finds a signal, and the gain over the mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.experiments import cell_of, films, quick, run_on, store_of
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.runner.features import join_frames
+from obygaze_models.protocols.schema import Data
+
+
+def marked(manifest: Any) -> Any:
+    """Frames of noise: in sure clips A comes before B, in the others B before A."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(len(manifest), 6, 8)).astype(np.float32)
+    for row, clip in enumerate(manifest):
+        first, second = np.sort(rng.choice(6, 2, replace=False))
+        a, b = (first, second) if clip.level == "S" else (second, first)
+        X[row, a, 0] += 5
+        X[row, b, 1] += 5
+    return X
+
+
+def test_the_order_sensitive_head_gains_over_the_pooled_vector(tmp_path: Path) -> None:
+    manifest = films(6, 40)
+    store = store_of(tmp_path / "frames", manifest, marked(manifest), level="frames")
+    protocol = quick("honest-frames", 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')
+    run = run_on(tmp_path, protocol, manifest, {"x": store})
+    ap = {m: cell_of(run.cells, model=m)["ap"]["value"] for m in protocol.model_names}
+    print(ap)
+    assert ap["order"] > 0.9
+    assert max(ap["mean"], ap["max"], ap["last"]) < 0.7
+    records = json.loads((run.folder / "results.json").read_text())["records"]
+    (gain,) = [
+        one
+        for one in records
+        if one["kind"] == "comparison"
+        and {one["first"]["model"], one["second"]["model"]} == {"mean", "order"}
+    ]
+    sign = 1 if gain["first"]["model"] == "order" else -1
+    low, high = sorted(sign * end for end in gain["ci"])
+    print(low, high)
+    assert 0 < low < sign * gain["difference"] < high
+
+
+def test_frames_are_those_of_the_store(tmp_path: Path) -> None:
+    manifest = films(3, 20)
+    X = marked(manifest)
+    X[7, 2, 3] = np.nan
+    bad, gone = manifest.clips[4].clip_id, manifest.clips[9].clip_id
+    store = store_of(tmp_path / "s", manifest, X, level="frames", failed=[bad], without=[gone])
+    table = clip_table(manifest, Data())
+    found = join_frames("x", store, table, Data(level=("frames",)))
+    assert sorted(found.missing) == sorted([bad, gone, manifest.clips[7].clip_id])
+    rows = np.array([3, 12, 0])
+    np.testing.assert_array_equal(found.of(rows)[0:3], X[rows])
+    assert isinstance(found.X, np.memmap)
+    with pytest.raises(FixUsage, match="unscaled frames"):
+        join_frames("x", store, table, Data(level=("frames",), scale="unit"))
+
+
+def test_models_of_frames_and_of_clips_are_not_mixed(tmp_path: Path) -> None:
+    manifest = films(3, 20)
+    store = store_of(tmp_path / "s", manifest, marked(manifest), level="frames")
+    protocol = quick("honest-frames", "models.ridge.kind=ridge")
+    with pytest.raises(FixUsage, match="a protocol each"):
+        run_on(tmp_path, protocol, manifest, {"x": store})
