@@ -8,16 +8,11 @@ from typing import Any
 import click
 
 from obygaze.features import open_store, read_manifest
-from obygaze_features.core.commands import LazyGroup, Session, force_option, option_group
+from obygaze_features.core.commands import LazyGroup, Session, force_option
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.store import Store
 
-made_options = option_group(
-    "Maps",
-    click.option("-o", "output", required=True, metavar="NAME", help="The store of maps."),
-    click.option("--random", "n_random", default=20, help="Random directions, as a null."),
-    click.option("--seed", default=0, help="Seed of random directions."),
-)
+output_option = click.option("-o", "output", required=True, metavar="NAME", help="The new store.")
+random_option = click.option("--random", "n_random", default=20, help="Random directions.")
 
 
 @click.group(cls=LazyGroup)
@@ -31,11 +26,12 @@ def explain() -> None:
 @click.argument("model", default="cav")
 @click.option("--task", default="ENHN_S", help="What a model other than cav learns.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="As for `train`.")
-@made_options
+@random_option
+@output_option
 def concepts_(session: Session, store: str, manifest: str, output: str, **options: Any) -> None:
-    """Project concept vectors, or a model's direction, on the stored tokens of each clip.
+    """Project concept vectors, or the direction of a model, on the stored tokens of each clip.
 
-    The direction that is used for a film was found on other films. MODEL is cav (every concept),
+    The directions that are used for a film were found on other films. MODEL is cav (every concept),
     linear, ridge, svm, or a bottleneck, whose concepts are shown. Needs no film and no weights.
 
     Examples:
@@ -44,60 +40,60 @@ def concepts_(session: Session, store: str, manifest: str, output: str, **option
     """
     from obygaze_models.maps import write_concept_maps
 
-    place = session.workspace.root
-    opened, clips = open_store(store, workspace=place), read_manifest(manifest, workspace=place)
-    path = session.workspace.target("stores", output)
-    write_concept_maps(path, opened, clips, **options)
+    place, path = session.workspace.root, session.workspace.target("stores", output)
+    clips = read_manifest(manifest, workspace=place)
+    write_concept_maps(path, open_store(store, workspace=place), clips, **options)
     _show(session, path)
 
 
-@explain.command("text")
+@explain.command("model")
 @click.argument("store")
-@click.argument("texts", nargs=-1)
-@click.option("--clips", multiple=True, metavar="ID", help="A clip; repeatable. [default: all]")
-@click.option("--model", metavar="NAME", help="A saved model, whose directions are explained too.")
-@click.option("--level", default="clip", help="The level that is compared with the directions.")
+@click.argument("clips", nargs=-1)
+@click.option("--text", metavar="FILE", help="Texts of `extract text`, by attribute.")
+@click.option("--model", metavar="NAME", help="A saved model with directions.")
+@click.option("--level", default="clip", help="The level that they are compared with.")
 @click.option("--weights", help="The file or folder of the weights.")
-@click.option("--tokenizer", help="The folder of the tokenizer.")
-@made_options
-def text_(
+@random_option
+@output_option
+def model_(
     session: Session,
     store: str,
-    texts: tuple[str, ...],
     clips: tuple[str, ...],
     output: str,
+    text: str | None,
     model: str | None,
     n_random: int,
-    seed: int,
-    tokenizer: str | None,
     **options: Any,
 ) -> None:
-    """Compute where CLIP or X-CLIP looks: Grad-CAM for texts, or attention rollout without any.
+    """Compute where CLIP or X-CLIP looks: Grad-CAM for texts or a saved model, else rollout.
 
-    The frames are decoded again, by exactly the recipe of the store.
+    The frames of CLIPS, by default all, are decoded again by exactly the recipe of the store.
 
     Examples:
-        obygaze explain text films.clip-b16 'a photo of a sad person' --clips tt1-001 -o sad
-        obygaze explain text films.xclip-b16-k400 --clips tt1-001 -o rollout
-        obygaze explain text films.clip-b16 --model my-cav --level pooled -o concepts-cam
+        obygaze explain model films.clip-b16 tt1-001 --text emotion.npz -o emotion-maps
+        obygaze explain model films.clip-b16 --model my-cav --level pooled -o concept-cam
+        obygaze explain model films.xclip-b16-k400 -o rollout
     """
     from obygaze.models import load_model
-    from obygaze_features.extraction.explaining import text_directions, write_saliency
-    from obygaze_features.store.maps import Directions, random_directions
+    from obygaze_features.extraction.explaining import write_saliency
+    from obygaze_features.store.maps import random_directions
+    from obygaze_models.audits.vectors import attribute_vectors, check_spaces, read_text_table
     from obygaze_models.maps import directions_of
 
-    opened, found = open_store(store, workspace=session.workspace.root), dict[str, Any]()
-    if texts:
-        own = (options["level"], options["weights"], tokenizer)
-        found |= text_directions(session.workspace, opened, texts, *own)
+    place, found = session.workspace.root, dict[str, Any]()
+    opened = open_store(store, workspace=place)
+    if text:
+        texts = read_text_table(opened, text)
+        check_spaces(opened, options["level"], texts)
+        words = attribute_vectors(texts)
+        found |= {name: word.vectors.mean(axis=0) for name, word in words.items()}
     if model:
-        saved = load_model(model, workspace=session.workspace.root)
+        saved = load_model(model, workspace=place)
         found |= directions_of(saved.estimator, saved.info.name)
-    facts = {"seed": seed, "texts_sha256": sha256_bytes(canonical_json(list(texts)))}
-    facts |= {"model": model or ""}
+    vectors = {name: one.tolist() for name, one in found.items()}
+    facts = {"directions_sha256": sha256_bytes(canonical_json(vectors))}
     if found:
-        (width,) = next(iter(found.values())).shape
-        found |= random_directions(width, n_random, seed)
+        found |= random_directions(len(next(iter(found.values()))), n_random, seed=0)
     path = session.workspace.target("stores", output)
     ids = clips or opened[options["level"]].clip_ids.tolist()
     write_saliency(path, session.workspace, opened, ids, found, facts=facts, **options)
@@ -113,23 +109,17 @@ def draw(session: Session, maps: str, clips: tuple[str, ...], folder: Path, forc
     """Draw the maps of clips over their exact pictures: a sheet for each clip and direction.
 
     Examples:
-        obygaze explain draw sad tt1-001 tt1-002 -o sheets
+        obygaze explain draw concept-maps tt1-001 tt1-002 -o sheets
     """
     from obygaze_features.extraction.explaining import draw_maps
 
-    store = open_store(maps, workspace=session.workspace.root)
-    drawn = [
-        path
-        for clip in clips
-        for path in draw_maps(session.workspace, store, clip, folder, force=force)
-    ]
-    session.console.show({"files": list(map(str, drawn))}, "\n".join(map(str, drawn)))
+    store, place = open_store(maps, workspace=session.workspace.root), session.workspace
+    drawn = [str(p) for clip in clips for p in draw_maps(place, store, clip, folder, force=force)]
+    session.console.show({"files": drawn}, "\n".join(drawn))
 
 
 def _show(session: Session, path: Path) -> None:
-    from obygaze_features.store.maps import map_names
-
-    store: Store = open_store(path)
-    counts, names = store.status().counts, map_names(store)
-    text = f"{path}: maps of {counts['ok']} of {len(store)} clips, {len(names)} directions"
-    session.console.show({"store": str(path), "clips": counts, "directions": names}, text)
+    store = open_store(path)
+    counts = store.status().counts
+    text = f"{path}: maps of {counts['ok']} of {len(store)} clips"
+    session.console.show({"store": str(path), "clips": counts}, text)

@@ -7,7 +7,7 @@ was found on other films.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import RowStatus, Store
-from obygaze_features.store.maps import (
-    MAPS,
-    RANDOM,
-    Directions,
-    grid_of,
-    map_names,
-    random_directions,
-    write_maps,
-)
+from obygaze_features.store.maps import Directions, grid_of, random_directions, write_maps
 from obygaze_models.protocols.runner.execute import FitContext, try_fit
 from obygaze_models.protocols.runner.models import fit_model
 from obygaze_models.protocols.runner.run import Inputs, gather
@@ -72,43 +64,47 @@ def write_concept_maps(
         what = f"{level} is not as wide as a token"
         raise FixInput(what, where=store.location, hint="--set 'data.level=[\"pooled\"]'")
     found = directions_by_film(inputs)
-    names = next((list(one) for one in found.values() if not isinstance(one, str)), None)
-    if names is None:
-        raise FixInput("no direction could be found", details=list(map(str, found.values())))
-    present = store.matrix(level, clips=inputs.table.ids, missing="drop")
+    names = list(max(found.values(), key=len, default={}))
+    if not names:
+        raise FixInput("no direction could be found", where=store.location)
+    random = random_directions(X.shape[1], n_random, seed)
     groups = inputs.table.column(protocol.splits.group).tolist()
     film_of = dict(zip(inputs.table.ids, groups, strict=True))
+    present = store.matrix(level, clips=inputs.table.ids, missing="drop")
     clips = present.clip_ids[np.argsort(present.rows)].tolist()
-    own = {clip: found.get(film_of[clip], "no fold tests this film") for clip in clips}
-    random = random_directions(X.shape[1], n_random, seed)
+    origin, grid = X.mean(axis=0, dtype=np.float64), grid_of(store)
+
+    def made() -> Iterator[NDArray[Any] | RowStatus]:
+        for part in store.stream(TOKENS, clips=clips):
+            for clip, tokens in zip(part.clip_ids.tolist(), part.values, strict=True):
+                own = found.get(film_of[clip], {})
+                if len(own) == len(names):
+                    yield project(tokens, {**own, **random}, origin, grid)
+                else:
+                    why = "no direction could be found without this film"
+                    yield RowStatus.failed("directions", "FixTraining", why)
+
     facts = {"method": "projection", "model": model, "run": inputs.identity, "seed": seed}
-    made = _made(store, own, random, X.mean(axis=0, dtype=np.float64))
-    write_maps(path, store, clips, [*names, *random], facts, made)
+    write_maps(path, store, clips, [*names, *random], facts, made())
 
 
-def directions_by_film(inputs: Inputs) -> dict[str, Directions | str]:
-    """Return for each film the directions that were found without it, or why there are none."""
+def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
+    """Return for each film the directions that were found without it."""
     protocol, features = inputs.protocol, inputs.features[0]
     plan = schedule(protocol, inputs.table, inputs.labels, inputs.usable(features))
     context = FitContext(protocol, inputs.table, inputs.labels, plan, features)
     banks, (model,) = context.new_banks(), context.models.values()
     if model.kind == "mlp":
         raise FixUsage("mlp has no direction", hint=WITH_DIRECTIONS)
-    found: dict[str, dict[str, Directions | str]] = {}
+    found: dict[str, Directions] = {}
     for (train, _), _, split in context.folds:
         data = context.fold_data(train, split, seed=protocol.fit.seed, join_validation=True)
-        films = np.unique(plan.groups[split.test]).tolist()
-        if any(train not in found.get(film, {}) for film in films):
-            fit = try_fit(partial(fit_model, model, data, banks), data)
-            one = fit if isinstance(fit, str) else directions_of(fit.estimator, train)
-            for film in films:
-                found.setdefault(film, {}).setdefault(train, one)
-    joined: dict[str, Directions | str] = {}
-    for film, parts in found.items():
-        reasons = [one for one in parts.values() if isinstance(one, str)]
-        whole = (one.items() for one in parts.values() if not isinstance(one, str))
-        joined[film] = reasons[0] if reasons else dict(pair for one in whole for pair in one)
-    return joined
+        fit = try_fit(partial(fit_model, model, data, banks), data)
+        if not isinstance(fit, str):
+            own = directions_of(fit.estimator, train)
+            for film in np.unique(plan.groups[split.test]).tolist():
+                found[film] = {**found.get(film, {}), **own}
+    return found
 
 
 def directions_of(estimator: Any, name: str) -> Directions:
@@ -137,39 +133,3 @@ def project(
     patches = tokens[:, tokens.shape[1] - grid[1] * grid[2] :].astype(np.float32)
     margins = (patches - origin.astype(np.float32)) @ vectors.T.astype(np.float32)
     return np.moveaxis(margins, -1, 0).reshape(-1, *grid)
-
-
-def mean_maps(
-    store: Store, groups: Mapping[str, Sequence[str]]
-) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """Return for each group of clips the mean map [step, row, column] of each direction.
-
-    Random directions are left out, and so are clips without maps.
-    """
-    names = [name for name in map_names(store) if not name.startswith(RANDOM)]
-    means = {}
-    for group, clips in groups.items():
-        parts = store.stream(MAPS, clips=clips, missing="drop")
-        sums = [(part.values.sum(axis=0, dtype=np.float64), len(part)) for part in parts]
-        n = sum(size for _, size in sums)
-        if not n:
-            raise NotFound(f"no clip of the group {group!r} has maps", where=store.location)
-        total = sum((one for one, _ in sums), np.zeros(()))
-        means[group] = dict(zip(names, total[: len(names)] / n, strict=True))
-    return means
-
-
-def _made(
-    store: Store,
-    directions: Mapping[str, Directions | str],
-    random: Directions,
-    origin: NDArray[np.float64],
-) -> Iterator[NDArray[Any] | RowStatus]:
-    grid = grid_of(store)
-    for part in store.stream(TOKENS, clips=directions):
-        for clip, tokens in zip(part.clip_ids.tolist(), part.values, strict=True):
-            own = directions[clip]
-            if isinstance(own, str):
-                yield RowStatus.failed("directions", "FixTraining", own)
-            else:
-                yield project(tokens, {**own, **random}, origin, grid)

@@ -1,8 +1,8 @@
-"""Where a vision transformer looks in its frames: Grad-CAM for a direction, attention rollout.
+"""Where the vision tower of CLIP or X-CLIP looks in its frames: Grad-CAM, attention rollout.
 
-Both are of the vision towers of CLIP and X-CLIP. Grad-CAM (Selvaraju et al., 2017) reads the patch
-tokens where they enter the last layer. Rollout (Abnar and Zuidema, 2020) multiplies the attention
-of all layers, with half of each token kept; it takes no gradient and knows no direction.
+Grad-CAM (Selvaraju et al., 2017) reads the patch tokens where they enter the last layer. Rollout
+(Abnar and Zuidema, 2020) multiplies the attention of all layers, with half of each token kept; it
+takes no gradient and knows no direction.
 """
 
 from __future__ import annotations
@@ -18,24 +18,22 @@ from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
 from obygaze_features.core.errors import FixUsage
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
-METHODS = ("grad-cam", "rollout")
 Maps = npt.NDArray[np.float32]
 
 
 def grad_cam(backbone: Backbone, pixels: Any, level: str, directions: npt.NDArray[Any]) -> Maps:
-    """Return maps [B, direction, T, h, w] of where the clip comes closer to each direction.
+    """Return maps [B, direction, T, h, w] of where a clip comes closer to each direction.
 
     The score is the cosine of a direction and the level, averaged over frames where the level has a
-    vector for each. The largest value of each map of a clip is 1, unless all are 0.
+    vector for each. The largest value of a map is 1, unless all are 0.
 
     Args:
         backbone: A CLIP or X-CLIP.
         pixels: Normalised pixels [B, T, 3, S, S].
         level: The level of the backbone that the directions are compared with.
-        directions: Vectors [direction, width] of that level's width.
+        directions: Vectors [direction, width], of the width of that level.
     """
     import torch
 
@@ -46,58 +44,55 @@ def grad_cam(backbone: Backbone, pixels: Any, level: str, directions: npt.NDArra
         entered.append(output.detach().requires_grad_())
         return entered[-1]
 
+    maps, first = [], own.geometry.prefix
     with ExitStack() as hooks, torch.enable_grad():
         hooks.callback(layers[-1].layer_norm1.register_forward_hook(enter).remove)
         vectors = _run(own, pixels)[own.levels[level].source].float()
         wanted = on_device(np.asarray(directions, dtype=np.float32), own.placement.device)
-        cosines = torch.nn.functional.normalize(vectors, dim=-1) @ (
-            torch.nn.functional.normalize(wanted, dim=-1).T
-        )
-        scores = cosines.flatten(1, -2).mean(dim=1) if cosines.ndim > 2 else cosines
-        maps = []
-        for score in scores.sum(dim=0):
+        unit = torch.nn.functional.normalize
+        cosines = unit(vectors, dim=-1) @ unit(wanted, dim=-1).T
+        for score in cosines.flatten(1, -2).mean(dim=1).sum(dim=0):
             (slopes,) = torch.autograd.grad(score, entered[0], retain_graph=True)
-            slopes, tokens = (_patches(own, x.float()) for x in (slopes, entered[0].detach()))
-            seen = (tokens * slopes.mean(dim=-2, keepdim=True)).sum(dim=-1).relu()
-            maps.append(_on_grid(own, seen))
-    found = np.stack(maps, axis=1)
+            # The patches, without the tokens before them and X-CLIP's message after them.
+            part = slice(first, first + own.geometry.patches)
+            slopes, tokens = slopes[:, part].float(), entered[0].detach()[:, part].float()
+            seen = (tokens * slopes.mean(dim=1, keepdim=True)).sum(dim=2).relu()
+            maps.append(seen.reshape(-1, *own.geometry.grid).cpu().numpy())
+    found: Maps = np.stack(maps, axis=1)
     largest = found.max(axis=(2, 3, 4), keepdims=True)
-    scaled: Maps = found / np.where(largest > 0, largest, 1)
-    return scaled
+    return found / np.where(largest > 0, largest, np.float32(1))
 
 
 def rollout(backbone: Backbone, pixels: Any) -> Maps:
     """Return maps [B, 1, T, h, w]: the share of each patch in the first token, through all layers.
 
     Args:
-        backbone: A CLIP or X-CLIP; it computes its attention anew.
+        backbone: A CLIP or X-CLIP.
         pixels: Normalised pixels [B, T, 3, S, S].
     """
     import torch
 
     own, layers = _vision(backbone)
-    n_tokens = own.geometry.prefix + own.geometry.patches
-    shares: list[Tensor] = []
+    n_tokens, shares = own.geometry.prefix + own.geometry.patches, list[Any]()
 
     def note(module: Any, inputs: Any, output: Any) -> None:
-        # X-CLIP adds the message of the other frames as a last token, which is left out.
+        # X-CLIP's message is left out.
         weights = output[1].float().mean(dim=1)[:, :n_tokens, :n_tokens]
         shares.append(weights / weights.sum(dim=-1, keepdim=True))
 
-    configs = {id(layer.self_attn.config): layer.self_attn.config for layer in layers}.values()
     with ExitStack() as stack, torch.inference_mode():
-        for config in configs:
+        for layer in layers:
+            config = layer.self_attn.config
             before = config._attn_implementation
             stack.callback(setattr, config, "_attn_implementation", before)
             config._attn_implementation = "eager"  # others do not return their weights
-        for layer in layers:
             stack.callback(layer.self_attn.register_forward_hook(note).remove)
         _run(own, pixels)
-    kept = torch.eye(n_tokens, device=shares[0].device)
-    total = kept
+    total = kept = torch.eye(n_tokens, device=shares[0].device)
     for share in shares:
         total = (share + kept) / 2 @ total
-    return _on_grid(own, total[:, 0, own.geometry.prefix :])[:, None]
+    found: Maps = total[:, 0, own.geometry.prefix :].cpu().numpy()
+    return found.reshape(-1, 1, *own.geometry.grid)
 
 
 def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
@@ -113,19 +108,6 @@ def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
 
 def _run(backbone: TorchBackbone, pixels: Any) -> dict[str, Tensor]:
     check_pixels(pixels, backbone.geometry, backbone.card.label)
-    device = backbone.placement.device
-    mask = np.ones(pixels.shape[:2], np.float32)
+    device, mask = backbone.placement.device, np.ones(pixels.shape[:2], np.float32)
     x = on_device(pixels, device).to(backbone.dtype)
     return backbone.run(backbone.module, x, on_device(mask, device), backbone.geometry)
-
-
-def _patches(backbone: TorchBackbone, tokens: torch.Tensor) -> torch.Tensor:
-    """Return the tokens of the patches, without those before them and X-CLIP's message."""
-    first = backbone.geometry.prefix
-    return tokens[:, first : first + backbone.geometry.patches]
-
-
-def _on_grid(backbone: TorchBackbone, values: torch.Tensor) -> Maps:
-    """Return values [B * T, patch] as an array [B, T, h, w]."""
-    found: Maps = values.reshape(-1, *backbone.geometry.grid).cpu().numpy().astype(np.float32)
-    return found

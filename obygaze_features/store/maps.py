@@ -58,14 +58,14 @@ def write_maps(
     facts: Mapping[str, Any],
     made: Iterable[NDArray[Any] | RowStatus],
 ) -> None:
-    """Write and seal a store of maps of clips of another store.
+    """Write and seal a store of maps of clips of another store, with its recipe and times.
 
     Args:
         path: The folder of the new store.
-        source: The store whose recipe, clips and times of frames the maps have.
+        source: The other store, which has these clips.
         clip_ids: The clips.
         names: The directions.
-        facts: What determines the maps beside the recipe of `source`; added to the recipe.
+        facts: What else determines the maps, for the recipe.
         made: For each clip in turn its maps [direction, step, row, column], or why there are none.
     """
     plan, grid = source.plan, grid_of(source)

@@ -1,8 +1,8 @@
 """The audit of maps: how much of what a model looks at lies in boxes that people drew.
 
 What counts is the part of a map above the mean of its clip, so that maps of any method and unit can
-be compared. A share is compared with the area of the boxes, with the random directions of the
-store, and between two groups of clips, which are exchanged only within films.
+be compared. The share of a direction is tested against that of the random directions of the store
+(or the area of the boxes, where it has none), exchanging values only within films.
 """
 
 from __future__ import annotations
@@ -16,110 +16,93 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Store
 from obygaze_features.store.maps import MAPS, RANDOM, map_names
-from obygaze_models.audits.figure import BLUE, DOT, RED, TICK, Drawing, Mark, Panel, Row
+from obygaze_models.audits.figure import BLUE, DOT, RED, STRIP, Drawing, Mark, Panel, Row
 from obygaze_models.audits.group_tests import GroupTest, compare_groups, summary, with_holm
-from obygaze_models.audits.result import Audit, Finding, p_equals, ratio_interval
-from obygaze_models.audits.vectors import Selection, opened, opened_manifest, select_groups
+from obygaze_models.audits.result import Audit, Finding, p_equals
+from obygaze_models.audits.vectors import opened
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-HEADERS = ("direction", "clips", "share", "low", "high", "peaks", "area", "random", "p")
+HEADERS = ("direction", "clips", "share", "peaks", "area", "against", "d", "p", "method")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BoxesAudit(Audit):
-    """The shares of all directions, and for two groups of clips the test of each.
-
-    A row has the name, the number of clips, the mean share of the saliency in the boxes with its
-    95 % interval over films, the mean share of the peaks of frames, the area of the boxes, the mean
-    share of the random directions, and how many of these have as large a share (itself counted).
-    """
+    """The test of each direction; `peaks` and `area` are means over clips, as the shares are."""
 
     source: str
-    rows: tuple[tuple[Any, ...], ...]
-    tests: tuple[GroupTest, ...] = ()
+    tests: tuple[GroupTest, ...]
+    peaks: tuple[float, ...]
+    area: float
 
     def to_json(self) -> dict[str, Any]:
         """Return the shares and the tests."""
-        shares = [dict(zip(HEADERS, row, strict=True)) for row in self.rows]
-        tests = [test.to_json() for test in self.tests]
-        return {"source": self.source, "shares": shares, "tests": tests}
+        tests = [
+            {**t.to_json(), "share": float(t.s_x.mean()), "peaks": peaks, "area": self.area}
+            for t, peaks in zip(self.tests, self.peaks, strict=True)
+        ]
+        return {"source": self.source, "tests": tests}
 
     def finding(self) -> Finding:
         """Return one row per direction, and sentences with the tests."""
-        sentences = summary(self.tests, _sentence) if self.tests else []
-        title = f"Saliency in boxes: {self.source}"
-        return Finding(title, HEADERS, self.rows, sentences=tuple(sentences))
+        rows = tuple(
+            (
+                *(t.x, len(t.s_x), float(t.s_x.mean()), peaks, self.area, float(t.s_y.mean())),
+                *(t.effect_size, *t.p_cells()),
+            )
+            for t, peaks in zip(self.tests, self.peaks, strict=True)
+        )
+        headers = (*HEADERS, "p across films", "Holm")
+        sentences = tuple(summary(self.tests, _sentence))
+        return Finding(f"Saliency in boxes: {self.source}", headers, rows, sentences=sentences)
 
     def drawing(self) -> Drawing:
-        """Return the share of each direction with its interval, beside the area of the boxes."""
+        """Return the shares of all clips, of each direction and of what it is tested against."""
         rows = [
-            Row(name, [Mark(TICK, area, BLUE), Mark(DOT, share, RED, ends)])
-            for name, _, share, *ends, _, area, _, _ in self.rows
+            Row(
+                test.x,
+                [Mark(STRIP, test.s_x, RED, lift=0.13), Mark(STRIP, test.s_y, BLUE, lift=-0.13)],
+                p_equals(test.p),
+            )
+            for test in self.tests
         ]
-        legend = {"share in the boxes": (DOT, RED), "area of the boxes": (TICK, BLUE)}
-        return Drawing([Panel("", rows, "share", limits=(0, 1))], legend, "Saliency in boxes")
+        legend = {"direction": (DOT, RED), self.tests[0].y: (DOT, BLUE)}
+        return Drawing([Panel("", rows, "share of saliency in the boxes")], legend)
 
 
-def audit_boxes(
-    maps: Store | str | Path,
-    boxes: str | Path,
-    *,
-    manifest: Manifest | str | Path | None = None,
-    x: Selection | None = None,
-    y: Selection | None = None,
-    seed: int = 0,
-) -> BoxesAudit:
+def audit_boxes(maps: Store | str | Path, boxes: str | Path, *, seed: int = 0) -> BoxesAudit:
     """Measure how much of each direction of a store of maps lies in boxes.
 
     Args:
         maps: A store of maps, or its name or path.
         boxes: A CSV file with clip_id, x0, y0, x1, y1, in shares of the picture that the model
             sees, and perhaps frame: the number of the frame, from 0. A box without one is on all.
-        manifest: The manifest that the expressions `x` and `y` select from, or its name or path.
-        x: A group of clips: an expression, a CSV file of clip_id, or ids.
-        y: The group to compare it with.
-        seed: The seed of intervals and of drawn permutations.
+        seed: The seed of drawn permutations.
     """
     store = opened(maps)
-    names, inside = map_names(store), read_boxes(Path(boxes), store)
+    names, inside = np.array(map_names(store)), read_boxes(Path(boxes), store)
     found = store.matrix(MAPS, clips=list(inside), missing="drop")
     if not len(found):
         raise FixInput("no clip with a box has maps", where=str(boxes))
-    clips, films = found.clip_ids, store.movie_ids_of(found.rows)
-    masks = [inside[clip] for clip in clips.tolist()]
-    area = float(np.mean([mask[mask.any(axis=(1, 2))].mean() for mask in masks]))
+    masks = [inside[clip] for clip in found.clip_ids.tolist()]
     values = [clip_shares(own, mask) for own, mask in zip(found.values, masks, strict=True)]
-    shares, peaks = (np.stack(part) for part in zip(*values, strict=True))
-    is_random = np.array([name.startswith(RANDOM) for name in names])
-    null = shares[:, is_random].mean(axis=0)
-    among = float(null.mean()) if len(null) else None
-    named, rows, ones = np.flatnonzero(~is_random).tolist(), [], np.ones(len(clips))
-    for k in named:
-        share = float(shares[:, k].mean())
-        p = float((1 + (null >= share).sum()) / (1 + len(null))) if len(null) else None
-        ends = ratio_interval(shares[:, k], ones, films.tolist(), seed=seed)
-        rows.append((names[k], len(clips), share, *ends, float(peaks[:, k].mean()), area, among, p))
-    if x is None or y is None:
-        return BoxesAudit(Path(store.location).name, tuple(rows))
-    groups = select_groups((x, y), opened_manifest(manifest))
-    in_x, in_y = (np.flatnonzero(np.isin(clips, ids)) for _, ids in groups)
-    if not len(in_x) or not len(in_y):
-        raise FixInput("one of the groups has no clip with a box and maps", hint="--x, --y")
-    blocks = films[np.concatenate([in_x, in_y])]
+    shares, peaks = (np.stack(part, axis=1) for part in zip(*values, strict=True))
+    area = np.array([mask[mask.any(axis=(1, 2))].mean() for mask in masks])
+    is_random = np.char.startswith(names, RANDOM)
+    label, null = "area of the boxes", area
+    if is_random.any():
+        label, null = "random directions", shares[is_random].mean(axis=0)
+    films = np.tile(store.movie_ids_of(found.rows), 2)
+    what = ("share in the boxes", "the rest of the frame")
     tests = [
-        compare_groups(
-            (groups[0][0], groups[1][0], names[k], "the rest"),
-            *(shares[in_x, k], shares[in_y, k], blocks),
-            seed=seed,
-        )
-        for k in named
+        compare_groups((name, label, *what), own, null, films, seed=seed)
+        for name, own in zip(names[~is_random].tolist(), shares[~is_random], strict=True)
     ]
-    return BoxesAudit(Path(store.location).name, tuple(rows), with_holm(tests))
+    means = tuple(peaks[~is_random].mean(axis=1).tolist())
+    return BoxesAudit(Path(store.location).name, with_holm(tests), means, float(area.mean()))
 
 
 def clip_shares(maps: NDArray[Any], inside: Bools) -> tuple[Floats, Floats]:
@@ -161,5 +144,5 @@ def read_boxes(path: Path, store: Store) -> dict[str, Bools]:
 
 
 def _sentence(test: GroupTest) -> str:
-    means = f"{100 * test.s_x.mean():.0f} % against {100 * test.s_y.mean():.0f} %"
-    return f"{test.a}, {test.x} against {test.y}: {means}, {p_equals(test.p)}. {test.explain()}"
+    means = f"{100 * test.s_x.mean():.0f} % against {100 * test.s_y.mean():.0f} % ({test.y})"
+    return f"{test.x}: {means}, {p_equals(test.p)}. {test.explain()}"

@@ -221,25 +221,20 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
 @audit_command("boxes")
 @click.argument("maps")
 @click.argument("boxes", type=FILE)
-@option("--manifest", metavar="NAME", help="The manifest of the expressions.")
-@option("--x", metavar="CLIPS", help="A group of clips: an expression, or a CSV of clip_id.")
-@option("--y", metavar="CLIPS", help="The group to compare it with.")
 @seed_option
-def boxes(session: Session, /, maps: str, manifest: str | None, **options: Any) -> Audit:
+def boxes(session: Session, /, maps: str, **options: Any) -> Audit:
     """Measure how much of what a model looks at lies in boxes.
 
     MAPS is a store of `obygaze explain`. BOXES is a CSV file with clip_id, x0, y0, x1, y1 (shares
-    of the picture that the model sees) and perhaps frame. Two groups of clips are compared by
-    exchanging clips only within films.
+    of the picture that the model sees) and perhaps frame. Each direction is tested against random
+    ones, exchanging values only within films.
 
     Examples:
-        obygaze audit boxes faces faces.csv --figure figures/faces
-        obygaze audit boxes faces faces.csv --manifest films --x 'level == S' --y 'level == EN'
+        obygaze audit boxes concept-maps faces.csv --figure figures/faces
     """
     from obygaze_models.audits.boxes import audit_boxes
 
-    place = session.workspace.existing_store(maps)
-    return audit_boxes(place, manifest=_manifest(session, manifest), **options)
+    return audit_boxes(session.workspace.existing_store(maps), **options)
 
 
 @audit_command("gender-score")

@@ -93,7 +93,8 @@ def read_store_vectors(
 ) -> Groups:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
     store = opened(store)
-    manifest = opened_manifest(manifest)
+    if isinstance(manifest, str | Path):
+        manifest = read_manifest(Workspace.current().existing_manifest(str(manifest)))
     if manifest is not None:
         manifest = manifest.view(view or manifest.header.view)
     texts = read_text_table(store, text)
@@ -118,13 +119,6 @@ def opened(store: Store | str | Path) -> Store:
     if isinstance(store, Store):
         return store
     return open_store(Workspace.current().existing_store(str(store)))
-
-
-def opened_manifest(manifest: Manifest | str | Path | None) -> Manifest | None:
-    """Return a manifest of the workspace by its name, or the manifest itself."""
-    if not isinstance(manifest, str | Path):
-        return manifest
-    return read_manifest(Workspace.current().existing_manifest(str(manifest)))
 
 
 def select_groups(

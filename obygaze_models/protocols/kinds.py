@@ -1,8 +1,8 @@
 """The model kinds that a protocol may name, what a quirk changes in them, and their candidates.
 
-The kinds with their settings, rules and defaults are those of `models.registry`. A setting given as a list is a choice: the value is picked on validation rows,
-never on test rows. A setting that a protocol leaves out has the value of the quirk, else the
-default of the registry.
+The kinds with their settings, rules and defaults are those of `models.registry`. A setting given
+as a list is a choice: the value is picked on validation rows, never on test rows. A setting that a
+protocol leaves out has the value of the quirk, else the default of the registry.
 """
 
 from __future__ import annotations

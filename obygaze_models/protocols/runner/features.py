@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
 from hashlib import sha256
 from tempfile import TemporaryFile
 from typing import Any
@@ -13,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
-from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.store import Matrix, RowStatus, Segments, Store
 from obygaze_models.models.common import column_scales
-from obygaze_models.models.frames import RowsOf
+from obygaze_models.models.frames import CLIPS_A_BLOCK, RowsOf
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Feature
 
@@ -27,7 +27,7 @@ ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """The vectors of the clips that have one.
+    """The vectors of the clips that have one; of models of frames, all vectors of a clip.
 
     `row_of` is the row of `X` for each clip of the table, -1 where there is none; `missing` has the
     reason for each of those clips. Missing vectors are never filled in. `origin` is what a run
@@ -52,66 +52,20 @@ class Features:
 
 
 def join(
-    name: str, store: Store, table: ClipTable, data: Data, feature: Feature | None = None
+    name: str,
+    store: Store,
+    table: ClipTable,
+    data: Data,
+    feature: Feature | None = None,
+    *,
+    frames: bool = False,
 ) -> Features:
-    """Return the vectors of a store for the clips of a table."""
-    backbone, level = _backbone_and_level(name, store, data, feature or Feature())
-    cut = {"rule": data.rule, "reduce": data.reduce} if data.segments else {}
-    matrix, names = _matrix(store, table, level, cut)
-    X = np.asarray(matrix.values, dtype=np.float32)
-    clips, good = np.flatnonzero(matrix.present), np.isfinite(X).all(axis=1)
-    absent = np.flatnonzero(~matrix.present)
-    missing = {table.ids[row]: str(matrix.reasons[names[row]]) for row in absent}
-    missing |= {table.ids[row]: NOT_FINITE for row in clips[~good]}
-    if data.scale == "unit":
-        length = np.linalg.norm(X.astype(np.float64), axis=1)
-        missing |= {table.ids[row]: ZERO for row in clips[good & ~(length > 0)]}
-        good &= length > 0
-        X = np.asarray(X / np.where(good, length, 1.0)[:, None], dtype=np.float32)
-    X, clips = np.ascontiguousarray(X[good]), clips[good]
-    if data.scale == "standard":
-        wide = X.astype(np.float64)
-        X = np.asarray((wide - wide.mean(axis=0)) / column_scales(wide), dtype=np.float32)
-    row_of = np.full(len(table), -1, dtype=np.intp)
-    row_of[clips] = np.arange(len(clips))
-    digest = sha256_bytes(X.tobytes() + "\n".join(table.ids[row] for row in clips).encode())
-    origin = _origin(store, backbone, level, int(X.shape[1]), digest, **cut)
-    ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
-    return Features(name, X, row_of, ordered, origin)
+    """Return the vectors of a store for the clips of a table.
 
-
-def join_frames(
-    name: str, store: Store, table: ClipTable, data: Data, feature: Feature | None = None
-) -> Features:
-    """Return the frames or tokens of a store for the clips of a table, in a temporary file.
-
-    So they may be larger than memory: the file is where TMPDIR says, and has their whole size.
+    With `frames`, all frames or tokens of a clip, in a temporary file, so that they may be larger
+    than memory. It is where TMPDIR says.
     """
-    backbone, level = _backbone_and_level(name, store, data, feature or Feature())
-    if data.scale != "none" or data.segments or len(store.plan.array(level).tail_shape) < 2:
-        what = f"models of frames read unscaled frames or tokens of clips, not {level}"
-        raise FixUsage(what, where=store.location, hint="--set 'data.level=[\"frames\"]'")
-    spec, row_of = store.plan.array(level), np.full(len(table), -1, dtype=np.intp)
-    with TemporaryFile() as file:
-        shape = (len(table), *spec.tail_shape)
-        X = np.memmap(file, dtype=spec.dtype, mode="w+", shape=shape)
-    missing, place = dict[str, str](), {clip: row for row, clip in enumerate(table.ids)}
-    digest = sha256("\n".join(table.ids).encode())
-    for part in store.stream(level, clips=table.ids, missing="drop"):
-        missing |= {clip: str(reason) for clip, reason in part.reasons.items()}
-        for clip, values in zip(part.clip_ids.tolist(), part.values, strict=True):
-            X[place[clip]] = values
-            digest.update(values.tobytes())
-            if np.isfinite(values).all():
-                row_of[place[clip]] = place[clip]
-            else:
-                missing[clip] = NOT_FINITE
-    origin = _origin(store, backbone, level, spec.tail_shape[-1], digest.hexdigest())
-    return Features(name, X, row_of, missing, origin)
-
-
-def _backbone_and_level(name: str, store: Store, data: Data, feature: Feature) -> tuple[str, str]:
-    """Return the backbone and the level of a store, which must be those of the protocol."""
+    feature = feature or Feature()
     stated = store.recipe.to_json().get("told", {}).get("backbone")
     backbone = f"{stated}{IMPORTED}" if stated else store.recipe.title
     if feature.backbone and not is_backbone(backbone, feature.backbone):
@@ -121,27 +75,49 @@ def _backbone_and_level(name: str, store: Store, data: Data, feature: Feature) -
             where=store.location,
             hint=f"--store {name}=ANOTHER",
         )
-    return backbone, choose_level(store, (feature.level,) if feature.level else data.level)
-
-
-def _origin(
-    store: Store, backbone: str, level: str, width: int, digest: str, **cut: Any
-) -> dict[str, Any]:
-    return {
+    level = choose_level(store, (feature.level,) if feature.level else data.level)
+    cut = {"rule": data.rule, "reduce": data.reduce} if data.segments else {}
+    if frames and (cut or data.scale != "none"):
+        raise FixUsage("models of frames read unscaled frames of clips, no segments")
+    matrix, names = _matrix(store, table, level, cut, 3 if frames else 2)
+    X = matrix.values if frames else np.asarray(matrix.values, dtype=np.float32)
+    clips = np.flatnonzero(matrix.present)
+    good = np.array([np.isfinite(row).all() for row in X], dtype=np.bool_)
+    absent = np.flatnonzero(~matrix.present)
+    missing = {table.ids[row]: str(matrix.reasons[names[row]]) for row in absent}
+    missing |= {table.ids[row]: NOT_FINITE for row in clips[~good]}
+    if data.scale == "unit":
+        length = np.linalg.norm(X.astype(np.float64), axis=1)
+        missing |= {table.ids[row]: ZERO for row in clips[good & ~(length > 0)]}
+        good &= length > 0
+        X = np.asarray(X / np.where(good, length, 1.0)[:, None], dtype=np.float32)
+    row_of = np.full(len(table), -1, dtype=np.intp)
+    row_of[clips[good]] = np.flatnonzero(good) if frames else np.arange(good.sum())
+    X, clips = X if frames else np.ascontiguousarray(X[good]), clips[good]
+    if data.scale == "standard":
+        wide = X.astype(np.float64)
+        X = np.asarray((wide - wide.mean(axis=0)) / column_scales(wide), dtype=np.float32)
+    digest = sha256()
+    for row in X:
+        digest.update(row.tobytes())
+    digest.update("\n".join(table.ids[row] for row in clips).encode())
+    origin = {
         "location": store.location,
         "backbone": backbone,
         "level": level,
         **cut,
-        "width": width,
+        "width": int(X.shape[-1]),
         "fingerprint": store.fingerprint,
         "sealed": store.sealed,
         "manifest": store.plan.manifest_name,
-        "sha256": digest,
+        "sha256": digest.hexdigest(),
     }
+    ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
+    return Features(name, X, row_of, ordered, origin)
 
 
 def _matrix(
-    store: Store, table: ClipTable, level: str, cut: Mapping[str, Any]
+    store: Store, table: ClipTable, level: str, cut: Mapping[str, Any], ndim: int
 ) -> tuple[Matrix | Segments, list[str]]:
     """Return the vectors of clips, or of segments from windows, and the names asked for.
 
@@ -156,7 +132,8 @@ def _matrix(
         given = [clip.extra.get("given_clip_id") or clip.clip_id for clip in table.clips]
         if given != names and not any(clip in store for clip in names):
             names = given
-        matrix = store.matrix(level, clips=names, missing="drop")
+        read = _on_disk if ndim > 2 else partial(Store.matrix, missing="drop")
+        matrix = read(store, level, clips=names)
         why = "has features in this store"
         hint = "obygaze store info says why; extract run tries again"
     if not len(matrix.values):
@@ -170,14 +147,26 @@ def _matrix(
             where=store.location,
             hint=hint,
         )
-    if matrix.values.ndim != 2:
+    if min(matrix.values.ndim, 3) != ndim:
         raise FixInput(
-            f"a protocol needs one vector for each clip, {level} has "
-            f"{matrix.values.ndim - 1} dimensions",
+            f"this protocol needs {'frames' if ndim > 2 else 'one vector for each clip'}, {level} "
+            f"has {matrix.values.ndim - 1} dimensions",
             where=store.location,
             hint=f"another feature level: {', '.join(store.levels)}",
         )
     return matrix, names
+
+
+def _on_disk(store: Store, level: str, clips: Sequence[str]) -> Matrix:
+    """Return what `Store.matrix` does, with the values in a temporary file."""
+    spec, present, reasons, n = store.plan.array(level), list[Any](), dict[str, RowStatus](), 0
+    with TemporaryFile() as file:
+        values = np.memmap(file, spec.dtype, "w+", shape=(len(clips), *spec.tail_shape))
+    for start in range(0, len(clips), CLIPS_A_BLOCK):
+        part = store.matrix(level, clips=clips[start : start + CLIPS_A_BLOCK], missing="drop")
+        values[n : n + len(part)] = part.values
+        n, present, reasons = n + len(part), [*present, part.present], {**reasons, **part.reasons}
+    return Matrix(values[:n], np.concatenate(present), store.select(clips=clips), reasons)
 
 
 def is_backbone(backbone: str, pattern: str) -> bool:

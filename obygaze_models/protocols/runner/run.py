@@ -33,7 +33,7 @@ from obygaze_models.protocols.runner.execute import (
     run_baselines,
     run_models,
 )
-from obygaze_models.protocols.runner.features import Features, join, join_frames
+from obygaze_models.protocols.runner.features import Features, join
 from obygaze_models.protocols.runner.finished import FinishedTests
 from obygaze_models.protocols.runner.processes import fitting, map_jobs
 from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run, check_free, write_run
@@ -134,9 +134,12 @@ def gather(
     read = {find_kind(protocol.models[name].kind).level for name in protocol.model_names}
     if len(read) > 1:
         raise FixUsage("models of frames and models of clips need a protocol each")
-    make = join_frames if read == {"frames"} else join
     features = [
-        make(name, store, table, protocol.data, protocol.features.get(name))
+        join(
+            name,
+            *(store, table, protocol.data, protocol.features.get(name)),
+            frames="frames" in read,
+        )
         for name, store in stores.items()
     ]
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
