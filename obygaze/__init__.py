@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from obygaze_features.core.errors import ObygazeError as ObygazeError
     from obygaze_features.extraction.search import search as search
     from obygaze_models.audits import audit_annotations as audit_annotations
-    from obygaze_models.audits import audit_boxes as audit_boxes
     from obygaze_models.audits import audit_captions as audit_captions
     from obygaze_models.audits import audit_cooc as audit_cooc
     from obygaze_models.audits import audit_eat as audit_eat

@@ -9,6 +9,7 @@ import click
 
 from obygaze.features import open_store, read_manifest
 from obygaze_features.core.commands import LazyGroup, Session, force_option
+from obygaze_features.core.console import table
 from obygaze_features.core.files import canonical_json, sha256_bytes
 
 output_option = click.option("-o", "output", required=True, metavar="NAME", help="The new store.")
@@ -50,7 +51,6 @@ def concepts_(session: Session, store: str, manifest: str, output: str, **option
 @click.argument("store")
 @click.argument("clips", nargs=-1)
 @click.option("--text", metavar="FILE", help="Texts of `extract text`, by attribute.")
-@click.option("--model", metavar="NAME", help="A saved model with directions.")
 @click.option("--level", default="clip", help="The level that they are compared with.")
 @click.option("--weights", help="The file or folder of the weights.")
 @random_option
@@ -61,24 +61,20 @@ def model_(
     clips: tuple[str, ...],
     output: str,
     text: str | None,
-    model: str | None,
     n_random: int,
     **options: Any,
 ) -> None:
-    """Compute where CLIP or X-CLIP looks: Grad-CAM for texts or a saved model, else rollout.
+    """Compute where CLIP or X-CLIP looks: Grad-CAM for texts, attention rollout without any.
 
     The frames of CLIPS, by default all, are decoded again by exactly the recipe of the store.
 
     Examples:
         obygaze explain model films.clip-b16 tt1-001 --text emotion.npz -o emotion-maps
-        obygaze explain model films.clip-b16 --model my-cav --level pooled -o concept-cam
         obygaze explain model films.xclip-b16-k400 -o rollout
     """
-    from obygaze.models import load_model
     from obygaze_features.extraction.explaining import write_saliency
     from obygaze_features.store.maps import random_directions
     from obygaze_models.audits.vectors import attribute_vectors, check_spaces, read_text_table
-    from obygaze_models.maps import directions_of
 
     place, found = session.workspace.root, dict[str, Any]()
     opened = open_store(store, workspace=place)
@@ -87,13 +83,9 @@ def model_(
         check_spaces(opened, options["level"], texts)
         words = attribute_vectors(texts)
         found |= {name: word.vectors.mean(axis=0) for name, word in words.items()}
-    if model:
-        saved = load_model(model, workspace=place)
-        found |= directions_of(saved.estimator, saved.info.name)
+        found |= random_directions(texts.embeddings.shape[1], n_random, seed=0)
     vectors = {name: one.tolist() for name, one in found.items()}
     facts = {"directions_sha256": sha256_bytes(canonical_json(vectors))}
-    if found:
-        found |= random_directions(len(next(iter(found.values()))), n_random, seed=0)
     path = session.workspace.target("stores", output)
     ids = clips or opened[options["level"]].clip_ids.tolist()
     write_saliency(path, session.workspace, opened, ids, found, facts=facts, **options)
@@ -116,6 +108,27 @@ def draw(session: Session, maps: str, clips: tuple[str, ...], folder: Path, forc
     store, place = open_store(maps, workspace=session.workspace.root), session.workspace
     drawn = [str(p) for clip in clips for p in draw_maps(place, store, clip, folder, force=force)]
     session.console.show({"files": drawn}, "\n".join(drawn))
+
+
+@explain.command()
+@click.argument("maps")
+@click.argument("boxes", type=click.Path(path_type=Path))
+def boxes(session: Session, maps: str, boxes: Path) -> None:
+    """Measure how much of what a model looks at lies in boxes.
+
+    BOXES is a CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the model sees) and
+    perhaps frame. Shares are tested against those of random directions, within films.
+
+    Examples:
+        obygaze explain boxes concept-maps faces.csv
+    """
+    from obygaze_models.audits.boxes import audit_boxes
+
+    found = audit_boxes(open_store(maps, workspace=session.workspace.root), boxes)
+    names = ("x", "n_x", "share", "peaks", "area", "y", "share_of_y", "p_holm")
+    rows = [[one[name] for name in names] for one in found]
+    text = "\n".join([table(names, rows), "", *(one["why"] for one in found)])
+    session.console.show({"directions": found}, text)
 
 
 def _show(session: Session, path: Path) -> None:

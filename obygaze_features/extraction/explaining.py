@@ -12,9 +12,15 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from obygaze_features.backbones.saliency import grad_cam, rollout
+from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.files import write_new
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.recipes import chosen_levels, exact_pictures, exact_source
+from obygaze_features.extraction.recipes import (
+    chosen_levels,
+    exact_pictures,
+    load_target,
+    target_of,
+)
 from obygaze_features.store import RowStatus, Store
 from obygaze_features.store.maps import MAPS, RANDOM, Directions, map_names, write_maps
 from obygaze_features.video.container import BadVideo
@@ -46,21 +52,25 @@ def write_saliency(
         weights: The file or folder of the weights.
         facts: What the directions were made from, for the recipe.
     """
-    source = exact_source(workspace, store, weights)
-    chosen_levels(source.backbone, [level])
+    recipe = store.recipe.to_json()
+    backbone = load_target(target_of(recipe, weights), workspace)
+    if backbone.hashes != recipe["weights"]:
+        what = "these weights are not those of the store"
+        raise Mismatch(what, where=store.location, hint="--weights PATH")
+    chosen_levels(backbone, [level])
 
     def made() -> Iterator[NDArray[Any] | RowStatus]:
         for clip in clips:
             try:
-                pixels = source.backbone.normalise(source.decode(source.clips[clip]).frames)[None]
+                frames = exact_pictures(workspace, store, clip).frames
             except BadVideo as error:
                 yield RowStatus.failed(error.stage, error.reason, error.what)
                 continue
+            pixels = backbone.normalise(frames)[None]
             if directions:
-                vectors = np.stack(list(directions.values()))
-                yield grad_cam(source.backbone, pixels, level, vectors)[0]
+                yield grad_cam(backbone, pixels, level, np.stack(list(directions.values())))[0]
             else:
-                yield rollout(source.backbone, pixels)[0]
+                yield rollout(backbone, pixels)[0]
 
     method = {"method": "grad-cam", "level": level} if directions else {"method": "rollout"}
     write_maps(path, store, clips, list(directions) or ["rollout"], {**method, **facts}, made())

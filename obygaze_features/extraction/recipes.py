@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ BYTES = "obygaze store verify --hash compares its bytes with their checksums"
 Levels = dict[str, npt.NDArray[Any]]
 
 
-def load_target(target: Target, workspace: Workspace, device: str = "cpu") -> Backbone:
+def loadtarget_of(target: Target, workspace: Workspace, device: str = "cpu") -> Backbone:
     """Load the backbone of a target."""
     return load_backbone(
         target.backbone,
@@ -86,10 +86,10 @@ def targets_for(
             hint = f"add -b {name}, or correct the name{near(name, backbones)}"
             raise FixUsage(what, hint=hint)
     found = (Target(stores.get(b, ""), b, weights.get(b), **settings) for b in backbones)
-    return [complete_target(target, manifest, workspace) for target in found]
+    return [completetarget_of(target, manifest, workspace) for target in found]
 
 
-def complete_target(target: Target, manifest: Manifest, workspace: Workspace) -> Target:
+def completetarget_of(target: Target, manifest: Manifest, workspace: Workspace) -> Target:
     """Return a target with its store, MANIFEST.NAME by default, absolute paths, and block size."""
     card = find_card(target.backbone, workspace)
     sizes = level_bytes(card, target.levels)
@@ -189,22 +189,14 @@ def decoder_recipe() -> dict[str, Any]:
     return {"name": "pyav", "rule": DECODER_RULE, "conversion_sha256": conversion_sha256()}
 
 
-@dataclass(frozen=True)
-class ExactSource:
-    """A backbone whose recipe is that of a store, and how the clips of the store are decoded."""
-
-    backbone: Backbone
-    levels: Mapping[str, Level]
-    clips: Mapping[str, PlannedClip]
-    decode: Callable[[PlannedClip], DecodedClip]
-
-
-def exact_source(workspace: Workspace, store: Store, weights: str | None = None) -> ExactSource:
-    """Return the backbone and the clips of a store, by exactly its recipe.
+def redecoder(
+    workspace: Workspace, store: Store, weights: str | None = None
+) -> Callable[[Sequence[str]], Mapping[str, Levels]]:
+    """Return a function that extracts clips again, by exactly the store's recipe.
 
     Args:
         workspace: Where the store's manifest is.
-        store: The store whose features were extracted.
+        store: The store to compare with.
         weights: The file or folder of the weights.
     """
     if store.plan.holds_pictures:
@@ -217,8 +209,8 @@ def exact_source(workspace: Workspace, store: Store, weights: str | None = None)
             hint=BYTES,
         )
     recipe = store.recipe.to_json()
-    target = _target(recipe, weights)
-    backbone = load_target(target, workspace)
+    target = target_of(recipe, weights)
+    backbone = loadtarget_of(target, workspace)
     view = view_of(backbone, target)
     levels = chosen_levels(backbone, recipe["levels"])
     cut = recipe["sampling"].get("grid")
@@ -231,23 +223,12 @@ def exact_source(workspace: Workspace, store: Store, weights: str | None = None)
             hint="use the same weights (--weights PATH) and versions",
             details=list(map(str, here.diff(store.recipe, ("here", "in the store")))),
         )
-    decode = partial(_decode, view=view, grid=grid, indexes=workspace.folder("indexes"))
-    return ExactSource(backbone, levels, clips_of_store(workspace, store), decode)
-
-
-def redecoder(
-    workspace: Workspace, store: Store, weights: str | None = None
-) -> Callable[[Sequence[str]], Mapping[str, Levels]]:
-    """Return a function that extracts clips again, by exactly the store's recipe.
-
-    The arguments are those of `exact_source`.
-    """
-    source = exact_source(workspace, store, weights)
+    clips = clips_of_store(workspace, store)
 
     def extract_again(clip_ids: Sequence[str]) -> Mapping[str, Levels]:
+        decode = partial(_decode, view=view, grid=grid, indexes=workspace.folder("indexes"))
         made = (
-            (one, _extract(source.clips[one], source.backbone, source.decode, source.levels))
-            for one in clip_ids
+            (clip_id, _extract(clips[clip_id], backbone, decode, levels)) for clip_id in clip_ids
         )
         return {clip_id: found for clip_id, found in made if found is not None}
 
@@ -255,14 +236,14 @@ def redecoder(
 
 
 def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedClip:
-    """Decode the pictures that the features of a clip are of, without the weights.
+    """Decode the pictures that the features of a clip are of; no weights are needed.
 
     Raise an error (exit code 5) if the card, the sampling, the decoder or the video has changed.
     """
     recipe = store.recipe.to_json()
     if store.recipe.is_unknown:
         raise FixInput("the recipe of this store is unknown", where=store.location)
-    target, cut = _target(recipe, None), recipe["sampling"].get("grid")
+    target, cut = target_of(recipe, None), recipe["sampling"].get("grid")
     card, grid = find_card(target.backbone, workspace), Grid(**cut) if cut else None
     view = view_of(card, target)
     if view.resize is not None:  # only a checkpoint knows the edge of some presets
@@ -277,7 +258,8 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     return _decode(clip, view, grid, workspace.folder("indexes"))
 
 
-def _target(recipe: Mapping[str, Any], weights: str | None) -> Target:
+def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
+    """Return the target that a recipe is of."""
     backbone, compute = recipe["backbone"], recipe["compute"]
     if ":" in backbone["name"]:
         raise FixInput(f"code named by a store is never run: {backbone['name']!r}")

@@ -8,7 +8,6 @@ from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_models.audits.annotations import audit_annotations as audit_annotations
-    from obygaze_models.audits.boxes import audit_boxes as audit_boxes
     from obygaze_models.audits.captions import audit_captions as audit_captions
     from obygaze_models.audits.cooccurrence import audit_cooc as audit_cooc
     from obygaze_models.audits.cooccurrence import bias_amplification as bias_amplification

@@ -1,14 +1,12 @@
-"""The audit of maps: how much of what a model looks at lies in boxes that people drew.
+"""How much of what a model looks at lies in boxes that people drew.
 
 What counts is the part of a map above the mean of its clip, so that maps of any method and unit can
-be compared. The share of a direction is tested against that of the random directions of the store
-(or the area of the boxes, where it has none), exchanging values only within films.
+be compared.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,71 +17,25 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Store
 from obygaze_features.store.maps import MAPS, RANDOM, map_names
-from obygaze_models.audits.figure import BLUE, DOT, RED, STRIP, Drawing, Mark, Panel, Row
-from obygaze_models.audits.group_tests import GroupTest, compare_groups, summary, with_holm
-from obygaze_models.audits.result import Audit, Finding, p_equals
-from obygaze_models.audits.vectors import opened
+from obygaze_models.audits.group_tests import compare_groups, with_holm
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-HEADERS = ("direction", "clips", "share", "peaks", "area", "against", "d", "p", "method")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class BoxesAudit(Audit):
-    """The test of each direction; `peaks` and `area` are means over clips, as the shares are."""
+def audit_boxes(store: Store, boxes: Path, *, seed: int = 0) -> list[dict[str, Any]]:
+    """Return for each direction its mean share in the boxes, and its test.
 
-    source: str
-    tests: tuple[GroupTest, ...]
-    peaks: tuple[float, ...]
-    area: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the shares and the tests."""
-        tests = [
-            {**t.to_json(), "share": float(t.s_x.mean()), "peaks": peaks, "area": self.area}
-            for t, peaks in zip(self.tests, self.peaks, strict=True)
-        ]
-        return {"source": self.source, "tests": tests}
-
-    def finding(self) -> Finding:
-        """Return one row per direction, and sentences with the tests."""
-        rows = tuple(
-            (
-                *(t.x, len(t.s_x), float(t.s_x.mean()), peaks, self.area, float(t.s_y.mean())),
-                *(t.effect_size, *t.p_cells()),
-            )
-            for t, peaks in zip(self.tests, self.peaks, strict=True)
-        )
-        headers = (*HEADERS, "p across films", "Holm")
-        sentences = tuple(summary(self.tests, _sentence))
-        return Finding(f"Saliency in boxes: {self.source}", headers, rows, sentences=sentences)
-
-    def drawing(self) -> Drawing:
-        """Return the shares of all clips, of each direction and of what it is tested against."""
-        rows = [
-            Row(
-                test.x,
-                [Mark(STRIP, test.s_x, RED, lift=0.13), Mark(STRIP, test.s_y, BLUE, lift=-0.13)],
-                p_equals(test.p),
-            )
-            for test in self.tests
-        ]
-        legend = {"direction": (DOT, RED), self.tests[0].y: (DOT, BLUE)}
-        return Drawing([Panel("", rows, "share of saliency in the boxes")], legend)
-
-
-def audit_boxes(maps: Store | str | Path, boxes: str | Path, *, seed: int = 0) -> BoxesAudit:
-    """Measure how much of each direction of a store of maps lies in boxes.
+    The shares of clips are tested against those of the random directions of the store, or where it
+    has none against the area of the boxes; they are exchanged only within films.
 
     Args:
-        maps: A store of maps, or its name or path.
+        store: A store of maps.
         boxes: A CSV file with clip_id, x0, y0, x1, y1, in shares of the picture that the model
             sees, and perhaps frame: the number of the frame, from 0. A box without one is on all.
         seed: The seed of drawn permutations.
     """
-    store = opened(maps)
-    names, inside = np.array(map_names(store)), read_boxes(Path(boxes), store)
+    names, inside = np.array(map_names(store)), read_boxes(boxes, store)
     found = store.matrix(MAPS, clips=list(inside), missing="drop")
     if not len(found):
         raise FixInput("no clip with a box has maps", where=str(boxes))
@@ -98,11 +50,19 @@ def audit_boxes(maps: Store | str | Path, boxes: str | Path, *, seed: int = 0) -
     films = np.tile(store.movie_ids_of(found.rows), 2)
     what = ("share in the boxes", "the rest of the frame")
     tests = [
-        compare_groups((name, label, *what), own, null, films, seed=seed)
-        for name, own in zip(names[~is_random].tolist(), shares[~is_random], strict=True)
+        compare_groups((str(name), label, *what), own, null, films, seed=seed)
+        for name, own in zip(names[~is_random], shares[~is_random], strict=True)
     ]
-    means = tuple(peaks[~is_random].mean(axis=1).tolist())
-    return BoxesAudit(Path(store.location).name, with_holm(tests), means, float(area.mean()))
+    return [
+        {
+            **test.to_json(),
+            "share": float(test.s_x.mean()),
+            "share_of_y": float(null.mean()),
+            "peaks": float(hits.mean()),
+            "area": float(area.mean()),
+        }
+        for test, hits in zip(with_holm(tests), peaks[~is_random], strict=True)
+    ]
 
 
 def clip_shares(maps: NDArray[Any], inside: Bools) -> tuple[Floats, Floats]:
@@ -141,8 +101,3 @@ def read_boxes(path: Path, store: Store) -> dict[str, Bools]:
         box = ((down >= y0) & (down <= y1))[:, None] & ((across >= x0) & (across <= x1))
         found[row["clip_id"]][steps] |= box
     return {clip: mask for clip, mask in found.items() if clip in store and mask.any()}
-
-
-def _sentence(test: GroupTest) -> str:
-    means = f"{100 * test.s_x.mean():.0f} % against {100 * test.s_y.mean():.0f} % ({test.y})"
-    return f"{test.x}: {means}, {p_equals(test.p)}. {test.explain()}"

@@ -218,25 +218,6 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
     return audit_cooc(place, compare=compared, **options)
 
 
-@audit_command("boxes")
-@click.argument("maps")
-@click.argument("boxes", type=FILE)
-@seed_option
-def boxes(session: Session, /, maps: str, **options: Any) -> Audit:
-    """Measure how much of what a model looks at lies in boxes.
-
-    MAPS is a store of `obygaze explain`. BOXES is a CSV file with clip_id, x0, y0, x1, y1 (shares
-    of the picture that the model sees) and perhaps frame. Each direction is tested against random
-    ones, exchanging values only within films.
-
-    Examples:
-        obygaze audit boxes concept-maps faces.csv --figure figures/faces
-    """
-    from obygaze_models.audits.boxes import audit_boxes
-
-    return audit_boxes(session.workspace.existing_store(maps), **options)
-
-
 @audit_command("gender-score")
 @click.argument("captions", metavar="TABLE", type=FILE)
 @option("--by", metavar="COLUMN", help="Means of both genders for each object of this column.")

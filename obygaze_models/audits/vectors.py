@@ -92,7 +92,7 @@ def read_store_vectors(
     assume_space: bool = False,
 ) -> Groups:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
-    store = opened(store)
+    store = _opened(store)
     if isinstance(manifest, str | Path):
         manifest = read_manifest(Workspace.current().existing_manifest(str(manifest)))
     if manifest is not None:
@@ -114,8 +114,7 @@ def read_store_vectors(
     return groups[0], groups[1] if y is not None else None, text_pairs(texts, attributes)
 
 
-def opened(store: Store | str | Path) -> Store:
-    """Return a store of the workspace by its name, or the store itself."""
+def _opened(store: Store | str | Path) -> Store:
     if isinstance(store, Store):
         return store
     return open_store(Workspace.current().existing_store(str(store)))
@@ -241,7 +240,7 @@ def store_word_probabilities(
 
     Without a `logit_scale` it is 100, to which CLIP was trained; other models need theirs.
     """
-    store = opened(store)
+    store = _opened(store)
     texts = read_text_table(store, text)
     check_spaces(store, level, texts, assume=assume_space)
     family = store.recipe.to_json().get("backbone", {}).get("family")

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from sklearn.base import clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from obygaze_models.models.common import FixTraining, Floats, Ints, encode_classes, one_thread
 from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.models.linear_solvers import logistic
 from obygaze_models.models.mlp_network import softmax
 
 Pooling = Literal["max", "mean", "last", "order", "attention"]
-POOLINGS: tuple[Pooling, ...] = ("max", "mean", "last", "order", "attention")
+POOLINGS = get_args(Pooling)
 
 CLIPS_A_BLOCK = 128
 
@@ -53,31 +52,22 @@ class FrameProbe(Classifier):
     """A classifier of clips from their frames or tokens; rows of a matrix are clips of one frame.
 
     `max` (the paper), `mean` and `last` (frame) pool a clip to one vector, and `order` to two: the
-    mean and the slope over time, which tells A before B from B before A. `probe` (a
-    `LogisticProbe()`) is fitted on the result. `attention` fits `queries` vectors, each of which
-    weights all tokens of a clip, together with a linear layer of inverse strength C on the weighted
+    mean and the slope over time, which tells A before B from B before A. A logistic regression of
+    inverse strength C is fitted on the result. `attention` fits `queries` vectors, each of which
+    weights all tokens of a clip, together with a linear layer on the weighted
     means (as in V-JEPA's attentive probe and in Efficient Probing, arXiv 2506.10178).
     """
 
+    fitted: ClassVar[tuple[str, ...]] = (
+        *("classes_", "mean_", "scale_", "query_", "coef_", "intercept_"),
+    )
+
     pooling: Pooling = "max"
     _: KW_ONLY
-    probe: Any = None
     C: float = 1.0
     queries: int = 1
     max_passes: int = 60
     random_state: int = 0
-
-    @property
-    def fitted(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The names of the fitted attributes, which depend on the pooling."""
-        if self.pooling != "attention":
-            return ("classes_", "probe_")
-        return ("classes_", "mean_", "scale_", "query_", "coef_", "intercept_")
-
-    def part(self, name: str) -> Any:
-        """Return the unfitted probe on pooled frames."""
-        part = super().part(name)
-        return LogisticProbe() if part is None and name == "probe" else part
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> FrameProbe:
         """Fit on clips. Pooling takes one pass, attention one for each step of its optimiser."""
@@ -96,9 +86,13 @@ class FrameProbe(Classifier):
         if self.pooling == "attention":
             with one_thread():
                 self._fit_attention(X, codes)
-        else:
-            pooled = np.concatenate([pool(block, self.pooling) for block in self._blocks(X)])
-            self.probe_ = clone(self.part("probe")).fit(pooled, y)
+            return self
+        pooled = np.concatenate([pool(block, self.pooling) for block in self._blocks(X)])
+        coef, bias = logistic(pooled, codes, self.C)
+        if len(coef) == 1:
+            coef, bias = np.stack([np.zeros_like(coef[0]), coef[0]]), np.array([0.0, *bias])
+        self.coef_, self.intercept_ = coef.T, bias
+        self.mean_ = self.scale_ = self.query_ = np.zeros(0)
         return self
 
     def predict_proba(self, X: Any) -> Floats:
@@ -106,7 +100,8 @@ class FrameProbe(Classifier):
         check_is_fitted(self)
         if getattr(X, "ndim", 2) < 3:
             X = validate_data(self, X, reset=False)[:, None]
-        return np.concatenate([self._proba(block) for block in self._blocks(X)])
+        pooled = np.concatenate([self._pool(block) for block in self._blocks(X)])
+        return softmax(pooled @ self.coef_ + self.intercept_)
 
     def attention(self, X: Any) -> Floats:
         """Return the weights [clips, frames, (tokens,) queries]; those of a query sum to 1."""
@@ -116,12 +111,10 @@ class FrameProbe(Classifier):
         found = [attend(self._scaled(block), self.query_)[0] for block in self._blocks(X)]
         return np.concatenate(found).reshape(*np.shape(X)[:-1], -1)
 
-    def _proba(self, block: Floats) -> Floats:
+    def _pool(self, block: Floats) -> Floats:
         if self.pooling != "attention":
-            pooled: Floats = self.probe_.predict_proba(pool(block, self.pooling))
-            return pooled
-        means = attend(self._scaled(block), self.query_)[1].reshape(len(block), -1)
-        return softmax(means @ self.coef_ + self.intercept_)
+            return pool(block, self.pooling)
+        return attend(self._scaled(block), self.query_)[1].reshape(len(block), -1)
 
     def _blocks(self, X: Any) -> Iterator[Floats]:
         """Yield checked blocks [clips, frames, tokens, width], one of which is in memory."""

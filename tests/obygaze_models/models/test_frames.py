@@ -16,7 +16,7 @@ from obygaze_models.models import frames
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.frames import POOLINGS, FrameProbe, attend
-from obygaze_models.models.linear import LogisticProbe, RidgeProbe
+from obygaze_models.models.linear import LogisticProbe
 
 
 def clips(n: int = 200, n_frames: int = 6) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -31,9 +31,6 @@ def clips(n: int = 200, n_frames: int = 6) -> tuple[NDArray[Any], NDArray[Any]]:
 @pytest.mark.parametrize(("pooling", "pooled"), [("max", np.max), ("mean", np.mean)])
 def test_pooling_is_a_probe_on_pooled_rows(pooling: Any, pooled: Any) -> None:
     X, y = clips()
-    ours = FrameProbe(pooling, probe=RidgeProbe()).fit(X, y)
-    theirs = RidgeProbe().fit(pooled(X, axis=1), y)
-    np.testing.assert_allclose(ours.probe_.coef_, theirs.coef_, atol=1e-12)
     plain = FrameProbe(pooling).fit(X, y)
     expected = LogisticProbe().fit(pooled(X, axis=1), y).predict_proba(pooled(X, axis=1))
     np.testing.assert_allclose(plain.predict_proba(X), expected, atol=1e-9)
