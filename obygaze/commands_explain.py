@@ -83,7 +83,7 @@ def model_(
         check_spaces(opened, options["level"], texts)
         words = attribute_vectors(texts)
         found |= {name: word.vectors.mean(axis=0) for name, word in words.items()}
-        found |= random_directions(texts.embeddings.shape[1], n_random, seed=0)
+        found |= random_directions(texts.embeddings.shape[1], n_random)
     vectors = {name: one.tolist() for name, one in found.items()}
     facts = {"directions_sha256": sha256_bytes(canonical_json(vectors))}
     path = session.workspace.target("stores", output)

@@ -26,7 +26,6 @@ from obygaze_models.protocols.runner.training import for_clips, training_protoco
 from obygaze_models.protocols.schedule import schedule
 
 TOKENS = "tokens"
-WITH_DIRECTIONS = "cav, linear, ridge, svm, or a bottleneck"
 
 
 def write_concept_maps(
@@ -38,7 +37,6 @@ def write_concept_maps(
     changes: Sequence[str] = (),
     *,
     n_random: int = 20,
-    seed: int = 0,
 ) -> None:
     """Write a store of maps of the clips of a manifest; a clip without maps has the reason.
 
@@ -53,8 +51,9 @@ def write_concept_maps(
         task: The task that it learns.
         changes: Keys of the protocol `honest` to change.
         n_random: The number of random directions, the null.
-        seed: Their seed.
     """
+    if model == "mlp":
+        raise FixUsage("mlp has no direction", hint="cav, linear, ridge, svm, or a bottleneck")
     protocol = for_clips(training_protocol(model, task, changes), manifest)
     if not protocol.splits.are_grouped:
         raise FixUsage("directions must be found on other films: splits.kind must be one by film")
@@ -67,7 +66,7 @@ def write_concept_maps(
     names = list(max(found.values(), key=len, default={}))
     if not names:
         raise FixInput("no direction could be found", where=store.location)
-    random = random_directions(X.shape[1], n_random, seed)
+    random = random_directions(X.shape[1], n_random)
     groups = inputs.table.column(protocol.splits.group).tolist()
     film_of = dict(zip(inputs.table.ids, groups, strict=True))
     present = store.matrix(level, clips=inputs.table.ids, missing="drop")
@@ -84,7 +83,7 @@ def write_concept_maps(
                     why = "no direction could be found without this film"
                     yield RowStatus.failed("directions", "FixTraining", why)
 
-    facts = {"method": "projection", "model": model, "run": inputs.identity, "seed": seed}
+    facts = {"method": "projection", "model": model, "run": inputs.identity}
     write_maps(path, store, clips, [*names, *random], facts, made())
 
 
@@ -94,8 +93,6 @@ def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
     plan = schedule(protocol, inputs.table, inputs.labels, inputs.usable(features))
     context = FitContext(protocol, inputs.table, inputs.labels, plan, features)
     banks, (model,) = context.new_banks(), context.models.values()
-    if model.kind == "mlp":
-        raise FixUsage("mlp has no direction", hint=WITH_DIRECTIONS)
     found: dict[str, Directions] = {}
     for (train, _), _, split in context.folds:
         data = context.fold_data(train, split, seed=protocol.fit.seed, join_validation=True)
@@ -115,8 +112,6 @@ def directions_of(estimator: Any, name: str) -> Directions:
         name: The name of the direction of a probe.
     """
     source = getattr(estimator, "bank_", estimator)
-    if not hasattr(source, "intercept_"):
-        raise FixUsage(f"{type(estimator).__name__} has no direction", hint=WITH_DIRECTIONS)
     names = map(str, getattr(source, "concepts_", [name]))
     return dict(zip(names, np.asarray(source.coef_, dtype=np.float64), strict=True))
 

@@ -1,12 +1,12 @@
 """Probes on the frames or the spatial tokens of clips, pooled by a rule or by learned attention.
 
 Clips [clips, frames, width] or [clips, frames, tokens, width] are read in blocks of rows, so that
-an array that is mapped from a file may be larger than memory.
+an array that is mapped from a file, or `StoreRows`, may be larger than memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -17,6 +17,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from obygaze_features.store import Store
 from obygaze_models.models.common import FixTraining, Floats, Ints, encode_classes, one_thread
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.linear_solvers import logistic
@@ -29,22 +30,28 @@ CLIPS_A_BLOCK = 128
 
 
 @dataclass(frozen=True, eq=False)
-class RowsOf:
-    """Some rows of a large array, which are read when they are sliced."""
+class StoreRows:
+    """The frames or tokens of clips of a store, which are read where they are sliced."""
 
-    values: NDArray[Any]
-    rows: NDArray[Any]
+    store: Store
+    level: str
+    clips: Sequence[str]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of all of them."""
+        return (len(self.clips), *self.store.plan.array(self.level).tail_shape)
 
     @property
     def ndim(self) -> int:
         """The number of dimensions."""
-        return self.values.ndim
+        return len(self.shape)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.clips)
 
     def __getitem__(self, part: slice) -> NDArray[Any]:
-        return np.asarray(self.values[self.rows[part]])
+        return self.store.matrix(self.level, clips=self.clips[part]).values
 
 
 @dataclass(eq=False, repr=False)

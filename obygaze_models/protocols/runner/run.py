@@ -131,15 +131,12 @@ def gather(
                 f"class 1 of both {one} and {other}",
                 hint="one task for each class, or report.argmax=[]",
             )
-    read = {find_kind(protocol.models[name].kind).level for name in protocol.model_names}
-    if len(read) > 1:
+    levels = {find_kind(protocol.models[name].kind).level for name in protocol.model_names}
+    of_frames = "frames" in levels
+    if len(levels) > 1:
         raise FixUsage("models of frames and models of clips need a protocol each")
     features = [
-        join(
-            name,
-            *(store, table, protocol.data, protocol.features.get(name)),
-            frames="frames" in read,
-        )
+        join(name, store, table, protocol.data, protocol.features.get(name), frames=of_frames)
         for name, store in stores.items()
     ]
     return Inputs(protocol, manifest, manifest_path, table, labels, features)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
 from sklearn.metrics import average_precision_score, roc_auc_score
+from support.stores import sealed_store, some_ids
 
+from obygaze_features.store import open_store
 from obygaze_models.models import frames
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.estimator import load_state, save_state
-from obygaze_models.models.frames import POOLINGS, FrameProbe, attend
+from obygaze_models.models.frames import POOLINGS, FrameProbe, StoreRows, attend
 from obygaze_models.models.linear import LogisticProbe
 
 
@@ -147,6 +150,21 @@ def test_only_the_order_sensitive_head_tells_a_before_b() -> None:
         ap[pooling] = average_precision_score(y[200:], probe.predict_proba(X[200:])[:, 1])
     assert ap["order"] > 0.9
     assert max(ap["mean"], ap["max"], ap["attention"]) < y[200:].mean() + 0.15
+
+
+def test_frames_are_read_from_a_store_in_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = sealed_store(tmp_path / "store.zarr")["frames"]
+    store, rows = open_store(tmp_path / "store.zarr"), [20, 3, 8, 11, 0, 17, 5]
+    y = np.where(np.array(rows) % 2, "S", "EN")
+    monkeypatch.setattr(frames, "CLIPS_A_BLOCK", 3)
+    X = StoreRows(store, "frames", [some_ids(23)[0][row] for row in rows])
+    for pooling in ("max", "attention"):
+        ours = FrameProbe(pooling).fit(X, y)  # type: ignore[arg-type]
+        plain = FrameProbe(pooling).fit(values[rows], y)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(ours.coef_, plain.coef_)
+        np.testing.assert_array_equal(ours.predict_proba(X), plain.predict_proba(values[rows]))
 
 
 def test_bad_clips_are_refused_in_words() -> None:

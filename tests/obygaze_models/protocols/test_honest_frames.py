@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.experiments import cell_of, films, quick, run_on, store_of
 
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.runner.features import join
 from obygaze_models.protocols.schema import Data
@@ -57,9 +57,10 @@ def test_frames_are_those_of_the_store(tmp_path: Path) -> None:
     found = join("x", store, table, Data(level=("frames",)), frames=True)
     assert sorted(found.missing) == sorted([bad, gone])
     rows = np.array([3, 12, 0])
-    np.testing.assert_array_equal(found.of(rows)[0:3], X[rows])
-    assert isinstance(found.X, np.memmap)
-    with pytest.raises(FixUsage, match="unscaled frames"):
+    np.testing.assert_array_equal(found.of(rows), X[rows])
+    with pytest.raises(FixInput, match="one vector"):
+        join("x", store, table, Data(level=("frames",)))
+    with pytest.raises(FixInput, match="unscaled frames"):
         join("x", store, table, Data(level=("frames",), scale="unit"), frames=True)
 
 
