@@ -66,6 +66,10 @@ COMMANDS = {
         "obygaze_models.zoo.commands:models",
         "Inspect, verify, use and share saved models.",
     ),
+    "explain": (
+        "obygaze.commands_explain:explain",
+        "Show where in the picture and when in the clip a model finds a concept or a text.",
+    ),
     "audit": (
         "obygaze_models.audits.commands:audit",
         "Measure bias in vectors and texts, or score MediaEval runs.",

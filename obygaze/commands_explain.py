@@ -13,7 +13,6 @@ from obygaze_features.core.console import table
 from obygaze_features.core.files import canonical_json, sha256_bytes
 
 output_option = click.option("-o", "output", required=True, metavar="NAME", help="The new store.")
-random_option = click.option("--random", "n_random", default=20, help="Random directions.")
 
 
 @click.group(cls=LazyGroup)
@@ -27,7 +26,6 @@ def explain() -> None:
 @click.argument("model", default="cav")
 @click.option("--task", default="ENHN_S", help="What a model other than cav learns.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="As for `train`.")
-@random_option
 @output_option
 def concepts_(session: Session, store: str, manifest: str, output: str, **options: Any) -> None:
     """Project concept vectors, or the direction of a model, on the stored tokens of each clip.
@@ -53,7 +51,6 @@ def concepts_(session: Session, store: str, manifest: str, output: str, **option
 @click.option("--text", metavar="FILE", help="Texts of `extract text`, by attribute.")
 @click.option("--level", default="clip", help="The level that they are compared with.")
 @click.option("--weights", help="The file or folder of the weights.")
-@random_option
 @output_option
 def model_(
     session: Session,
@@ -61,7 +58,6 @@ def model_(
     clips: tuple[str, ...],
     output: str,
     text: str | None,
-    n_random: int,
     **options: Any,
 ) -> None:
     """Compute where CLIP or X-CLIP looks: Grad-CAM for texts, attention rollout without any.
@@ -72,6 +68,8 @@ def model_(
         obygaze explain model films.clip-b16 tt1-001 --text emotion.npz -o emotion-maps
         obygaze explain model films.xclip-b16-k400 -o rollout
     """
+    import numpy as np
+
     from obygaze_features.extraction.explaining import write_saliency
     from obygaze_features.store.maps import random_directions
     from obygaze_models.audits.vectors import attribute_vectors, check_spaces, read_text_table
@@ -82,8 +80,8 @@ def model_(
         texts = read_text_table(opened, text)
         check_spaces(opened, options["level"], texts)
         words = attribute_vectors(texts)
-        found |= {name: word.vectors.mean(axis=0) for name, word in words.items()}
-        found |= random_directions(texts.embeddings.shape[1], n_random)
+        found |= {name: np.asarray(word.vectors).mean(axis=0) for name, word in words.items()}
+        found |= random_directions(texts.embeddings.shape[1])
     vectors = {name: one.tolist() for name, one in found.items()}
     facts = {"directions_sha256": sha256_bytes(canonical_json(vectors))}
     path = session.workspace.target("stores", output)

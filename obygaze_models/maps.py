@@ -46,8 +46,7 @@ def write_concept_maps(
         path: The folder of the new store.
         store: A store with `tokens`, and with a level of the same width to fit on.
         manifest: The clips and their labels.
-        model: The model whose directions are projected, as for `og.train`; "cav" finds every
-            concept, a bottleneck has the directions of its concepts.
+        model: The model whose directions are projected: those of concepts, or of a linear probe.
         task: The task that it learns.
         changes: Keys of the protocol `honest` to change.
         n_random: The number of random directions, the null.
@@ -60,15 +59,14 @@ def write_concept_maps(
     inputs = gather(protocol, manifest, manifest.name, {"store": store})
     level, X = inputs.features[0].origin["level"], inputs.features[0].X
     if store.plan.array(TOKENS).tail_shape[-1:] != X.shape[1:]:
-        what = f"{level} is not as wide as a token"
-        raise FixInput(what, where=store.location, hint="--set 'data.level=[\"pooled\"]'")
+        raise FixInput(f"{level} is not as wide as a token", hint="data.level=['pooled']")
     found = directions_by_film(inputs)
-    names = list(max(found.values(), key=len, default={}))
+    names = max(map(list, found.values()), key=len, default=[])
     if not names:
         raise FixInput("no direction could be found", where=store.location)
-    random = random_directions(X.shape[1], n_random)
     groups = inputs.table.column(protocol.splits.group).tolist()
     film_of = dict(zip(inputs.table.ids, groups, strict=True))
+    random = random_directions(X.shape[1], n_random)
     present = store.matrix(level, clips=inputs.table.ids, missing="drop")
     clips = present.clip_ids[np.argsort(present.rows)].tolist()
     origin, grid = X.mean(axis=0, dtype=np.float64), grid_of(store)
@@ -80,8 +78,7 @@ def write_concept_maps(
                 if len(own) == len(names):
                     yield project(tokens, {**own, **random}, origin, grid)
                 else:
-                    why = "no direction could be found without this film"
-                    yield RowStatus.failed("directions", "FixTraining", why)
+                    yield RowStatus.failed("directions", "few-films", "none without this film")
 
     facts = {"method": "projection", "model": model, "run": inputs.identity}
     write_maps(path, store, clips, [*names, *random], facts, made())
@@ -105,12 +102,7 @@ def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
 
 
 def directions_of(estimator: Any, name: str) -> Directions:
-    """Return the directions of a fitted estimator: of a bottleneck, those of its concepts.
-
-    Args:
-        estimator: A linear probe, a bank of concept vectors, or a bottleneck.
-        name: The name of the direction of a probe.
-    """
+    """Return the directions of a linear probe, by its name, or of the concepts of a bottleneck."""
     source = getattr(estimator, "bank_", estimator)
     names = map(str, getattr(source, "concepts_", [name]))
     return dict(zip(names, np.asarray(source.coef_, dtype=np.float64), strict=True))

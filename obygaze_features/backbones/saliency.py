@@ -51,24 +51,22 @@ def grad_cam(backbone: Backbone, pixels: Any, level: str, directions: npt.NDArra
         wanted = on_device(np.asarray(directions, dtype=np.float32), own.placement.device)
         unit = torch.nn.functional.normalize
         cosines = unit(vectors, dim=-1) @ unit(wanted, dim=-1).T
-        for score in cosines.flatten(1, -2).mean(dim=1).sum(dim=0):
+        for score in cosines.reshape(len(pixels), -1, len(wanted)).mean(dim=1).sum(dim=0):
             (slopes,) = torch.autograd.grad(score, entered[0], retain_graph=True)
             # The patches, without the tokens before them and X-CLIP's message after them.
             part = slice(first, first + own.geometry.patches)
             slopes, tokens = slopes[:, part].float(), entered[0].detach()[:, part].float()
             seen = (tokens * slopes.mean(dim=1, keepdim=True)).sum(dim=2).relu()
             maps.append(seen.reshape(-1, *own.geometry.grid).cpu().numpy())
-    found: Maps = np.stack(maps, axis=1)
+    found = np.stack(maps, axis=1)
     largest = found.max(axis=(2, 3, 4), keepdims=True)
-    return found / np.where(largest > 0, largest, np.float32(1))
+    return np.asarray(found / np.where(largest > 0, largest, 1), dtype=np.float32)
 
 
 def rollout(backbone: Backbone, pixels: Any) -> Maps:
     """Return maps [B, 1, T, h, w]: the share of each patch in the first token, through all layers.
 
-    Args:
-        backbone: A CLIP or X-CLIP.
-        pixels: Normalised pixels [B, T, 3, S, S].
+    The arguments are those of `grad_cam`.
     """
     import torch
 

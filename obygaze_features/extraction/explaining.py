@@ -16,7 +16,6 @@ from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.files import write_new
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.recipes import (
-    chosen_levels,
     exact_pictures,
     load_target,
     target_of,
@@ -55,9 +54,7 @@ def write_saliency(
     recipe = store.recipe.to_json()
     backbone = load_target(target_of(recipe, weights), workspace)
     if backbone.hashes != recipe["weights"]:
-        what = "these weights are not those of the store"
-        raise Mismatch(what, where=store.location, hint="--weights PATH")
-    chosen_levels(backbone, [level])
+        raise Mismatch("these weights are not those of the store", hint="--weights PATH")
 
     def made() -> Iterator[NDArray[Any] | RowStatus]:
         for clip in clips:
@@ -79,10 +76,7 @@ def write_saliency(
 def draw_maps(
     workspace: Workspace, store: Store, clip: str, folder: Path, *, force: bool = False
 ) -> list[Path]:
-    """Draw a sheet for each direction of a clip, over its exact pictures; return the files.
-
-    Random directions are left out.
-    """
+    """Draw the maps of a clip over its exact pictures: a file for each direction not at random."""
     decoded, (maps,) = (
         exact_pictures(workspace, store, clip),
         store.matrix(MAPS, clips=[clip]).values,
@@ -108,4 +102,4 @@ def overlay(pictures: NDArray[np.uint8], maps: NDArray[Any]) -> NDArray[np.uint8
     large = [np.asarray(Image.fromarray(one).resize((width, height), smooth)) for one in seen]
     share = 0.8 * np.repeat(np.stack(large), n // len(wide), axis=0)[..., None]
     mixed = pictures.mean(axis=3, keepdims=True) * (1 - share) + np.array(COLOR) * share
-    return mixed.round().astype(np.uint8)
+    return np.asarray(mixed.round(), dtype=np.uint8)

@@ -56,7 +56,7 @@ BYTES = "obygaze store verify --hash compares its bytes with their checksums"
 Levels = dict[str, npt.NDArray[Any]]
 
 
-def loadtarget_of(target: Target, workspace: Workspace, device: str = "cpu") -> Backbone:
+def load_target(target: Target, workspace: Workspace, device: str = "cpu") -> Backbone:
     """Load the backbone of a target."""
     return load_backbone(
         target.backbone,
@@ -86,10 +86,10 @@ def targets_for(
             hint = f"add -b {name}, or correct the name{near(name, backbones)}"
             raise FixUsage(what, hint=hint)
     found = (Target(stores.get(b, ""), b, weights.get(b), **settings) for b in backbones)
-    return [completetarget_of(target, manifest, workspace) for target in found]
+    return [complete_target(target, manifest, workspace) for target in found]
 
 
-def completetarget_of(target: Target, manifest: Manifest, workspace: Workspace) -> Target:
+def complete_target(target: Target, manifest: Manifest, workspace: Workspace) -> Target:
     """Return a target with its store, MANIFEST.NAME by default, absolute paths, and block size."""
     card = find_card(target.backbone, workspace)
     sizes = level_bytes(card, target.levels)
@@ -210,7 +210,7 @@ def redecoder(
         )
     recipe = store.recipe.to_json()
     target = target_of(recipe, weights)
-    backbone = loadtarget_of(target, workspace)
+    backbone = load_target(target, workspace)
     view = view_of(backbone, target)
     levels = chosen_levels(backbone, recipe["levels"])
     cut = recipe["sampling"].get("grid")

@@ -25,7 +25,7 @@ Directions = Mapping[str, NDArray[np.float64]]
 """Directions in feature space by name; their length plays no role."""
 
 
-def random_directions(width: int, n: int) -> Directions:
+def random_directions(width: int, n: int = 20) -> Directions:
     """Return random directions, always the same: the null of others."""
     drawn = np.random.default_rng(0).standard_normal((n, width))
     return {f"{RANDOM}{i}": one for i, one in enumerate(drawn, start=1)}

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
-def audit_boxes(store: Store, boxes: Path, *, seed: int = 0) -> list[dict[str, Any]]:
+def audit_boxes(store: Store, boxes: Path) -> list[dict[str, Any]]:
     """Return for each direction its mean share in the boxes, and its test.
 
     The shares of clips are tested against those of the random directions of the store, or where it
@@ -33,7 +33,6 @@ def audit_boxes(store: Store, boxes: Path, *, seed: int = 0) -> list[dict[str, A
         store: A store of maps.
         boxes: A CSV file with clip_id, x0, y0, x1, y1, in shares of the picture that the model
             sees, and perhaps frame: the number of the frame, from 0. A box without one is on all.
-        seed: The seed of drawn permutations.
     """
     names, inside = np.array(map_names(store)), read_boxes(boxes, store)
     found = store.matrix(MAPS, clips=list(inside), missing="drop")
@@ -48,19 +47,14 @@ def audit_boxes(store: Store, boxes: Path, *, seed: int = 0) -> list[dict[str, A
     if is_random.any():
         label, null = "random directions", shares[is_random].mean(axis=0)
     films = np.tile(store.movie_ids_of(found.rows), 2)
-    what = ("share in the boxes", "the rest of the frame")
+    what = ("the boxes", "the rest of the frame")
     tests = [
-        compare_groups((str(name), label, *what), own, null, films, seed=seed)
+        compare_groups((str(name), label, *what), own, null, films)
         for name, own in zip(names[~is_random], shares[~is_random], strict=True)
     ]
+    means = {"share_of_y": float(null.mean()), "area": float(area.mean())}
     return [
-        {
-            **test.to_json(),
-            "share": float(test.s_x.mean()),
-            "share_of_y": float(null.mean()),
-            "peaks": float(hits.mean()),
-            "area": float(area.mean()),
-        }
+        {**test.to_json(), **means, "share": float(test.s_x.mean()), "peaks": float(hits.mean())}
         for test, hits in zip(with_holm(tests), peaks[~is_random], strict=True)
     ]
 

@@ -38,14 +38,9 @@ class StoreRows:
     clips: Sequence[str]
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of all of them."""
-        return (len(self.clips), *self.store.plan.array(self.level).tail_shape)
-
-    @property
     def ndim(self) -> int:
         """The number of dimensions."""
-        return len(self.shape)
+        return 1 + len(self.store.plan.array(self.level).tail_shape)
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -61,26 +56,22 @@ class FrameProbe(Classifier):
     `max` (the paper), `mean` and `last` (frame) pool a clip to one vector, and `order` to two: the
     mean and the slope over time, which tells A before B from B before A. A logistic regression of
     inverse strength C is fitted on the result. `attention` fits `queries` vectors, each of which
-    weights all tokens of a clip, together with a linear layer on the weighted
-    means (as in V-JEPA's attentive probe and in Efficient Probing, arXiv 2506.10178).
+    weights all tokens of a clip, together with a linear layer on the weighted means (after V-JEPA's
+    attentive probe and Efficient Probing, arXiv 2506.10178).
     """
 
-    fitted: ClassVar[tuple[str, ...]] = (
-        *("classes_", "mean_", "scale_", "query_", "coef_", "intercept_"),
-    )
+    fitted: ClassVar = ("classes_", "mean_", "scale_", "query_", "coef_", "intercept_")
 
     pooling: Pooling = "max"
     _: KW_ONLY
     C: float = 1.0
     queries: int = 1
     max_passes: int = 60
-    random_state: int = 0
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> FrameProbe:
         """Fit on clips. Pooling takes one pass, attention one for each step of its optimiser."""
         if self.pooling not in POOLINGS:
-            hint = ", ".join(POOLINGS)
-            raise FixTraining(f"unknown pooling {self.pooling!r}", hint=hint)
+            raise FixTraining(f"unknown pooling {self.pooling!r}", hint=", ".join(POOLINGS))
         if getattr(X, "ndim", 2) < 3:
             X, y = validate_data(self, X, y, ensure_min_samples=2)
             X = X[:, None]
@@ -116,7 +107,7 @@ class FrameProbe(Classifier):
         if self.pooling != "attention":
             raise FixTraining(f"a probe with {self.pooling} pooling has no attention")
         found = [attend(self._scaled(block), self.query_)[0] for block in self._blocks(X)]
-        return np.concatenate(found).reshape(*np.shape(X)[:-1], -1)
+        return np.concatenate(found).reshape(len(X), *np.shape(X[:1])[1:-1], -1)
 
     def _pool(self, block: Floats) -> Floats:
         if self.pooling != "attention":
@@ -152,7 +143,7 @@ class FrameProbe(Classifier):
         shape = (self.queries, len(self.mean_), len(self.classes_))
         start = np.zeros(shape[0] * shape[1] * (1 + shape[2]) + shape[2])
         if self.queries > 1:  # equal queries would stay equal
-            drawn = np.random.default_rng(self.random_state).standard_normal(shape[0] * shape[1])
+            drawn = np.random.default_rng(0).standard_normal(shape[0] * shape[1])
             start[: len(drawn)] = drawn
         found = minimize(
             self._loss,

@@ -6,7 +6,7 @@ import pytest
 
 from obygaze_features.backbones.base import Placement
 from obygaze_features.extraction.plan import Target
-from obygaze_features.extraction.recipes import SAMPLING_RULES, _target
+from obygaze_features.extraction.recipes import SAMPLING_RULES, target_of
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_target_is_read_back_from_its_recipe(placement: Placement, sampling: s
             "frames": 16,
         },
     }
-    assert _target(recipe, "folder") == Target(
+    assert target_of(recipe, "folder") == Target(
         store="",
         backbone="clip-b16@default",
         weights="folder",

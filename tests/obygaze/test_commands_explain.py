@@ -1,0 +1,136 @@
+"""`obygaze explain`: maps of a tiny CLIP on films whose pictures are known, boxes, and sheets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.checkpoints import save_tiny, write_tiny_card
+from support.cli import run_obygaze
+from support.experiments import VISUAL, films
+from support.extraction import film_folder, keep_manifest
+from support.maps import token_store
+from support.videos import write_video
+
+import obygaze as og
+from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.saliency import grad_cam
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.explaining import overlay
+from obygaze_features.extraction.recipes import exact_pictures
+from obygaze_features.extraction.texts import write_texts
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.store import TextTable, open_store
+from obygaze_features.store.format.text import space_of_level
+from obygaze_features.store.maps import MAPS, map_names
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import View
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    """A workspace with four films, their features of a tiny CLIP, and two texts."""
+    place = tmp_path_factory.mktemp("explain")
+    manifest = film_folder(place, 4)
+    keep_manifest(manifest, place)
+    write_tiny_card("clip", place / "backbones")
+    save_tiny("clip", place / "weights")
+    weights = {"tiny-clip": place / "weights"}
+    og.extract("films", "tiny-clip", weights=weights, workspace=place)
+    recipe = open_store(place / "stores" / "films.tiny-clip").recipe
+    vectors = np.random.default_rng(0).normal(size=(3, 24)).astype(np.float32)
+    names = (("a", "b", "c"), ("{}",) * 3, ("joy", "joy", "fear"))
+    write_texts(place / "t.npz", TextTable(vectors, *names, space_of_level(recipe, "clip") or ""))
+    done = run_obygaze(
+        *("-C", place, "explain", "model", "films.tiny-clip", "--text", place / "t.npz"),
+        *("--weights", place / "weights", "-o", "joy"),
+    ).ok()
+    assert "maps of 4 of 4 clips" in done.stdout
+    return place, list(vectors)
+
+
+def test_maps_are_those_of_the_model_on_the_same_frames(world: tuple[Path, list[Any]]) -> None:
+    place, (a, b, c) = world
+    maps = open_store(place / "stores" / "joy")
+    assert map_names(maps)[:3] == ["joy", "fear", "random 1"]
+    assert maps.recipe.to_json()[MAPS]["method"] == "grad-cam"
+    backbone = load_backbone("tiny-clip", place / "weights", workspace=Workspace(place))
+    video = place / "videos" / "tt0" / "tt0-002.mp4"
+    frames = decode_clip(video, View(3, "even", backbone.resize)).frames
+    directions = np.stack([(a + b) / 2, c])
+    expected = grad_cam(backbone, backbone.normalise(frames)[None], "clip", directions)[0]
+    found = maps.matrix(MAPS, clips=["tt0-002"]).values[0, :2]
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_rollout_without_a_text(world: tuple[Path, list[Any]]) -> None:
+    place, _ = world
+    run_obygaze(
+        *("-C", place, "explain", "model", "films.tiny-clip", "tt0-001"),
+        *("--weights", place / "weights", "-o", "rollout"),
+    ).ok()
+    maps = open_store(place / "stores" / "rollout")
+    assert (map_names(maps), list(maps)) == (["rollout"], ["tt0-001"])
+    assert 0 < maps.matrix(MAPS).values.astype(float).sum() < 3  # of 3 frames, at most 1 each
+
+
+def test_a_sheet_for_each_direction_over_the_exact_pictures(world: tuple[Path, list[Any]]) -> None:
+    place, _ = world
+    words = ("-C", place, "explain", "draw", "joy", "tt0-003", "-o", place / "sheets")
+    found = run_obygaze(*words, "--json").ok().json()["files"]
+    assert [Path(one).name for one in found] == ["tt0-003.joy.png", "tt0-003.fear.png"]
+    store = open_store(place / "stores" / "films.tiny-clip")
+    decoded = exact_pictures(Workspace(place), store, "tt0-003")
+    with Image.open(found[0]) as sheet:
+        cell = np.asarray(sheet)[8 : 8 + 32, 8 : 8 + 32].astype(int)
+    maps = open_store(place / "stores" / "joy").matrix(MAPS, clips=["tt0-003"]).values[0, 0]
+    np.testing.assert_array_equal(cell, overlay(decoded.frames, maps)[0])
+
+
+def test_an_overlay_is_grey_where_nothing_is_seen() -> None:
+    pictures = np.full((2, 8, 8, 3), (30, 60, 90), dtype=np.uint8)
+    maps = np.zeros((2, 2, 2))
+    maps[1, 0, 1] = 1
+    found = overlay(pictures, maps)
+    assert (found[0] == 60).all()
+    assert found[1, 0, 7].tolist() == [216, 89, 12]  # a fifth of 60, and 0.8 of orange
+    assert (found[1, -1, 0] == 60).all()
+
+
+def test_another_video_is_refused(world: tuple[Path, list[Any]]) -> None:
+    place, _ = world
+    video = place / "videos" / "tt0" / "tt0-000.mp4"
+    before = video.read_bytes()
+    write_video(video, numbers=range(50, 68), size=(64, 48))
+    done = run_obygaze("-C", place, "explain", "draw", "joy", "tt0-000", "-o", place / "s")
+    video.write_bytes(before)
+    assert (done.code, "would not be those of the features" in done.stderr) == (5, True)
+
+
+def test_other_weights_are_refused(world: tuple[Path, list[Any]]) -> None:
+    place, _ = world
+    save_tiny("clip", place / "other", seed=1)
+    done = run_obygaze(
+        *("-C", place, "explain", "model", "films.tiny-clip", "-o", "x"),
+        *("--weights", place / "other"),
+    )
+    assert (done.code, "not those of the store" in done.stderr) == (5, True)
+
+
+def test_concepts_and_boxes(tmp_path: Path) -> None:
+    manifest = films(4, 30)
+    write_manifest(manifest, tmp_path / "manifests" / "made-up.toml")
+    token_store(tmp_path / "stores" / "tokens", manifest, VISUAL[:10])
+    words = ("-C", tmp_path, "explain", "concepts", "tokens", "made-up", "-o", "maps")
+    assert "maps of 120 of 120 clips" in run_obygaze(*words).ok().stdout
+    has = [clip.clip_id for clip in manifest if VISUAL[0] in clip.concepts]
+    lines = ["clip_id,x0,y0,x1,y1", *(f"{clip},0,0,0.5,1" for clip in has)]
+    (tmp_path / "boxes.csv").write_text("\n".join(lines), encoding="utf-8")
+    done = run_obygaze("-C", tmp_path, "explain", "boxes", "maps", tmp_path / "boxes.csv").ok()
+    assert VISUAL[0] in done.stdout
+    assert "random directions" in done.stdout
