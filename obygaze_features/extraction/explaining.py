@@ -77,19 +77,14 @@ def draw_maps(
     workspace: Workspace, store: Store, clip: str, folder: Path, *, force: bool = False
 ) -> list[Path]:
     """Draw the maps of a clip over its exact pictures: a file for each direction not at random."""
-    decoded, (maps,) = (
-        exact_pictures(workspace, store, clip),
-        store.matrix(MAPS, clips=[clip]).values,
-    )
+    decoded, maps = exact_pictures(workspace, store, clip), store.matrix(MAPS, clips=[clip])
     paths = []
     for name, own in zip(map_names(store), maps.values[0], strict=True):
         if not name.startswith(RANDOM):
             pictures = overlay(decoded.frames, own)
-            sheet = contact_sheet(
-                replace(decoded, pictures=pictures, rows=np.arange(len(pictures)))
-            )
+            shown = replace(decoded, pictures=pictures, rows=np.arange(len(pictures)))
             paths.append(folder / f"{clip}.{'-'.join(name.split())}.png")
-            write_new(paths[-1], sheet, force=force)
+            write_new(paths[-1], contact_sheet(shown), force=force)
     return paths
 
 
