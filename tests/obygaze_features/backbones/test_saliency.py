@@ -111,3 +111,34 @@ def test_a_model_of_another_family_is_refused() -> None:
     backbone = load_backbone("descriptors")
     with pytest.raises(FixUsage, match="neither CLIP nor X-CLIP"):
         rollout(backbone, np.zeros((1, 32, 3, 8, 8), np.float32))
+
+
+def set_by_hand(module: Any) -> None:
+    """Uniform attention that passes tokens on; a token is its patch's mean red and mean blue."""
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            is_norm = name.endswith("weight") and "norm" in name
+            parameter.fill_(1.0 if is_norm else 0.0)
+            if name.endswith(("v_proj.weight", "out_proj.weight")):
+                parameter.copy_(torch.eye(len(parameter)))
+            elif name.endswith("patch_embedding.weight"):
+                parameter[0, 0], parameter[1, 2] = 1 / 256, 1 / 256
+            elif name.endswith("visual_projection.weight"):
+                parameter.copy_(torch.eye(*parameter.shape))
+
+
+def test_the_peak_is_on_the_red_patch_of_a_network_set_by_hand(tmp_path: Path) -> None:
+    backbone = tiny("clip", tmp_path)
+    set_by_hand(backbone.module)
+    g, at = backbone.geometry, (3, 0, 2)  # the patch moves
+    pixels = np.zeros((1, g.frames, 3, g.size, g.size), np.float32)
+    pixels[:, :, 2] = 1
+    for frame, place in enumerate(at):
+        row, column = divmod(place, 2)
+        part = pixels[0, frame, :, 16 * row : 16 * row + 16, 16 * column : 16 * column + 16]
+        part[0], part[2] = 1, 0
+    red, blue = grad_cam(backbone, pixels, "clip", np.eye(24)[:2])[0].reshape(2, g.frames, 4)
+    assert red.argmax(axis=1).tolist() == list(at)
+    assert blue.argmin(axis=1).tolist() == list(at)
+    np.testing.assert_allclose(red[np.arange(3), at], 1, atol=1e-5)
+    assert np.delete(red[0], at[0]).max() == 0
