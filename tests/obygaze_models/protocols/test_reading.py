@@ -50,7 +50,7 @@ class TestShipped:
                 "paper-fig3",
                 "paper-pcbm",
             ),
-            *("honest", "mobygaze-segments"),
+            *("honest", "honest-frames", "mobygaze-segments"),
             *("mediaeval2015-valence", "mediaeval2015-arousal", "mediaeval2015-violence"),
         }
 
