@@ -125,7 +125,7 @@ class TestMissing:
         with pytest.raises(NotFound, match="no feature level pooled or clip") as caught:
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
         assert "frames" in str(caught.value.hint)
-        with pytest.raises(FixInput, match="needs one vector"):
+        with pytest.raises(FixInput, match="reads one vector"):
             gather(quick("honest", 'data.level=["frames"]'), manifest, "", {"x": store})
 
     def test_a_wrong_backbone(self, manifest: Manifest, tmp_path: Path) -> None:
