@@ -6,7 +6,6 @@ import difflib
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Preset
 from obygaze_features.backbones.geometry import COUNT, Geometry
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.plugins import BACKBONES, Plugin, plugins
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import (
     anything,
@@ -28,7 +28,6 @@ from obygaze_features.core.schema_rules import (
 from obygaze_features.core.workspace import Workspace
 
 SCHEMA = "obygaze-backbone/1"
-ENTRY_POINTS = "obygaze.backbones"
 # Before a name: the pictures that the model of that card sees.
 FRAMES = "frames:"
 SHIPPED = Path(__file__).with_name("cards")
@@ -166,8 +165,8 @@ def _sources(workspace: Workspace | None) -> Sources:
     found: list[Path | Card] = [*sorted(SHIPPED.glob("*.toml"))]
     if workspace is not None:
         found += sorted(workspace.folder("backbones").glob("*.toml"))
-    for point in entry_points(group=ENTRY_POINTS):
-        found += _of_package(point)
+    for plugin in plugins(BACKBONES):
+        found += _of_package(plugin)
     sources: dict[str, Path | Card] = {}
     for source in found:
         name = source.name if isinstance(source, Card) else source.stem
@@ -179,9 +178,9 @@ def _sources(workspace: Workspace | None) -> Sources:
     return sources
 
 
-def _of_package(point: EntryPoint) -> Sequence[Path | Card]:
+def _of_package(plugin: Plugin) -> Sequence[Path | Card]:
     """Return the cards of an entry point: a file, a folder, or what a function returns of these."""
-    loaded = point.load()
+    loaded = plugin.load()
     place = loaded() if callable(loaded) else loaded
     if isinstance(place, Card) and callable(loaded):
         from obygaze_features.backbones.own import card_of_function
@@ -189,9 +188,9 @@ def _of_package(point: EntryPoint) -> Sequence[Path | Card]:
         return [card_of_function(loaded)]
     if not isinstance(place, str | Path):
         raise FixInput(
-            f"the entry point {point.name!r} must name a file or a folder of cards, or a function"
-            " that returns a card",
-            where=f"{ENTRY_POINTS}: {point.value}",
+            "the entry point must name a file or a folder of cards, or a function that returns a"
+            " card",
+            where=plugin.where,
         )
     return sorted(Path(place).glob("*.toml")) if Path(place).is_dir() else [Path(place)]
 

@@ -9,6 +9,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,16 @@ from obygaze_features.backbones.geometry import Geometry, Level
 from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
 from obygaze_features.backbones.weights import TENSORS, tensors_sha256
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, first_line
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import require_file, sha256_file
+from obygaze_features.core.plugins import call_foreign
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _DEFAULT = Preset()
 _NAMES = "FILE.py:FUNCTION or MODULE:FUNCTION, a function that returns module_card(...)"
+_call = partial(call_foreign, hint=_NAMES)
 Load = Callable[[], Any]
 Run = Callable[[Any, "Tensor"], Mapping[str, "Tensor"]]
 
@@ -179,19 +182,6 @@ def _module(source: str) -> Any:
     sys.modules[module.__name__] = module
     spec.loader.exec_module(module)  # type: ignore[union-attr]
     return module
-
-
-def _call(function: Callable[[], Any], what: str) -> Any:
-    """Return the result of the user's code; any error but too little memory names `what`."""
-    try:
-        return function()
-    except (ObygazeError, MemoryError):
-        raise
-    except Exception as error:
-        if isinstance(error, RuntimeError) and ("memory" in str(error) or "ALLOC" in str(error)):
-            raise
-        what = f"{what}: {type(error).__name__}: {first_line(error)}"
-        raise FixInput(what, hint=_NAMES) from error
 
 
 def _code(file: Path) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze_features.manifest.adapters import ImportedManifest as ImportedManifest
+    from obygaze_features.manifest.adapters import source_of as source_of
     from obygaze_features.manifest.folds import grouped as grouped
     from obygaze_features.manifest.folds import leave_one_movie_out as leave_one_movie_out
     from obygaze_features.manifest.folds import neighbour_blocks as neighbour_blocks

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from obygaze_models.models.heads import LogisticHead as LogisticHead
     from obygaze_models.models.heads import OrdinalHead as OrdinalHead
     from obygaze_models.models.heads import TreeHead as TreeHead
+    from obygaze_models.models.installed import InstalledProbe as InstalledProbe
     from obygaze_models.models.linear import LinearProbe as LinearProbe
     from obygaze_models.models.linear import LogisticProbe as LogisticProbe
     from obygaze_models.models.linear import RidgeProbe as RidgeProbe

@@ -17,21 +17,25 @@ the names and rules at start.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.plugins import MODELS, find_plugin, plugins
 from obygaze_features.core.schema_rules import (
     Rule,
     any_of,
+    anything,
     boolean,
     choice,
     list_of,
     mapping_of,
     near,
     number,
+    text,
     whole,
 )
 
@@ -42,6 +46,7 @@ CLASSES = (
     *("MLPProbe", "LogisticProbe", "RidgeProbe", "SVMProbe", "FrameProbe", "ConceptBank"),
     *("LogisticHead", "TreeHead", "SparseHead", "ScorecardHead", "OrdinalHead", "ResidualHead"),
     *("Bottleneck", "RandomBaseline", "AllPositive", "Prevalence", "FilmPrior", "Neighbour"),
+    "InstalledProbe",
 )
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
@@ -175,7 +180,34 @@ KINDS = {
 
 def find_kind(name: str) -> ModelKind:
     """Return the kind of a name; raise an error that lists the known kinds."""
-    return KINDS[_known(name, KINDS, "model kind")]
+    if name in KINDS:
+        return KINDS[name]
+    return _installed_kind(_known(name, kind_names(), "model kind"))
+
+
+def kind_names() -> list[str]:
+    """Return the names of all kinds; the last are those of installed plugins."""
+    return [*KINDS, *(plugin.name for plugin in plugins(MODELS) if plugin.name not in KINDS)]
+
+
+def _installed_kind(name: str) -> ModelKind:
+    """Return the kind of a plugin: its settings are the parameters of the class."""
+    plugin = find_plugin(MODELS, name)
+    parameters = inspect.signature(cast(Any, plugin.load())).parameters.values()
+    for parameter in parameters:
+        if parameter.default is parameter.empty:
+            raise FixInput(f"the parameter {parameter.name} has no default", where=plugin.where)
+    own = {one.name: Setting(_rule_like(one.default), one.default) for one in parameters}
+    package = {"package": Setting(choice((plugin.package,)), plugin.package)}
+    return ModelKind("InstalledProbe", {**own, **package}, fixed={"plugin": name})
+
+
+def _rule_like(default: Any) -> Rule:
+    """Return the rule for values like a default."""
+    for kind, rule in ((bool, boolean), (int | float, number()), (str, text)):
+        if isinstance(default, kind):
+            return rule
+    return anything
 
 
 def estimator_class(name: str) -> Any:
@@ -228,6 +260,9 @@ def build(
             residual=None if strength is None else estimator_class("ResidualHead")(strength),
             cross_fit=values["cross_fit"],
         )
+    if "plugin" in found.fixed:
+        drawn = {"random_state": seed} if values.get("random_state", seed) is None else {}
+        return estimator_class(found.estimator)(found.fixed["plugin"], {**values, **drawn})
     seeded = {"random_state": seed} if kind == "mlp" else {}
     return estimator_class(found.estimator)(**_parameters(found, values), **seeded)
 

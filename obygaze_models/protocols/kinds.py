@@ -38,17 +38,22 @@ _BANKS: dict[str, Settings] = {
 _PERCEPTRONS: dict[str, Settings] = {"authors": {"keep": "last", "double_softmax": True}}
 
 
+def names() -> list[str]:
+    """Return the kinds that a protocol may name; the last are those of installed plugins."""
+    return registry.kind_names()
+
+
 def trainable() -> list[str]:
     """Return the names that `obygaze train` takes."""
-    of_clips = [name for name, kind in KINDS.items() if kind.level == "clip"]
-    return [*of_clips, *ALIASES, CAV]
+    clips = [name for name in names() if name not in KINDS or KINDS[name].level == "clip"]
+    return [*clips, *ALIASES, CAV]
 
 
 def defaults(kind: str, quirk: str) -> Settings:
     """Return the settings of a kind under a quirk, for those that a protocol leaves out."""
     own = registry.default_settings(kind)
     changed = _PERCEPTRONS.get(quirk, {}) if kind == "mlp" else {}
-    if KINDS[kind].head:
+    if registry.find_kind(kind).head:
         changed = _BANKS[quirk]
     return {**own, **{name: value for name, value in changed.items() if name in own}}
 
@@ -58,7 +63,7 @@ def setting_rules(kind: str) -> dict[str, Rule]:
 
     An unknown kind has no settings.
     """
-    settings = KINDS[kind].settings if kind in KINDS else {}
+    settings = registry.find_kind(kind).settings if kind in names() else {}
     return {name: _or_choice(name, setting.rule) for name, setting in settings.items()}
 
 

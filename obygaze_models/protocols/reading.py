@@ -18,7 +18,8 @@ from obygaze_features.core.schema_rules import choice, near
 from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_models.protocols.kinds import KINDS, defaults, setting_rules
+from obygaze_models.protocols import kinds
+from obygaze_models.protocols.kinds import defaults, setting_rules
 from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
 
 MAX_BYTES = 1_000_000
@@ -99,19 +100,20 @@ def _set(tree: dict[str, Any], place: str, value: Any) -> None:
 
 def _models_table(models: Mapping[str, Any]) -> Table:
     """Return the rules of the tables of models, which depend on the kind of each."""
-    kinds = {
+    known = kinds.names()
+    kind_of = {
         name: str(table.get("kind")) if isinstance(table, dict) else ""
         for name, table in models.items()
     }
     return Table(
         {
             name: Table(
-                {"kind": choice(KINDS), **setting_rules(kind)},
+                {"kind": choice(known), **setting_rules(kind)},
                 required=("kind",),
-                ignore_unknown=kind not in KINDS,
+                ignore_unknown=kind not in known,
                 build=lambda kind, **settings: Model(kind, settings),
             )
-            for name, kind in kinds.items()
+            for name, kind in kind_of.items()
         }
     )
 

@@ -118,6 +118,8 @@ def _fit(kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks) -
         return FoldFit(
             probe, lambda c: probe.decision_function(features.of(c)), 0.0, chosen, inner=inner
         )
+    if not hasattr(probe, "predict_proba"):
+        return FoldFit(probe, lambda clips: probe.decision_function(features.of(clips)), 0.0)
     return FoldFit(probe, lambda clips: probe.predict_proba(features.of(clips))[:, 1])
 
 

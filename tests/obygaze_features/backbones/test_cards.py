@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from support.cli import ROOT, call_obygaze, run_obygaze
 
-from obygaze_features.backbones import cards
 from obygaze_features.backbones.cards import SHIPPED, card_from, find_card, find_cards
 from obygaze_features.backbones.families import FAMILIES, PRETRAINED
 from obygaze_features.backbones.geometry import Depth
+from obygaze_features.core import plugins
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.schema_check import read_toml
 from obygaze_features.core.workspace import Workspace
@@ -190,8 +190,8 @@ def test_cards_of_installed_packages(own: Workspace, monkeypatch: pytest.MonkeyP
         EntryPoint, "load", lambda self: (lambda: folder) if self.name == "call" else str(folder)
     )
     for name in ("call", "value"):
-        point = EntryPoint(name, "somewhere:cards", cards.ENTRY_POINTS)
-        monkeypatch.setattr(cards, "entry_points", lambda group, point=point: (point,))
+        point = EntryPoint(name, "somewhere:cards", plugins.BACKBONES)
+        monkeypatch.setattr(plugins, "entry_points", lambda group, point=point: (point,))
         assert find_card("clip-b32").checkpoint == "openai/clip-vit-base-patch32"
     monkeypatch.setattr(EntryPoint, "load", lambda self: 3)
     with pytest.raises(FixInput, match="must name a file or a folder"):

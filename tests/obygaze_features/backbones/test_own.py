@@ -15,8 +15,9 @@ from support.extraction import film_folder, keep_manifest
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
-from obygaze_features.backbones import Card, cards, find_card, find_cards, load_backbone  # noqa: E402
+from obygaze_features.backbones import Card, find_card, find_cards, load_backbone  # noqa: E402
 from obygaze_features.backbones.check import recipe_note  # noqa: E402
+from obygaze_features.core import plugins  # noqa: E402
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError  # noqa: E402
 from obygaze_features.core.files import sha256_file  # noqa: E402
 from obygaze_features.core.workspace import Workspace  # noqa: E402
@@ -144,8 +145,8 @@ def test_functions_of_installed_packages_are_listed(
         return made
 
     monkeypatch.setattr(EntryPoint, "load", lambda self: loaded)
-    point = EntryPoint("net", "package:net", cards.ENTRY_POINTS)
-    monkeypatch.setattr(cards, "entry_points", lambda group: (point,))
+    point = EntryPoint("net", "package:net", plugins.BACKBONES)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: (point,))
     assert find_card("net").levels["frames"].shape == (4, 5)
     assert find_card("net").code["files"][Path(__file__).name] == sha256_file(Path(__file__))
     assert [card.name for card in find_cards("ne*").cards] == ["net"]

@@ -1,0 +1,198 @@
+"""Plugins: the package of docs/plugins.md, installed into a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from support.cli import ROOT, environment
+from support.experiments import films, planted, write_workspace
+from support.pages import blocks, run_block
+
+PAGE = ROOT / "docs" / "plugins.md"
+FILMS = replace(films(), name="films")
+
+
+def python(script: str, home: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=home,
+        env=environment({"PYTHONPATH": str(site)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A workspace in which the page was followed, its package in the folder `site`."""
+    pytest.importorskip("torch")
+    home = tmp_path_factory.mktemp("plugins")
+    pip = f"{sys.executable} -m pip install -q --no-deps --no-build-isolation --target site "
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    write_workspace(home / "demo", FILMS, planted(FILMS), "films.descriptors")
+    for block in blocks(PAGE):
+        run_block(block, home)
+        if block.language == "console":
+            commands = block.commands.replace("pip install ", pip).replace("obygaze demo", "true")
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", commands],
+                cwd=home,
+                env=environment({"PATH": path, "PYTHONPATH": str(home / "site")}),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+    yield home
+
+
+def test_templates_are_short() -> None:
+    files = {b.marks.get("file", ""): len(b.text.splitlines()) for b in blocks(PAGE)}
+    modules = {name: n for name, n in files.items() if name.endswith(".py")}
+    assert len(modules) == 3 and max(modules.values()) <= 25
+
+
+def test_a_data_set_is_imported_and_names_its_package(home: Path) -> None:
+    rows = (home / "manifests" / "piers.csv").read_text("utf-8").splitlines()
+    assert [row.split(",")[:2] for row in rows[1:]] == [
+        ["pier-1", "pier"],
+        ["pier-2", "pier"],
+        ["quay-1", "quay"],
+    ]
+    assert '"read by gaze-plugins 1.0"' in (home / "manifests" / "piers.toml").read_text("utf-8")
+
+
+def test_a_model_is_evaluated_saved_and_used(home: Path) -> None:
+    run = json.loads((home / "demo/runs/nearest/run.json").read_bytes())
+    settings = {"shrink": 0.1, "package": "gaze-plugins 1.0"}
+    assert run["protocol"]["models"] == {
+        "nearest-mean": {"kind": "nearest-mean", "settings": settings}
+    }
+    folder = home / "demo/models/nearest"
+    saved = json.loads((folder / "model.json").read_bytes())["estimator"]["params"]
+    assert saved == {"plugin": "nearest-mean", "settings": settings}
+    # The means of the sure and of the other labelled clips, a tenth of the way to their mean.
+    X = planted(FILMS)
+    levels = np.array([clip.level for clip in FILMS])
+    rows = np.isin(levels, ["EN", "HN", "S"])
+    sides = np.stack([X[rows & (levels != "S")].mean(0), X[levels == "S"].mean(0)])
+    found = load_file(folder / "model.safetensors")["estimator_/means_"]
+    np.testing.assert_allclose(found, 0.9 * sides + 0.1 * X[rows].mean(0), atol=1e-6)
+    predicted = (home / "nearest.csv").read_text("utf-8").splitlines()
+    assert predicted[0] == "clip_id,basis,decision,score:positive"
+    assert len(predicted) == 1 + len(FILMS)
+
+
+def test_means_are_those_of_numpy_and_another_version_is_refused(home: Path) -> None:
+    script = """
+import numpy as np
+from obygaze_models.models.registry import build, kind_names
+from obygaze_models.models.estimator import load_state, save_state
+assert kind_names()[-1] == "nearest-mean"
+X = np.array([[0.0, 0], [2, 0], [0, 4], [2, 8]])
+model = build("nearest-mean", {"shrink": 0.5}).fit(X, np.array(["EN", "EN", "S", "S"]))
+description, arrays = save_state(model)
+# The means are (1, 0) and (1, 6), that of all rows (1, 3): half way.
+np.testing.assert_array_equal(arrays["estimator_/means_"], [[1, 1.5], [1, 4.5]])
+again = load_state(description, arrays)
+# At (1, 2) the squared distances are 0.25 and 6.25; at (9, 3) they are equal.
+assert again.decision_function([[1, 2], [9, 3]]).tolist() == [0.25 - 6.25, 0]
+assert again.predict([[1, 2], [1, 4]]).tolist() == ["EN", "S"]
+assert not hasattr(again, "predict_proba")
+description["params"]["settings"]["package"] = "gaze-plugins 0.9"
+load_state(description, arrays)
+"""
+    done = python(script, home, home / "site")
+    assert "Mismatch: " in done.stderr, done.stderr
+    assert "of the package gaze-plugins 0.9; installed is gaze-plugins 1.0" in done.stderr
+    absent = python("import obygaze as og; og.load_model('nearest', workspace='demo')", home, home)
+    assert "no plugin 'nearest-mean'" in absent.stderr and "installed are none" in absent.stderr
+
+
+def test_models_of_other_state_settings_or_names_are_refused(home: Path) -> None:
+    script = """
+from sklearn.neighbors import KNeighborsClassifier
+import gaze_model, numpy as np
+from obygaze_features.core.errors import ObygazeError
+from obygaze_models.models import registry
+from obygaze_models.models.estimator import save_state
+
+class Needy(gaze_model.NearestMean):
+    def __init__(self, shrink): ...
+
+def said(function):
+    try:
+        function()
+    except ObygazeError as error:
+        print(error.what)
+
+X, y = np.eye(6), np.array([0, 1] * 3)
+said(lambda: registry.build("nearest-mean", {"shrink": "much"}))
+said(lambda: registry.build("nearest-mean", {"package": "gaze-plugins 2"}))
+said(lambda: registry.build("nearest-men"))
+gaze_model.NearestMean = KNeighborsClassifier
+said(lambda: save_state(registry.build("nearest-mean", {"n_neighbors": 1}).fit(X, y)))
+gaze_model.NearestMean = Needy
+said(lambda: registry.build("nearest-mean"))
+del gaze_model.NearestMean
+said(lambda: registry.build("nearest-mean"))
+"""
+    done = python(script, home, home / "site")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 6, done.stdout + done.stderr
+    assert lines[0] == "shrink must be a number, got 'much'"
+    assert lines[1].startswith("package must be one of gaze-plugins 1.0")
+    assert lines[2] == "unknown model kind 'nearest-men' (did you mean 'nearest-mean'?)"
+    assert lines[3].startswith("nearest-mean cannot be saved: its attribute _fit_method is not")
+    assert lines[4] == "the parameter shrink has no default"
+    assert "cannot be loaded: AttributeError" in lines[5]
+
+
+def test_what_a_data_set_returns_is_checked(home: Path) -> None:
+    script = """
+import dataclasses, gaze_data
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest.commands_import import read_installed
+read = gaze_data.read
+
+def said(function):
+    gaze_data.read = function
+    try:
+        read_installed("piers", ["piers.csv"], name="x")
+    except ObygazeError as error:
+        print(error.what)
+
+said(lambda files, name: {"clips": 3})
+said(lambda files, name: 1 / 0)
+said(lambda files, name: read(["absent.csv"], name=name))
+"""
+    done = python(script, home, home / "site")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3, done.stdout + done.stderr
+    assert lines[0] == "the plugin must return an ImportedManifest, got dict"
+    assert lines[1].endswith("failed: ZeroDivisionError: division by zero")
+    assert "FileNotFoundError" in lines[2]
+
+
+def test_two_packages_of_one_name_are_an_error(home: Path) -> None:
+    other = home / "other"
+    info = other / "more_gazes-2.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: more-gazes\nVersion: 2.0\n")
+    (info / "entry_points.txt").write_text("[obygaze.models]\nnearest-mean = gaze_model:Other\n")
+    script = "from obygaze_models.models.registry import build; build('nearest-mean')"
+    path = os.pathsep.join([str(home / "site"), str(other)])
+    done = python(script, home, Path(path))
+    assert "two packages add 'nearest-mean'" in done.stderr
+    assert "more-gazes 2.0" in done.stderr and "gaze-plugins 1.0" in done.stderr
