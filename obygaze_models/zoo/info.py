@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, partial
-from importlib.resources import files
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import canonical_json, csv_bytes, json_values, sha256_bytes
+from obygaze_features.core.metadata import Work, render
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import AnyRule, Table, read_json, table_of
 from obygaze_features.core.schema_rules import (
@@ -32,6 +31,7 @@ from obygaze_features.store.format.schema import FileMark
 
 Floats = NDArray[np.float64]
 SCHEMA = "obygaze-model/2"
+CLIPS_FILE = "training-clips.csv"
 OLD_SCHEMA = "obygaze-model/1"  # does not list the training clips
 
 
@@ -153,6 +153,7 @@ class ModelDocument:
     arrays: FileMark
     training_clips: FileMark | None = None
     card: FileMark | None = None
+    croissant: FileMark | None = None
     created_by: str = ""
     sha256: str = ""
 
@@ -181,6 +182,7 @@ _REST: dict[str, AnyRule] = {
     "arrays": _MARK,
     "training_clips": _MARK,
     "card": _MARK,
+    "croissant": _MARK,
     "created_by": text,
     "sha256": _SHA256,
 }
@@ -233,17 +235,29 @@ def read_training_clips(data: bytes, where: str) -> TrainingClips:
 
 def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
     """Return the model card: Markdown with the header that the Hugging Face hub reads."""
-    from jinja2 import Environment, StrictUndefined
+    return render("model-card.md", info=info, clips=clips)
 
-    environment = Environment(
-        undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+
+def croissant(
+    info: ModelInfo, listed: Mapping[str, FileMark], clips: TrainingClips | None = None
+) -> bytes:
+    """Return croissant.json: the model and its files for programs, with their checksums.
+
+    Args:
+        info: The facts about the model.
+        listed: Its files.
+        clips: The clips it was trained on.
+    """
+    data, source = info.training, info.features
+    work = Work(
+        kind="model",
+        name=info.name,
+        title=f"{info.name}: a {info.kind} for {info.task}",
+        description=f"A {info.kind} for the task {info.task}. It takes the level {source.level} of"
+        f" features of {source.backbone}, recipe {source.fingerprint}.",
+        collection=f"Trained on {data.n_clips} clips of {data.n_movies} films of the manifest "
+        f"{data.manifest!r}, sha256 {data.manifest_sha256}.",
+        citation=data.citation,
     )
-    environment.filters |= {"number": _number, "json": partial(json.dumps, ensure_ascii=False)}
-    template = files(__package__).joinpath("templates", "card.md").read_text("utf-8")
-    return environment.from_string(template).render(info=info, clips=clips)
-
-
-def _number(value: Any) -> str:
-    # A whole number of 400 digits is no float, and cannot be written as one.
-    is_float = isinstance(value, int | float) and abs(value) < 1e300
-    return f"{value:.3f}" if is_float else "-"
+    columns = {"clip_id": "sc:Text", **dict.fromkeys(clips.scores if clips else (), "sc:Float")}
+    return work.croissant(listed, {} if clips is None else {CLIPS_FILE: columns})

@@ -19,6 +19,7 @@ from obygaze_features import __version__
 from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, FixUsage, NotFound
 from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
+from obygaze_features.core.metadata import CROISSANT_FILE
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.schema import FileMark
@@ -26,24 +27,33 @@ from obygaze_features.store.remote import open_files, open_target
 from obygaze_features.store.remote.files import Files
 from obygaze_models.models.estimator import Savable, load_state, save_state
 from obygaze_models.zoo.info import (
+    CLIPS_FILE,
     SCHEMA,
     ModelDocument,
     ModelInfo,
     TrainingClips,
     card_text,
+    croissant,
     document_sha256,
     parse_document,
     read_training_clips,
 )
 
 MODEL_FILE, ARRAYS_FILE, CARD_FILE = "model.json", "model.safetensors", "README.md"
-CLIPS_FILE = "training-clips.csv"
 # The files of a model in the order to write them, each with the most bytes it may have.
 MAX_BYTES = {
     ARRAYS_FILE: 2_000_000_000,
     CLIPS_FILE: 500_000_000,
     CARD_FILE: 10_000_000,
+    CROISSANT_FILE: 10_000_000,
     MODEL_FILE: 10_000_000,
+}
+# The key of each file in model.json.
+_KEYS = {
+    ARRAYS_FILE: "arrays",
+    CLIPS_FILE: "training_clips",
+    CARD_FILE: "card",
+    CROISSANT_FILE: "croissant",
 }
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
@@ -104,10 +114,10 @@ def save_model(
     contents = {ARRAYS_FILE: data, CARD_FILE: card_text(info, clips).encode("utf-8")}
     if clips is not None:
         contents[CLIPS_FILE] = clips.to_csv()
-    for key, name in (("arrays", ARRAYS_FILE), ("training_clips", CLIPS_FILE), ("card", CARD_FILE)):
-        if name in contents:
-            own = contents[name]
-            document[key] = {"bytes": len(own), "sha256": sha256_bytes(own)}
+    marks = {name: FileMark(len(own), sha256_bytes(own)) for name, own in contents.items()}
+    contents[CROISSANT_FILE] = own = croissant(info, marks, clips)
+    marks[CROISSANT_FILE] = FileMark(len(own), sha256_bytes(own))
+    document |= {_KEYS[name]: {"bytes": size, "sha256": sha} for name, (size, sha) in marks.items()}
     document["sha256"] = document_sha256(document)
     contents[MODEL_FILE] = pretty_json(document)
     return _write(folder, contents, force=force)
@@ -146,14 +156,15 @@ def load_model(folder: Path) -> SavedModel:
 
 
 def verify_model(folder: Path) -> SavedModel:
-    """Load a saved model and check its card too, which people may edit after they pull a model.
+    """Load a saved model and check its card and croissant.json too, which people may edit.
 
     Args:
         folder: The folder of the model.
     """
-    card = read_document(folder).card
-    if card is not None:
-        _read_checked(folder, CARD_FILE, card)
+    document = read_document(folder)
+    for name, mark in ((CARD_FILE, document.card), (CROISSANT_FILE, document.croissant)):
+        if mark is not None:
+            _read_checked(folder, name, mark)
     return load_model(folder)
 
 
@@ -227,8 +238,9 @@ def read_document(folder: Path) -> ModelDocument:
 
 def files_of(folder: Path) -> tuple[str, ...]:
     """Return the files of a model in the order to write them; model.json is the last."""
-    listed = read_document(folder).training_clips is not None
-    return tuple(name for name in MAX_BYTES if listed or name != CLIPS_FILE)
+    document = read_document(folder)
+    marks = {CLIPS_FILE: document.training_clips, CROISSANT_FILE: document.croissant}
+    return tuple(name for name in MAX_BYTES if marks.get(name, name) is not None)
 
 
 def score_columns(estimator: Any, info: ModelInfo) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from html import escape
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from obygaze_features.core.console import count, human, table
+from obygaze_features.core.metadata import render, spdx_of
 from obygaze_features.store.format.recipe import SECTIONS, UNVERIFIED, Recipe
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import RowStatus
@@ -15,21 +15,6 @@ from obygaze_features.store.read.reader import Store
 
 SHOWN_ROWS = 20
 _HASH = re.compile(r"[0-9a-f]{40,64}")
-# The identifiers of licences that the hub has.
-HUB_LICENCES = frozenset(
-    (
-        "apache-2.0",
-        "bsd-3-clause",
-        "cc-by-4.0",
-        "cc-by-nc-4.0",
-        "cc-by-nc-nd-4.0",
-        "cc-by-nc-sa-4.0",
-        "cc-by-sa-4.0",
-        "cc0-1.0",
-        "mit",
-        "odbl",
-    )
-)
 
 
 def explain(plan: Plan, counts: Mapping[str, int] | None = None) -> str:
@@ -108,54 +93,29 @@ def _listed(words: list[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
 
 
-def card_text(plan: Plan, counts: Mapping[str, int]) -> str:
-    """Return the card of a store, with the front matter that the hub reads."""
-    known = plan.licence.lower() if plan.licence.lower() in HUB_LICENCES else ""
-    licence_name = [f"license_name: {_quoted(plan.licence)}"] if plan.licence and not known else []
-    rows = (f"| `{name}` | {' | '.join(facts)} |" for name, *facts in _array_rows(plan))
-    private = (
-        "## Private\n\nThis store holds pictures of films. It is not sent, packed or exported; "
-        "the features that are computed from it can be."
-    )
-    contents = (
-        "## What is not inside\n\nNo film, no image, no sound and no subtitle is part of this "
-        "store: it holds numbers computed from clips, and the ids of the clips."
-    )
-    made = (
-        "How these numbers were made is not known, so they can be neither made again nor compared "
-        "with others."
-        if plan.recipe.is_unknown
-        else "They can be compared with features of the same fingerprint only."
-    )
-    parts = [
-        "\n".join(
-            [
-                "---",
-                f"license: {known or ('other' if plan.licence else 'unknown')}",
-                *licence_name,
-                f"pretty_name: {_quoted(f'{plan.manifest_name} {plan.recipe.title}')}",
-                "tags:\n  - video-features\n  - obygaze-store\n---",
-            ]
-        ),
-        escape(f"# Features of {plan.manifest_name}: {plan.recipe.title}", quote=False),
-        explain(plan, counts),
-        "## Arrays\n\n| array | one clip | type | all clips |\n|---|---|---|---|\n"
-        + "\n".join(rows),
-        _reading(plan),
-        "## Limits\n\nFeatures are what a model made of pixels. They carry what that model learned "
-        "from its own data, stereotypes of gender and of bodies included, and say nothing about "
-        f"the people in a film. {made} A clip that failed has no features: it is absent, not zero.",
-        private if plan.holds_pictures else contents,
-        "## Licence and citation\n\n"
-        + escape(f"Licence: {plan.licence or 'not stated'}\n\n", quote=False)
-        + escape(plan.citation or "No citation was given.", quote=False),
-        f"Fingerprint of the recipe: `{plan.recipe.fingerprint}`",
-    ]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+def card_text(
+    plan: Plan,
+    counts: Mapping[str, int],
+    *,
+    recovered: Sequence[str] = (),
+    zip_name: str = "",
+) -> str:
+    """Return the card of a store, with the front matter that the hub reads.
 
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
+    Args:
+        plan: The plan of the store.
+        counts: The number of clips in each state.
+        recovered: Sentences on how much of the pictures can be recovered.
+        zip_name: The packed store beside the card.
+    """
+    facts = {
+        "rows": _array_rows(plan),
+        "explained": explain(plan, counts),
+        "level": next(spec.name for spec in plan.arrays if spec.is_level),
+        # As the hub spells it.
+        "licence": spdx_of(plan.licence).lower().replace("odbl-1.0", "odbl"),
+    }
+    return render("store-card.md", plan=plan, recovered=recovered, zip_name=zip_name, **facts)
 
 
 def _array_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
@@ -169,23 +129,6 @@ def _array_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
         )
         for spec in plan.arrays
     ]
-
-
-def _reading(plan: Plan) -> str:
-    level = next(spec.name for spec in plan.arrays if spec.is_level)
-    return (
-        "## Reading it\n\n`data.zarr` is an ordinary Zarr v3 group, which `pip install zarr` can "
-        "read, in this folder:\n\n```python\nimport zarr\n\n"
-        'group = zarr.open_group("data.zarr", mode="r")\n'
-        f'clips, features = group["clip_id"][:], group["{level}"][:]\n```\n\n'
-        "Row i of every array belongs to the clip in row i of `clip_id`, as in `clips.csv`. Clips "
-        "that failed have rows of NaN, and 0 in arrays of whole numbers; `noted` in `seal.json` "
-        "gives the reason by row, and `files` the length and sha256 of every file.\n\n"
-        "With obygaze the rows have the order you ask for, and failed clips are left out:\n\n"
-        "```python\nimport obygaze as og\n\n"
-        'store = og.open_store("path/of/this/folder")\n'
-        f'features = store.matrix("{level}", missing="drop")\n```'
-    )
 
 
 def summary(store: Store) -> dict[str, Any]:

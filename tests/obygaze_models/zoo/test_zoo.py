@@ -107,6 +107,7 @@ def test_what_is_saved_answers_as_before(saved: Path, data: tuple[np.ndarray, ..
     assert model.info.metrics["ap"] == {"value": 0.8, "ci": (0.6, None)}
     assert sorted(path.name for path in saved.iterdir()) == [
         "README.md",
+        "croissant.json",
         "model.json",
         "model.safetensors",
     ]

@@ -1,0 +1,118 @@
+"""Cards and metadata of what is published: Croissant 1.1, CITATION.cff, .zenodo.json, Markdown.
+
+Each is a template; text from outside is escaped, and no text is ever run as a template.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from importlib.resources import files
+from typing import Any, Literal
+
+from obygaze_features.core.files import pretty_json
+
+CROISSANT_FILE, CITATION_FILE, ZENODO_FILE = "croissant.json", "CITATION.cff", ".zenodo.json"
+# The licences that the hub, Zenodo and CITATION.cff know, by their SPDX identifiers.
+LICENCES = (
+    *("Apache-2.0", "BSD-3-Clause", "CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-4.0"),
+    *("CC-BY-NC-SA-4.0", "CC-BY-SA-4.0", "CC0-1.0", "MIT", "ODbL-1.0"),
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A store or a model that is published, for every form of metadata.
+
+    Args:
+        kind: "store" or "model", which decides the sentences on responsible use.
+        name: A short name.
+        title: A title in words.
+        description: A few sentences.
+        collection: What it was made from.
+        licence: Its licence.
+        citation: What to cite for it.
+        created: The day it was made, as 2026-01-31.
+        creators: Who made it, each as "Family, Given" or the name of an institution.
+        more: Further facts that the templates use.
+    """
+
+    kind: Literal["store", "model"]
+    name: str
+    title: str
+    description: str
+    collection: str
+    licence: str = ""
+    citation: str = ""
+    created: str = ""
+    creators: Sequence[str] = ()
+    more: Mapping[str, Any] | None = None
+
+    def croissant(
+        self,
+        listed: Mapping[str, tuple[int, str]],
+        tables: Mapping[str, Mapping[str, str]],
+        *,
+        zip_name: str = "",
+        arrays: Iterable[Any] = (),
+    ) -> bytes:
+        """Return croissant.json.
+
+        Args:
+            listed: The length and the sha256 of each file.
+            tables: The columns of each CSV file with their types, the key as the first.
+            zip_name: The zip file among `listed` that has the other files inside.
+            arrays: The specs of the arrays of a store whose chunks are among its files.
+        """
+        facts = {"work": self, "listed": listed, "tables": tables, "arrays": arrays}
+        return _json("croissant.json", zip_name=zip_name, **facts)
+
+    def citation_cff(self) -> bytes:
+        """Return CITATION.cff, which needs at least one creator."""
+        return render("CITATION.cff", work=self, spdx=spdx_of(self.licence)).encode()
+
+    def zenodo(self) -> bytes:
+        """Return .zenodo.json, the metadata of a deposit at Zenodo."""
+        return _json("zenodo.json", work=self, spdx=spdx_of(self.licence))
+
+
+def spdx_of(licence: str) -> str:
+    """Return the SPDX identifier of a licence, "" where none is known here.
+
+    >>> spdx_of("cc-by-4.0"), spdx_of("odbl"), spdx_of("by hand")
+    ('CC-BY-4.0', 'ODbL-1.0', '')
+    """
+    given = licence.lower()
+    return next((known for known in LICENCES if known.lower() in (given, f"{given}-1.0")), "")
+
+
+def render(template: str, package: str = "obygaze_features.core", **facts: Any) -> str:
+    """Return the text of a template in the folder `templates` of a package."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters |= {
+        "number": _number,
+        "json": partial(json.dumps, ensure_ascii=False),
+        "text": partial(escape, quote=False),
+    }
+    source = files(package).joinpath("templates", template).read_text("utf-8")
+    text: str = environment.from_string(source).render(facts)
+    return text
+
+
+def _json(template: str, **facts: Any) -> bytes:
+    """Return the JSON of a template, without the keys that have no value."""
+    document = json.loads(render(template, **facts))
+    return pretty_json({key: value for key, value in document.items() if value})
+
+
+def _number(value: Any) -> str:
+    # A whole number of 400 digits is no float, and cannot be written as one.
+    is_float = isinstance(value, int | float) and abs(value) < 1e300
+    return f"{value:.3f}" if is_float else "-"
