@@ -15,8 +15,9 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.workspace import is_url, last_part
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import clips_sha256, sort_key
-from obygaze_features.store.commands_look import open_named
+from obygaze_features.store.commands_look import open_named, recovered_option
 from obygaze_features.store.remote.fetch import pull, unpack
+from obygaze_features.store.remote.publish import publish, read_recovered
 from obygaze_features.store.remote.selection import Transferred
 from obygaze_features.store.remote.send import pack, push
 from obygaze_features.store.write.edit import Copied, ManifestClips, merge, subset
@@ -208,6 +209,44 @@ def push_(session: Session, name: str, target: str, **chosen: Any) -> None:
     store = open_named(session, name)
     with session.console.progress("push") as progress:
         _report_transferred(session, push(store, target, progress=progress, **chosen))
+
+
+@command("publish")
+@click.argument("name")
+@click.option("--to", "target", required=True, help="hf://OWNER/NAME, or a folder for Zenodo.")
+@click.option(
+    "--creator",
+    "creators",
+    multiple=True,
+    required=True,
+    help="Who made it: 'Family, Given' or an institution; repeatable.",
+)
+@recovered_option
+@force_option
+def publish_(
+    session: Session,
+    name: str,
+    target: str,
+    creators: tuple[str, ...],
+    recovered: Path | None,
+    force: bool,
+) -> None:
+    """Publish a store: one packed file with its card and metadata.
+
+    On the hub, as a data set; a new one is private. Or in a folder whose files are a record of
+    Zenodo. The metadata are croissant.json, CITATION.cff and, in a folder, .zenodo.json. The same
+    command again resumes.
+
+    Examples:
+        obygaze store publish obygaze12-xclip --to hf://lab/obygaze12-xclip --creator "Doe, Jane"
+        obygaze store publish obygaze12-xclip --to zenodo/xclip --creator "Doe, Jane"
+    """
+    store = open_named(session, name)
+    said = read_recovered(recovered, store) if recovered else ()
+    with session.console.progress("publish") as progress:
+        done = publish(store, target, creators, recovered=said, force=force, progress=progress)
+    lines = [f"{file}  {human(n_bytes)}" for file, n_bytes in done.files.items()]
+    session.console.show(asdict(done), "\n".join([f"{done.target}:", *lines]))
 
 
 def _last_word(source: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from obygaze_features.core.console import human, table
 from obygaze_features.core.drafts import OwnFolder, check_file
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import write_new
+from obygaze_features.core.workspace import is_url
 from obygaze_features.store.read.describe import card_text, describe, summary
 from obygaze_features.store.read.diff import Diff, diff_stores
 from obygaze_features.store.read.reader import Store, open_store
@@ -23,6 +25,7 @@ from obygaze_features.store.read.verify import (
     compare_decoded,
     verify,
 )
+from obygaze_features.store.remote.publish import croissant, read_recovered, work_of
 
 # These packages import this one, so they are imported by name, when a command needs them. The note
 # is how the preset of a backbone differs from the processor on the hub.
@@ -30,6 +33,10 @@ NOTE = "obygaze_features.backbones.check:recipe_note"
 REEXTRACTOR = "obygaze_features.extraction.recipes:redecoder"
 COMPARE_SOURCES = "obygaze_features.extraction.sources:compare_sources"
 SHOWN_CLIPS = 20
+FILE = click.Path(dir_okay=False, path_type=Path)
+recovered_option = click.option(
+    "--recovered", type=FILE, help="What can be recovered: a document of `audit pixels`."
+)
 
 
 @command()
@@ -87,37 +94,56 @@ def _imported(name: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def _not_a_card(file: Path) -> str:
+def _without(mark: bytes, file: Path) -> str:
     with file.open("rb") as stream:
-        is_own = b"\n  - obygaze-store\n" in stream.read(10_000)
-    return "" if is_own else "it does not have the tag obygaze-store"
+        is_own = mark in stream.read(10_000)
+    return "" if is_own else f"it does not have {mark.decode().strip(' -')}"
 
 
-CARD = OwnFolder("card", _not_a_card)
+CARD = OwnFolder("card", partial(_without, b"  - obygaze-store"))
+CROISSANT = OwnFolder("Croissant document", partial(_without, b"mlcommons.org/croissant/1.1"))
 
 
 @command()
 @click.argument("name")
-@click.option("-o", "output", type=click.Path(path_type=Path), help="Write it to this file.")
+@click.option("-o", "output", type=FILE, help="Write it to this file.")
+@click.option("--croissant", "metadata", type=FILE, help="Write it as Croissant metadata too.")
+@recovered_option
 @force_option
-def card(session: Session, name: str, output: Path | None, force: bool) -> None:
+def card(
+    session: Session,
+    name: str,
+    output: Path | None,
+    metadata: Path | None,
+    recovered: Path | None,
+    force: bool,
+) -> None:
     """Print the card of a store, as the hub shows it.
 
     The card describes the store, how it was made, its licence, and what is not inside.
 
     Examples:
         obygaze store card obygaze12-xclip
-        obygaze store card obygaze12-xclip -o README.md
+        obygaze store card obygaze12-xclip -o README.md --croissant croissant.json
     """
     found = open_named(session, name)
-    text = card_text(found.plan, found.status().counts)
+    is_zip = found.location.endswith(".zip") and not is_url(found.location)
+    packed = Path(found.location) if is_zip else None
+    said = read_recovered(recovered, found) if recovered else ()
+    written = {}
+    if metadata is not None:
+        written[metadata] = croissant(found, work_of(found, recovered=said), packed), CROISSANT
+    zip_name = packed.name if packed else ""
+    text = card_text(found.plan, found.status().counts, recovered=said, zip_name=zip_name)
     if output is not None:
-        if force:
-            check_file(output, force=True, own=CARD)
-        write_new(output, text.encode("utf-8"), force=force)
-        session.console.note(f"written to {output}")
+        written[output] = text.encode("utf-8"), CARD
     else:
         session.console.show({"name": name, "card": text}, text.rstrip())
+    for path, (data, own) in written.items():
+        if force:
+            check_file(path, force=True, own=own)
+        write_new(path, data, force=force)
+        session.console.note(f"written to {path}")
 
 
 @command("verify")

@@ -108,7 +108,7 @@ def card_text(
         recovered: Sentences on how much of the pictures can be recovered.
         zip_name: The packed store beside the card.
     """
-    facts = {
+    facts: dict[str, Any] = {
         "rows": _array_rows(plan),
         "explained": explain(plan, counts),
         "level": next(spec.name for spec in plan.arrays if spec.is_level),

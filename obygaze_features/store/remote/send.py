@@ -5,16 +5,17 @@ The same store always packs to the same bytes, and a packed store can be read wi
 
 from __future__ import annotations
 
+import os
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.drafts import OwnFolder, new_file
+from obygaze_features.core.drafts import OwnFolder, draft_beside, new_file
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import sha256_bytes, sha256_file
 from obygaze_features.core.workspace import is_url
@@ -81,17 +82,31 @@ def push(
             return fetch(selection, target, progress)
         target = open_target(str(target))
     if isinstance(target, HubTarget) and len(selection.marks) > UNPACKED_FILES:
-        return _send_packed(selection, target, progress)
+        card = {README_FILE: selection.read(README_FILE)}  # the hub shows it beside the zip
+        return send_packed(selection, target, lambda packed: card, progress=progress)
     return _Upload(selection, target, progress).run()
 
 
-def _send_packed(
-    selection: FileSelection, target: HubTarget, progress: Progress | None
+def send_packed(
+    selection: FileSelection,
+    target: HubTarget,
+    documents: Callable[[Path], Mapping[str, bytes]],
+    *,
+    progress: Progress | None = None,
 ) -> Transferred:
-    """Send the selected files as one zip file, with the card of the store beside it."""
+    """Send the selected files as one zip file, with documents beside it, in one commit.
+
+    Args:
+        selection: The files.
+        target: Where to send them.
+        documents: Returns the documents, by their names, for the zip file.
+        progress: Counts bytes.
+    """
     transfer, name = Transfer(selection, progress), target.repo.zip_name
-    with tempfile.TemporaryDirectory(prefix="obygaze-") as folder:
-        packed = _write_pack(selection, Path(folder) / name, progress=progress)
+    # A draft has a name by which the next call removes what a killed one left.
+    with draft_beside(Path(tempfile.gettempdir(), f"obygaze-{os.getuid()}-{name}")) as folder:
+        folder.mkdir(mode=0o700)
+        packed = _write_pack(selection, folder / name, progress=progress)
         mark = FileMark(packed.n_bytes, packed.sha256)
         target.prepare({name: mark})
         is_there = target.has(name, mark)
@@ -101,9 +116,9 @@ def _send_packed(
                     f"another {name} is there", where=target.location, hint="another address"
                 )
             target.put(name, packed.path, mark)
-            if README_FILE in selection.marks:  # the hub shows it as the card of the data set
-                card = selection.read(README_FILE)
-                target.put(README_FILE, card, selection.marks[README_FILE])
+        for document, data in documents(packed.path).items():
+            if read_or_none(target.files, document) != data:
+                target.put(document, data, FileMark(len(data), sha256_bytes(data)))
         target.settle(f"Features, packed: {name}")
     return transfer.done(
         f"{target.location}/{name}",

@@ -1,0 +1,164 @@
+"""Publish a store: one packed file with its card and metadata, on the hub or in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from obygaze_features.core.console import Progress
+from obygaze_features.core.drafts import OwnFolder, new_folder
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.files import sha256_bytes, sha256_file
+from obygaze_features.core.metadata import CITATION_FILE, CROISSANT_FILE, ZENODO_FILE, Work
+from obygaze_features.core.schema_check import Table, read_json
+from obygaze_features.core.schema_rules import list_of, text
+from obygaze_features.core.workspace import is_url
+from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, SEAL_FILE
+from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.read.describe import card_text, explain, explain_recipe
+from obygaze_features.store.read.reader import Store
+from obygaze_features.store.remote.files import read_or_none
+from obygaze_features.store.remote.hub import HubTarget
+from obygaze_features.store.remote.selection import select_files
+from obygaze_features.store.remote.send import pack, send_packed
+
+ZENODO_BYTES = 50_000_000_000
+_COLUMNS = {"clip_id": "sc:Text", "movie_id": "sc:Text", "row": "sc:Integer"}
+_KEYS = {"store_sha256": text, "sentences": list_of(text)}
+_RECOVERED = Table(_KEYS, _KEYS, ignore_unknown=True)
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where a store was published, and the files there with their lengths."""
+
+    target: str
+    files: Mapping[str, int]
+
+
+def publish(
+    store: Store,
+    target: str,
+    creators: Sequence[str],
+    *,
+    recovered: Sequence[str] = (),
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Published:
+    """Publish a sealed store, packed, with its card and metadata; the same call again resumes.
+
+    Args:
+        store: The store.
+        target: An address hf://OWNER/NAME, or a folder, whose files can be uploaded to Zenodo.
+        creators: Who made it, each as "Family, Given" or the name of an institution.
+        recovered: How much of the pictures can be recovered, from `read_recovered`.
+        force: Replace an earlier publication in the folder.
+        progress: Counts bytes.
+    """
+    if not creators:
+        raise FixUsage("a publication needs the name of who made it", hint='--creator "Doe, Jane"')
+    work = work_of(store, creators=creators, recovered=recovered)
+
+    def documents(packed: Path) -> dict[str, bytes]:
+        counts = store.status().counts
+        card = card_text(store.plan, counts, recovered=recovered, zip_name=packed.name)
+        return {
+            README_FILE: card.encode(),
+            CROISSANT_FILE: croissant(store, work, packed),
+            CITATION_FILE: work.citation_cff(),
+        }
+
+    if is_url(target):
+        if not target.startswith("hf://"):
+            raise FixUsage(f"cannot publish to {target}", hint="hf://OWNER/NAME or a folder")
+        place = HubTarget(target)
+        send_packed(select_files(store.files), place, documents, progress=progress)
+        listed = {name: mark.n_bytes for name, mark in place.hub.listing("").items()}
+        return Published(target, listed)
+    folder = Path(target)
+    with new_folder(folder, PUBLICATION, force=force) as draft:
+        packed = pack(store, draft / f"{folder.name}.zip", progress=progress)
+        if packed.n_bytes > ZENODO_BYTES:
+            what = f"the packed store has {packed.n_bytes:,} bytes, Zenodo takes {ZENODO_BYTES:,}"
+            raise FixInput(what, where=store.location, hint="obygaze store subset")
+        for name, data in {**documents(packed.path), ZENODO_FILE: work.zenodo()}.items():
+            (draft / name).write_bytes(data)
+    return Published(target, {path.name: path.stat().st_size for path in sorted(folder.iterdir())})
+
+
+def work_of(store: Store, *, creators: Sequence[str] = (), recovered: Sequence[str] = ()) -> Work:
+    """Return the facts about a whole, sealed store for any form of metadata.
+
+    Args:
+        store: The store.
+        creators: Who made it, each as "Family, Given" or the name of an institution.
+        recovered: How much of the pictures can be recovered.
+    """
+    if not store.sealed or store.commits.partial is not None:
+        hint = "obygaze extract run --seal, or obygaze store subset"
+        raise FixInput("only a whole, sealed store is published", where=store.location, hint=hint)
+    plan, counts = store.plan, store.status().counts
+    plan.refuse_pictures(store.location)
+    return Work(
+        kind="store",
+        name=f"{plan.manifest_name}.{plan.recipe.title}",
+        title=f"Features of {plan.manifest_name}: {plan.recipe.title}",
+        description=explain(plan, counts).partition("\n\n")[0],
+        collection=f"Computed from the clips of the manifest {plan.manifest_name!r}, sha256 "
+        f"{plan.manifest_sha256}.",
+        licence=plan.licence,
+        citation=plan.citation,
+        created=plan.created[:10],
+        creators=creators,
+        more={
+            "recipe": explain_recipe(plan.recipe).splitlines(),
+            "n_clips": plan.n_clips,
+            "n_absent": plan.n_clips - counts["ok"],
+            "recovered": list(recovered),
+        },
+    )
+
+
+def croissant(store: Store, work: Work, packed: Path | None = None) -> bytes:
+    """Return croissant.json of a sealed store; the checksums in it are those of the seal.
+
+    Args:
+        store: The store.
+        work: The facts about it, from `work_of`.
+        packed: The zip file of the packed store.
+    """
+    seal = read_or_none(store.files, SEAL_FILE) or b""
+    listed = {**store.commits.listed_files(), SEAL_FILE: FileMark(len(seal), sha256_bytes(seal))}
+    arrays = {f"data.zarr/{spec.name}": spec for spec in store.plan.arrays}
+    names = [name for name in sorted(listed) if name.partition("/c.")[0] not in arrays]
+    files, zip_name = {name: listed[name] for name in names}, ""
+    if packed is not None:
+        zip_name = packed.name
+        files = {zip_name: FileMark(packed.stat().st_size, sha256_file(packed)), **files}
+    tables = {CLIPS_FILE: _COLUMNS}
+    return work.croissant(files, tables, zip_name=zip_name, arrays=list(arrays.values()))
+
+
+def read_recovered(path: Path, store: Store) -> list[str]:
+    """Return the sentences of `obygaze audit pixels` for a card; an error for another store."""
+    document = read_json(path.read_bytes(), str(path))
+    found = document.check(_RECOVERED)
+    document.violations.raise_if_any("this is not a document of obygaze audit pixels")
+    if found["store_sha256"] != store.plan.sha256:
+        hint = "obygaze audit pixels of this store"
+        raise Mismatch("this audit is of another store", where=str(path), hint=hint)
+    return list(found["sentences"])
+
+
+def _refusal(folder: Path) -> str:
+    """Return why a folder is not a publication, or what else it holds; "" if it is one."""
+    names = {path.name for path in folder.iterdir()}
+    if ZENODO_FILE not in names:
+        return f"it has no {ZENODO_FILE}"
+    own = {README_FILE, CROISSANT_FILE, CITATION_FILE, ZENODO_FILE, f"{folder.name}.zip"}
+    more = sorted(names - own)
+    return f"it also holds {more[0]!r}" if more else ""
+
+
+PUBLICATION = OwnFolder("publication", _refusal)
