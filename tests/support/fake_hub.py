@@ -134,10 +134,11 @@ class FakeHub:
         data = self.history.get(commit, self.files).get(path)
         if data is None:
             return 404, {"error": path}, {"X-Error-Code": "EntryNotFound"}
-        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", headers.get("Range") or "")
+        asked = re.fullmatch(r"bytes=(\d*)-(\d+)", headers.get("Range") or "")
         if not asked:
             return 200, data, {}
-        first, last = int(asked[1]), min(int(asked[2]), len(data) - 1)
+        first, last = int(asked[1] or max(0, len(data) - int(asked[2]))), len(data) - 1
+        last = min(int(asked[2]), last) if asked[1] else last
         return 206, data[first : last + 1], {"Content-Range": f"bytes {first}-{last}/{len(data)}"}
 
 

@@ -97,6 +97,19 @@ def saved(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     return save_model(probe, an_info(store), tmp_path / "models" / "toy")
 
 
+def test_croissant_of_a_model_is_valid_and_has_the_checksums_of_model_json(saved: Path) -> None:
+    mlcroissant = pytest.importorskip("mlcroissant")
+    found = mlcroissant.Dataset(saved / "croissant.json")
+    issues = found.metadata.ctx.issues
+    assert not issues.errors, issues.report()
+    document = json.loads((saved / "model.json").read_bytes())
+    keys = {"model.safetensors": "arrays", "README.md": "card", "training-clips.csv": "clips"}
+    files = {file.name: file.sha256 for file in found.metadata.distribution}
+    assert files == {name: document[keys[name]]["sha256"] for name in files} and len(files) == 2
+    assert sha256_bytes((saved / "croissant.json").read_bytes()) == document["croissant"]["sha256"]
+    assert "judge, filter or rank people" in found.metadata.data_social_impact
+
+
 def test_what_is_saved_answers_as_before(saved: Path, data: tuple[np.ndarray, ...]) -> None:
     probe = LogisticProbe().fit(data[0], data[1])
     model = load_model(saved)

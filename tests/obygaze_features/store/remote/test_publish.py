@@ -1,0 +1,219 @@
+"""Stores that are published: in a folder for Zenodo and on the hub, with metadata for others."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cli import environment, obygaze_argv, run_obygaze
+from support.fake_hub import FakeHub, fake_hub
+from support.stores import copy_of_sealed, plan_store, sealed_store
+
+from obygaze_features.core.files import sha256_bytes
+from obygaze_features.store import open_store
+from obygaze_features.store.remote import publish as publishing
+from obygaze_features.store.remote.publish import publish
+
+
+def python_of(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
+
+
+CREATORS = ["Doe, Jane", "The Film Lab"]
+
+
+def validated(folder: Path) -> Any:
+    """The data set of croissant.json, which the package of its authors finds without fault."""
+    mlcroissant = pytest.importorskip("mlcroissant")
+    found = mlcroissant.Dataset(folder / "croissant.json")
+    issues = found.metadata.ctx.issues
+    assert not issues.errors and not issues.warnings, issues.report()
+    return found
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    store = open_store(copy_of_sealed(tmp_path / "toy"))
+    sentence = "clip: half of <it>"
+    publish(store, str(tmp_path / "films"), CREATORS, recovered=[sentence])
+    return tmp_path / "films"
+
+
+def test_croissant_is_valid_and_has_the_checksums_of_the_seal(
+    tmp_path: Path, published: Path
+) -> None:
+    found = validated(published)
+    seal = json.loads((tmp_path / "toy" / "seal.json").read_bytes())
+    sets = [one for one in found.metadata.distribution if hasattr(one, "includes")]
+    files = {one.name: one for one in found.metadata.distribution if one not in sets}
+    assert files["films.zip"].sha256 == sha256_bytes((published / "films.zip").read_bytes())
+    inside = {name: file.sha256 for name, file in files.items() if name != "films.zip"}
+    own = sha256_bytes((tmp_path / "toy" / "seal.json").read_bytes())
+    listed = {name: sha for name, (_, sha) in seal["files"].items() if name in inside}
+    assert inside == {**listed, "seal.json": own} and {"clips.csv", "store.json"} <= inside.keys()
+    assert [one.name for one in found.metadata.record_sets[1:]] == [
+        *("clip", "pooled", "frames", "time_s")
+    ]
+    with zipfile.ZipFile(published / "films.zip") as packed:
+        for one in sets:
+            (pattern,) = one.includes
+            start = pattern.removesuffix("*")
+            assert any(name.startswith(start) for name in packed.namelist()), pattern
+    assert found.metadata.data_biases and "clip: half of <it>" in (
+        found.metadata.personal_sensitive_information
+    )
+
+
+def test_croissant_reads_the_clips_out_of_the_packed_store(
+    published: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path / "cache"))
+    rows = list(validated(published).records("clips"))
+    ids = open_store(tmp_path / "toy").clip_ids.tolist()
+    assert [row["clips/clip_id"].decode() for row in rows] == ids
+    assert [row["clips/row"] for row in rows] == list(range(23))
+
+
+def test_the_card_reads_the_packed_store_without_obygaze(
+    tmp_path: Path, published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(published)
+    card = (published / "README.md").read_text("utf-8")
+    assert "- clip: half of &lt;it&gt;" in card and card.startswith("---\nlicense: cc0-1.0\n")
+    first, _ = python_of(published / "README.md")
+    wanted = open_store(tmp_path / "toy")["clip"].values
+    found: dict[str, Any] = {}
+    exec(first, found)
+    np.testing.assert_array_equal(found["features"], wanted)
+    np.testing.assert_array_equal(found["data"]["clip"].values, wanted)
+    monkeypatch.chdir(tmp_path / "toy")
+    exec(python_of(tmp_path / "toy" / "README.md")[0], found)
+    np.testing.assert_array_equal(found["data"]["clip"].values, wanted)
+
+
+def test_citation_and_zenodo(published: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    cited = yaml.safe_load((published / "CITATION.cff").read_text("utf-8"))
+    names = [{"family-names": "Doe", "given-names": "Jane"}, {"name": "The Film Lab"}]
+    assert cited["authors"] == names and cited["license"] == "CC0-1.0"
+    assert cited["title"] == "Features of made-up: toy" and cited["cff-version"] == "1.2.0"
+    zenodo = json.loads((published / ".zenodo.json").read_bytes())
+    assert zenodo["creators"] == [{"name": "Doe, Jane"}, {"name": "The Film Lab"}]
+    assert zenodo["license"] == "cc0-1.0" and zenodo["upload_type"] == "dataset"
+
+
+def test_what_cannot_be_published(tmp_path: Path, workspace: Path, monkeypatch: Any) -> None:
+    copy_of_sealed(workspace / "stores" / "toy")
+    plan_store(workspace / "stores" / "open")
+    run = ["-C", workspace, "store", "publish"]
+    by = ["--creator", "Doe, Jane"]
+    refused = run_obygaze(*run, "open", "--to", tmp_path / "z", *by)
+    assert refused.code == 1 and "only a whole, sealed store is published" in refused.stderr
+    assert run_obygaze(*run, "toy", "--to", "s3://films/toy", *by).code == 2
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    for force in ([], ["--force"]):
+        assert run_obygaze(*run, "toy", "--to", tmp_path / "mine", *by, *force).code != 0
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+    run_obygaze(*run, "toy", "--to", tmp_path / "z", *by).ok()
+    run_obygaze(*run, "toy", "--to", tmp_path / "z", *by, "--force").ok()
+    assert sorted(path.name for path in (tmp_path / "z").iterdir()) == [
+        *(".zenodo.json", "CITATION.cff", "README.md", "croissant.json", "z.zip")
+    ]
+    monkeypatch.setattr(publishing, "ZENODO_BYTES", 1_000)
+    with pytest.raises(publishing.FixInput, match="Zenodo takes 1,000"):
+        publish(open_store(workspace / "stores" / "toy"), str(tmp_path / "y"), CREATORS)
+    assert not (tmp_path / "y").exists()
+
+
+def test_the_card_says_what_was_measured_on_this_store(workspace: Path) -> None:
+    copy_of_sealed(workspace / "stores" / "toy")
+    sealed_store(workspace / "stores" / "other", 9)
+    measured = workspace / "pixels.json"
+    own = open_store(workspace / "stores" / "toy").plan.sha256
+    measured.write_text(json.dumps({"store_sha256": own, "sentences": ["a third"], "more": 1}))
+    run = ["-C", workspace, "store", "card"]
+    croissant = workspace / "croissant.json"
+    said = run_obygaze(*run, "toy", "--recovered", measured, "--croissant", croissant).ok()
+    assert "## What can be recovered" in said.stdout and "- a third" in said.stdout
+    assert "a third" in json.loads(croissant.read_bytes())["rai:personalSensitiveInformation"]
+    validated(workspace)
+    assert run_obygaze(*run, "other", "--recovered", measured).code == 5
+    measured.write_text("{}")
+    assert run_obygaze(*run, "toy", "--recovered", measured).code == 1
+
+
+def _publishing(hub: FakeHub, home: Path, *words: str) -> subprocess.Popen[str]:
+    changes = {
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_OFFLINE": "0",
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_TOKEN": "hf_ours",
+        "TMPDIR": str(home / "tmp"),
+    }
+    command = obygaze_argv("-C", home, "store", "publish", "small", "--to", "hf://lab/films")
+    return subprocess.Popen(
+        [*command, "--creator", "Doe, Jane", *words],
+        env=environment(changes),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _killed_when(process: subprocess.Popen[str], is_time: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not is_time():
+        assert process.poll() is None and time.monotonic() < end, process.communicate()
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_many_small_clips_are_whole_on_the_hub_after_two_kills(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("huggingface_hub")
+    values = sealed_store(workspace / "stores" / "small", 1_500, 1)
+    temporary = workspace / "tmp"
+    temporary.mkdir()
+    with fake_hub() as hub:
+
+        def is_sent() -> bool:
+            return any(len(blob) > 1_000_000 for blob in [*hub.blobs.values()])
+
+        # First while the zip file is written, then when it is on the hub and not yet visible.
+        _killed_when(_publishing(hub, workspace), lambda: any(temporary.glob(".*/*")))
+        assert not hub.files
+        _killed_when(_publishing(hub, workspace), is_sent)
+        assert not hub.files and not hub.commits
+        sent = set(hub.blobs)
+        assert _publishing(hub, workspace).wait(120) == 0
+        assert hub.commits == ["Features, packed: films.zip"] and not any(temporary.iterdir())
+        assert sorted(hub.files) == ["CITATION.cff", "README.md", "croissant.json", "films.zip"]
+        # The zip file was not sent again.
+        assert sha256_bytes(hub.files["films.zip"]) in sent
+        again = _publishing(hub, workspace, "--json")
+        assert set(json.loads(again.communicate()[0])["files"]) == hub.files.keys()
+        assert len(hub.commits) == 1
+        constants = pytest.importorskip("huggingface_hub.constants")
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        hub.asked.clear()
+        store = open_store("hf://lab/films/films.zip")
+        film = store.matrix("pooled", movies=[open_store(workspace / "stores/small").movie_ids[7]])
+        assert len(hub.asked) <= 12, hub.asked
+        np.testing.assert_array_equal(film.values, values["pooled"][5:10])
+        np.testing.assert_array_equal(store.matrix("clip").values, values["clip"])
