@@ -233,32 +233,20 @@ def _add_installed(plugin: Plugin) -> None:
     """Add the import command of a plugin; its code is loaded when the command runs."""
 
     def read(session: Session, name: str, files: Sequence[Path]) -> ImportedManifest:
-        return read_installed(plugin.name, files, name=name)
+        function: Any = find_plugin(DATASETS, plugin.name).load()
+        imported = call_foreign(lambda: function([*files], name=name), f"{plugin.where} failed")
+        if not isinstance(imported, ImportedManifest):
+            what = f"the plugin must return an ImportedManifest, got {type(imported).__name__}"
+            raise FixInput(what, where=plugin.where)
+        made = imported.manifest
+        notes = (*made.header.notes, f"read by {plugin.package}")
+        return imported._replace(manifest=replace(made, header=replace(made.header, notes=notes)))
 
     read.__doc__ = (
         f"The data set that the package {plugin.package} reads.\n\n"
         f"Examples:\n    obygaze manifest import {plugin.name} FILES"
     )
     _importer(plugin.name)(click.argument("files", nargs=-1, required=True, type=FILE)(read))
-
-
-def read_installed(dataset: str, files: Sequence[Path], *, name: str) -> ImportedManifest:
-    """Return the manifest that an installed plugin makes of files, with its package as a note.
-
-    Args:
-        dataset: The name of an entry point of the group obygaze.datasets.
-        files: The files or folders of the data set.
-        name: The name of the manifest.
-    """
-    plugin = find_plugin(DATASETS, dataset)
-    function: Any = plugin.load()
-    imported = call_foreign(lambda: function(list(files), name=name), f"{plugin.where} failed")
-    if not isinstance(imported, ImportedManifest):
-        what = f"the plugin must return an ImportedManifest, got {type(imported).__name__}"
-        raise FixInput(what, where=plugin.where)
-    made = imported.manifest
-    notes = (*made.header.notes, f"read by {plugin.package}")
-    return imported._replace(manifest=replace(made, header=replace(made.header, notes=notes)))
 
 
 for _plugin in plugins(DATASETS):

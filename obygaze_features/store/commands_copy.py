@@ -222,20 +222,14 @@ def push_(session: Session, name: str, target: str, **chosen: Any) -> None:
     help="Who made it: 'Family, Given' or an institution; repeatable.",
 )
 @recovered_option
-@force_option
 def publish_(
-    session: Session,
-    name: str,
-    target: str,
-    creators: tuple[str, ...],
-    recovered: Path | None,
-    force: bool,
+    session: Session, name: str, target: str, creators: tuple[str, ...], recovered: Path | None
 ) -> None:
     """Publish a store: one packed file with its card and metadata.
 
-    On the hub, as a data set; a new one is private. Or in a folder whose files are a record of
-    Zenodo. The metadata are croissant.json, CITATION.cff and, in a folder, .zenodo.json. The same
-    command again resumes.
+    On the hub, as a data set; a new one is private. Or in a new folder whose files are a record
+    of Zenodo. The metadata are croissant.json, CITATION.cff and, in a folder, .zenodo.json. The
+    same command again resumes.
 
     Examples:
         obygaze store publish obygaze12-xclip --to hf://lab/obygaze12-xclip --creator "Doe, Jane"
@@ -244,9 +238,9 @@ def publish_(
     store = open_named(session, name)
     said = read_recovered(recovered, store) if recovered else ()
     with session.console.progress("publish") as progress:
-        done = publish(store, target, creators, recovered=said, force=force, progress=progress)
-    lines = [f"{file}  {human(n_bytes)}" for file, n_bytes in done.files.items()]
-    session.console.show(asdict(done), "\n".join([f"{done.target}:", *lines]))
+        files = publish(store, target, creators, recovered=said, progress=progress)
+    lines = [f"{target}:", *(f"{file}  {human(n_bytes)}" for file, n_bytes in files.items())]
+    session.console.show({"target": target, "files": files}, "\n".join(lines))
 
 
 def _last_word(source: str) -> str:

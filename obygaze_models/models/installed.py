@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.metaestimators import available_if
 
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.plugins import MODELS, call_foreign, find_plugin
@@ -16,17 +15,6 @@ from obygaze_models.models.estimator import Arrays, Classifier
 
 PACKAGE = "package"  # the setting that holds the package and its version
 _INSIDE = "estimator_/"
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _if_present(method: Method) -> Method:
-    """Return a method that exists only where the class of the plugin has one of its name."""
-
-    def is_present(probe: InstalledProbe) -> bool:
-        return hasattr(find_plugin(MODELS, probe.plugin).load(), method.__name__)
-
-    found: Method = available_if(is_present)(method)
-    return found
 
 
 class InstalledProbe(Classifier):
@@ -65,17 +53,12 @@ class InstalledProbe(Classifier):
         chosen: NDArray[Any] = self.classes_[self.estimator_.predict(self._check(X))]
         return chosen
 
-    @_if_present
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class for each row."""
-        found: Floats = self.estimator_.predict_proba(self._check(X))
-        return found
-
-    @_if_present
-    def decision_function(self, X: Any) -> Floats:
-        """Return signed scores: one per row for two classes, else one for each class."""
-        found: Floats = self.estimator_.decision_function(self._check(X))
-        return found
+    def __getattr__(self, name: str) -> Any:
+        """Return `predict_proba` or `decision_function`, where the class of the plugin has it."""
+        is_score = name in ("predict_proba", "decision_function")
+        if not is_score or not hasattr(find_plugin(MODELS, self.plugin).load(), name):
+            raise AttributeError(name)
+        return lambda X: getattr(self.estimator_, name)(self._check(X))
 
     def to_arrays(self) -> Arrays:
         """Return every fitted attribute as an array; an error for one that is not numbers."""

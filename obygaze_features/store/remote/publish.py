@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from obygaze_features.core.console import Progress
@@ -23,18 +22,11 @@ from obygaze_features.store.remote.hub import HubTarget
 from obygaze_features.store.remote.selection import select_files
 from obygaze_features.store.remote.send import pack, send_packed
 
+PUBLICATION = OwnFolder("publication", lambda folder: "a publication is not replaced")
 ZENODO_BYTES = 50_000_000_000
 _COLUMNS = {"clip_id": "sc:Text", "movie_id": "sc:Text", "row": "sc:Integer"}
 _KEYS = {"store_sha256": text, "sentences": list_of(text)}
 _RECOVERED = Table(_KEYS, _KEYS, ignore_unknown=True)
-
-
-@dataclass(frozen=True)
-class Published:
-    """Where a store was published, and the files there with their lengths."""
-
-    target: str
-    files: Mapping[str, int]
 
 
 def publish(
@@ -43,17 +35,17 @@ def publish(
     creators: Sequence[str],
     *,
     recovered: Sequence[str] = (),
-    force: bool = False,
     progress: Progress | None = None,
-) -> Published:
+) -> dict[str, int]:
     """Publish a sealed store, packed, with its card and metadata; the same call again resumes.
+
+    Returns the length of each file there.
 
     Args:
         store: The store.
-        target: An address hf://OWNER/NAME, or a folder, whose files can be uploaded to Zenodo.
+        target: An address hf://OWNER/NAME, or a new folder, whose files can be uploaded to Zenodo.
         creators: Who made it, each as "Family, Given" or the name of an institution.
         recovered: How much of the pictures can be recovered, from `read_recovered`.
-        force: Replace an earlier publication in the folder.
         progress: Counts bytes.
     """
     if not creators:
@@ -74,17 +66,16 @@ def publish(
             raise FixUsage(f"cannot publish to {target}", hint="hf://OWNER/NAME or a folder")
         place = HubTarget(target)
         send_packed(select_files(store.files), place, documents, progress=progress)
-        listed = {name: mark.n_bytes for name, mark in place.hub.listing("").items()}
-        return Published(target, listed)
+        return {name: mark.n_bytes for name, mark in place.hub.listing("").items()}
     folder = Path(target)
-    with new_folder(folder, PUBLICATION, force=force) as draft:
+    with new_folder(folder, PUBLICATION) as draft:
         packed = pack(store, draft / f"{folder.name}.zip", progress=progress)
         if packed.n_bytes > ZENODO_BYTES:
             what = f"the packed store has {packed.n_bytes:,} bytes, Zenodo takes {ZENODO_BYTES:,}"
             raise FixInput(what, where=store.location, hint="obygaze store subset")
         for name, data in {**documents(packed.path), ZENODO_FILE: work.zenodo()}.items():
             (draft / name).write_bytes(data)
-    return Published(target, {path.name: path.stat().st_size for path in sorted(folder.iterdir())})
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
 
 
 def work_of(store: Store, *, creators: Sequence[str] = (), recovered: Sequence[str] = ()) -> Work:
@@ -149,16 +140,3 @@ def read_recovered(path: Path, store: Store) -> list[str]:
         hint = "obygaze audit pixels of this store"
         raise Mismatch("this audit is of another store", where=str(path), hint=hint)
     return list(found["sentences"])
-
-
-def _refusal(folder: Path) -> str:
-    """Return why a folder is not a publication, or what else it holds; "" if it is one."""
-    names = {path.name for path in folder.iterdir()}
-    if ZENODO_FILE not in names:
-        return f"it has no {ZENODO_FILE}"
-    own = {README_FILE, CROISSANT_FILE, CITATION_FILE, ZENODO_FILE, f"{folder.name}.zip"}
-    more = sorted(names - own)
-    return f"it also holds {more[0]!r}" if more else ""
-
-
-PUBLICATION = OwnFolder("publication", _refusal)

@@ -25,6 +25,7 @@ from support.store_servers import s3_server
 from support.stores import a_recipe
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch, NotFound
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, create_store, open_store
 from obygaze_features.store.remote import hub as hub_module
 from obygaze_models.models.bottleneck import Bottleneck
