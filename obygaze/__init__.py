@@ -38,5 +38,6 @@ if TYPE_CHECKING:
     from obygaze_models.audits import audit_eat as audit_eat
     from obygaze_models.audits import audit_gender_score as audit_gender_score
     from obygaze_models.audits import audit_mediaeval as audit_mediaeval
+    from obygaze_models.audits import audit_pixels as audit_pixels
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

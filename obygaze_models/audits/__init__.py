@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from obygaze_models.audits.mediaeval_runs import score_ranking as score_ranking
     from obygaze_models.audits.mediaeval_runs import write_run_file as write_run_file
     from obygaze_models.audits.permutation import permutation_p as permutation_p
+    from obygaze_models.audits.pixels import audit_pixels as audit_pixels
     from obygaze_models.audits.result import Audit as Audit
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -300,3 +300,24 @@ def mediaeval(session: Session, /, manifest: str | None, float64: bool, **option
     precision: Any = "float64" if float64 else "float32"
     found = _manifest(session, manifest)
     return audit_mediaeval(manifest=found, precision=precision, **options)
+
+
+@audit_command("pixels")
+@click.argument("store")
+@click.argument("pictures")
+@option("--level", "levels", multiple=True, help="Only this level; repeatable.")
+def pixels(session: Session, /, store: str, pictures: str, levels: tuple[str, ...]) -> Audit:
+    """Measure how much of the pictures of films can be recovered from features.
+
+    PICTURES is the private store of the pictures of the same clips (extract run -b frames:NAME). A
+    linear decoder learns small grey pictures, and is tested on films it has not seen, beside the
+    mean picture. `store card` and `store publish` take the JSON document as --recovered.
+
+    Examples:
+        obygaze audit pixels films.xclip films.frames-32x224-bicubic -o pixels.json
+        obygaze store publish films.xclip --to zenodo --creator "Doe, Jane" --recovered pixels.json
+    """
+    from obygaze_models.audits.pixels import audit_pixels
+
+    place = session.workspace.existing_store
+    return audit_pixels(place(store), place(pictures), levels or None)
