@@ -23,6 +23,7 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.files import require_file, write_new
+from obygaze_features.core.metadata import render
 
 _NPY = "write it with numpy.save(PATH, array)"
 
@@ -135,30 +136,20 @@ def show(session: Session, name: str) -> None:
 
 
 def _card_text(card: Card) -> str:
-    checkpoint = "a local file" if card.family.needs_weights else _weights_state(card)
-    facts = {
-        "family": card.family.name,
-        "class": card.family.class_name,
-        "checkpoint": f"{card.checkpoint}@{card.revision}" if card.checkpoint else checkpoint,
-        "weights": _weights_state(card),
-        "download": _download(card),
-        "licence": card.licence,
-        "citation": card.citation,
-        "input": card.geometry.input_size,
-        "cost": f"{card.gflop:.0f} GFLOP a clip" if card.gflop else "not measured",
-        "card": card.origin,
-    }
     rows = [
         [level.name, " x ".join(map(str, level.shape)), level.dtype, level.n_bytes, level.source]
         for level in card.levels.values()
     ]
-    lines = [f"{card.label}: {card.title}"]
-    lines += [f"  {key:<11}{value}" for key, value in facts.items()]
-    lines.append(table(["level", "shape", "kept as", "bytes a clip", "from"], rows))
-    for name, preset in card.presets.items():
-        settings = ", ".join(f"{key} {value}" for key, value in preset.to_json().items() if value)
-        lines.append(f"{'*' if name == card.preset else ' '} preset {name}: {settings}")
-    return "\n".join(lines)
+    facts: dict[str, Any] = {
+        "weights": _weights_state(card),
+        "download": _download(card),
+        "table": table(["level", "shape", "kept as", "bytes a clip", "from"], rows),
+        "presets": {
+            name: ", ".join(f"{key} {value}" for key, value in preset.to_json().items() if value)
+            for name, preset in card.presets.items()
+        },
+    }
+    return render("backbone-card.txt", card=card, **facts).rstrip("\n")
 
 
 @backbones.command()

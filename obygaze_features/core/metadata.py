@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from html import escape
-from importlib.resources import files
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from obygaze_features.core.files import pretty_json
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 CROISSANT_FILE, CITATION_FILE, ZENODO_FILE = "croissant.json", "CITATION.cff", ".zenodo.json"
 # The licences that the hub, Zenodo and CITATION.cff know, by their SPDX identifiers.
@@ -91,19 +93,28 @@ def spdx_of(licence: str) -> str:
 
 def render(template: str, package: str = "obygaze_features.core", **facts: Any) -> str:
     """Return the text of a template in the folder `templates` of a package."""
-    from jinja2 import Environment, StrictUndefined
+    text: str = environment(package).get_template(template).render(facts)
+    return text
 
-    environment = Environment(
-        undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+
+@cache
+def environment(package: str) -> Environment:
+    """Return the environment of the templates of a package; HTML is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    made = Environment(
+        loader=PackageLoader(package),
+        autoescape=select_autoescape(["html"], default=False),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
     )
-    environment.filters |= {
+    made.filters |= {
         "number": _number,
         "json": partial(json.dumps, ensure_ascii=False),
         "text": partial(escape, quote=False),
     }
-    source = files(package).joinpath("templates", template).read_text("utf-8")
-    text: str = environment.from_string(source).render(facts)
-    return text
+    return made
 
 
 def _json(template: str, **facts: Any) -> bytes:

@@ -19,25 +19,15 @@ BACKBONES, DATASETS, MODELS = "obygaze.backbones", "obygaze.datasets", "obygaze.
 
 @dataclass(frozen=True)
 class Plugin:
-    """One entry point of an installed package; `package` is its name and version."""
+    """One entry point of an installed package.
+
+    `package` is its name and version, `where` the entry point as in its pyproject.toml.
+    """
 
     point: EntryPoint
-
-    @property
-    def name(self) -> str:
-        """The name that a user types."""
-        return self.point.name
-
-    @property
-    def package(self) -> str:
-        """The name and the version of the package."""
-        found = self.point.dist
-        return "an unknown package" if found is None else f"{found.name} {found.version}"
-
-    @property
-    def where(self) -> str:
-        """The entry point, as in the pyproject.toml of the package."""
-        return f"{self.point.group}: {self.name} = {self.point.value} ({self.package})"
+    name: str
+    package: str
+    where: str
 
     def load(self) -> object:
         """Return what the entry point names."""
@@ -46,8 +36,12 @@ class Plugin:
 
 def plugins(group: str) -> list[Plugin]:
     """Return the plugins of a group, in the order of their names."""
-    points = sorted(entry_points(group=group), key=lambda point: (point.name, point.value))
-    return [Plugin(point) for point in points]
+    found = []
+    for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
+        own = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+        where = f"{group}: {point.name} = {point.value} ({own})"
+        found.append(Plugin(point, point.name, own, where))
+    return found
 
 
 def find_plugin(group: str, name: str) -> Plugin:

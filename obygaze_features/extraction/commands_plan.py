@@ -229,6 +229,7 @@ def plan(
     ),
     click.option("--gres", help="Other resources of a task, such as gpu:1."),
     click.option("--partition", help="Partition. [default: Slurm's]"),
+    click.option("--container", metavar="IMAGE", help="Run in this Apptainer image."),
     click.option(
         *("--time", "walltime"),
         metavar="HH:MM",

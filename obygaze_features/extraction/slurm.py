@@ -15,12 +15,12 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from itertools import groupby
 from math import ceil
 from pathlib import Path
 
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
+from obygaze_features.core.metadata import render
 from obygaze_features.extraction.estimate import estimate
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources
@@ -56,6 +56,7 @@ class SlurmArray:
         mem_gb: Memory of a task in GB. None: no request, so Slurm's default.
         gres: Other resources of a task, such as gpu:1.
         partition: The partition.
+        container: An Apptainer image to run in, which has obygaze.
         logs: The folder of the logs.
         warning_s: Seconds before the limit at which a task is stopped.
         directives: More options for sbatch.
@@ -72,6 +73,7 @@ class SlurmArray:
     mem_gb: int | None = None
     gres: str | None = None
     partition: str | None = None
+    container: str | None = None
     logs: Path = Path("logs")
     warning_s: int = WARNING_S
     directives: Sequence[str] = ()
@@ -98,24 +100,25 @@ class SlurmArray:
 
     def script(self, plan: ExtractPlan) -> str:
         """Return the text of the script."""
-        from jinja2 import StrictUndefined, Template
-
         if not self.tasks or not all(0 <= task < self.workers for task in self.tasks):
             raise FixUsage(f"tasks must be 0 to {self.workers - 1}, got {list(self.tasks)}")
         plan_file = (self.folder / self.plan_file).resolve()
-        words = [*obygaze_command(), "extract", "run", str(plan_file), *self.run_options]
-        template = files(__package__).joinpath("slurm.sh").read_text("utf-8")
-        made = Template(template, undefined=StrictUndefined, keep_trailing_newline=True)
-        text: str = made.render(
+        folder, program = str(self.folder.resolve()), obygaze_command()
+        if self.container is not None:
+            image = str((self.folder / self.container).resolve())
+            program = ["apptainer", "exec", "--nv", "--bind", folder, image, "obygaze"]
+        words = [*program, "extract", "run", str(plan_file), *self.run_options]
+        return render(
+            "slurm.sh",
+            "obygaze_features.extraction",
             directives="\n".join(f"#SBATCH {line}" for line in self._directives()),
             n_units=plan.n_units,
             unit_rows=plan.unit_rows,
             workers=self.workers,
-            folder=shlex.quote(str(self.folder.resolve())),
+            folder=shlex.quote(folder),
             command=shlex.join(words),
             most_restarts=MAX_RESTARTS,
         )
-        return text
 
     def _directives(self) -> list[str]:
         asked = {

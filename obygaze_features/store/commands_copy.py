@@ -214,13 +214,7 @@ def push_(session: Session, name: str, target: str, **chosen: Any) -> None:
 @command("publish")
 @click.argument("name")
 @click.option("--to", "target", required=True, help="hf://OWNER/NAME, or a folder for Zenodo.")
-@click.option(
-    "--creator",
-    "creators",
-    multiple=True,
-    required=True,
-    help="Who made it: 'Family, Given' or an institution; repeatable.",
-)
+@click.option("--creator", "creators", multiple=True, required=True, help="Who; repeatable.")
 @recovered_option
 def publish_(
     session: Session, name: str, target: str, creators: tuple[str, ...], recovered: Path | None
@@ -229,7 +223,7 @@ def publish_(
 
     On the hub, as a data set; a new one is private. Or in a new folder whose files are a record
     of Zenodo. The metadata are croissant.json, CITATION.cff and, in a folder, .zenodo.json. The
-    same command again resumes.
+    same command again resumes. A creator is "Family, Given", or the name of an institution.
 
     Examples:
         obygaze store publish obygaze12-xclip --to hf://lab/obygaze12-xclip --creator "Doe, Jane"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,19 +25,29 @@ SIDE, FOLDS, MAX_CLIPS = 16, 5, 1_000
 PENALTIES = 10.0 ** np.arange(-4, 5)  # of a feature; the larger the less is learned
 
 
-@dataclass(frozen=True)
-class Recovered:
+class Recovered(NamedTuple):
     """What is recovered from one level, on films that the decoder has not seen.
 
-    `r2` is the share of the variance that it explains beyond the mean picture, with its interval
-    over films; `psnr` and `blind_psnr`, that of the mean picture, are in decibels.
+    `r2` is the share of the variance explained beyond the mean picture, with its interval over
+    films; `psnr` and `blind_psnr`, that of the mean picture, are in decibels.
     """
 
     level: str
     r2: float
-    interval: tuple[float | None, float | None]
+    low: float | None
+    high: float | None
     psnr: float
     blind_psnr: float
+    n_clips: int
+    n_films: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.level}: a linear decoder explains {self.r2:.2f} of the variance of grey "
+            f"pictures of {SIDE} x {SIDE} pixels beyond the mean picture, in films it has not "
+            f"seen, with a PSNR of {self.psnr:.1f} dB; the mean picture has {self.blind_psnr:.1f} "
+            f"dB ({self.n_clips} clips of {self.n_films} films)."
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,35 +56,21 @@ class PixelAudit(Audit):
 
     store: str
     store_sha256: str
-    n_clips: int
-    n_films: int
     levels: tuple[Recovered, ...]
 
-    @property
-    def sentences(self) -> list[str]:
-        """What the card of the store says: a sentence for each level."""
-        return [
-            f"{one.level}: a linear decoder explains {one.r2:.2f} of the variance of grey pictures "
-            f"of {SIDE} x {SIDE} pixels beyond the mean picture, in films it has not seen, with a "
-            f"PSNR of {one.psnr:.1f} dB; the mean picture has {one.blind_psnr:.1f} dB "
-            f"({self.n_clips} clips of {self.n_films} films)."
-            for one in self.levels
-        ]
-
     def to_json(self) -> dict[str, Any]:
-        """Return every number, and the sentences."""
-        return {**asdict(self), "sentences": self.sentences}
+        """Return every number, and the sentences for the card of the store."""
+        levels, sentences = [x._asdict() for x in self.levels], [str(x) for x in self.levels]
+        return {**vars(self), "levels": levels, "sentences": sentences}
 
     def finding(self) -> Finding:
         """Return one row per level, and a sentence for each."""
-        rows = [(x.level, x.r2, *x.interval, x.psnr, x.blind_psnr) for x in self.levels]
-        headers = ("level", "R2", "low", "high", "PSNR", "PSNR of the mean picture")
-        title = f"Pixels recovered from {self.store}"
-        return Finding(title, headers, tuple(rows), sentences=tuple(self.sentences))
+        title, sentences = f"Pixels recovered from {self.store}", tuple(map(str, self.levels))
+        return Finding(title, Recovered._fields, self.levels, sentences=sentences)
 
     def drawing(self) -> Drawing:
         """Return the share of each level with its interval."""
-        rows = [Row(x.level, [Mark(DOT, x.r2, BLUE, x.interval)]) for x in self.levels]
+        rows = [Row(x.level, [Mark(DOT, x.r2, BLUE, (x.low, x.high))]) for x in self.levels]
         xlabel = "share of the variance of small pictures, with 95 % over films"
         return Drawing([Panel("Pixels recovered", rows, xlabel, line=0.0)])
 
@@ -97,23 +93,19 @@ def audit_pixels(
         audit = audit_pixels("films.xclip", "films.frames-32x224-bicubic")
     """
     features, films = open_store(store), open_store(pictures)
-    clips = films.clip_ids[np.isin(films.clip_ids, features.clip_ids)]
+    clips = films.clip_ids[np.isin(films.clip_ids, features.clip_ids)].tolist()
     clips = clips[:: math.ceil(len(clips) / MAX_CLIPS) or 1]
-    targets = _rows(films, PICTURES, clips)
-    found, used = [], set[str]()
+    film_of = dict(zip(films.clip_ids.tolist(), films.movie_ids.tolist(), strict=True))
+    targets, found = _rows(films, PICTURES, clips), []
     for level in levels or features.levels:
         rows = _rows(features, level, clips)
         ids = [clip for clip in clips if clip in rows and clip in targets]
-        movies = films.movie_ids[np.isin(films.clip_ids, ids)].tolist()
-        if len(set(movies)) < 2:
+        if len({film_of[clip] for clip in ids}) < 2:
             what = "clips of at least 2 films must have features and pictures"
             raise FixInput(what, where=f"{store}: {level}")
         X, Y = (np.stack([source[clip] for clip in ids]) for source in (rows, targets))
-        found.append(recovered(X, Y, movies, level))
-        used.update(ids)
-    n_films = len(set(films.movie_ids[np.isin(films.clip_ids, list(used))].tolist()))
-    name = Path(features.location).name
-    return PixelAudit(name, features.plan.sha256, len(used), n_films, tuple(found))
+        found.append(recovered(X, Y, [film_of[clip] for clip in ids], level))
+    return PixelAudit(Path(features.location).name, features.plan.sha256, tuple(found))
 
 
 def recovered(X: ArrayLike, Y: ArrayLike, films: Sequence[str], level: str = "") -> Recovered:
@@ -135,29 +127,23 @@ def recovered(X: ArrayLike, Y: ArrayLike, films: Sequence[str], level: str = "")
         decoded = np.clip(decoder.predict(scaler.transform(features[test])), 0, 1)
         errors[test] = ((decoded - pictures[test]) ** 2).mean(1)
         blind[test] = ((pictures[train].mean(0) - pictures[test]) ** 2).mean(1)
-    low, high = ratio_interval(errors, blind, films)
-    interval = (None if high is None else 1 - high, None if low is None else 1 - low)
+    r2 = 1 - float(errors.sum() / blind.sum())
+    high, low = (x if x is None else 1 - x for x in ratio_interval(errors, blind, films))
     psnr, blind_psnr = (-10 * float(np.log10(max(x.mean(), 1e-10))) for x in (errors, blind))
-    return Recovered(level, 1 - float(errors.sum() / blind.sum()), interval, psnr, blind_psnr)
+    return Recovered(level, r2, low, high, psnr, blind_psnr, len(films), len(set(films)))
 
 
-def _rows(store: Store, level: str, clips: ArrayLike) -> dict[str, Floats]:
+def _rows(store: Store, level: str, clips: Sequence[str]) -> dict[str, Floats]:
     """Return one vector for each clip that has the level: of its frame in the middle, if any."""
     spec, found = store.plan.array(level), dict[str, Floats]()
     for block in store.stream(level, clips=clips, missing="drop"):
         values = np.asarray(block.values)
-        if spec.dims[:1] == ("frame",):
+        if spec.dims[:1] in (("frame",), ("step",)):
             values = values[:, values.shape[1] // 2]
-        rows = _small(values) if level == PICTURES else values.reshape(len(values), -1)
-        found |= dict(zip(block.clip_ids.tolist(), rows.astype(np.float32), strict=True))
+        if level == PICTURES:  # in grey and 16 x 16 pixels, from 0 to 1
+            cells = np.array_split(values.mean(axis=-1) / 255, SIDE, axis=1)
+            grid = [np.array_split(cell, SIDE, axis=2) for cell in cells]
+            values = np.stack([x.mean(axis=(1, 2)) for row in grid for x in row], axis=1)
+        rows = values.reshape(len(values), -1).astype(np.float32)
+        found |= dict(zip(block.clip_ids.tolist(), rows, strict=True))
     return found
-
-
-def _small(pictures: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Return pictures [n, height, width, 3] in grey and 16 x 16 pixels, as rows from 0 to 1."""
-    grey = pictures.mean(axis=-1) / 255
-    n, height, width = grey.shape
-    y, x = height // SIDE, width // SIDE
-    cells = grey[:, : y * SIDE, : x * SIDE].reshape(n, SIDE, y, SIDE, x)
-    small: NDArray[np.float64] = cells.mean(axis=(2, 4)).reshape(n, -1)
-    return small

@@ -35,7 +35,6 @@ from obygaze_features.core.schema_rules import (
     mapping_of,
     near,
     number,
-    text,
     whole,
 )
 
@@ -197,17 +196,9 @@ def _installed_kind(name: str) -> ModelKind:
     for parameter in parameters:
         if parameter.default is parameter.empty:
             raise FixInput(f"the parameter {parameter.name} has no default", where=plugin.where)
-    own = {one.name: Setting(_rule_like(one.default), one.default) for one in parameters}
+    own = {one.name: Setting(anything, one.default) for one in parameters}
     package = {"package": Setting(choice((plugin.package,)), plugin.package)}
     return ModelKind("InstalledProbe", {**own, **package}, fixed={"plugin": name})
-
-
-def _rule_like(default: Any) -> Rule:
-    """Return the rule for values like a default."""
-    for kind, rule in ((bool, boolean), (int | float, number()), (str, text)):
-        if isinstance(default, kind):
-            return rule
-    return anything
 
 
 def estimator_class(name: str) -> Any:

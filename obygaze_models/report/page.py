@@ -14,6 +14,7 @@ from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, ObygazeError
 from obygaze_features.core.files import write_atomic
+from obygaze_features.core.metadata import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.audits.result import read_findings
 from obygaze_models.protocols.runner.processes import map_jobs
@@ -258,15 +259,7 @@ def render(template: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-
-    made = Environment(
-        loader=PackageLoader("obygaze_models.report"),
-        autoescape=select_autoescape(["html"], default=False),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
+    made = environment("obygaze_models.report")
     made.filters |= {"markdown": markdown_text, "latex": latex_text, "slug": slug, "shown": shown}
     made.globals |= {"version": __version__, "cell_parts": cell_parts, "text": report_text()}
     made.globals |= {"concept_meaning": concept_meaning}

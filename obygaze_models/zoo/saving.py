@@ -48,13 +48,8 @@ MAX_BYTES = {
     CROISSANT_FILE: 10_000_000,
     MODEL_FILE: 10_000_000,
 }
-# The key of each file in model.json.
-_KEYS = {
-    ARRAYS_FILE: "arrays",
-    CLIPS_FILE: "training_clips",
-    CARD_FILE: "card",
-    CROISSANT_FILE: "croissant",
-}
+# The key of each file in model.json, which does not list itself.
+_KEYS = dict(zip(MAX_BYTES, ("arrays", "training_clips", "card", "croissant"), strict=False))
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 

@@ -32,34 +32,16 @@ def explain(plan: Plan, counts: Mapping[str, int] | None = None) -> str:
 def explain_recipe(recipe: Recipe) -> str:
     """Return how the numbers were made, one sentence for each section."""
     value = recipe.to_json()
-    if recipe.is_unknown:
-        return (
-            f"How they were made is not known: they were imported from {value.get('source', '?')}. "
-            f"The importer was told: {_words(value.get('told', {})) or 'nothing'}."
-        )
-    # The unverified checkpoint goes with the weights.
-    unverified = value["backbone"].pop(UNVERIFIED, "")
-    hashes = [f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()]
-    weights = f"Its weights are {_listed(hashes)}" if hashes else "It has no weights"
-    if hashes and unverified:
-        weights += f"; they were not verified to be {unverified}"
-    sampling = value["sampling"]
-    frames = f"{sampling.get('frames', 'Some')} frames of each clip were taken"
-    rule = f" by the rule {sampling['rule']}" if "rule" in sampling else ""
-    rest = _words({key: sampling[key] for key in sampling if key not in ("frames", "rule")})
-    sentences = [
-        f"They were made by the backbone {_named(value['backbone'])}.",
-        f"{weights}.",
-        f"{frames}{rule}{f', with {rest}' if rest else ''}.",
-        f"Videos were decoded by {_named(value['decoder'])}.",
-        f"Pixels were prepared with {_words(value['preprocessing'])}.",
-        f"The recipe yields the levels {_listed([str(level) for level in value['levels']])}, "
-        f"computed with {_words(value['compute'])} and stored as {_words(value['storage'])}.",
-    ]
-    extra = {key: value[key] for key in value if key not in SECTIONS}
-    if extra:
-        sentences.append(f"Also recorded: {_words(extra)}.")
-    return "\n".join(sentences)
+    facts: dict[str, Any] = {"words": _words, "named": _named, "listed": _listed, "value": value}
+    if not recipe.is_unknown:
+        # The unverified checkpoint goes with the weights.
+        facts["unverified"] = value["backbone"].pop(UNVERIFIED, "")
+        hashes = [f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()]
+        sampling = value["sampling"]
+        rest = {key: sampling[key] for key in sampling if key not in ("frames", "rule")}
+        extra = {key: value[key] for key in value if key not in SECTIONS}
+        facts |= {"hashes": hashes, "rest": rest, "extra": extra}
+    return render("recipe.txt", recipe=recipe, **facts).rstrip("\n")
 
 
 def _named(section: Mapping[str, Any]) -> str:
@@ -175,25 +157,14 @@ def describe(store: Store, note: str = "") -> str:
         absent = [name for name in held if not held[name]]
         headers.append("blocks here")
         rows = [(*row, f"{held[row[0]]} of {plan.n_blocks}") for row in rows if held[row[0]]]
-    lines = [
-        *filter(None, (explain(plan, facts["counts"]), note)),
-        "",
-        table(headers, rows),
-        *([f"not in this copy: {', '.join(absent)}"] if absent else []),
-        "",
-        f"state        {facts['state']}, {human(facts['n_bytes'])} in {facts['n_files']} files",
-        f"written      {plan.created} by {plan.created_by}",
-        f"licence      {plan.licence or 'not stated'}",
-        f"citation     {plan.citation or 'none given'}",
-        f"fingerprint  {plan.recipe.fingerprint}",
-    ]
-    not_ok = _not_ok(store)
-    if not_ok:
-        lines += ["", "Clips without features:"]
-        lines += [f"  {clip}  {status}" for clip, status in list(not_ok.items())[:SHOWN_ROWS]]
-    if len(not_ok) > SHOWN_ROWS:
-        lines.append(f"  and {len(not_ok) - SHOWN_ROWS} more; --json lists them all")
-    return "\n".join(lines)
+    page: dict[str, Any] = {
+        "explained": explain(plan, facts["counts"]),
+        "table": table(headers, rows),
+        "size": human(facts["n_bytes"]),
+        "shown": list(_not_ok(store).items())[:SHOWN_ROWS],
+    }
+    page |= {"facts": facts, "plan": plan, "note": note, "absent": absent}
+    return render("store.txt", **page).rstrip("\n")
 
 
 def _not_ok(store: Store) -> dict[str, RowStatus]:

@@ -5,10 +5,13 @@ Also the clips that are missing in a store.
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from importlib.resources import files
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,66 +162,40 @@ def remarks(
 ) -> Iterator[Record]:
     """Yield warnings that a result is misleading; `grouped` splits have no film on both sides."""
 
-    def remark(about: str, n_cells: int, text: str) -> Record:
-        return {"kind": "remark", "about": about, "cells": n_cells, "text": text}
+    texts = tomllib.loads(files(__package__).joinpath("remarks.toml").read_text("utf-8"))
+
+    def remark(about: str, n: int, **facts: Any) -> Record:
+        text = texts[about].format(n=n, n_cells=len(cells), **facts).strip()
+        return {"kind": "remark", "about": about, "cells": n, "text": text}
 
     leaked = {(c["train"], c["test"]): c for c in cells if c["leaked"]}
     if leaked:
         worst = max(leaked.values(), key=lambda c: c["leak_share"])
-        text = (
-            f"{len(leaked)} of {len({(c['train'], c['test']) for c in cells})} cells test on clips "
-            f"that trained or chose: {worst['leaked']} of the {worst['n_test']} test clips of "
-            f"{worst['train']} -> {worst['test']}. Their numbers are too high."
-        )
-        yield remark("leak", len(leaked), text)
+        n_pairs = len({(c["train"], c["test"]) for c in cells})
+        yield remark("leak", len(leaked), n_pairs=n_pairs, worst=worst)
     beaten = _beaten(cells, baselines, primary)
     if beaten:
         cell, other, ours, theirs = max(beaten, key=lambda item: item[3] - item[2])
-        why = (
-            ""
-            if grouped
-            else " Clips of one film are on both sides of the split, and neighbouring clips share "
-            "their annotation: only splits by film measure what is seen in the video."
-        )
-        n = len({id(item[0]) for item in beaten})
-        text = (
-            f"In {n} of {len(cells)} cells a baseline that sees no video is as good as the model: "
-            f"{other['model']} has {primary} {theirs:.2f}, {cell['model']} {ours:.2f} "
-            f"({cell['train']} -> {cell['test']}).{why}"
-        )
-        yield remark("blind baseline", n, text)
+        n, why = len({id(item[0]) for item in beaten}), "" if grouped else texts["same films"]
+        facts = {"cell": cell, "other": other, "ours": ours, "theirs": theirs, "why": why}
+        yield remark("blind baseline", n, primary=primary, **facts)
     shared = [c for c in cells if c["repeated"]]
     if shared:
         times = max(sum(f["n_test"] for f in c["folds"]) / c["n_test"] for c in shared)
-        text = (
-            f"Each clip is tested by {times:.0f} runs of a cell: what varies between those is the "
-            "noise of training, not the uncertainty of the test; that is the interval over films."
-        )
-        yield remark("shared test", len(shared), text)
+        yield remark("shared test", len(shared), times=times)
     chance = [c for c in cells if c["auc"]["ci"][0] is not None and c["auc"]["ci"][0] <= 0.5]
     if chance:
-        text = (
-            f"In {len(chance)} of {len(cells)} cells the interval of AUC over films reaches "
-            "one half: other films could show no effect at all."
-        )
-        yield remark("chance", len(chance), text)
+        yield remark("chance", len(chance))
     ceilings = [b for b in baselines if b["model"] == "oracle" and (b["auc"]["value"] or 0) > 0.98]
     trivial = {(b["train"], b["test"]) for b in ceilings}
     if any((c["train"], c["test"]) in trivial for c in cells):
         listed = ", ".join(f"{train} -> {test}" for train, test in sorted(trivial))
-        text = (
-            f"In {listed} the true concepts decide the class almost alone, because an easy "
-            "negative is by definition a clip without concepts."
-        )
-        yield remark("ceiling", len(trivial), text)
+        yield remark("ceiling", len(trivial), listed=listed)
     lost = [r for r in (*cells, *baselines) if r["skipped"]]
     if lost:
         reasons = sorted({item["reason"] for r in lost for item in r["skipped"]})
-        text = (
-            f"{sum(len(r['skipped']) for r in lost)} folds in {len(lost)} cells were left out: "
-            f"{'; '.join(reasons[:3])}."
-        )
-        yield remark("skipped folds", len(lost), text)
+        n_folds = sum(len(r["skipped"]) for r in lost)
+        yield remark("skipped folds", len(lost), n_folds=n_folds, reasons="; ".join(reasons[:3]))
 
 
 def _beaten(
