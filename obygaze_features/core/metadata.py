@@ -6,7 +6,7 @@ Each is a template; text from outside is escaped, and no text is ever run as a t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from html import escape
@@ -53,32 +53,17 @@ class Work:
     creators: Sequence[str] = ()
     more: Mapping[str, Any] | None = None
 
-    def croissant(
-        self,
-        listed: Mapping[str, tuple[int, str]],
-        tables: Mapping[str, Mapping[str, str]],
-        *,
-        zip_name: str = "",
-        arrays: Iterable[Any] = (),
-    ) -> bytes:
-        """Return croissant.json.
+    def document(self, name: str, **facts: Any) -> bytes:
+        """Return the document of a name, such as `CROISSANT_FILE`.
 
         Args:
-            listed: The length and the sha256 of each file.
-            tables: The columns of each CSV file with their types, the key as the first.
-            zip_name: The zip file among `listed` that has the other files inside.
-            arrays: The specs of the arrays of a store whose chunks are among its files.
+            name: The name of the file.
+            facts: What else its template names in its first lines.
         """
-        facts = {"work": self, "listed": listed, "tables": tables, "arrays": arrays}
-        return _json("croissant.json", zip_name=zip_name, **facts)
-
-    def citation_cff(self) -> bytes:
-        """Return CITATION.cff, which needs at least one creator."""
-        return render("CITATION.cff", work=self, spdx=spdx_of(self.licence)).encode()
-
-    def zenodo(self) -> bytes:
-        """Return .zenodo.json, the metadata of a deposit at Zenodo."""
-        return _json("zenodo.json", work=self, spdx=spdx_of(self.licence))
+        text = render(name.lstrip("."), work=self, spdx=spdx_of(self.licence), **facts)
+        if not name.endswith(".json"):
+            return text.encode()
+        return pretty_json({key: value for key, value in json.loads(text).items() if value})
 
 
 def spdx_of(licence: str) -> str:
@@ -115,12 +100,6 @@ def environment(package: str) -> Environment:
         "text": partial(escape, quote=False),
     }
     return made
-
-
-def _json(template: str, **facts: Any) -> bytes:
-    """Return the JSON of a template, without the keys that have no value."""
-    document = json.loads(render(template, **facts))
-    return pretty_json({key: value for key, value in document.items() if value})
 
 
 def _number(value: Any) -> str:

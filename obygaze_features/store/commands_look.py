@@ -111,12 +111,7 @@ CROISSANT = OwnFolder("Croissant document", partial(_without, b"mlcommons.org/cr
 @recovered_option
 @force_option
 def card(
-    session: Session,
-    name: str,
-    output: Path | None,
-    metadata: Path | None,
-    recovered: Path | None,
-    force: bool,
+    session: Session, name: str, recovered: Path | None, force: bool, **files: Path | None
 ) -> None:
     """Print the card of a store, as the hub shows it.
 
@@ -131,12 +126,12 @@ def card(
     packed = Path(found.location) if is_zip else None
     said = read_recovered(recovered, found) if recovered else ()
     written = {}
-    if metadata is not None:
-        written[metadata] = croissant(found, work_of(found, recovered=said), packed), CROISSANT
+    if path := files["metadata"]:
+        written[path] = croissant(found, work_of(found, recovered=said), packed), CROISSANT
     zip_name = packed.name if packed else ""
     text = card_text(found.plan, found.status().counts, recovered=said, zip_name=zip_name)
-    if output is not None:
-        written[output] = text.encode("utf-8"), CARD
+    if path := files["output"]:
+        written[path] = text.encode("utf-8"), CARD
     else:
         session.console.show({"name": name, "card": text}, text.rstrip())
     for path, (data, own) in written.items():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import canonical_json, csv_bytes, json_values, sha256_bytes
-from obygaze_features.core.metadata import Work, render
+from obygaze_features.core.metadata import CROISSANT_FILE, Work, render
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import AnyRule, Table, read_json, table_of
 from obygaze_features.core.schema_rules import (
@@ -260,4 +260,5 @@ def croissant(
         citation=data.citation,
     )
     columns = {"clip_id": "sc:Text", **dict.fromkeys(clips.scores if clips else (), "sc:Float")}
-    return work.croissant(listed, {} if clips is None else {CLIPS_FILE: columns})
+    tables = {} if clips is None else {CLIPS_FILE: columns}
+    return work.document(CROISSANT_FILE, listed=listed, tables=tables, zip_name="", arrays=())

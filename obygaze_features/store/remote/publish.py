@@ -58,7 +58,7 @@ def publish(
         return {
             README_FILE: card.encode(),
             CROISSANT_FILE: croissant(store, work, packed),
-            CITATION_FILE: work.citation_cff(),
+            CITATION_FILE: work.document(CITATION_FILE),
         }
 
     if is_url(target):
@@ -73,7 +73,8 @@ def publish(
         if packed.n_bytes > ZENODO_BYTES:
             what = f"the packed store has {packed.n_bytes:,} bytes, Zenodo takes {ZENODO_BYTES:,}"
             raise FixInput(what, where=store.location, hint="obygaze store subset")
-        for name, data in {**documents(packed.path), ZENODO_FILE: work.zenodo()}.items():
+        texts = {**documents(packed.path), ZENODO_FILE: work.document(ZENODO_FILE)}
+        for name, data in texts.items():
             (draft / name).write_bytes(data)
     return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
 
@@ -127,8 +128,8 @@ def croissant(store: Store, work: Work, packed: Path | None = None) -> bytes:
     if packed is not None:
         zip_name = packed.name
         files = {zip_name: FileMark(packed.stat().st_size, sha256_file(packed)), **files}
-    tables = {CLIPS_FILE: _COLUMNS}
-    return work.croissant(files, tables, zip_name=zip_name, arrays=list(arrays.values()))
+    facts = {"tables": {CLIPS_FILE: _COLUMNS}, "arrays": list(arrays.values())}
+    return work.document(CROISSANT_FILE, listed=files, zip_name=zip_name, **facts)
 
 
 def read_recovered(path: Path, store: Store) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -90,6 +91,21 @@ def test_the_script_has_all_settings(plan: ExtractPlan, tmp_path: Path) -> None:
     assert len(lines) < 45, "a script that a person reads"
     checked = subprocess.run(["bash", "-n"], input=array.script(plan), text=True)
     assert checked.returncode == 0
+
+
+def test_tasks_run_in_a_container(plan: ExtractPlan, tmp_path: Path) -> None:
+    image = "films and obygaze.sif"
+    array = SlurmArray(
+        Path("plan.json"), 2, [0, 1], 60, container=image, run_options=["-v"], folder=tmp_path
+    )
+    script = array.script(plan)
+    (call,) = (line for line in script.splitlines() if "extract run" in line)
+    words = shlex.split(call)
+    assert words[:8] == [
+        *("apptainer", "exec", "--nv", "--bind", str(tmp_path), str(tmp_path / image)),
+        *("obygaze", "extract"),
+    ]
+    assert words[8:] == ["run", f"{tmp_path}/plan.json", "-v", "--worker", words[-1]]
 
 
 def test_a_task_asks_for_memory(plan: ExtractPlan, tmp_path: Path) -> None:
