@@ -76,7 +76,8 @@ def test_tokens_give_more_than_pooled_vectors_and_the_card_says_so(home: Path) -
 def test_one_film_cannot_be_tested(home: Path) -> None:
     for name, shape in (("one", (4,)), ("one.frames", (2, 16, 16, 3))):
         level = "pictures" if "frames" in name else "clip"
-        spec = ArraySpec(level, shape, dtype="uint8" if level == "pictures" else "float32")
+        dims = ("frame", "height", "width", "colour") if level == "pictures" else ()
+        spec = ArraySpec(level, shape, dims, "uint8" if level == "pictures" else "float32")
         plan_store(home / "stores" / name, 5, arrays=(spec,))
         values = np.ones((5, *shape), spec.dtype)
         fill_store(home / "stores" / name, {level: values}).seal()
