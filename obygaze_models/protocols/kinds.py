@@ -38,14 +38,10 @@ _BANKS: dict[str, Settings] = {
 _PERCEPTRONS: dict[str, Settings] = {"authors": {"keep": "last", "double_softmax": True}}
 
 
-def names() -> list[str]:
-    """Return the kinds that a protocol may name; the last are those of installed plugins."""
-    return registry.kind_names()
-
-
 def trainable() -> list[str]:
     """Return the names that `obygaze train` takes."""
-    clips = [name for name in names() if name not in KINDS or KINDS[name].level == "clip"]
+    frames = {name for name, kind in KINDS.items() if kind.level != "clip"}
+    clips = [name for name in registry.kind_names() if name not in frames]
     return [*clips, *ALIASES, CAV]
 
 
@@ -63,7 +59,7 @@ def setting_rules(kind: str) -> dict[str, Rule]:
 
     An unknown kind has no settings.
     """
-    settings = registry.find_kind(kind).settings if kind in names() else {}
+    settings = registry.find_kind(kind).settings if kind in registry.kind_names() else {}
     return {name: _or_choice(name, setting.rule) for name, setting in settings.items()}
 
 

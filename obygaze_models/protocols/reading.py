@@ -18,7 +18,7 @@ from obygaze_features.core.schema_rules import choice, near
 from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_models.protocols import kinds
+from obygaze_models.models.registry import kind_names
 from obygaze_models.protocols.kinds import defaults, setting_rules
 from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
 
@@ -100,7 +100,7 @@ def _set(tree: dict[str, Any], place: str, value: Any) -> None:
 
 def _models_table(models: Mapping[str, Any]) -> Table:
     """Return the rules of the tables of models, which depend on the kind of each."""
-    known = kinds.names()
+    known = kind_names()
     kind_of = {
         name: str(table.get("kind")) if isinstance(table, dict) else ""
         for name, table in models.items()
