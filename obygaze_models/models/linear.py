@@ -14,6 +14,7 @@ from obygaze_models.models.estimator import Classifier, ClassWeight
 from obygaze_models.models.linear_solvers import Gram, logistic
 from obygaze_models.models.mlp_network import softmax
 
+MAX_ROUNDS = 10
 ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))  # times the total variance
 
 
@@ -49,6 +50,29 @@ class LogisticProbe(LinearProbe):
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         weights = self._row_weights(codes, self.class_weight)
         self.coef_, self.intercept_ = logistic(X, codes, self.C, weights)
+
+    def fit_bags(self, X: Floats, y: Ints, sizes: Ints) -> LogisticProbe:
+        """Fit on bags of `sizes` rows: those of a negative bag (0) are negative, of a positive any.
+
+        Each bag counts the same. Of a positive bag, the row with the highest score of the last fit
+        counts, at first all of them; fits are repeated until these rows stay the same.
+        """
+        self.classes_, self.n_features_in_ = np.array([0, 1]), X.shape[1]
+        X, bags = X.astype(np.float64), np.repeat(np.arange(len(y)), sizes)
+        of_bag = self._row_weights(y, self.class_weight)
+        of_bag = np.ones(len(y)) if of_bag is None else of_bag
+        weights = (of_bag / sizes)[bags]
+        for _ in range(MAX_ROUNDS):
+            used = weights > 0
+            self.coef_, self.intercept_ = logistic(X[used], y[bags[used]], self.C, weights[used])
+            # In each bag by falling score, so that the first row of a bag has the highest one.
+            order = np.lexsort((-self.decision_function(X), bags))
+            highest = order[np.cumsum(sizes) - sizes]
+            before, weights = weights, np.where(y[bags] == 1, 0.0, weights)
+            weights[highest[y == 1]] = of_bag[y == 1]
+            if np.array_equal(weights, before):
+                break
+        return self
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row."""

@@ -70,15 +70,15 @@ class ModelKind:
 
     `estimator` is the class that is fitted; `head` is that of a bottleneck's head, and `own` are
     the settings of the head (without a head, of the estimator), named as the parameters of the
-    class. `fixed` are parameters that are no settings. `level` is the feature level that is read:
-    one vector for each clip, or one for each frame.
+    class. `fixed` are parameters that are no settings. `level` is what is read: one vector for each
+    clip, one for each frame, or one for each window of a segment.
     """
 
     estimator: str
     own: Mapping[str, Setting]
     head: str = ""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    level: Literal["clip", "frames"] = "clip"
+    level: Literal["clip", "frames", "windows"] = "clip"
 
     @property
     def settings(self) -> Mapping[str, Setting]:
@@ -143,6 +143,7 @@ _HYBRID = {
     "class_weight": _UNWEIGHTED,
 }
 _SCORECARD = {"max_points": Setting(whole(1), 5), "C": Setting(_POSITIVE, 1.0)}
+_LOGREG = {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
 _FRAMES = {
     "pooling": Setting(choice(("max", "mean", "last", "order", "attention")), "max"),
     "C": Setting(_POSITIVE, 1.0),
@@ -153,10 +154,8 @@ _ORDER = {"order": ("EN", "HN", "NS", "S")}
 
 KINDS = {
     "mlp": ModelKind("MLPProbe", _MLP),
-    "logistic": ModelKind(
-        "LogisticProbe",
-        {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")},
-    ),
+    "logistic": ModelKind("LogisticProbe", _LOGREG),
+    "bags": ModelKind("LogisticProbe", _LOGREG, level="windows"),
     "ridge": ModelKind("RidgeProbe", {"class_weight": _UNWEIGHTED}),
     "svm": ModelKind(
         "SVMProbe",

@@ -142,7 +142,11 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
 
 def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
     """Return the class of each clip: 1, 0, or -1 for clips outside the task."""
-    labels = _classes(name, task, table)
+    rows = table
+    if task.labels == "aggregation":
+        pairs = zip(table.clips, table.others, strict=True)
+        rows = replace(table, clips=[max([clip, *own], key=_rank) for clip, own in pairs])
+    labels = _classes(name, task, rows)
     if task.folds:
         labels = np.where(table.fold(task.folds) == OUTSIDE, LEFT_OUT, labels).astype(np.int8)
     found = set(np.unique(labels).tolist()) - {LEFT_OUT}
@@ -173,6 +177,13 @@ def other_annotators(name: str, task: Task, table: ClipTable) -> NDArray[np.floa
     scores = {1: 1.0, 0: 0.0, LEFT_OUT: 0.5}
     found = [[scores[next(classes)] for _ in own] for own in table.others]
     return np.array([float(np.mean(own)) if own else np.nan for own in found])
+
+
+def disputed(table: ClipTable, labels: LabelArray) -> NDArray[np.bool_]:
+    """Return whether a row of another annotator gives each clip the other class."""
+    class_of = dict(zip(table.ids, labels.tolist(), strict=True))
+    classes = [[class_of.get(clip.clip_id) for clip in own] for own in table.others]
+    return np.array([1 - label in own for label, own in zip(labels, classes, strict=True)])
 
 
 def _covers(other: Clip, clip: Clip) -> bool:

@@ -162,6 +162,7 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     _check_known(document, "grid.train", protocol.grid.train, protocol.tasks, "task")
     _check_known(document, "grid.test", protocol.grid.test, protocol.tasks, "task")
     _check_known(document, "grid.models", protocol.grid.models, protocol.models, "model")
+    _check_known(document, "report.localise", protocol.report.localise, protocol.models, "model")
     _check_known(document, "report.argmax", protocol.report.argmax, protocol.tasks, "task")
     _check_known(document, "report.contrast", protocol.report.contrast, protocol.tasks, "task")
     if len(protocol.report.contrast) == 1:
@@ -193,6 +194,10 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
             document.add("balancing", f"must be {needed!r} for published splits with this quirk")
     elif protocol.balancing == "rotated":
         document.add("balancing", "'rotated' is for published splits only")
+    by_film = splits.are_grouped and splits.group == "movie_id"
+    has_windows = protocol.data.segments and protocol.data.scale == "none"
+    if protocol.reads_windows and not (by_film and has_windows):
+        document.add("data", "models of windows need segments, scale = 'none' and splits by film")
     for name, model in protocol.models.items():
         by_folds = {"elect": True, "tolerance": "folds"}
         for key, value in by_folds.items():

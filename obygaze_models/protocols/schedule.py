@@ -68,7 +68,10 @@ class Schedule:
 
 @dataclass(frozen=True, eq=False)
 class FoldData:
-    """The data of one fold that a model is fitted on; rows are rows of the clip table."""
+    """The data of one fold that a model is fitted on; rows are rows of the clip table.
+
+    Of `disputed` rows, the label that is nearest to the prediction counts.
+    """
 
     task: str
     split: Split
@@ -77,6 +80,7 @@ class FoldData:
     groups: NDArray[np.str_]
     seed: int = 0
     join_validation: bool = False
+    disputed: BoolArray | None = None
 
     @property
     def fit_rows(self) -> IntArray:

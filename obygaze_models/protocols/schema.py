@@ -63,9 +63,13 @@ class Task:
 
     `folds` names a fold column of the manifest: only clips that have a fold there belong to the
     task, and published splits are read from it.
+    `labels`: of clips that several annotators labelled, each row counts with its own level, the
+    highest one (aggregation), or in training the one whose class is nearest to the prediction
+    (inverted variety). Rows of all annotators with their own levels are soft labels.
     """
 
     title: str = ""
+    labels: Annotated[str, choice(("own", "aggregation", "inverted"))] = "own"
     classes: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(default_factory=dict)
     positive: str = ""
     negative: str = ""
@@ -133,6 +137,7 @@ class ReportSettings:
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
     each test task, with `contrast_seeds` re-trainings of models that start at random.
     `learning_films` are numbers of training films, such as 2, 4 and 8, of a learning curve.
+    `localise` names models that score all windows of a film, to find the positive segments.
     """
 
     title: str = ""
@@ -146,6 +151,7 @@ class ReportSettings:
     contrast: Annotated[tuple[str, ...], list_of(name, most=2)] = ()
     contrast_seeds: Annotated[int, whole(1, 1000)] = 5
     learning_films: Annotated[tuple[int, ...], list_of(whole(1))] = ()
+    localise: Annotated[tuple[str, ...], list_of(name)] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -227,6 +233,11 @@ class Protocol:
         """
         extra = self.report.contrast_seeds if train in self.contrast else 1
         return max(self.fit.seeds, extra)
+
+    @property
+    def reads_windows(self) -> bool:
+        """Return whether a model reads or scores single windows."""
+        return bool(self.report.localise) or "bags" in [m.kind for m in self.models.values()]
 
     @property
     def model_names(self) -> list[str]:

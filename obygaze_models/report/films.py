@@ -232,7 +232,8 @@ def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
             for axes, (film, bars) in zip(grid[:, 0], shown, strict=True):
                 _draw_timeline(axes, bars, found.models, longest)
                 axes.set_title(run.film_name(film), fontsize=5.5, pad=1)
-            _draw_legend(figure, {bar.clip.level for _, bars in shown for bar in bars})
+            levels = {bar.clip.level for _, bars in shown for bar in bars}
+            _draw_legend(figure, levels, {"correct": MODEL, "wrong": WRONG})
 
 
 def _draw_timeline(axes: Any, bars: Sequence[Bar], models: Sequence[str], longest: int) -> None:
@@ -257,12 +258,37 @@ def _draw_timeline(axes: Any, bars: Sequence[Bar], models: Sequence[str], longes
     axes.tick_params(axis="x", pad=1)
 
 
-def _draw_legend(figure: Any, levels: set[str]) -> None:
+def draw_windows(run: ReportRun, figures: FigureSet) -> None:
+    """Draw films on their time axes: the score of windows, intervals, each annotator's segments."""
+    marked = grouped(run.manifest or (), lambda c: (c.movie_id, c.extra.get("annotator", "")))
+    for record in run.of("localisation"):
+        films, title = record["films"], f"{run.label(record)}, {pair_name(*pair_of(record))}"
+        layout, key = {"nrows": len(films), "squeeze": False}, f"windows-{slug(title)}"
+        with figures.draw("windows", key, 0.3 + 0.7 * len(films), layout, title=title) as drawn:
+            for axes, (film, one) in zip(drawn[1][:, 0], sorted(films.items()), strict=True):
+                axes.fill_between(one["time_s"], one["low"], one["high"], color=PALE, lw=0)
+                axes.plot(one["time_s"], one["score"], color=MODEL, lw=0.6)
+                strips: list[Any] = [[(start, end, WRONG) for start, end, _ in one["found"]]]
+                for clips in (marked[key] for key in sorted(marked) if key[0] == film):
+                    strips.append([(c.start_s, c.end_s, LEVEL_COLORS.get(c.level)) for c in clips])
+                for row, strip in enumerate(strips):
+                    spans = [(start, end - start) for start, end, _ in strip]
+                    style = {"transform": axes.get_xaxis_transform(), "clip_on": False}
+                    style["facecolors"] = [color or UNKNOWN_LEVEL for *_, color in strip]
+                    axes.broken_barh(spans, (-0.2 * (row + 1), 0.15), **style)
+                axes.set_title(run.film_name(film), fontsize=5.5, pad=1)
+                axes.xaxis.set_major_formatter(lambda seconds, _: clock(seconds))
+                axes.tick_params(length=0, labelsize=4, pad=2 + 4 * len(strips))
+            levels = {clip.level for clips in marked.values() for clip in clips}
+            _draw_legend(drawn[0], levels, {"found": WRONG})
+
+
+def _draw_legend(figure: Any, levels: set[str], others: Mapping[str, str]) -> None:
     from matplotlib.patches import Patch
 
     used = [level for level in LEVEL_COLORS if level in levels]
     entries = {f"{level} {LEVEL_NAMES[level]}": LEVEL_COLORS[level] for level in used}
-    entries |= {"correct": MODEL, "wrong": WRONG}
+    entries |= others
     handles = [Patch(color=color, label=label) for label, color in entries.items()]
     style = {"fontsize": 5, "handlelength": 1, "columnspacing": 1, "borderpad": 0}
     figure.legend(handles=handles, loc="outside upper left", ncols=3, **style)

@@ -133,6 +133,15 @@ def argmax(run: ReportRun) -> Part:
         yield make_table("argmax", "argmax", rows, tasks=tasks)
 
 
+def localisations(run: ReportRun) -> Part:
+    """Yield the precision of the segments that models found in whole films, by overlap."""
+    names = ("map", "blind", *(str(number / 10) for number in range(3, 8)))
+    records = run.of("localisation")
+    if records:
+        rows = run.rows_by_pair(records, lambda r: [number_of(r, name) for name in names])
+        yield make_table("localisation", "localisation", rows)
+
+
 def learning(run: ReportRun) -> Part:
     """Yield the primary metric of each model by the number of training films."""
     curves = run.of("learning")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schema import Protocol
-from support.stores import fill_store, plan_store
+from support.stores import a_recipe, fill_store, plan_store
 
 VISUAL = tuple(name for name, kind in concepts().items() if kind == "visual")
 
@@ -116,3 +116,50 @@ def cell_of(records: Sequence[dict[str, Any]], **wanted: str) -> dict[str, Any]:
     """The one record with these values."""
     (found,) = [r for r in records if all(r[key] == value for key, value in wanted.items())]
     return found
+
+
+def store_of_windows(path: Path, values: Mapping[str, NDArray[Any]]) -> Store:
+    """A sealed store of windows of films: window n is second n to n + 1."""
+    ids = [(film, second) for film, own in values.items() for second in range(len(own))]
+    X = np.concatenate(list(values.values())).astype(np.float32)
+    spans = [ArraySpec(name, (), dtype="float64") for name in ("start_s", "end_s")]
+    plan_store(
+        path,
+        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
+        clip_ids=[f"{film}:{second:06d}" for film, second in ids],
+        movie_ids=[film for film, _ in ids],
+        arrays=(ArraySpec("clip", X.shape[1:]), *spans),
+        block_rows=64,
+    )
+    start_s = np.array([second for _, second in ids], dtype=np.float64)
+    fill_store(path, {"clip": X, "start_s": start_s, "end_s": start_s + 1}).seal()
+    return open_store(path)
+
+
+def long_segments(
+    n_films: int = 6,
+    n_segments: int = 24,
+    seed: int = 0,
+    *,
+    differ: float = 0.2,
+    length: tuple[int, int] = (5, 41),
+) -> tuple[Manifest, dict[str, NDArray[np.float64]]]:
+    """Segments of some seconds by two annotators, who differ in some, and noise for each second."""
+    rng = np.random.default_rng(seed)
+    clips, noise = [], {}
+    for film in (f"tt{number + 1:07d}" for number in range(n_films)):
+        at = 0
+        for number in range(n_segments):
+            end = at + int(rng.integers(*length))
+            level = str(rng.choice(["EN", "HN", "S"], p=[0.5, 0.2, 0.3]))
+            for annotator in ("ada", "ben"):
+                own = level
+                if annotator == "ben" and rng.random() < differ:
+                    own = str(rng.choice(["EN", "S"]))
+                extra = {"annotator": annotator}
+                name = f"{film}-{annotator}-{number:03d}"
+                clips.append(Clip(name, film, None, "", float(at), float(end), own, extra=extra))
+            at = end
+        noise[film] = rng.normal(size=(at, 8))
+    header = Header("made-up", concepts(), unit="segment")
+    return Manifest("made-up", header, tuple(clips), ("annotator",)), noise

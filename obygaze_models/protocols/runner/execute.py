@@ -25,7 +25,7 @@ from obygaze_models.evaluation.leakage import Leak, check_leaks
 from obygaze_models.evaluation.predictions import IntArray, Predictions
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import find_kind
-from obygaze_models.protocols.clips import ClipTable, other_annotators
+from obygaze_models.protocols.clips import ClipTable, disputed, other_annotators
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.cells import Cell, TestedFold
@@ -122,9 +122,10 @@ class FitContext:
 
     def fold_data(self, train: str, split: Split, **options: Any) -> FoldData:
         """Return what a model is fitted on in a fold."""
-        return FoldData(
-            train, split, self.labels[train], self.table, self.schedule.groups, **options
-        )
+        labels, groups = self.labels[train], self.schedule.groups
+        if self.protocol.tasks[train].labels == "inverted":
+            options["disputed"] = disputed(self.table, labels)
+        return FoldData(train, split, labels, self.table, groups, **options)
 
 
 def run_models(context: FitContext, progress: Progress) -> list[Cell]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from typing import Any
 
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.store.format.schema import SPAN_ARRAYS
 from obygaze_models.models.common import column_scales
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Feature
@@ -28,7 +31,7 @@ class Features:
 
     `row_of` is the row of `X` for each clip of the table, -1 where there is none; `missing` has the
     reason for each of those clips. Missing vectors are never filled in. `origin` is what a run
-    records of the store.
+    records of the store. `windows` are those of the clips, `films` times and vectors of films.
     """
 
     name: str
@@ -36,6 +39,8 @@ class Features:
     row_of: NDArray[np.intp]
     missing: Mapping[str, str]
     origin: Mapping[str, Any]
+    windows: Any = None
+    films: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -45,6 +50,13 @@ class Features:
     def of(self, clips: NDArray[np.intp]) -> NDArray[np.float32]:
         """Return the vectors of some clips of the table."""
         return self.X[self.row_of[clips]]
+
+    def bags(self, clips: NDArray[np.intp]) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+        """Return the windows of some clips, one clip after another, and the number of each."""
+        bag = np.cumsum(self.windows.present)[clips] - 1
+        first, sizes = self.windows.offsets[bag], np.diff(self.windows.offsets)[bag]
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return self.windows.values[np.repeat(first, sizes) + within], sizes
 
 
 def join(
@@ -107,6 +119,23 @@ def join(
     }
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
     return Features(name, X, row_of, ordered, origin)
+
+
+def with_windows(features: Features, store: Store, table: ClipTable, rule: Any) -> Features:
+    """Return the features with the windows of each clip, and of each film those without NaN."""
+    level = features.origin["level"]
+    whole = [Clip(film, film, start_s=0.0, end_s=math.inf) for film in sorted({*table.movies})]
+    values, start, end = (store.segments(whole, name) for name in (level, *SPAN_ARRAYS))
+    films = {}
+    for film, first, stop in zip(
+        values.clip_ids.tolist(), values.offsets[:-1], values.offsets[1:], strict=True
+    ):
+        rows = first + np.flatnonzero(np.isfinite(values.values[first:stop]).all(axis=1))
+        if len(rows):
+            spans = np.column_stack([start.values[rows], end.values[rows]])
+            films[film] = spans, values.values[rows]
+    windows = store.segments(table.clips, level, rule=rule)
+    return replace(features, windows=windows, films=films)
 
 
 def _matrix(

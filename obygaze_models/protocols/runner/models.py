@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from obygaze_models.protocols.splits import NO_ROWS
 
 Scored = tuple[NDArray[np.int64], FloatArray]  # the classes and the scores of some rows
 INNER_FOLDS = 3
+MAX_ROUNDS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,8 @@ class FoldFit:
 
 def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     """Fit a model on a fold; choose its settings and a threshold on rows that are not test rows."""
+    if data.disputed is not None:
+        return _fit_inverted(partial(fit_model, model, banks=banks), data, data.disputed)
     options = [for_task(model.kind, own, data.task) for own in candidates(model.settings)]
     best, found_on = 0, NO_ROWS
     if len(options) > 1:
@@ -63,6 +66,18 @@ def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     if fit.inner is None and data.join_validation:
         fit = replace(fit, inner=_inner_scores(model.kind, settings, data, banks))
     return fit
+
+
+def fit_scorer(model: Model, data: FoldData, banks: Banks) -> Callable[[Any], FloatArray]:
+    """Fit a model on a fold, and return the score of the last class as a function of vectors."""
+    if model.kind == "mlp":
+        fit = fit_perceptrons(model, [data], banks.features)[0]
+    else:
+        split = replace(data.split, train=data.fit_rows, validation=NO_ROWS)
+        fit = fit_model(model, replace(data, split=split, join_validation=False), banks)
+    if hasattr(fit.estimator, "predict_proba"):
+        return lambda X: np.asarray(fit.estimator.predict_proba(X)[:, -1])
+    return lambda X: np.asarray(fit.estimator.decision_function(X))
 
 
 def fit_baseline(name: str, data: FoldData) -> FoldFit:
@@ -84,6 +99,9 @@ def fit_perceptrons(model: Model, folds: Sequence[FoldData], features: Features)
     Of the candidates of a fold the one with the lowest validation loss is taken, or without
     validation the one with the lowest training loss.
     """
+    if folds[0].disputed is not None:
+        alone = partial(fit_perceptrons, model, features=features)
+        return [_fit_inverted(lambda own: alone([own])[0], d, d.disputed) for d in folds]
     labels = folds[0].labels.astype(np.int64)[features.present]
     jobs = [
         Job(features.row_of[d.split.train], labels, features.row_of[d.split.validation], d.seed)
@@ -92,6 +110,21 @@ def fit_perceptrons(model: Model, folds: Sequence[FoldData], features: Features)
     probes = [registry.build("mlp", own) for own in candidates(model.settings)]
     fits = [fit_many(features.X, jobs, probe) for probe in probes]
     return [_perceptron(min(own, key=_loss), features) for own in zip(*fits, strict=True)]
+
+
+def _fit_inverted(fit: Callable[[FoldData], FoldFit], data: FoldData, disputed: Any) -> FoldFit:
+    """Fit with the nearest label of each disputed clip, again and again until no label changes."""
+    rows = data.fit_rows[disputed[data.fit_rows]]
+    data = replace(data, disputed=None)
+    found = fit(data)
+    for _ in range(MAX_ROUNDS if len(rows) else 0):
+        labels = data.labels.copy()
+        labels[rows] = found.score(rows) > found.threshold
+        changed = replace(data, labels=labels)
+        if np.array_equal(labels, data.labels) or changed.problem:
+            break
+        data, found = changed, fit(changed)
+    return found
 
 
 def _loss(fit: MLPProbe) -> float:
@@ -109,6 +142,8 @@ def _fit(kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks) -
         return _fit_bottleneck(kind, settings, data, banks)
     if kind == "svm":
         return _fit_svm(settings, data, banks)
+    if kind == "bags":
+        return _fit_bags(settings, data, banks.features)
     features = banks.features
     probe = registry.build(kind, settings)
     probe.fit(features.of(data.fit_rows), data.y, data.films)
@@ -121,6 +156,18 @@ def _fit(kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks) -
     if not hasattr(probe, "predict_proba"):
         return FoldFit(probe, lambda clips: probe.decision_function(features.of(clips)), 0.0)
     return FoldFit(probe, lambda clips: probe.predict_proba(features.of(clips))[:, 1])
+
+
+def _fit_bags(settings: Mapping[str, Any], data: FoldData, features: Features) -> FoldFit:
+    """Fit on the windows of clips; the score of a clip is the highest of its windows."""
+    X, sizes = features.bags(data.fit_rows)
+    probe = registry.build("bags", settings).fit_bags(X, data.y, sizes)
+
+    def score(clips: IntArray) -> FloatArray:
+        X, sizes = features.bags(clips)
+        return np.maximum.reduceat(probe.predict_proba(X)[:, 1], np.cumsum(sizes) - sizes)
+
+    return FoldFit(probe, score)
 
 
 def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldFit:

@@ -111,6 +111,7 @@ class Run:
             "comparisons": self.of("comparison"),
             "coverage": self.of("coverage"),
             "argmax": self.of("argmax"),
+            "localisations": self.of("localisation"),
             "remarks": [record["text"] for record in self.of("remark")],
             "seconds": dict(self.about["seconds"]),
         }

@@ -33,8 +33,9 @@ from obygaze_models.protocols.runner.execute import (
     run_baselines,
     run_models,
 )
-from obygaze_models.protocols.runner.features import Features, join
+from obygaze_models.protocols.runner.features import Features, join, with_windows
 from obygaze_models.protocols.runner.finished import FinishedTests
+from obygaze_models.protocols.runner.localise import localisation_records
 from obygaze_models.protocols.runner.processes import fitting, map_jobs
 from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run, check_free, write_run
 from obygaze_models.protocols.runner.run_records import (
@@ -139,6 +140,8 @@ def gather(
         join(name, store, table, protocol.data, protocol.features.get(name), frames=of_frames)
         for name, store in stores.items()
     ]
+    if protocol.reads_windows:
+        features = [with_windows(f, stores[f.name], table, protocol.data.rule) for f in features]
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
 
 
@@ -199,6 +202,7 @@ def _fit_all(
             with watch(f"tests on {context.feature}", context.n_tests) as progress:
                 cells += run_models(context, progress)
             curves += learning_records(context)
+            curves += localisation_records(context)
         # Baselines read no features: stores with the same clips have the same ones.
         splits = context.schedule.sha256
         if splits not in by_splits:

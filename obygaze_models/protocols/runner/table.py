@@ -49,6 +49,7 @@ def result_text(run: Run) -> str:
         of_films = "; of one film there is no interval over films."
     parts.append(f"Values {how}{of_films}")
     parts += [_argmax(record) for record in run.of("argmax")]
+    parts += [_localisation(record) for record in run.of("localisation")]
     parts += [line for record in run.of("coverage") for line in _coverage(record)]
     parts += [f"! {record['text']}" for record in run.of("remark")]
     seconds = run.about["seconds"]
@@ -126,6 +127,15 @@ def _argmax(record: Record) -> str:
         f"{record['model']} ({record['feature']}), most probable of {', '.join(record['tasks'])}: "
         f"accuracy {_short(record['accuracy'])} {low}-{high} on {record['n_test']} clips, "
         f"largest class {_short(record['majority'])}"
+    )
+
+
+def _localisation(record: Record) -> str:
+    low, high = (_short(end) if end is not None else "-" for end in record["map"]["ci"])
+    return (
+        f"{record['model']} ({record['feature']}), segments of {record['test']} found in whole "
+        f"films: mAP {_short(record['map']['value'])} {low}-{high} at tIoU .3 to .7, by share and "
+        f"length alone {_short(record['blind']['value'])}"
     )
 
 

@@ -40,6 +40,7 @@ PROBES = {
     "ridge": "RidgeProbe",
     "svm": "SVMProbe",
     "frames": "FrameProbe",
+    "bags": "LogisticProbe",
 }
 
 

@@ -50,7 +50,8 @@ class TestShipped:
                 "paper-fig3",
                 "paper-pcbm",
             ),
-            *("honest", "honest-frames", "mobygaze-segments"),
+            *("honest", "honest-frames"),
+            *("mobygaze-visual", "mobygaze-diversity", "mobygaze-weak"),
             *("mediaeval2015-valence", "mediaeval2015-arousal", "mediaeval2015-violence"),
         }
 
