@@ -134,7 +134,7 @@ def gather(
             )
     levels = {find_kind(protocol.models[name].kind).level for name in protocol.model_names}
     of_frames = "frames" in levels
-    if len(levels) > 1:
+    if of_frames and len(levels) > 1:
         raise FixUsage("models of frames and models of clips need a protocol each")
     features = [
         join(name, store, table, protocol.data, protocol.features.get(name), frames=of_frames)

@@ -87,6 +87,8 @@ def test_every_protocol_that_is_shipped(tmp_path: Path, name: str) -> None:
     manifest = with_classes(with_folds(films(5, 50, seed=2)))
     X = planted(manifest, width=14)
     store = store_of(tmp_path / "s", manifest, X)
+    if name == "honest-frames":
+        store = store_of(tmp_path / "f", manifest, np.stack([X, X], axis=1), level="frames")
     if name.startswith("mobygaze"):  # clips of 3 s, one after another
         store = store_of_windows(tmp_path / "w", dict.fromkeys(manifest.movies, X[:160]))
     protocol = quick(name, "report.concepts=false", *SHIPPED.get(name, ()), replicates=2)
