@@ -146,7 +146,7 @@ def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> FoundC
     """Return the cards whose names match a wildcard, and the errors of those that are not valid.
 
     Args:
-        pattern: A name with * and ?, as in xclip-*.
+        pattern: A name with `*` and `?`, as in `xclip-*`.
         workspace: The workspace whose own cards are found too.
     """
     sources = _sources(workspace)

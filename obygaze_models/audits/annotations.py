@@ -120,7 +120,7 @@ def audit_annotations(
 
     Args:
         manifest: The manifest, or its name or path.
-        column: The column, with values joined by |.
+        column: The column, with values joined by `|`.
         x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
         y: The second group, likewise.
         view: The view of the manifest: "raw", "visual" or "as_published".

@@ -140,8 +140,8 @@ class FilmPrior(Baseline):
 class Neighbour(Baseline):
     """Averages the labels of the training clips of the same film, weighted by nearness of scene.
 
-    X is film and scene (`places`); a weight is exp(-|scene distance| / scale). A film without
-    training clips gets the overall prevalence.
+    X is film and scene (`places`); a weight is `exp(-|scene distance| / scale)`. A film
+    without training clips gets the overall prevalence.
     """
 
     min_features = 2
