@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from sphinx.application import Sphinx
 from obygaze_features import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
+PICTURES = "build/gallery"
 
 project = "obygaze"
 release = __version__
@@ -24,7 +26,7 @@ exclude_patterns = [".*", "build", "dist", "runs", "models", "manifests", "store
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 4
-nb_execution_mode = "off"
+nb_execution_raise_on_error = True
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
@@ -36,18 +38,43 @@ html_theme = "furo"
 html_copy_source = False
 html_show_sphinx = False
 
+# Page -> caption -> pages below it in the sidebar.
+CONTENTS = {
+    "README": {
+        "Start": ["tutorial", "gallery"],
+        "How to": ["howto/*"],
+        "Guide": ["guide", "python", "offline", "sharing", "reports"],
+        "Reference": ["README", "commands", "api", "format", "files", "performance"],
+        "Project": ["design/README", "/CONTRIBUTING", "/CHANGELOG"],
+    },
+    "docs/api": {
+        "": [
+            *("api/obygaze", "api/manifest", "api/store", "api/video", "api/backbones"),
+            *("api/extraction", "api/models", "api/evaluation", "api/protocols", "api/zoo"),
+            *("api/report", "api/audits", "api/core"),
+        ]
+    },
+    "docs/design/README": {"": ["design/0*"]},
+}
+
 
 def setup(app: Sphinx) -> None:
-    """Add what the pages do not say themselves: the table of contents."""
+    """Add what GitHub does not show: the sidebar, the pictures, the docstrings."""
     app.add_lexer("csv", TextLexer)
-    app.connect("source-read", add_contents)
+    app.connect("source-read", complete_page)
     app.connect("autodoc-skip-member", skip_foreign_members)
+    app.connect("autodoc-process-docstring", keep_first_line, priority=400)
 
 
-def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add the table of contents to the first page; on GitHub, docs/README.md has it."""
-    if page == root_doc:
-        source[0] += (ROOT / "docs" / "contents.txt").read_text(encoding="utf-8")
+def complete_page(app: Sphinx, page: str, source: list[str]) -> None:
+    """Add the sidebar's part below a page, and the pictures that its commands have made."""
+    for caption, below in CONTENTS.get(page, {}).items():
+        names = [name if name.startswith("/") else f"/docs/{name}" for name in below]
+        options = [":hidden:", ":glob:", *([f":caption: {caption}"] if caption else [])]
+        source[0] += "\n".join(["\n\n```{toctree}", *options, "", *names, "```\n"])
+    if (ROOT / PICTURES).is_dir():
+        picture = rf"![\2](/{PICTURES}/\1)"
+        source[0] = re.sub(r"<!-- picture: (\S+) \| (.+?) -->", picture, source[0])
 
 
 def skip_foreign_members(
@@ -58,3 +85,11 @@ def skip_foreign_members(
     if not home.startswith(project) or type(member).__name__ == "_tuplegetter":
         return True
     return None
+
+
+def keep_first_line(
+    app: Sphinx, kind: str, name: str, member: Any, options: Any, lines: list[str]
+) -> None:
+    """Keep napoleon from reading `A name: ...` in the docstring of a property as its type."""
+    if kind in {"attribute", "property"}:
+        lines.insert(0, "")

@@ -145,3 +145,15 @@ def matches(shown: str, real: str) -> bool:
     pattern = "\n".join("(?s:.*)" if line == "..." else re.escape(line) for line in lines)
     text = "\n".join(line.rstrip() for line in real.strip().splitlines())
     return re.fullmatch(pattern, text) is not None
+
+
+def main() -> None:
+    """Run the blocks of a page in a folder: `python -m support.pages PAGE FOLDER`."""
+    page, folder = (Path(word).resolve() for word in sys.argv[1:])
+    folder.mkdir(parents=True)
+    for block in blocks(page):
+        run_block(block, folder)
+
+
+if __name__ == "__main__":
+    main()
