@@ -48,9 +48,12 @@ format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: .venv/.test ## write docs/commands.md and docs/api.md anew from the code
+docs: .venv/.test ## write docs/commands.md anew, draw the gallery, build the site in build/site
 	$(BIN)/python scripts/make-command-reference
-	$(BIN)/python scripts/make-api-reference
+	rm -rf build/gallery
+	PYTHONPATH=tests $(BIN)/python -m support.pages docs/gallery.md build/gallery
+	$(BIN)/sphinx-build -q -W --keep-going -d build/doctrees -c docs . build/site
+	cp build/site/README.html build/site/index.html
 
 bench: .venv/.test ## write docs/performance.md anew: ten minutes on a machine without other work
 	$(BIN)/python -m benchmarks -o docs/performance.md --figure docs/images/growth

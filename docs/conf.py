@@ -27,6 +27,8 @@ exclude_patterns = [".*", "build", "dist", "runs", "models", "manifests", "store
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 4
 nb_execution_raise_on_error = True
+nb_execution_in_temp = True
+nb_merge_streams = True
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
@@ -42,7 +44,7 @@ html_show_sphinx = False
 CONTENTS = {
     "README": {
         "Start": ["tutorial", "gallery"],
-        "How to": ["howto/*"],
+        "How to": ["howto/student", "howto/laptop", "howto/lab", "howto/scholar"],
         "Guide": ["guide", "python", "offline", "sharing", "reports"],
         "Reference": ["README", "commands", "api", "format", "files", "performance"],
         "Project": ["design/README", "/CONTRIBUTING", "/CHANGELOG"],

@@ -1,4 +1,4 @@
-"""Features of film clips in stores, and models that learn from them.
+"""Features of film clips in stores, and models that learn from them::
 
     import obygaze as og
 

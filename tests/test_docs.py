@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.cli import ROOT
-from support.pages import MARK, RUN, SHOWN, Block, blocks, matches, pages, run_block
+from support.pages import MARK, PICTURE, RUN, SHOWN, Block, blocks, matches, pages, run_block
 
 from obygaze_models.protocols.kinds import KINDS
 from obygaze_models.protocols.schema import (
@@ -29,17 +30,15 @@ PAGES = pages()
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
 
-@pytest.mark.parametrize("reference", ["command", "api"])
-def test_a_reference_is_what_the_code_says_now(reference):
+def test_the_command_reference_is_what_the_code_says_now():
     # In a process of its own: click keeps what a command's first caller made of its help option.
-    script = ROOT / "scripts" / f"make-{reference}-reference"
+    script = ROOT / "scripts" / "make-command-reference"
     made = subprocess.run(
         [sys.executable, script, "--print"], check=True, stdout=subprocess.PIPE, encoding="utf-8"
     ).stdout
-    page = ROOT / "docs" / {"command": "commands.md", "api": "api.md"}[reference]
-    text = page.read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     if told := "\n".join(difflib.unified_diff(text.splitlines(), made.splitlines())):
-        pytest.fail(f"docs/{page.name} is stale: make docs\n{told}", pytrace=False)
+        pytest.fail(f"docs/commands.md is stale: make docs\n{told}", pytrace=False)
 
 
 def test_the_guide_tells_of_every_command():
@@ -86,6 +85,8 @@ def test_every_block_says_what_it_is(page):
 def test_every_page_can_be_followed_word_for_word(page, workspace):
     for block in blocks(page):
         run_block(block, workspace)
+    for picture in PICTURE.findall(page.read_text(encoding="utf-8")):
+        assert (workspace / picture).is_file(), f"{page.name}: {picture}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
@@ -99,6 +100,13 @@ def test_no_link_is_dead(page):
         assert there.exists(), f"{page.name}: {target}"
         if anchor:
             assert anchor in anchors(there), f"{page.name}: {target}"
+
+
+def test_the_tutorial_is_stored_without_outputs():
+    notebook = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text(encoding="utf-8"))
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(code) > 5
+    assert [cell["id"] for cell in code if cell["outputs"] or cell["execution_count"]] == []
 
 
 def anchors(page: Path) -> set[str]:

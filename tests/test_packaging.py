@@ -31,6 +31,7 @@ EXTRAS = {
     "cluster": {"cryptography", "distributed"},
     "frames": {"pandas", "xarray"},
     "remote": {"obstore", "huggingface_hub"},
+    "docs": {"furo", "myst-nb", "sphinx"},
 }
 # Names under which packages are imported, where they differ from the distribution's.
 IMPORT_NAMES = {"scikit-learn": "sklearn"}

@@ -130,7 +130,7 @@ class Windows(FilmRows[Clip]):
 
 @dataclass(frozen=True, repr=False)
 class Manifest:
-    """Clips under one name, in the order of their file.
+    """Clips under one name, in the order of their file::
 
         manifest = read_manifest("manifests/obygaze12.toml")
         len(manifest), "tt0108160-001" in manifest

@@ -8,11 +8,13 @@ A comment right above a block says what is special about it:
     <!-- exits 1 -->                     the commands end with this code instead of 0
     <!-- file: clips.csv -->             the block is not code: it is this file of the workspace
 
-All blocks of one page run in order in one workspace of their own.
+All blocks of one page run in order in one workspace of their own. The code cells of a notebook are
+one block.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -25,6 +27,8 @@ from support.cli import ROOT, environment
 RUN = ("console", "python")
 SHOWN = ("text", "csv", "toml", "json", "bibtex", "yaml", "mermaid")
 MARK = re.compile(r"<!-- (?P<name>not run|output checked|exits|file)(:? (?P<value>.*?))? -->")
+# docs/conf.py puts the picture that a block has made in the place of this comment.
+PICTURE = re.compile(r"<!-- picture: (\S+) \| .+? -->")
 TIMEOUT_S = 180
 
 
@@ -77,11 +81,16 @@ def pages() -> list[Path]:
     return [
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
         *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page != generated),
+        *sorted((ROOT / "docs").glob("*.ipynb")),
     ]
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page."""
+    """The fenced blocks of a page, or the code of a notebook."""
+    if page.suffix == ".ipynb":
+        cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        return [Block(page.relative_to(ROOT).as_posix(), 1, "python", "\n".join(code), {})]
     found: list[Block] = []
     marks: dict[str, str] = {}
     fence: tuple[int, str, list[str]] | None = None
