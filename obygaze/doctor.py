@@ -91,8 +91,8 @@ def _packages() -> list[Facts]:
         return []
     extras: dict[tuple[str, str], list[str]] = {}
     for parsed in filter(None, map(REQUIREMENT.fullmatch, requirements)):
-        # An extra that includes others names obygaze; `test` is for the development of obygaze.
-        if parsed["name"] != "obygaze" and parsed["extra"] != "test":
+        # An extra that includes others names obygaze; the last two are for its development.
+        if parsed["name"] != "obygaze" and parsed["extra"] not in {"docs", "test"}:
             used = extras.setdefault((parsed["name"], parsed["needs"].strip()), [])
             used += [parsed["extra"]] if parsed["extra"] else []
     return [
