@@ -136,7 +136,7 @@ def a_plan(**changes: object) -> bytes:
     ],
 )
 def test_an_extraction_plan_with_an_invalid_value_is_refused(changes: dict) -> None:
-    with pytest.raises(FixInput, match="the extraction plan is not valid"):
+    with pytest.raises(FixInput, match="the plan is not valid"):
         plan_from_bytes(a_plan(**changes), "p.json")
 
 

@@ -133,9 +133,10 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     sources = _sources(workspace)
     source = Path(plain) if plain.endswith(".toml") else sources.get(plain)
     if source is None:
-        family_of = {name: name.partition("-")[0] for name in sources}
-        family = difflib.get_close_matches(plain, set(family_of.values()), n=1)
-        similar = [name for name in sources if family_of[name] in family][:3]
+        if plain.endswith(".py"):
+            raise NotFound("expected FILE.py:FUNCTION", where=plain, hint=f"{plain}:FUNCTION")
+        family = difflib.get_close_matches(plain, {name.partition("-")[0] for name in sources}, 1)
+        similar = [name for name in sources if name.partition("-")[0] in family][:3]
         similar = similar or difflib.get_close_matches(plain, sources, n=3, cutoff=0.5)
         hint = f"one of {', '.join(similar)}" if similar else "obygaze backbones ls"
         raise NotFound(f"no backbone called {plain!r}", hint=hint)

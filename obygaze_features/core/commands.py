@@ -19,6 +19,7 @@ from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
+POSITIVE = click.FloatRange(0, min_open=True)
 
 
 @dataclass(frozen=True)

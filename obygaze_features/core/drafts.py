@@ -78,7 +78,7 @@ def _check_own(path: Path, own: OwnFolder, refusal: str) -> None:
         raise AlreadyThere(
             f"this is not an obygaze {own.kind}: {refusal}",
             where=str(path),
-            hint="choose another name with -o, or rename this one",
+            hint="choose another name, or rename this one",
         )
 
 

@@ -43,7 +43,8 @@ def data_frame(columns: Mapping[str, Sequence[Any]], index: str | None = None) -
 
 def unknown_name(what: str, name: object, known: Sequence[str], where: str) -> UnknownName:
     """Return the error that an object has no `what` of a name; it suggests the most similar one."""
-    hint = None if known else f"it has no {what}"
+    shown = f"one of {', '.join(known[:8])}{', ...' if len(known) > 8 else ''}"
+    hint = shown if known else f"it has no {what}"
     return UnknownName(f"no {what} {name!r}{near(str(name), known)}", where=where, hint=hint)
 
 

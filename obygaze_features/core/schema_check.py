@@ -267,11 +267,11 @@ def read_toml(
 def read_json(data: bytes, where: str, *, error: type[ObygazeError] = FixInput) -> Document:
     """Return the document of a JSON file, from its bytes."""
     try:
-        tree = parse_json(data)
+        tree, what = parse_json(data), "not a JSON object"
     except ValueError as wrong:
-        raise error(f"not valid JSON: {wrong}", where=where) from wrong
+        tree, what = None, f"not valid JSON: {wrong}"
     if not isinstance(tree, dict):
-        raise error("not a JSON object", where=where)
+        raise error(what, where=where, hint="make the file again, or copy it again")
     return Document(tree, where)
 
 

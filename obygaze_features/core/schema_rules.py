@@ -108,7 +108,8 @@ def list_of(rule: Rule, *, least: int = 0, most: int | None = None, unique: bool
 
     def check(value: Any) -> str | None:
         if not isinstance(value, list | tuple) or not _within(len(value), least, most):
-            return f"must be a list{_bounds(least or None, most)}"
+            bounds = _bounds(least or None, most).lstrip(",")
+            return f"must be a list of{bounds} values" if bounds else "must be a list"
         for item in value:
             if reason := rule(item):
                 return f"each item {reason}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from obygaze_features.core.commands import (
+    POSITIVE,
     LazyGroup,
     Session,
     attention_option,
@@ -180,9 +181,9 @@ def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, for
     "Grid",
     click.option("--window", type=click.IntRange(1), help="Pictures in a window."),
     click.option("--stride", type=click.IntRange(1), help="Pictures from window to window."),
-    click.option("--fps", type=float, help="Take pictures at this rate. [default: all]"),
-    click.option("--seconds", type=float, help="Seconds of a window."),
-    click.option("--every", type=float, help="Seconds from window to window."),
+    click.option("--fps", type=POSITIVE, help="Take pictures at this rate. [default: all]"),
+    click.option("--seconds", type=POSITIVE, help="Seconds of a window."),
+    click.option("--every", type=POSITIVE, help="Seconds from window to window."),
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes that read. [default: cores]")
 @force_option

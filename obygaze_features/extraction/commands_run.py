@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.core.commands import Session, command, json_option, option_group
+from obygaze_features.core.commands import POSITIVE, Session, command, json_option, option_group
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     click.option("--gpu-mem", type=float, metavar="GB", help="Limit GPU memory, in GB."),
     click.option("--share", is_flag=True, help="Use a GPU that other people use."),
     click.option("--nice", is_flag=True, help="Run with low CPU and disk priority."),
-    click.option("--max-hours", type=float, metavar="H", help="Stop after H hours."),
+    click.option("--max-hours", type=POSITIVE, metavar="H", help="Stop after H hours."),
 )
 @option_group(
     "Dask",

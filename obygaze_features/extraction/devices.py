@@ -42,11 +42,12 @@ def devices_of(text: str) -> list[str]:
         names = [f"cuda:{index}" for index in range(cuda.device_count())]
         if not names:
             raise FixUsage("this machine has no CUDA device", hint="--device cpu")
-    if len({name.partition(":")[0] for name in names}) > 1:
-        raise FixUsage(
-            f"expected only GPUs or only cpu, got {text}: features of a GPU differ slightly",
-            hint="run the command once for each kind of device, with a store of its own",
-        )
+    kinds = {name.partition(":")[0] for name in names}
+    if unknown := sorted(kinds - {"cpu", "cuda"}):
+        raise FixUsage(f"unknown device {unknown[0]!r}", hint="cpu, cuda, or cuda:1")
+    if len(kinds) > 1:
+        what = f"expected only GPUs or only cpu, got {text}: features of a GPU differ slightly"
+        raise FixUsage(what, hint="run the command once for each, with a store of its own")
     return names
 
 

@@ -142,11 +142,10 @@ class ExtractPlan:
     def worker_rows(self, worker: str) -> list[int]:
         """Return the rows of a worker: those of `0/8` are in every 8th unit, from unit 0."""
         index, _, workers = worker.partition("/")
-        if not (index.isdigit() and workers.isdigit()):
-            raise FixUsage(f"--worker must have the form I/K, such as 0/8, got {worker!r}")
+        is_form = index.isdigit() and workers.isdigit()
+        if not (is_form and int(index) < int(workers)):
+            raise FixUsage(f"--worker must be I/K, such as 0/8, with I below K, got {worker!r}")
         first, step = int(index), int(workers)
-        if first >= step:
-            raise FixUsage(f"--worker I/{step}: I must be 0 to {step - 1}, got {first}")
         return [row for unit in range(first, self.n_units, step) for row in self.unit_range(unit)]
 
     def to_bytes(self) -> bytes:
@@ -234,7 +233,7 @@ def read_plan_file(path: Path) -> ExtractPlan:
 def plan_from_bytes(data: bytes, where: str) -> ExtractPlan:
     """Parse the bytes of a plan's file; `where` names their source in errors."""
     document = read_json(data, where)
-    document.require_schema(SCHEMA, "extraction plan")
+    document.require_schema(SCHEMA, "plan")
     target = table_of(Target, block_rows=any_of(whole(1), nothing))
     limits = {"timeout_s": number(0, above=True), "max_substituted": number(0, 1)}
     of_windows = isinstance(document.tree.get("rows"), dict)
@@ -242,7 +241,7 @@ def plan_from_bytes(data: bytes, where: str) -> ExtractPlan:
     plan: ExtractPlan = document.check(
         table_of(ExtractPlan, rows=rows, targets=Rows(target, least=1), **limits)
     )
-    document.raise_if_any("the extraction plan is not valid")
+    document.raise_if_any("the plan is not valid")
     if isinstance(plan.rows, PlannedWindows):
         plan.rows.grid.check()
         return plan

@@ -83,8 +83,7 @@ def targets_for(
     for option, given in (("--store", stores), ("--weights", weights)):
         for name in sorted(given.keys() - set(backbones)):
             what = f"{option} names the backbone {name!r}, which -b does not"
-            hint = f"add -b {name}, or correct the name{near(name, backbones)}"
-            raise FixUsage(what, hint=hint)
+            raise FixUsage(what, hint=f"add -b {name}, or correct the name{near(name, backbones)}")
     found = (Target(stores.get(b, ""), b, weights.get(b), **settings) for b in backbones)
     return [complete_target(target, manifest, workspace) for target in found]
 

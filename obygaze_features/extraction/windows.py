@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import PlannedClip, PlannedWindow
@@ -67,7 +68,7 @@ def make_windows(
     if errors:
         lines = [f"{error.where}: {error.what}" for error in errors]
         hint = "move these files away, or repair them"
-        raise FixInput(f"{len(lines)} films cannot be read", hint=hint, details=lines)
+        raise FixInput(f"{count(len(lines), 'film')} cannot be read", hint=hint, details=lines)
     pairs = sorted(videos.items())
     cut = tuple(_film(*pair, film_index(folder / pair[1], indexes)[0]) for pair in pairs)
     header = replace(source, unit="window", grid=grid.check(), video_root=str(folder.resolve()))

@@ -150,7 +150,7 @@ def _check_folds(
 ) -> None:
     if not 2 <= n_folds <= n:
         available = f"1 {what.removesuffix('s')}" if n == 1 else f"{n} {what}"
-        hint = f"fewer folds, or more {what}; kfold splits the clips of a film"
+        hint = f"at least 2 folds, at most one for each of the {what}; kfold splits their clips"
         raise error(f"cannot make {n_folds} folds of {available}", hint=hint)
 
 

@@ -43,7 +43,7 @@ def probe_(session: Session, file: Path, quick: bool) -> None:
 
 @video.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--count", type=click.IntRange(1), default=32, help="Number of pictures.")
+@click.option("--count", type=click.IntRange(1, 100_000), default=32, help="Number of pictures.")
 @click.option("--start", "start_s", type=float, help="Where the part begins, in seconds.")
 @click.option("--end", "end_s", type=float, help="Where the part ends, in seconds.")
 @click.option("--size", type=click.IntRange(1), help="Length of the shorter edge, in pixels.")

@@ -77,7 +77,7 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
     if not path.exists():
         raise BadVideo("no such file", path=path, stage="open", reason="missing")
     if not path.is_file():
-        raise BadVideo("not a file", path=path, stage="open", reason="unreadable")
+        raise BadVideo("this is a folder", path=path, stage="open", reason="unreadable")
     try:
         picture = _picture_format(path) if path.suffix.lower() in PICTURES else None
         allowed = picture or ",".join(CONTAINERS)

@@ -135,7 +135,8 @@ def audit_annotations(
     manifest = manifest.view(view or manifest.header.view)
     if column != CONCEPTS and column not in manifest.columns:
         known = ", ".join((CONCEPTS, *manifest.columns))
-        raise NotFound(f"no column {column!r}; found {known}", where=manifest.name)
+        hint = "name one of these, or add columns with obygaze manifest join"
+        raise NotFound(f"no column {column!r}; found {known}", where=manifest.name, hint=hint)
     groups = select_groups((x, y), manifest)
     clips = [[manifest[clip] for clip in ids] for _, ids in groups]
     cells = [[frozenset(clip.values(column)) for clip in own] for own in clips]

@@ -138,8 +138,7 @@ def audit_mediaeval(
     """
     n_given = (qrels is not None) + bool(annotations) + (manifest is not None)
     if n_given != 1:
-        what = f"expected exactly one of --qrels, --annotations and --manifest, got {n_given}"
-        raise FixUsage(what)
+        raise FixUsage(f"expected one of --qrels, --annotations and --manifest, got {n_given}")
     if not runs:
         raise FixInput("expected at least one run, got none")
     if annotations:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.schema_check import Table, read_toml
-from obygaze_features.core.schema_rules import list_of, mapping_of
+from obygaze_features.core.schema_rules import list_of, mapping_of, near
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
@@ -57,11 +57,13 @@ def read_texts(
     for cells, where in _records(source, names):
         for column in (text, *columns, *cluster):
             if column not in cells:
-                raise NotFound(f"no column {column!r}; found {', '.join(cells)}", where=where)
+                what = f"no column {column!r}{near(column, cells)}; found {', '.join(cells)}"
+                raise NotFound(what, where=where)
         place = " ".join(cells[column] for column in cluster) if cluster else where
         texts.append(LabelledText(cells[text], labels(cells), place))
     if not texts:
-        raise FixInput("no texts", where=source_name(source))
+        hint = "a table with one text a row, or a folder of .txt files with one a line"
+        raise FixInput("no texts", where=source_name(source), hint=hint)
     return texts
 
 
@@ -121,8 +123,7 @@ def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], st
     for path in sorted(folder.glob("*.txt")):
         found = pattern.fullmatch(path.stem)
         if found is None:
-            what = f"{path.name} does not match the pattern {names}"
-            hint = "--names PATTERN, or remove the file"
+            what, hint = f"{path.name} does not match the pattern {names}", "--names PATTERN"
             raise FixInput(what, where=str(folder), hint=hint)
         try:
             lines = path.read_text("utf-8").splitlines()

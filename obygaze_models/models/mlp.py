@@ -160,8 +160,7 @@ def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
         if name != "class_weight" and value != () and (reason := setting.rule(plain)):
             raise FixTraining(f"{name} {reason}, got {value!r}")
     if probe.min_epochs > probe.max_epochs:
-        what = f"min_epochs must be at most max_epochs, got {probe.min_epochs}"
-        raise FixTraining(f"{what} and {probe.max_epochs}")
+        raise FixTraining(f"max_epochs must be at least min_epochs, got {probe.max_epochs}")
     used = np.zeros(len(X), dtype=bool)
     for number, job in enumerate(jobs):
         _check_job(job, f"job {number}", len(X))

@@ -85,7 +85,10 @@ def _parse_change(change: str) -> tuple[str, Any]:
         raise FixUsage(f"--set must be section.key=value, got {change!r}")
     try:
         return ".".join(parts), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except tomllib.TOMLDecodeError as error:
+        if value.strip()[:1] in ("[", "{"):
+            hint = "text in a list needs quotes: --set 'grid.models=[\"ridge\"]'"
+            raise FixUsage(f"--set {key.strip()}: not valid TOML: {value}", hint=hint) from error
         return ".".join(parts), value.strip()
 
 

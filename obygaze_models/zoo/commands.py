@@ -162,6 +162,8 @@ def predict_(
 
     model = load_model(session.workspace.existing("models", name))
     opened = open_store(session.workspace.existing_store(store))
+    if no_external_data and mediaeval is None:
+        raise FixUsage("--no-external-data needs --mediaeval PATH")
     ids = clips.split(",") if clips else None
     chosen: Iterable[str | Clip] | None = ids
     if manifest:

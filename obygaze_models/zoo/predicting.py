@@ -123,7 +123,8 @@ def predict(
     X = np.asarray(matrix.values, dtype=np.float64)
     ids = [str(clip) for clip in matrix.clip_ids]
     if not ids:
-        raise FixInput("none of these clips has features", where=store.location)
+        hint = "check the ids; obygaze store info lists clips without features"
+        raise FixInput("none of these clips has features", where=store.location, hint=hint)
     basis = _basis(model, ids, film_of, in_sample=in_sample)
     refused = {} if in_sample else _refused(model, ids, basis)
     kept = [i for i, clip in enumerate(ids) if clip not in refused]

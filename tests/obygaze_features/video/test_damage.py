@@ -223,7 +223,7 @@ def test_what_is_not_a_video(tmp_path: Path, name: str) -> None:
 
 
 def test_a_folder_is_not_a_video(tmp_path: Path) -> None:
-    with pytest.raises(BadVideo, match="not a file"):
+    with pytest.raises(BadVideo, match="this is a folder"):
         probe(tmp_path)
 
 

@@ -165,7 +165,7 @@ def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
         "no valence or arousal classes given" in done.stderr,
     ) == (1, True)
     done = call_obygaze("audit", "mediaeval", "--run", run)
-    assert (done.code, "exactly one of --qrels" in done.stderr) == (2, True)
+    assert (done.code, "expected one of --qrels" in done.stderr) == (2, True)
     done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", tmp_path / "none")
     assert (done.code, "no such file" in done.stderr) == (1, True)
 

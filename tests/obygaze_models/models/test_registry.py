@@ -131,7 +131,7 @@ def test_what_is_not_a_bottleneck_has_no_head() -> None:
         ("logistic", {"c": 1}, r"unknown setting of logistic 'c' \(did you mean 'C'\?\)"),
         ("ridge", {"alpha": 1}, "unknown setting of ridge 'alpha'"),
         ("logistic", {"C": 0}, "C must be a number, above 0, got 0"),
-        ("mlp", {"hidden": []}, r"hidden must be a list, at least 1, got \[\]"),
+        ("mlp", {"hidden": []}, r"hidden must be a list of at least 1 values, got \[\]"),
         ("pcbm-lr", {"C": "paper"}, "C = 'paper' has no value before a task is known"),
         (
             "frames",

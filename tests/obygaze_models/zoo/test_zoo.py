@@ -203,7 +203,7 @@ def test_every_violation_of_model_json_is_listed_with_its_place(saved: Path) -> 
         "features.width: must be a whole number, at least 1, got 0",
         "training.n_clip: unknown key 'n_clip' (did you mean 'n_clips'?)",
         "training.n_clips: required key is missing",
-        "metrics.ap.ci: must be a list, at least 2, at most 2 or must be null, got [0.5]",
+        "metrics.ap.ci: must be a list of at least 2, at most 2 values or must be null, got [0.5]",
     ]
 
 
