@@ -211,8 +211,7 @@ def _shards(folder: Path, index: Path) -> list[Path]:
     tree = read_json(index.read_bytes(), str(index), error=Corrupt).tree
     names = tree.get("weight_map")
     if not isinstance(names, dict):
-        what = "not an index of weight files: the key weight_map is missing"
-        raise Corrupt(what, where=str(index), hint=FETCH_AGAIN)
+        raise Corrupt("the key weight_map is missing", where=str(index), hint=FETCH_AGAIN)
     files = [folder / Path(str(name)).name for name in sorted(set(map(str, names.values())))]
     missing = [path.name for path in files if not path.is_file()]
     if missing:

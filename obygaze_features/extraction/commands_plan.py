@@ -310,7 +310,7 @@ def slurm(
     again = resume and script.is_file() and SCRIPT_MARK in script.read_bytes()
     write_new(script, array.script(made).encode("utf-8"), force=force or again)
     job = submit(script) if submit_now else None
-    text = f"{script}: tasks {array.array} of {workers} workers, {array.minutes} minutes each"
+    text = f"{script}: array {array.array} of {workers} workers, {array.minutes} minutes each"
     text += f" with {array.mem_gb} GB of memory" if array.mem_gb else ""
     text += f", submitted as job {job}" if job else f"; to submit it: sbatch {script}"
     document = {

@@ -146,8 +146,7 @@ def timeline(
     marked = [segment for segment in segments if segment.movie_id == movie_id]
     if not clips or not marked:
         what = "segments" if clips else "clips"
-        hint = "--movie FILM, a movie_id of both tables"
-        raise NotFound(f"the film {movie_id!r} has no {what}; nothing to draw", hint=hint)
+        raise NotFound(f"the film {movie_id!r} has no {what}; nothing to draw", hint="--movie FILM")
     needed = {clip: frames_needed(clip.n_frames, projection.threshold) for clip in clips.values()}
 
     def segment_bar(one: Segment) -> TimelineBar:

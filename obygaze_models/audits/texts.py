@@ -62,8 +62,7 @@ def read_texts(
         place = " ".join(cells[column] for column in cluster) if cluster else where
         texts.append(LabelledText(cells[text], labels(cells), place))
     if not texts:
-        hint = "a table with one text a row, or a folder of .txt files with one a line"
-        raise FixInput("no texts", where=source_name(source), hint=hint)
+        raise FixInput("no texts: expected rows, or .txt files with lines", where=source_name(source))
     return texts
 
 

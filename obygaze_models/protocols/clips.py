@@ -159,7 +159,8 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
         raise FixInput(
             f"the task {name} has no clip of {classes}{folds}",
             where=table.name,
-            hint=f"the levels are {counts}; another task, or another view in [data]",
+            hint=f"the levels are {counts} (in the visual view, clips without visual concepts "
+            "are EN); another task, or --set data.view=raw",
         )
     return labels
 
