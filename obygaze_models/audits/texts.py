@@ -62,7 +62,7 @@ def read_texts(
         place = " ".join(cells[column] for column in cluster) if cluster else where
         texts.append(LabelledText(cells[text], labels(cells), place))
     if not texts:
-        raise FixInput("no texts: expected rows, or .txt files with lines", where=source_name(source))
+        raise FixInput("no texts: expected rows, or .txt files", where=source_name(source))
     return texts
 
 
