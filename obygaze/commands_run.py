@@ -24,7 +24,7 @@ from obygaze_models.protocols.reading import load_protocol, shipped
 
 def run_options(changes: str) -> Callable[[F], F]:
     """Add the options that `run` and `train` share; `changes` is the help of --set."""
-    name = "The name of the run. [default: made of both]"
+    name = "The name of the run. [default: from the inputs]"
     jobs: Any = {"show_default": False, "help": "Processes that train. [default: one a core]"}
     return option_group(
         "Options",
@@ -43,7 +43,7 @@ def run_options(changes: str) -> Callable[[F], F]:
     "stores",
     multiple=True,
     metavar="NAME=STORE",
-    help="Features, under the name that tables give them; repeatable.",
+    help="A store, and its name in tables; repeatable.",
 )
 @click.option("--manifest", help="The clips. [default: the protocol's, or the only one there is]")
 @run_options("Change a key of the protocol, as in splits.quirk=text; repeatable.")
@@ -84,8 +84,8 @@ def run(
 def train(session: Session, model: str, store: str, manifest: str, **options: Any) -> None:
     """Train one model, evaluate it on unseen films, and save it.
 
-    The metrics are those of the same recipe on films it did not see; the model that is kept then
-    learns from all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse,
+    The metrics are those of the same settings on unseen films; the saved model is then trained on
+    all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse,
     pcbm-h, scorecard or ordinal.
 
     Examples:

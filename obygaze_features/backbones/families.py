@@ -81,7 +81,7 @@ def _xclip_geometry(config: Any, card: Geometry) -> Geometry:
 
 
 def _xclip_keep(model: Any) -> torch.nn.Module:
-    """Return the model without the text tower, which would occupy memory of the device."""
+    """Return the model without the text model, which would occupy memory of the device."""
     import torch
 
     parts = {"vision": model.vision_model, "projection": model.visual_projection, "mit": model.mit}

@@ -71,7 +71,7 @@ def from_pretrained(
 
 @dataclass(frozen=True)
 class Text:
-    """The text tower of a family: its class, and the function that gives the vector of a text."""
+    """The text model of a family: its class, and the function that gives the vector of a text."""
 
     model: str
     embed: Callable[[Any, Any], Tensor]
@@ -89,11 +89,11 @@ class PretrainedFamily(Family):
         model_types: The `model_type` that its configurations may have. The default is the name.
         geometry: The geometry of a configuration, and of a card where the model takes any size.
         run: The outputs of the module for pixels.
-        ignored: Matches the tensors that a checkpoint has and the class leaves out (text towers,
+        ignored: Matches the tensors that a checkpoint has and the class leaves out (text models,
             heads); any other tensor that is left over is an error.
         keep: The part of the model that is kept.
         options: Arguments for the class.
-        text: The text tower, if there is one.
+        text: The text model, if there is one.
     """
 
     _: KW_ONLY

@@ -102,7 +102,7 @@ def read_prompts(name: str) -> PromptSet:
 
 @dataclass(frozen=True, repr=False)
 class TextTower:
-    """A text tower with its tokenizer, both from one checkpoint."""
+    """A text model with its tokenizer, both from one checkpoint."""
 
     text: Text
     model: Any
@@ -146,7 +146,7 @@ def load_text_tower(
     tokenizer: str | Path | None = None,
     workspace: Workspace | None = None,
 ) -> TextTower:
-    """Return the text tower of a backbone.
+    """Return the text model of a backbone.
 
     Args:
         card: A card, or its name.

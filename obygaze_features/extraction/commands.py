@@ -107,7 +107,7 @@ def show_states(console: Console, states: Iterable[StoreStatus]) -> None:
     *("-b", "backbone"),
     required=True,
     metavar="NAME",
-    help="A backbone with a text tower.",
+    help="A backbone with a text model.",
 )
 @click.option(
     "--prompts",
@@ -125,7 +125,7 @@ def text(
 ) -> None:
     """Embed prompts in the space of a backbone's clips.
 
-    The vectors are the output of the backbone's text tower, not normalised, with the name of the
+    The vectors are the output of the backbone's text model, not normalised, with the name of the
     embedding space. Those of X-CLIP are taken before its video prompts, so they are the same for
     every clip. Texts can be added to a store until it is sealed.
 

@@ -62,7 +62,7 @@ def add_texts(store: Path, table: TextTable) -> Path:
         raise Mismatch(
             "no level of this store can be compared with texts",
             where=str(store),
-            hint="use a store of a backbone with a text tower, such as clip-b16",
+            hint="use a store of a backbone with a text model, such as clip-b16",
         )
     known = [space for space in spaces if space is not None]
     if known and not any(same_space(space, table.space_id) for space in known):

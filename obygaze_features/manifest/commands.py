@@ -43,7 +43,7 @@ COMMANDS = {
     "check": (f"{_HERE}.commands:check", "Check manifests against the schema."),
     "stats": (f"{_HERE}.commands:stats", "Count levels, concepts, films and folds."),
     "link": (f"{_HERE}.commands:link_", "Find the video of each clip under a folder."),
-    "folds": (f"{_HERE}.commands:folds", "Split the clips into folds, one fold a clip."),
+    "folds": (f"{_HERE}.commands:folds", "Assign each clip to one fold."),
     "project": (f"{_HERE}.commands_projection:project", "Turn experts' segments into clip labels."),
     "agree": (f"{_HERE}.commands_projection:agree", "Measure the agreement of the annotators."),
     "export": (f"{_HERE}.commands_projection:export", "Write segments for other programs."),
@@ -243,7 +243,7 @@ def link_(session: Session, name: str, folder: Path) -> None:
 def folds(
     session: Session, /, name: str, kind: str, column: str | None, force: bool, **settings: int
 ) -> None:
-    """Split the clips into folds, one fold a clip.
+    """Assign each clip to one fold.
 
     A clip has the same fold in every task, so that no task trains on another's test clips.
 

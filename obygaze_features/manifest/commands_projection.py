@@ -182,8 +182,8 @@ def agree(
 ) -> None:
     """Measure the agreement of the annotators.
 
-    Gamma is 1 - observed / expected disorder on the clips' levels, by film and pair and as the
-    mean over films. Chance is uniform levels, each annotator's own, or those of both pooled.
+    Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
+    and as the mean over films. Expected levels are uniform, each annotator's own, or pooled.
 
     Examples:
         obygaze manifest agree segments.csv --clips clips.csv
