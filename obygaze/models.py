@@ -81,7 +81,7 @@ def dataset(
         task: A task of the protocol `honest` (EN_S, HN_S, ENHN_S), or classes by annotation
             level, such as `{"EN": 0, "S": 1}`.
         view: The reading of the annotations. The default is "visual", as in the paper, where the
-            manifest has visual concepts, else "raw".
+            clips have visual concepts, else "raw".
         level: The feature level. The default is "pooled" where the store has it, else "clip".
         workspace: The workspace, if it is not the current one.
 
@@ -98,7 +98,9 @@ def dataset(
     from obygaze_models.protocols.schema import Data, Task
 
     clips = read_manifest(manifest, workspace=workspace)
-    view = view or ("visual" if clips.header.of_modality("visual") else "raw")
+    visual = set(clips.header.of_modality("visual"))
+    has_visual = any(not visual.isdisjoint(clip.concepts) for clip in clips)
+    view = view or ("visual" if has_visual else "raw")
     data = Data(view=view, level=(level,) if level else Data().level)
     if isinstance(task, str):
         tasks = load_protocol("honest").tasks

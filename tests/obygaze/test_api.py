@@ -19,7 +19,7 @@ from support.stores import fill_store, plan_store
 
 import obygaze as og
 from obygaze import features, models
-from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra, NotFound
 from obygaze_features.manifest import write_manifest
 from obygaze_features.manifest.adapters import obygaze12 as obygaze12_adapter
 from obygaze_features.store import ArraySpec
@@ -167,9 +167,11 @@ def test_a_dataset_takes_classes_of_ones_own(here):
 
 def test_a_manifest_without_visual_concepts_is_read_as_it_is(here):
     films = og.read_manifest("films")
-    bare = replace(films, header=replace(films.header, concepts={}))
-    bare = bare.with_clips(replace(clip, concepts=()) for clip in films)
+    # A table without concepts has the whole vocabulary in its header all the same.
+    bare = films.with_clips(replace(clip, concepts=()) for clip in films)
     assert og.dataset("mine", bare).y.sum() == og.dataset("mine", films).y.sum()
+    with pytest.raises(FixInput, match="every clip would be EN in the visual view"):
+        og.dataset("mine", bare, view="visual")
 
 
 def test_the_papers_view_is_the_default(here):
