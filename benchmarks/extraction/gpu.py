@@ -144,14 +144,14 @@ def _precisions(
         found = as_arrays(backbone.forward(pixels))
         worst = max(np.abs(found[n] - x).max() / np.abs(x).max() for n, x in expected.items())
         runs = forward_runs(backbone, batches, rounds)[1:]
-        best = max(runs, key=lambda run: run.clips_per_s)
-        tflops = backbone.flops * best.clips_per_s / 1e12
+        best = max(runs, key=lambda run: run["clips_per_s"])
+        tflops = backbone.flops * best["clips_per_s"] / 1e12
         yield {
             "backbone": model.card,
             "precision": name,
             "difference": float(worst),
-            "clips/s": best.clips_per_s,
-            "batch": best.n_clips,
+            "clips/s": best["clips_per_s"],
+            "batch": best["n_clips"],
             "TFLOP/s": tflops,
             "share of peak": tflops / peak if device.startswith("cuda") else None,
             "waits": _waits(backbone, device),

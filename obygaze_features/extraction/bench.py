@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +12,7 @@ import numpy as np
 
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.machine import (
-    Machine,
-    Runs,
-    duration,
-    this_machine,
-    time_runs,
-    usable_cores,
-)
+from obygaze_features.core.machine import Machine, duration, this_machine, time_runs, usable_cores
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.base import Backbone
@@ -30,31 +23,8 @@ MAX_S = 30.0
 SIZE_OF_ANY = 224
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """The runs of work on `n_clips` clips, or on `n_bytes` bytes where that is known."""
-
-    name: str
-    runs: Runs
-    n_clips: int
-    n_bytes: int | None = None
-
-    @property
-    def clips_per_s(self) -> float:
-        """The clips per second of wall time."""
-        return self.n_clips / max(self.runs.median_s, 1e-6)
-
-    @property
-    def bytes_per_s(self) -> float | None:
-        """The bytes per second of wall time."""
-        return None if self.n_bytes is None else self.n_bytes / max(self.runs.median_s, 1e-6)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return every single time as JSON."""
-        runs = self.runs
-        medians = {"median_s": runs.median_s, "median_cpu_s": runs.median_cpu_s}
-        speed = {"clips_per_s": self.clips_per_s, "bytes_per_s": self.bytes_per_s}
-        return {**vars(self), "runs": runs._asdict(), **medians, **speed}
+# The runs of work on `n_clips` clips, or on `n_bytes` bytes where that is known, with the speeds.
+Measurement = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -67,24 +37,23 @@ class BenchResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return every single time as JSON."""
-        measurements = [one.to_json() for one in self.measurements]
-        return {**vars(self), "machine": self.machine.to_json(), "measurements": measurements}
+        return asdict(self)
 
     def to_text(self) -> str:
         """Return a table with the machine below it."""
         rows = [
             (
-                one.name,
-                duration(one.runs.median_s),
-                f"{duration(min(one.runs.wall_s))} to {duration(max(one.runs.wall_s))}",
-                duration(one.runs.median_cpu_s),
-                f"{one.clips_per_s:.3g}" if one.n_clips else None,
-                None if one.bytes_per_s is None else f"{human(one.bytes_per_s)}/s",
+                one["name"],
+                duration(one["median_s"]),
+                f"{duration(min(one['runs']['wall_s']))} to {duration(max(one['runs']['wall_s']))}",
+                duration(one["median_cpu_s"]),
+                f"{one['clips_per_s']:.3g}" if one["n_clips"] else None,
+                None if one["n_bytes"] is None else f"{human(one['bytes_per_s'])}/s",
             )
             for one in self.measurements
         ]
         headers = ("", "median", "from to", "CPU time", "clips/s", "speed")
-        n_runs = max(len(one.runs.wall_s) for one in self.measurements)
+        n_runs = max(len(one["runs"]["wall_s"]) for one in self.measurements)
         about = f"medians of up to {n_runs} runs after a warm-up run; {self.machine.line()}"
         return "\n".join([self.title, table(headers, rows), about])
 
@@ -200,4 +169,15 @@ def measure_reading(
 def _measure(
     name: str, work: Callable[[], object], rounds: int, n_clips: int, n_bytes: int | None = None
 ) -> Measurement:
-    return Measurement(name, time_runs(work, rounds, max_s=MAX_S), n_clips, n_bytes)
+    runs = time_runs(work, rounds, max_s=MAX_S)
+    median_s = max(runs.median_s, 1e-6)
+    return {
+        "name": name,
+        "runs": runs._asdict(),
+        "n_clips": n_clips,
+        "n_bytes": n_bytes,
+        "median_s": runs.median_s,
+        "median_cpu_s": runs.median_cpu_s,
+        "clips_per_s": n_clips / median_s,
+        "bytes_per_s": None if n_bytes is None else n_bytes / median_s,
+    }

@@ -249,7 +249,7 @@ def _timed(
     except ObygazeError as error:
         why = "; ".join([error.what, *map(str.strip, error.details)])
         return replace(store, why=store.why or why)
-    return replace(store, forward_s=forward.runs.median_s / batch)
+    return replace(store, forward_s=forward["median_s"] / batch)
 
 
 def _batch(share: Resources, clip_bytes: int) -> int:
