@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.extraction.pipeline import RATE, make_film
@@ -147,7 +148,7 @@ def dask(plan: ExtractPlan, workers: int) -> None:
     from obygaze_features.extraction.dask_cluster import start_cluster
     from obygaze_features.extraction.dask_engine import extract_on
 
-    extract_on(start_cluster(workers), plan, [Resources()], StopFlag())
+    extract_on(partial(start_cluster, workers), plan, [Resources()], StopFlag())
 
 
 def slurm(plan: ExtractPlan, workers: int) -> None:

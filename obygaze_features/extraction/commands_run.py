@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -215,8 +216,9 @@ def _extract(
         from obygaze_features.extraction.dask_cluster import join_cluster, start_cluster
         from obygaze_features.extraction.dask_engine import extract_on
 
-        insecure = options["insecure"]
-        connect = join_cluster(joined, insecure=insecure) if joined else start_cluster(len(shares))
+        connect = partial(start_cluster, len(shares))
+        if joined:
+            connect = partial(join_cluster, joined, insecure=options["insecure"])
         return extract_on(connect, plan, shares, stop, rebuild=not joined, monitor=monitor)
     if len(shares) > 1:
         return extract_on_devices(plan, shares, stop, monitor=monitor)

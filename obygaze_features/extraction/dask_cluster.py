@@ -8,8 +8,7 @@ import json
 import logging
 import multiprocessing
 import tempfile
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,44 +35,19 @@ SETTINGS: dict[str, Any] = {
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
 }
 
-# Opens a connection for the length of a `with`.
-Connect = Callable[[], contextlib.AbstractContextManager[Any]]
-
-
-def start_cluster(n_workers: int) -> Connect:
-    """Return a function that starts a cluster on this machine, and ends it with the connection."""
-    need("distributed", "cluster", "extraction on several devices")
-    return partial(_started, n_workers)
-
-
-def join_cluster(address: str, *, insecure: bool = False) -> Connect:
-    """Return a function that connects to a running cluster.
-
-    Args:
-        address: The address of its scheduler, or its scheduler file.
-        insecure: Connect without encryption too.
-    """
-    need("distributed", "cluster", "extraction on a Dask cluster")
-    found = address if "://" in address else _from_file(Path(address))
-    if not insecure and not _is_private(found):
-        raise FixUsage(
-            f"{found} is not encrypted; anyone who reaches it can run programs as you",
-            hint="use a scheduler at tls://..., or --insecure on a private network",
-        )
-    return partial(_joined, found)
-
 
 @contextlib.contextmanager
-def _started(n_workers: int) -> Iterator[Any]:
+def start_cluster(n_workers: int) -> Iterator[Any]:
+    """Start a cluster on this machine and return its client; the cluster ends with the `with`."""
+    distributed = need("distributed", "cluster", "extraction on several devices")
     import dask
-    from distributed import Client, LocalCluster
 
     _quiet()
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="obygaze-dask-"))
         stack.callback(_end_processes)
         stack.enter_context(dask.config.set(SETTINGS))
-        cluster = LocalCluster(
+        cluster = distributed.LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,
             memory_limit=None,
@@ -85,22 +59,33 @@ def _started(n_workers: int) -> Iterator[Any]:
             silence_logs=logging.CRITICAL,
         )
         stack.callback(_close, cluster)
-        client = Client(cluster, set_as_default=False, timeout=CONNECT_S)
+        client = distributed.Client(cluster, set_as_default=False, timeout=CONNECT_S)
         stack.callback(_close, client)
         yield client
 
 
 @contextlib.contextmanager
-def _joined(address: str) -> Iterator[Any]:
-    from distributed import Client
+def join_cluster(address: str, *, insecure: bool = False) -> Iterator[Any]:
+    """Connect to a running cluster and return the client.
 
+    Args:
+        address: The address of its scheduler, or its scheduler file.
+        insecure: Connect without encryption too.
+    """
+    distributed = need("distributed", "cluster", "extraction on a Dask cluster")
+    found = address if "://" in address else _from_file(Path(address))
+    if not insecure and not _is_private(found):
+        raise FixUsage(
+            f"{found} is not encrypted; anyone who reaches it can run programs as you",
+            hint="use a scheduler at tls://..., or --insecure on a private network",
+        )
     _quiet()
     try:
-        client = Client(address, set_as_default=False, timeout=CONNECT_S)
+        client = distributed.Client(found, set_as_default=False, timeout=CONNECT_S)
     except (OSError, TimeoutError, TypeError, ValueError, RuntimeError) as error:
         raise NotFound(
             f"no Dask scheduler answers: {' '.join(str(error).split())[:200]}",
-            where=address,
+            where=found,
             hint="check --scheduler, and for tls:// the certificates of distributed.comm.tls",
         ) from error
     try:

@@ -14,12 +14,13 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.extras import need
-from obygaze_features.extraction.dask_cluster import ClusterLost, Connect
+from obygaze_features.extraction.dask_cluster import ClusterLost
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
 from obygaze_features.extraction.run import (
     SILENT,
@@ -52,7 +53,7 @@ MAX_KILLS = 20
 
 
 def extract_on(
-    connect: Connect,
+    connect: Callable[[], AbstractContextManager[Any]],
     plan: ExtractPlan,
     shares: Sequence[Resources],
     stop: StopFlag,
@@ -63,7 +64,7 @@ def extract_on(
     """Extract what is missing of a plan's stores on a Dask cluster and return their status.
 
     Args:
-        connect: Connects to the cluster: the result of `start_cluster` or `join_cluster`.
+        connect: Connects to the cluster, as `partial(start_cluster, 2)` does.
         plan: The clips, backbones and stores.
         shares: What each worker may use, in turns; one for all workers is enough.
         stop: The flag that stops the run.

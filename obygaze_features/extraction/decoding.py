@@ -173,14 +173,14 @@ def decode_rows(
             yield DecodedRow(row, dict.fromkeys(views, NO_VIDEO))
             continue
         result = next(results)
-        if result.clips is None:
+        if result.error is not None:
             status = _failed(result.error)
             # The file is not read again: that may be what failed or blocked.
             source = RowSource(clip.start_s, clip.end_s)
             yield DecodedRow(row, dict.fromkeys(views, status), result.seconds, source)
             continue
         limit = plan.max_substituted
-        clips = {view: _checked(decoded, limit) for view, decoded in result.clips.items()}
+        clips = {view: _checked(decoded, limit) for view, decoded in (result.clips or {}).items()}
         yield DecodedRow(row, clips, result.seconds, source_of(clip))
 
 
@@ -223,9 +223,5 @@ def _checked(clip: DecodedClip, max_substituted: float) -> DecodedClip | RowStat
         return _failed(error)
 
 
-def _failed(error: BadVideo | None) -> RowStatus:
-    if error is None:
-        return RowStatus.failed(
-            "decode", "unknown", "the decoder returned neither a clip nor an error"
-        )
+def _failed(error: BadVideo) -> RowStatus:
     return RowStatus.failed(error.stage, error.reason, error.what)

@@ -6,6 +6,7 @@ import multiprocessing
 import threading
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
@@ -72,65 +73,57 @@ def extract_on_devices(
     refuse_unusable(plan)
     missing, n = missing_units(plan), len(shares)
     rows = [[row for u in missing[i::n] for row in plan.unit_range(u)] for i in range(n)]
-    workers = [
-        _Worker(plan, share, some, monitor.strict)
-        for share, some in zip(shares, rows, strict=True)
-        if some
-    ]
-    _watch(workers, Watch(monitor, sum(map(len, rows)), plan, stop))
-    return plan_status(plan)
-
-
-class _Worker:
-    """A process that extracts some rows on one device, and the messages that it sends."""
-
-    def __init__(
-        self, plan: ExtractPlan, resources: Resources, rows: Sequence[int], strict: bool
-    ) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self.device = resources.device
-        self.messages, theirs = spawn.Pipe(duplex=False)
-        work = theirs, plan.to_bytes(), resources, rows, strict
-        self.process = spawn.Process(target=_work, args=work)
-        self.process.start()
-        theirs.close()
-
-    def receive(self) -> Any:
-        """Return the next event or error; None once the process has ended as it should."""
-        try:
-            return self.messages.recv()
-        except EOFError:
-            self.process.join()
-        code = self.process.exitcode or 0
-        if not code:
-            return None
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return ObygazeError(
-            f"the process of {self.device} ended ({how}) before its clips were extracted",
-            hint="run the same command again to resume",
-        )
-
-
-def _watch(workers: Sequence[_Worker], watch: Watch) -> None:
-    """Report the events of all workers until they have ended; raise the first error of one."""
-    running = {worker.messages: worker for worker in workers}
+    pairs = [(share, some) for share, some in zip(shares, rows, strict=True) if some]
+    running = dict(_started(plan, share, some, monitor.strict) for share, some in pairs)
+    processes = list(running.values())
+    watch = Watch(monitor, sum(map(len, rows)), plan, stop)
     errors: list[ObygazeError] = []
     while running:
         for messages in wait(list(running), POLL_S):
-            message = running[messages].receive()  # type: ignore[index]
+            message = _received(messages, running[messages])  # type: ignore[arg-type,index]
             if isinstance(message, dict):
                 watch.report(message)
                 continue
             del running[messages]  # type: ignore[arg-type]
             if message is not None:
                 errors.append(message)
-        if watch.stop or errors:
-            for worker in running.values():
-                worker.process.terminate()
-    for worker in workers:
-        worker.process.join()
-    if errors and not watch.stop:
+        if stop or errors:
+            for process in running.values():
+                process.terminate()
+    for process in processes:
+        process.join()
+    if errors and not stop:
         raise errors[0]
+    return plan_status(plan)
+
+
+def _started(
+    plan: ExtractPlan, resources: Resources, rows: Sequence[int], strict: bool
+) -> tuple[Connection, SpawnProcess]:
+    """Start a process that extracts rows, named after its device; return its messages and it."""
+    spawn = multiprocessing.get_context("spawn")
+    messages, theirs = spawn.Pipe(duplex=False)
+    work = theirs, plan.to_bytes(), resources, rows, strict
+    process = spawn.Process(target=_work, name=resources.device, args=work)
+    process.start()
+    theirs.close()
+    return messages, process
+
+
+def _received(messages: Connection, process: SpawnProcess) -> Any:
+    """Return the next event or error of a process; None once it has ended as it should."""
+    try:
+        return messages.recv()
+    except EOFError:
+        process.join()
+    code = process.exitcode or 0
+    if not code:
+        return None
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return ObygazeError(
+        f"the process of {process.name} ended ({how}) before its clips were extracted",
+        hint="run the same command again to resume",
+    )
 
 
 def _work(

@@ -20,7 +20,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.bench import forward_runs
 from obygaze_features.extraction.decoding import Jobs, KeptFrames, decode_rows, find_kept_frames
 from obygaze_features.extraction.plan import ExtractPlan, Target
-from obygaze_features.extraction.recipes import level_bytes, load_target, view_of
+from obygaze_features.extraction.recipes import chosen_levels, load_target, view_of
 from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.shared_machine import idle_gpus
 from obygaze_features.store.format.records import SEAL_FILE
@@ -276,7 +276,8 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate
         weight_bytes = TYPICAL_WEIGHT_BYTES
     block_rows = min(target.block_rows or BLOCK_ROWS, len(plan.rows))
     blocks = -(-len(plan.rows) // block_rows)
-    folder, levels = Path(target.store), level_bytes(card, target.levels)
+    chosen = chosen_levels(card, target.levels)
+    folder, levels = Path(target.store), {name: one.n_bytes for name, one in chosen.items()}
     committed = sum(1 for _ in (folder / "commits").glob("block-*.json"))
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.

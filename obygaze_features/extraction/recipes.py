@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +90,8 @@ def targets_for(
 def complete_target(target: Target, manifest: Manifest, workspace: Workspace) -> Target:
     """Return a target with its store, MANIFEST.NAME by default, absolute paths, and block size."""
     card = find_card(target.backbone, workspace)
-    sizes = level_bytes(card, target.levels)
-    is_large = max(sizes.values(), default=0) > LARGE_ROW_BYTES
+    levels = chosen_levels(card, target.levels).values()
+    is_large = any(level.n_bytes > LARGE_ROW_BYTES for level in levels)
     kept = FRAMES if target.backbone.startswith(FRAMES) else ""
     source, _, function = target.backbone.removeprefix(kept).rpartition(":")
     name = card.name if source or kept else target.backbone.replace("@", "-")
@@ -109,17 +108,9 @@ def complete_target(target: Target, manifest: Manifest, workspace: Workspace) ->
     )
 
 
-def level_bytes(card: Card, names: Sequence[str]) -> dict[str, int]:
-    """Return the bytes of a row of each of these levels, by default of all but the largest."""
-    return {name: level.n_bytes for name, level in _levels(card, card.levels, names).items()}
-
-
-def chosen_levels(backbone: Backbone, names: Sequence[str]) -> dict[str, Level]:
+def chosen_levels(source: Backbone | Card, names: Sequence[str]) -> dict[str, Level]:
     """Return the feature levels of these names, or all but the heaviest."""
-    return _levels(backbone.card, backbone.levels, names)
-
-
-def _levels(card: Card, available: Mapping[str, Level], names: Sequence[str]) -> dict[str, Level]:
+    card, available = source if isinstance(source, Card) else source.card, source.levels
     unknown = [name for name in names if name not in available]
     if unknown:
         raise FixUsage(
@@ -224,12 +215,17 @@ def redecoder(
         )
     clips = clips_of_store(workspace, store)
 
+    specs = [spec for spec in arrays_of(backbone, levels) if spec.is_level]
+
     def extract_again(clip_ids: Sequence[str]) -> Mapping[str, Levels]:
-        decode = partial(_decode, view=view, grid=grid, indexes=workspace.folder("indexes"))
-        made = (
-            (clip_id, _extract(clips[clip_id], backbone, decode, levels)) for clip_id in clip_ids
-        )
-        return {clip_id: found for clip_id, found in made if found is not None}
+        made: dict[str, Levels] = {}
+        for clip_id in clip_ids:
+            decoded = _decoded(clips[clip_id], view, grid, workspace.folder("indexes"))
+            if decoded is not None:
+                with clip_threads(1) as pool:
+                    (found,) = computer_for(backbone, specs, pool).compute_all([decoded])
+                made[clip_id] = {name: level[0] for name, level in found.levels.items()}
+        return made
 
     return extract_again
 
@@ -275,27 +271,15 @@ def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
     )
 
 
-def _decode(clip: PlannedClip, view: View, grid: Grid | None, indexes: Path) -> DecodedClip:
-    if grid is None or not isinstance(clip, PlannedWindow):
-        return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
-    index, _ = film_index(Path(clip.video), indexes)
-    ranks = grid.ranks(index.times_s - index.times_s[0], clip.window).tolist()
-    return decode_clip(clip.video, view, ranks=ranks, indexes=indexes)
-
-
-def _extract(
-    clip: PlannedClip,
-    backbone: Backbone,
-    decode: Callable[[PlannedClip], DecodedClip],
-    levels: Mapping[str, Level],
-) -> Levels | None:
+def _decoded(clip: PlannedClip, view: View, grid: Grid | None, indexes: Path) -> DecodedClip | None:
+    """Return a decoded clip or window; None if its video is missing or cannot be decoded."""
     if not clip.video or not Path(clip.video).is_file():
         return None
     try:
-        decoded = decode(clip)
+        if grid is None or not isinstance(clip, PlannedWindow):
+            return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
+        index, _ = film_index(Path(clip.video), indexes)
+        ranks = grid.ranks(index.times_s - index.times_s[0], clip.window).tolist()
+        return decode_clip(clip.video, view, ranks=ranks, indexes=indexes)
     except BadVideo:
         return None
-    specs = [spec for spec in arrays_of(backbone, levels) if spec.is_level]
-    with clip_threads(1) as pool:
-        (found,) = computer_for(backbone, specs, pool).compute_all([decoded])
-    return {name: level[0] for name, level in found.levels.items()}

@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.geometry import Level
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.core.machine import usable_cores
@@ -38,7 +39,7 @@ from obygaze_features.extraction.shared_machine import (
     lower_priority,
 )
 from obygaze_features.extraction.sources import (
-    changed_rows,
+    check_sources,
     refuse_changed,
     refuse_without_videos,
 )
@@ -195,31 +196,25 @@ class LoadedTarget:
         return BlockMaker(computer, self.writer, self.view, wanted, batch=batch, retry=retry)
 
 
-class Work(NamedTuple):
-    """The rows to extract for a store; with `retry`, rows of committed blocks to replace."""
-
-    target: LoadedTarget
-    rows: Rows
-    retry: bool
+# A store, its rows to extract, and whether these replace rows of committed blocks.
+Work = tuple[LoadedTarget, Rows, bool]
 
 
 def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[LoadedTarget]:
     """Load every backbone of a plan on a device, then open or create every store."""
     workspace = Workspace(Path(plan.workspace))
-    backbones = {target: load_target(target, workspace, device) for target in plan.targets}
+    loaded = [(target, load_target(target, workspace, device)) for target in plan.targets]
     # A run that is refused must create no store: options are checked first, then existing stores.
-    for target, backbone in backbones.items():
-        view_of(backbone, target)
-        chosen_levels(backbone, target.levels)
+    parts = {t: (b, view_of(b, t), chosen_levels(b, t.levels)) for t, b in loaded}
     existing_first = sorted(plan.targets, key=lambda target: not Path(target.store).exists())
-    opened = {target: _open(plan, target, backbones[target]) for target in existing_first}
+    opened = {target: _open(plan, target, *parts[target]) for target in existing_first}
     return [opened[target] for target in plan.targets]
 
 
-def _open(plan: ExtractPlan, target: Target, backbone: Backbone) -> LoadedTarget:
+def _open(
+    plan: ExtractPlan, target: Target, backbone: Backbone, view: View, levels: Mapping[str, Level]
+) -> LoadedTarget:
     """Open or create the store of a target."""
-    view = view_of(backbone, target)
-    levels = chosen_levels(backbone, target.levels)
     recipe = recipe_of(backbone, view, levels, plan.grid)
     if (Path(target.store) / STORE_FILE).is_file():
         recipe = recipe.as_claimed_by(read_plan(Path(target.store)).recipe)
@@ -273,7 +268,7 @@ def extract(
         )
     targets = load_targets(plan, resources.device)
     if retry_failed:
-        work = [Work(target, rows_to_retry(target, plan, changed), True) for target in targets]
+        work = [(target, rows_to_retry(target, plan, changed), True) for target in targets]
     else:
         work = list(pending_work(targets, plan, rows))
     extract_rows(work, plan, resources, stop, monitor=monitor, changed=changed)
@@ -306,17 +301,19 @@ def extract_rows(
 
     With `changed`, clips that changed since their pictures were kept are decoded again.
     """
-    work = [each for each in work if any(each.rows.values())]
+    work = [(target, rows, retry) for target, rows, retry in work if any(rows.values())]
     if not work:
         return
     with ExitStack() as stack:
         threads = stack.enter_context(clip_threads(resources.compute_threads))
-        makers = [w.target.maker(w.rows, resources, threads, retry=w.retry) for w in work]
-        rows = set[int]().union(*(maker.rows for maker in makers))
-        watch = Watch(monitor, len(rows), plan, stop)
+        makers = [
+            target.maker(rows, resources, threads, retry=retry) for target, rows, retry in work
+        ]
+        wanted = set[int]().union(*(maker.rows for maker in makers))
+        watch = Watch(monitor, len(wanted), plan, stop)
         ahead = resources.ahead(maker.batch for maker in makers)
         views = (maker.view for maker in makers)
-        kept = find_kept_frames(plan, rows, views, changed=changed)
+        kept = find_kept_frames(plan, wanted, views, changed=changed)
         if pool is None:
             own = DecodePool(resources.workers, timeout_s=plan.timeout_s)
             pool = stack.enter_context(own)
@@ -330,8 +327,8 @@ def pending_work(
 ) -> Iterator[Work]:
     """Yield what is missing: blocks not committed, and rows of others whose video is new."""
     for target in targets:
-        yield Work(target, pending_rows(target, rows), retry=False)
-        yield Work(target, rows_with_new_video(target.writer, plan, rows), retry=True)
+        yield target, pending_rows(target, rows), False
+        yield target, rows_with_new_video(target.writer, plan, rows), True
 
 
 def pending_rows(loaded: LoadedTarget, rows: Iterable[int] | None = None) -> dict[int, list[int]]:
@@ -362,7 +359,8 @@ def rows_to_retry(loaded: LoadedTarget, plan: ExtractPlan, changed: bool) -> dic
             hint="extract into another store: obygaze extract run --store NAME=STORE",
         )
     wanted = loaded.writer.rows_to_retry()
-    for row in changed_rows(open_store(loaded.target.store), plan) if changed else ():
+    store, rows = open_store(loaded.target.store), dict(enumerate(plan.rows))
+    for row in check_sources(store, rows).changed if changed else ():
         wanted.setdefault(row // loaded.writer.plan.block_rows, []).append(row)
     return {block: sorted(wanted[block]) for block in sorted(wanted)}
 

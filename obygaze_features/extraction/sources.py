@@ -125,11 +125,6 @@ def refuse_changed(
     raise changed_error(lines, where=", ".join(target.store for target in found), hint=hint)
 
 
-def changed_rows(store: Store, plan: ExtractPlan) -> list[int]:
-    """Return the rows whose times or video changed since their features were extracted."""
-    return sorted(check_sources(store, dict(enumerate(plan.rows))).changed)
-
-
 def compare_sources(workspace: Workspace, store: Store, report: VerifyReport) -> None:
     """Add the clips whose times or video changed to the report of a verification."""
     clips = clips_of_store(workspace, store)

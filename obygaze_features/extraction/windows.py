@@ -151,21 +151,14 @@ class _Window:
         return np.unique(np.concatenate([sampled.index for sampled in self.samples.values()]))
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Pictures of a film, decoded together, as each kind of view sees them."""
-
-    ranks: Ints
-    result: DecodeResult
-
-
 class _Sweep:
     """One pass over the pictures of a film."""
 
     def __init__(self, grid: Grid, index: FrameIndex, pool: DecodePool, job: DecodeJob) -> None:
         self.grid, self.index, self.pool, self.job = grid, index, pool, job
         self.clock_s = index.times_s - index.times_s[0]
-        self.parts: deque[_Part] = deque()
+        # Pictures that were decoded together, as each kind of view sees them.
+        self.parts: deque[tuple[Ints, DecodeResult]] = deque()
 
     def results(
         self, wanted: Sequence[tuple[int, tuple[View, ...]]], size: tuple[int, int]
@@ -188,17 +181,18 @@ class _Sweep:
         )
         jobs = (self._job(part, [_pictures(kind, len(part)) for kind in kinds]) for part in parts)
         decoded = zip(parts, self.pool.map(jobs), strict=True)
+        what = f"the film has {self.index.frames} pictures; the window lies after them"
+        outside = BadVideo(what, path=self.job.path, stage="decode", reason="outside")
         for window in windows:
             if window is None:
-                yield self._outside()
+                yield DecodeResult(self.job, None, outside, 0.0)
                 continue
             seconds = 0.0
             last, first = int(window.needed[-1]), int(window.needed[0])
-            while not self.parts or self.parts[-1].ranks[-1] < last:
-                ranks, result = next(decoded)
-                seconds += result.seconds
-                self.parts.append(_Part(ranks, result))
-            while self.parts[0].ranks[-1] < first:
+            while not self.parts or self.parts[-1][0][-1] < last:
+                self.parts.append(next(decoded))
+                seconds += self.parts[-1][1].seconds
+            while self.parts[0][0][-1] < first:
                 self.parts.popleft()
             yield self._result(window, seconds)
 
@@ -211,11 +205,6 @@ class _Sweep:
         samples = {v: sample(self.index, span, v.count, v.sampling, ranks) for v in views}
         ends = np.append(self.clock_s, self.clock_s[-1] + self.index.last_s)
         return _Window(ranks, samples, self.grid.span_s(number, 0.0, ends))
-
-    def _outside(self) -> DecodeResult:
-        what = f"the film has {self.index.frames} pictures; the window lies after them"
-        error = BadVideo(what, path=self.job.path, stage="decode", reason="outside")
-        return DecodeResult(self.job, None, error, 0.0)
 
     def _result(self, window: _Window, seconds: float) -> DecodeResult:
         """Return a window from the parts; one with damage is decoded by itself."""
@@ -232,12 +221,12 @@ class _Sweep:
         sampled = window.samples[view]
         pictures, places = np.unique(sampled.index, return_inverse=True)
         pieces = []
-        for part in self.parts:
-            inside = pictures[np.isin(pictures, part.ranks)]
+        for ranks, result in self.parts:
+            inside = pictures[np.isin(pictures, ranks)]
             if not len(inside):
                 continue
-            rows = np.searchsorted(part.ranks, inside)
-            clip = (part.result.clips or {}).get(_pictures(view, len(part.ranks)))
+            rows = np.searchsorted(ranks, inside)
+            clip = (result.clips or {}).get(_pictures(view, len(ranks)))
             if clip is None or clip.missing or clip.substituted[rows].any():
                 return None
             pieces.append((clip.pictures, rows))

@@ -32,40 +32,47 @@ pytestmark = pytest.mark.xdist_group("dask")
         ("tls://10.1.2.3:8786", False),
     ],
 )
-def test_only_encrypted_clusters_are_joined_over_a_network(address: str, refused: bool) -> None:
+def test_only_encrypted_clusters_are_joined_over_a_network(
+    address: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    client = SimpleNamespace(close=lambda timeout: None)
+    monkeypatch.setattr(distributed, "Client", lambda address, **more: client)
     if refused:
-        with pytest.raises(FixUsage, match="is not encrypted"):
-            join_cluster(address)
-        join_cluster(address, insecure=True)
-    else:
-        join_cluster(address)
+        with pytest.raises(FixUsage, match="is not encrypted"), join_cluster(address):
+            pass
+    with join_cluster(address, insecure=refused) as joined:
+        assert joined is client
 
 
 def test_the_address_of_a_scheduler_file_is_checked_too(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     file.write_text('{"address": "tcp://10.1.2.3:8786"}', encoding="utf-8")
-    with pytest.raises(FixUsage, match="is not encrypted"):
-        join_cluster(str(file))
+    with pytest.raises(FixUsage, match="is not encrypted"), join_cluster(str(file)):
+        pass
     file.write_text("[]", encoding="utf-8")
-    with pytest.raises(FixInput, match="not a scheduler file of Dask"):
-        join_cluster(str(file))
-    with pytest.raises(NotFound, match="no scheduler file"):
-        join_cluster(str(tmp_path / "nothing"))
+    with (
+        pytest.raises(FixInput, match="not a scheduler file of Dask"),
+        join_cluster(str(file)),
+    ):
+        pass
+    with pytest.raises(NotFound, match="no scheduler file"), join_cluster(str(tmp_path / "x")):
+        pass
 
 
 def test_no_scheduler_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_cluster, "CONNECT_S", 1)
     with (
         pytest.raises(NotFound, match="no Dask scheduler answers"),
-        join_cluster(f"tcp://127.0.0.1:{free_port()}")(),
+        join_cluster(f"tcp://127.0.0.1:{free_port()}"),
     ):
         pass
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InstallExtra) as caught:
-        start_cluster(1)
+    with pytest.raises(InstallExtra) as caught, start_cluster(1):
+        pass
     assert "obygaze[cluster]" in str(caught.value)
 
 
@@ -80,7 +87,7 @@ def test_each_worker_has_its_own_device() -> None:
 
 
 def test_a_worker_does_not_trim_its_memory() -> None:
-    with start_cluster(1)() as client:
+    with start_cluster(1) as client:
         (theirs,) = client.run(lambda: dict(os.environ)).values()
     assert not [name for name in theirs if name.startswith("MALLOC_") and name not in os.environ]
     assert theirs["OMP_NUM_THREADS"] == "1"

@@ -65,12 +65,13 @@ def test_each_process_has_its_share_of_units_and_cores(
 ) -> None:
     found: list[tuple[Resources, list[int]]] = []
 
-    class Recorded:
-        def __init__(self, plan: Any, resources: Resources, rows: list[int], strict: bool) -> None:
-            found.append((resources, rows))
+    def started(plan: Any, resources: Resources, rows: list[int], strict: bool) -> Any:
+        found.append((resources, rows))
+        messages, theirs = multiprocessing.Pipe(duplex=False)
+        theirs.close()
+        return messages, types.SimpleNamespace(join=lambda: None, exitcode=0)
 
-    monkeypatch.setattr(devices, "_Worker", Recorded)
-    monkeypatch.setattr(devices, "_watch", lambda *words: None)
+    monkeypatch.setattr(devices, "_started", started)
     plan = a_plan(films, tmp_path, "descriptors")
     used = Resources(workers=7, threads=4, batch=3)
     extract_on_devices(plan, used.shared_by(["cuda:0", "cuda:1"]), StopFlag())
