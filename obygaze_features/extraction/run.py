@@ -268,9 +268,9 @@ def extract(
         )
     targets = load_targets(plan, resources.device)
     if retry_failed:
-        work = [(target, rows_to_retry(target, plan, changed), True) for target in targets]
+        work: Iterable[Work] = [(t, rows_to_retry(t, plan, changed), True) for t in targets]
     else:
-        work = list(pending_work(targets, plan, rows))
+        work = pending_work(targets, plan, rows)
     extract_rows(work, plan, resources, stop, monitor=monitor, changed=changed)
     return [store_status(target.target.store, rows) for target in targets]
 
@@ -306,9 +306,7 @@ def extract_rows(
         return
     with ExitStack() as stack:
         threads = stack.enter_context(clip_threads(resources.compute_threads))
-        makers = [
-            target.maker(rows, resources, threads, retry=retry) for target, rows, retry in work
-        ]
+        makers = [one.maker(rows, resources, threads, retry=retry) for one, rows, retry in work]
         wanted = set[int]().union(*(maker.rows for maker in makers))
         watch = Watch(monitor, len(wanted), plan, stop)
         ahead = resources.ahead(maker.batch for maker in makers)
