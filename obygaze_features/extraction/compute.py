@@ -190,14 +190,9 @@ class BatchComputer(Computer):
 
 def computer_for(backbone: Backbone, specs: Sequence[ArraySpec], pool: Executor) -> Computer:
     """Return how a backbone's clips are computed on its device; `pool` is for the CPU."""
-    if is_on_gpu(backbone):
+    if backbone.card.family.needs_torch and backbone.placement.device.startswith("cuda"):
         return BatchComputer(backbone, specs)
     return ThreadComputer(backbone, specs, pool)
-
-
-def is_on_gpu(backbone: Backbone) -> bool:
-    """Return whether a GPU computes a backbone."""
-    return backbone.card.family.needs_torch and backbone.placement.device.startswith("cuda")
 
 
 @contextmanager

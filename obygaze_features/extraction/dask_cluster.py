@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.extras import need
 
 ENCRYPTED = ("tls", "wss")
@@ -130,7 +130,3 @@ def _quiet() -> None:
     # Lost connections are expected here, and handled.
     for name in ("distributed", "tornado.application", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-
-
-class ClusterLost(ObygazeError):
-    """The cluster has no working worker; run the command again, or start a new cluster."""

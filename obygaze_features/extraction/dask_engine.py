@@ -20,7 +20,6 @@ from typing import Any
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.extras import need
-from obygaze_features.extraction.dask_cluster import ClusterLost
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
 from obygaze_features.extraction.run import (
     SILENT,
@@ -50,6 +49,10 @@ FIRST_WORKER_S = 120.0
 STOP_S = 10.0
 MAX_FAILED_CLUSTERS = 3
 MAX_KILLS = 20
+
+
+class ClusterLost(ObygazeError):
+    """The cluster has no working worker; run the command again, or start a new cluster."""
 
 
 def extract_on(

@@ -87,35 +87,23 @@ class CostEstimate:
     device: str = "cpu"
     idle_gpus: Sequence[str] = ()
 
-    @property
-    def forward_hours(self) -> float | None:
-        """Return the hours to compute the remaining clips; None if a backbone was not timed."""
-        left = [store for store in self.stores if store.share_left]
-        if any(store.forward_s is None for store in left):
-            return None
-        a_clip = sum((store.forward_s or 0) * store.share_left for store in left)
-        # Several GPUs share the clips; several processes of a CPU also share its cores.
-        n_gpus = self.device.count("cuda") or 1
-        return a_clip * self.with_video / 3600 / n_gpus
+    def hours(self) -> dict[str, float | None]:
+        """Return the hours to decode, to compute and in all, of what is left; None if unknown.
 
-    @property
-    def hours(self) -> float | None:
-        """Return the hours of the run; None if they are not known.
-
-        A GPU computes while the cores decode; without one, both use the same cores.
+        A GPU computes while the cores decode; without one, both use the same cores. Several GPUs
+        share the clips; several processes of a CPU also share its cores.
         """
-        if self.decode_hours is None or self.forward_hours is None:
-            return None
-        together = max if "cuda" in self.device else sum
-        return together((self.decode_hours, self.forward_hours))
-
-    @property
-    def decode_hours(self) -> float | None:
-        """Return the hours to decode the remaining clips once, with the workers of the plan."""
-        left = max((store.share_left for store in self.stores), default=0.0)
-        if self.decode_s is None:
-            return None
-        return self.decode_s * self.with_video * left / self.workers / 3600
+        left = [store for store in self.stores if store.share_left]
+        decode = forward = together = None
+        if self.decode_s is not None:
+            share = max((store.share_left for store in left), default=0.0)
+            decode = self.decode_s * self.with_video * share / self.workers / 3600
+        if all(store.forward_s is not None for store in left):
+            a_clip = sum((store.forward_s or 0) * store.share_left for store in left)
+            forward = a_clip * self.with_video / 3600 / (self.device.count("cuda") or 1)
+        if decode is not None and forward is not None:
+            together = max(decode, forward) if "cuda" in self.device else decode + forward
+        return {"decode_hours": decode, "forward_hours": forward, "hours": together}
 
     @property
     def obstacles(self) -> list[str]:
@@ -141,19 +129,18 @@ class CostEstimate:
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimate as one JSON document."""
-        hours = {name: getattr(self, name) for name in ("decode_hours", "forward_hours", "hours")}
-        return {**asdict(self), **hours, "obstacles": self.obstacles}
+        return {**asdict(self), **self.hours(), "obstacles": self.obstacles}
 
     def to_text(self) -> str:
         """Return the estimate as text."""
-        pace = "no clip could be decoded to measure the time"
+        pace, hours = "no clip could be decoded to measure the time", self.hours()
         if self.decode_s is not None:
             pace = (
                 f"decoding takes about {self.decode_s:.2f} s a clip,"
-                f" {self.decode_hours:.2f} hours with {self.workers} workers"
+                f" {hours['decode_hours']:.2f} hours with {self.workers} workers"
             )
-        if self.hours is not None:
-            pace += f"; about {self.hours:.2f} hours in all on {self.device}"
+        if hours["hours"] is not None:
+            pace += f"; about {hours['hours']:.2f} hours in all on {self.device}"
         rows = [
             (
                 Path(s.store).name,

@@ -17,7 +17,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BlockMaker, run_rows
-from obygaze_features.extraction.compute import clip_threads, computer_for, is_on_gpu
+from obygaze_features.extraction.compute import BatchComputer, clip_threads, computer_for
 from obygaze_features.extraction.decoding import (
     DecodedRow,
     decode_rows,
@@ -190,7 +190,7 @@ class LoadedTarget:
         """Return the block maker of this store; `pool` computes if no GPU does."""
         levels = [spec for spec in self.writer.plan.arrays if spec.is_level]
         computer = computer_for(self.backbone, levels, pool)
-        on_gpu = is_on_gpu(self.backbone)
+        on_gpu = isinstance(computer, BatchComputer)
         free = free_gpu_memory(resources.device, resources.gpu_gb) if on_gpu else None
         batch = resources.batch_of(self.backbone.activation_bytes, free)
         return BlockMaker(computer, self.writer, self.view, wanted, batch=batch, retry=retry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -83,14 +83,8 @@ def add_texts(store: Path, table: TextTable) -> Path:
 def write_texts(path: Path, table: TextTable, *, force: bool = False) -> Path:
     """Write a table of texts as an npz file, with the names of a store's arrays."""
     stream = io.BytesIO()
-    np.savez(
-        stream,
-        embeddings=table.embeddings,
-        prompt=np.array(table.prompt, dtype=str),
-        template=np.array(table.template, dtype=str),
-        attribute=np.array(table.attribute, dtype=str),
-        space_id=np.array(table.space_id),
-    )
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in vars(table).items()}
+    np.savez(stream, **arrays)
     write_new(path, stream.getvalue(), force=force)
     return path
 

@@ -14,7 +14,7 @@ from support.extraction import a_plan, array_bytes, film_folder
 
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.extraction import dask_engine
-from obygaze_features.extraction.dask_cluster import ClusterLost
+from obygaze_features.extraction.dask_engine import ClusterLost
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources, extract
 from obygaze_features.extraction.shared_machine import StopFlag

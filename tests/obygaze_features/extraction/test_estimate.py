@@ -81,15 +81,13 @@ def test_the_hours_are_those_of_the_slower_stage_or_of_both() -> None:
     half = StoreEstimate("a", "a", {}, 4, 2, 0, 0, 0.0, "cached", forward_s=2.0)
     whole = replace(half, blocks_done=0, forward_s=0.5)
     found = CostEstimate(2000, 1800, [], [half, whole], 4.0, {}, 0, 0, workers=4)
-    assert found.decode_hours == 0.5
-    assert found.forward_hours == 0.75
-    assert found.hours == 1.25
-    assert replace(found, device="cuda:0").hours == 0.75
+    assert found.hours() == {"decode_hours": 0.5, "forward_hours": 0.75, "hours": 1.25}
+    assert replace(found, device="cuda:0").hours()["hours"] == 0.75
     assert "about 1.25 hours in all on cpu" in found.to_text()
     unknown = replace(found, stores=[half, replace(whole, forward_s=None)])
-    assert (unknown.forward_hours, unknown.hours) == (None, None)
+    assert unknown.hours() == {"decode_hours": 0.5, "forward_hours": None, "hours": None}
     done = replace(whole, blocks_done=4, forward_s=None)
-    assert replace(found, stores=[half, done]).forward_hours == 0.5
+    assert replace(found, stores=[half, done]).hours()["forward_hours"] == 0.5
 
 
 def test_several_devices_share_the_clips_and_each_holds_its_own_model(
@@ -99,9 +97,9 @@ def test_several_devices_share_the_clips_and_each_holds_its_own_model(
     store = StoreEstimate("a", "a", {}, 4, 0, 0, 0, 0.0, "cached", forward_s=2.0)
     found = CostEstimate(3600, 3600, [], [store], 1.0, {}, 0, 0, workers=1)
     devices = ("cpu", "cuda:0", "cuda:0,cuda:1", "cpu,cpu")
-    hours = [replace(found, device=name).forward_hours for name in devices]
+    hours = [replace(found, device=name).hours()["forward_hours"] for name in devices]
     assert hours == [2.0, 2.0, 1.0, 2.0]
-    assert replace(found, device="cpu,cpu").hours == 3.0
+    assert replace(found, device="cpu,cpu").hours()["hours"] == 3.0
     words = ("-b", "descriptors", "--probe", "0", "--workers", "4")
     one, two = (_plan(world, *words, "--device", name) for name in ("cpu", "cpu,cpu"))
     assert (one["device"], two["device"], two["workers"]) == ("cpu", "cpu,cpu", 4)
