@@ -10,7 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from obygaze_features.core.machine import package_version
 from obygaze_features.extraction.compute import Clock, Computed, Computer
 from obygaze_features.extraction.decoding import DecodedRow, Jobs
 from obygaze_features.extraction.shared_machine import StopFlag
-from obygaze_features.store.format.schema import OK, SPAN_ARRAYS, ArraySpec, RowSource, RowStatus
+from obygaze_features.store.format.schema import OK, SPAN_ARRAYS, RowSource, RowStatus
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import DecodedClip, View
 
@@ -136,14 +135,19 @@ class BlockMaker:
         self,
         row: int,
         clip: DecodedClip | RowStatus,
-        source: RowSource | None = None,
-        seconds: Mapping[str, float] = MappingProxyType({}),
+        source: RowSource | None,
+        seconds: Mapping[str, float],
     ) -> None:
         """Add the next row, its source, and the seconds by stage that it took until now."""
         if self._block is None:
             number = row // self.writer.plan.block_rows
             rows = self.wanted[number]
-            arrays = {spec.name: _empty(spec, len(rows)) for spec in self.writer.plan.arrays}
+            arrays = {
+                spec.name: np.full(
+                    (len(rows), *spec.tail_shape), np.nan if spec.is_float else 0, spec.dtype
+                )
+                for spec in self.writer.plan.arrays
+            }
             self._block = _Block(number, rows, arrays)
         block = self._block
         block.clock.add(seconds)
@@ -262,11 +266,6 @@ class BlockMaker:
         if self._commit is not None:
             commit, self._commit = self._commit, None
             commit.result()
-
-
-def _empty(spec: ArraySpec, n_rows: int) -> npt.NDArray[Any]:
-    fill = np.nan if spec.is_float else 0
-    return np.full((n_rows, *spec.tail_shape), fill, dtype=spec.dtype)
 
 
 def _status(clip: DecodedClip) -> RowStatus:

@@ -283,7 +283,6 @@ def slurm(
         obygaze extract slurm plan.json -k 8 --at-once 2 --time 04:00 --partition gpu --submit
         obygaze extract slurm plan.json -k 8 --resume --submit
     """
-    from obygaze_features.extraction.plan import read_plan_file
     from obygaze_features.extraction.slurm import (
         SCRIPT_MARK,
         array_for,

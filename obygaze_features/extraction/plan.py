@@ -91,11 +91,9 @@ class ExtractPlan:
     workspace: str = "."
 
     def __post_init__(self) -> None:
-        """Check the limits."""
+        """Check the time limit."""
         if not 0 < self.timeout_s < inf:
             raise FixUsage(f"--timeout must be above 0 and finite, got {self.timeout_s:g}")
-        if not 0 <= self.max_substituted <= 1:
-            raise FixUsage(f"--max-substituted must be 0 to 1, got {self.max_substituted:g}")
 
     @property
     def clips_sha256(self) -> str:

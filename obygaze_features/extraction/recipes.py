@@ -50,7 +50,6 @@ BLOCK_WINDOWS = 256
 CLEAN = "clean"
 # Levels that are stored only on request.
 HEAVY = ("tokens",)
-BYTES = "obygaze store verify --hash compares its bytes with their checksums"
 
 Levels = dict[str, npt.NDArray[Any]]
 
@@ -189,15 +188,12 @@ def redecoder(
         store: The store to compare with.
         weights: The file or folder of the weights.
     """
-    if store.plan.holds_pictures:
-        what = "pictures are not decoded again to verify them"
-        raise FixInput(what, where=store.location, hint=BYTES)
-    if store.recipe.is_unknown:
-        raise FixInput(
-            "the recipe of these features is unknown; they cannot be extracted again",
-            where=store.location,
-            hint=BYTES,
-        )
+    if store.plan.holds_pictures or store.recipe.is_unknown:
+        what = "the recipe of these features is unknown; they cannot be extracted again"
+        if store.plan.holds_pictures:
+            what = "pictures are not decoded again to verify them"
+        hint = "obygaze store verify --hash compares its bytes with their checksums"
+        raise FixInput(what, where=store.location, hint=hint)
     recipe = store.recipe.to_json()
     target = target_of(recipe, weights)
     backbone = load_target(target, workspace)

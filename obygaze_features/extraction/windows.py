@@ -79,28 +79,26 @@ def _videos_of(films: Path | str, workspace: Workspace) -> tuple[Header, Path, d
     """Return the header of the films, their folder, and the video of each film."""
     path = Path(films)
     if path.is_dir():
+        header, folder = Header(ascii_id(path.resolve().name) or "films"), path
         pairs = [(ascii_id(Path(video).stem), video) for video in find_videos(path)]
-        return Header(ascii_id(path.resolve().name) or "films"), path, _one_each(pairs, path)
-    if path.suffix == ".csv":
+    elif path.suffix == ".csv":
+        header, folder = Header(path.stem), path.parent
         rows = read_table(path, required=("movie_id", "video"), content="films").rows
         pairs = [(row["movie_id"], row["video"]) for row in rows]
-        return Header(path.stem), path.parent, _one_each(pairs, path)
-    manifest = read_manifest(workspace.existing_manifest(str(films)))
-    pairs = [(clip.movie_id, clip.video) for clip in manifest if clip.video]
-    folder, header = Path(manifest.header.video_root), replace(manifest.header, concepts={})
-    return header, folder, _one_each(pairs, manifest.name)
-
-
-def _one_each(pairs: Iterable[tuple[str, str]], where: Path | str) -> dict[str, str]:
+    else:
+        manifest = read_manifest(workspace.existing_manifest(str(films)))
+        header = replace(manifest.header, concepts={})
+        folder = Path(header.video_root)
+        pairs = [(clip.movie_id, clip.video) for clip in manifest if clip.video]
     videos: dict[str, str] = {}
     for movie_id, video in pairs:
         if videos.setdefault(movie_id, video) != video:
             what = f"two videos for the film {movie_id!r}: {videos[movie_id]} and {video}"
-            raise FixInput(what, where=str(where), hint="one video for each film")
+            raise FixInput(what, where=str(films), hint="one video for each film")
     if not videos:
         hint = "obygaze manifest link, or a folder of films"
-        raise FixInput("no film with a video", where=str(where), hint=hint)
-    return videos
+        raise FixInput("no film with a video", where=str(films), hint=hint)
+    return header, folder, videos
 
 
 def _film(movie_id: str, video: str, index: FrameIndex) -> Film:

@@ -215,7 +215,7 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
     csv.write_text(csv.read_text().replace("0,4\n", "0,5\n"))
     with pytest.raises(FixInput, match="1 violation"):
         read_manifest(tmp_path / "w.toml")
-    with pytest.raises(FixInput, match="computed from films"):
+    with pytest.raises(FixInput, match="computed from the films"):
         write_manifest(good.with_column("x", {}), tmp_path / "y.toml")
 
 
