@@ -210,17 +210,20 @@ def redecoder(
             details=list(map(str, here.diff(store.recipe, ("here", "in the store")))),
         )
     clips = clips_of_store(workspace, store)
-
     specs = [spec for spec in arrays_of(backbone, levels) if spec.is_level]
 
     def extract_again(clip_ids: Sequence[str]) -> Mapping[str, Levels]:
         made: dict[str, Levels] = {}
-        for clip_id in clip_ids:
-            decoded = _decoded(clips[clip_id], view, grid, workspace.folder("indexes"))
-            if decoded is not None:
-                with clip_threads(1) as pool:
-                    (found,) = computer_for(backbone, specs, pool).compute_all([decoded])
-                made[clip_id] = {name: level[0] for name, level in found.levels.items()}
+        for clip in (clips[clip_id] for clip_id in clip_ids):
+            if not clip.video or not Path(clip.video).is_file():
+                continue
+            try:
+                decoded = _decode(clip, view, grid, workspace.folder("indexes"))
+            except BadVideo:
+                continue
+            with clip_threads(1) as pool:
+                (found,) = computer_for(backbone, specs, pool).compute_all([decoded])
+            made[clip.clip_id] = {name: level[0] for name, level in found.levels.items()}
         return made
 
     return extract_again
@@ -267,15 +270,9 @@ def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
     )
 
 
-def _decoded(clip: PlannedClip, view: View, grid: Grid | None, indexes: Path) -> DecodedClip | None:
-    """Return a decoded clip or window; None if its video is missing or cannot be decoded."""
-    if not clip.video or not Path(clip.video).is_file():
-        return None
-    try:
-        if grid is None or not isinstance(clip, PlannedWindow):
-            return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
-        index, _ = film_index(Path(clip.video), indexes)
-        ranks = grid.ranks(index.times_s - index.times_s[0], clip.window).tolist()
-        return decode_clip(clip.video, view, ranks=ranks, indexes=indexes)
-    except BadVideo:
-        return None
+def _decode(clip: PlannedClip, view: View, grid: Grid | None, indexes: Path) -> DecodedClip:
+    if grid is None or not isinstance(clip, PlannedWindow):
+        return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
+    index, _ = film_index(Path(clip.video), indexes)
+    ranks = grid.ranks(index.times_s - index.times_s[0], clip.window).tolist()
+    return decode_clip(clip.video, view, ranks=ranks, indexes=indexes)
