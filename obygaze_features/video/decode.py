@@ -84,19 +84,14 @@ def decode_views(
         raise FixUsage("views must contain at least one view")
     picked = None if ranks is None else np.array(ranks, dtype=np.int64)
     folder = None if indexes is None else Path(indexes)
-
-    def decode(source: VideoSource) -> dict[View, DecodedClip]:
-        part = (start_s, end_s, picked)
-        return _ClipDecoder(source, wanted, *part, allocate).clips()
-
-    for _ in range(2):
+    for kept in (folder, folder, None):
         try:
-            with open_film(Path(path), folder, progress) as source:
-                return decode(source)
+            with open_film(Path(path), kept, progress) as source:
+                return _ClipDecoder(source, wanted, start_s, end_s, picked, allocate).clips()
         except FilmChanged as error:
             distrust(error.film)
-    with open_film(Path(path), None, progress) as source:
-        return decode(source)
+    what = "the file changes while it is read"
+    raise BadVideo(what, path=path, stage="decode", reason="unreadable")
 
 
 class _IndexIsWrong(Exception):

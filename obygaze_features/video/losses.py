@@ -110,6 +110,18 @@ def units_of(data: bytes, length_size: int) -> Iterator[bytes]:
             yield unit
 
 
+class NumberedPicture(NamedTuple):
+    """The number of a picture (frame_num, temporal_reference), and whether others need it.
+
+    There are `n_numbers` numbers. B pictures of MPEG-1 and -2 have none built on them.
+    """
+
+    position: int
+    number: int
+    n_numbers: int
+    is_reference: bool
+
+
 class _Bits:
     """Reads the codes of H.264 headers."""
 
@@ -182,20 +194,11 @@ def _skip_scaling(bits: _Bits, size: int) -> None:
         last = following or last
 
 
-class H264Picture(NamedTuple):
-    """The number of a picture, how many numbers there are, and whether others are built on it."""
-
-    position: int
-    number: int
-    n_numbers: int
-    is_reference: bool
-
-
 class _NotCountable(Exception):
     """The stream may leave numbers out, or numbers its pictures in more than one way."""
 
 
-def h264_numbers(length_size: int, extradata: bytes, coded: Coded) -> Iterator[H264Picture]:
+def h264_numbers(length_size: int, extradata: bytes, coded: Coded) -> Iterator[NumberedPicture]:
     """Yield the numbers of all pictures, in the order of the file."""
     # The parameter sets that are stored outside of packets come first.
     outside = list(units_of(extradata, 0))
@@ -218,10 +221,10 @@ def h264_numbers(length_size: int, extradata: bytes, coded: Coded) -> Iterator[H
                     bits.code()
                 bits.take(2 if numbering.separate_planes else 0)
                 number = bits.take(numbering.bits)
-                yield H264Picture(position, number, 1 << numbering.bits, is_reference)
+                yield NumberedPicture(position, number, 1 << numbering.bits, is_reference)
 
 
-def h264_gaps(index: FrameIndex, pictures: Iterable[H264Picture]) -> Iterator[int]:
+def h264_gaps(index: FrameIndex, pictures: Iterable[NumberedPicture]) -> Iterator[int]:
     """Yield the positions before which numbers are missing."""
     holes = index.holes
     before: int | None = None
@@ -235,14 +238,6 @@ def h264_gaps(index: FrameIndex, pictures: Iterable[H264Picture]) -> Iterator[in
                 yield picture.position
         if picture.is_reference or key:
             before = picture.number
-
-
-class MpegPicture(NamedTuple):
-    """The number of a picture of MPEG-1 or -2 within its group (temporal_reference)."""
-
-    position: int
-    number: int
-    is_b: bool
 
 
 def mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
@@ -262,12 +257,12 @@ def mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
     return found
 
 
-def mpeg_groups(index: FrameIndex, coded: Coded) -> tuple[list[list[MpegPicture]], list[int]]:
+def mpeg_groups(index: FrameIndex, coded: Coded) -> tuple[list[list[NumberedPicture]], list[int]]:
     """Return the pictures by group, and the positions of slices without a picture's header.
 
     There are no groups if a key frame does not begin one.
     """
-    groups: list[list[MpegPicture]] = []
+    groups: list[list[NumberedPicture]] = []
     headless, all_keys_begin_groups = list[int](), True
     for position, data in coded:
         at = data.find(_PICTURE)
@@ -281,14 +276,15 @@ def mpeg_groups(index: FrameIndex, coded: Coded) -> tuple[list[list[MpegPicture]
             all_keys_begin_groups = False
         head = int.from_bytes(data[at + 4 : at + 6], "big")
         if groups:
-            groups[-1].append(MpegPicture(position, head >> 6, head >> 3 & 7 == _B_PICTURE))
+            is_b = head >> 3 & 7 == _B_PICTURE
+            groups[-1].append(NumberedPicture(position, head >> 6, 1024, not is_b))
     return groups if all_keys_begin_groups else [], headless
 
 
-def _lost_in(group: list[MpegPicture]) -> list[int]:
+def _lost_in(group: list[NumberedPicture]) -> list[int]:
     """Return the first picture of a group that may depend on a lost one, if any."""
     numbers = {picture.number for picture in group}
-    anchors = [picture for picture in group if not picture.is_b]
+    anchors = [picture for picture in group if picture.is_reference]
     for before, after in zip(anchors, [*anchors[1:], None], strict=True):
         end = after.number if after else max(numbers)
         if all(number in numbers for number in range(before.number + 1, end)):

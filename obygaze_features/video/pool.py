@@ -137,21 +137,18 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         # A process inherits the signals that its parent thread blocks.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         while item := self._jobs.get():
-            self._take(slot, *item)
+            job, future = item
+            if self._closed:
+                future.cancel()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(self._decode(slot, job))
+                except Exception as error:  # noqa: BLE001 - raised where the result is taken
+                    future.set_exception(error)
             # While this thread waits for a job, it must not hold the clips of the last one.
-            del item
+            del item, future
         if slot in self._workers:
             self._workers[slot].end()
-
-    def _take(self, slot: int, job: DecodeJob, future: Future[DecodeResult]) -> None:
-        if self._closed:
-            future.cancel()
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            future.set_result(self._decode(slot, job))
-        except Exception as error:  # noqa: BLE001 - raised again where the result is taken
-            future.set_exception(error)
 
     def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
         worker = self._worker(slot)
@@ -166,7 +163,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             how = worker.end(wait_s=0 if late else 10)
             if self._closed:
                 raise ObygazeError("the decode pool was closed", where=str(job.path)) from None
-            if retry and worker.was_killed and not late:
+            if retry and worker.process.poll() == -signal.SIGKILL and not late:
                 # Another process killed it (the system when out of memory), not this file.
                 return self._decode(slot, job, retry=False)
             if not worker.ready:
@@ -193,7 +190,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         reply = worker.decode(job, number, memory, self.timeout_s)
         release = partial(self._free.append, number)
         if reply.get("shapes"):
-            return unpacked(reply, memory.frames(list(map(tuple, reply["shapes"])), release)), None
+            pictures = memory.frames(list(map(tuple, reply["shapes"])), release)
+            return unpacked(reply, job.views, pictures), None
         release()
         return ({}, None) if "error" not in reply else (None, BadVideo(**reply["error"]))
 
@@ -287,11 +285,6 @@ class _Worker:
         line, _, self.received = self.received.partition(b"\n")
         found: dict[str, Any] = json.loads(line)
         return found
-
-    @property
-    def was_killed(self) -> bool:
-        """Return whether another process killed it."""
-        return self.process.poll() == -signal.SIGKILL
 
     def end(self, wait_s: float = 0) -> str:
         """Kill the process if it does not end within some time; return how it ended."""

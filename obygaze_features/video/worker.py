@@ -18,8 +18,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,21 +139,21 @@ def _packed(clips: Mapping[View, DecodedClip]) -> dict[str, Any]:
     layers = list({id(clip.pictures): clip.pictures for clip in clips.values()}.values())
     numbers = {id(pictures): number for number, pictures in enumerate(layers)}
     packed = []
-    for view, clip in clips.items():
+    for clip in clips.values():
         facts = vars(clip) | {"path": str(clip.path), "pictures": numbers[id(clip.pictures)]}
-        facts = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}
-        packed.append({"view": asdict(view), "facts": facts})
+        packed.append({k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()})
     return {"shapes": [pictures.shape for pictures in layers], "clips": packed}
 
 
-def unpacked(reply: Mapping[str, Any], layers: Sequence[Pixels]) -> dict[View, DecodedClip]:
-    """Return the clips of a reply, given the pictures of its shapes."""
+def unpacked(
+    reply: Mapping[str, Any], views: Iterable[View], layers: Sequence[Pixels]
+) -> dict[View, DecodedClip]:
+    """Return the clips of a reply to a request for views, given the pictures of its shapes."""
     found = {}
-    for clip in reply["clips"]:
-        facts: dict[str, Any] = clip["facts"]
-        facts = {k: np.array(v) if isinstance(v, list) else v for k, v in facts.items()}
+    for view, packed in zip(dict.fromkeys(views), reply["clips"], strict=True):
+        facts = {k: np.array(v) if isinstance(v, list) else v for k, v in packed.items()}
         facts |= {"path": Path(facts["path"]), "pictures": layers[facts["pictures"]]}
-        found[View.from_json(clip["view"])] = DecodedClip(**facts)
+        found[view] = DecodedClip(**facts)
     return found
 
 
