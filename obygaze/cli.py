@@ -55,7 +55,7 @@ COMMANDS = {
         "Run an experiment: train and test every cell of a protocol.",
     ),
     "report": (
-        "obygaze_models.report.commands:report",
+        "obygaze.commands_run:report",
         "Write the report of runs: a page, tables, figures.",
     ),
     "view": (

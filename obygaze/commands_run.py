@@ -1,4 +1,4 @@
-"""`obygaze run` and `obygaze train`: from stores and a manifest to a table, and to a model."""
+"""`obygaze run`, `train` and `report`: from stores and a manifest to tables, models and pages."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from obygaze_features.core.commands import (
 )
 from obygaze_features.core.console import table
 from obygaze_models.protocols.reading import load_protocol, shipped
+
+FORMATS = ("html", "md", "latex", "csv")
 
 
 def run_options(changes: str) -> Callable[[F], F]:
@@ -101,9 +103,44 @@ def train(session: Session, model: str, store: str, manifest: str, **options: An
     session.console.show(document, f"{result_text(done)}\nmodel: {saved.folder}")
 
 
-def _place(session: Session) -> dict[str, Any]:
+@command()
+@click.argument("runs", nargs=-1, required=True)
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    type=click.Choice(FORMATS),
+    help="Write only this format; repeatable. [default: all]",
+)
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(path_type=Path),
+    help="File of the page. [default: report.html in the first run]",
+)
+def report(
+    session: Session, runs: tuple[str, ...], formats: tuple[str, ...], output: Path | None
+) -> None:
+    """Write the report of runs: a page, tables, figures.
+
+    The page contains all its figures and loads nothing from the network. Tables are written as CSV,
+    LaTeX and Markdown, figures as SVG and PNG, into the folder of each run.
+
+    Examples:
+        obygaze report honest-desc
+        obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
+        obygaze report honest-desc --format latex --format csv
+    """
+    place = _place(session, "figures")
+    written = models.report(*runs, output=output, formats=formats or FORMATS, **place)
+    session.console.show({"files": [str(path) for path in written]}, str(written[0]))
+    if not session.console.as_json:
+        session.console.note(f"and {len(written) - 1} tables and figures")
+
+
+def _place(session: Session, unit: str = "steps") -> dict[str, Any]:
     """Return the progress bar and the workspace of a session, as the API takes them."""
-    bar = partial(session.console.progress, unit="steps")
+    bar = partial(session.console.progress, unit=unit)
     return {"progress": bar, "workspace": session.workspace.root}
 
 
