@@ -47,15 +47,15 @@ COMMANDS = {
         "Extract features from videos, with several backbones in one pass.",
     ),
     "train": (
-        "obygaze.commands_run:train",
+        "obygaze.commands:train",
         "Train one model, evaluate it on unseen films, and save it.",
     ),
     "run": (
-        "obygaze.commands_run:run",
+        "obygaze.commands:run",
         "Run an experiment: train and test every cell of a protocol.",
     ),
     "report": (
-        "obygaze.commands_run:report",
+        "obygaze.commands:report",
         "Write the report of runs: a page, tables, figures.",
     ),
     "view": (
@@ -67,7 +67,7 @@ COMMANDS = {
         "Inspect, verify, use and share saved models.",
     ),
     "explain": (
-        "obygaze.commands_explain:explain",
+        "obygaze.commands:explain",
         "Show where in the picture and when in the clip a model finds a concept or a text.",
     ),
     "audit": (

@@ -206,6 +206,7 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
     return values
 
 
+force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
 dtype_option = click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
@@ -217,11 +218,6 @@ attention_option = click.option(
     type=click.Choice(["sdpa", "eager"]),
     help="Attention of torch. [default: the preset's]",
 )
-
-
-def force_option(function: F) -> F:
-    """Add the option --force of commands that write something new."""
-    return click.option("--force", is_flag=True, help="Replace the output if it exists.")(function)
 
 
 def command(name: str | None = None) -> Callable[[Callable[..., Any]], SessionCommand]:
