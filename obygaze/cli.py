@@ -59,7 +59,7 @@ COMMANDS = {
         "Write the report of runs: a page, tables, figures.",
     ),
     "view": (
-        "obygaze.view.commands:view",
+        "obygaze.commands:view",
         "Watch films, look at clips and scores, and mark segments, in the browser.",
     ),
     "models": (

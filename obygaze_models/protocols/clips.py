@@ -129,11 +129,11 @@ class ClipTable:
 
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     """Return the clips of a manifest that a protocol uses."""
-    if data.view == "visual" and not any(clip.concepts for clip in manifest):
-        if any(clip.level not in ("", "EN") for clip in manifest):
-            what = "no clip has a concept, so every clip would be EN in the visual view"
-            hint = "--set data.view=raw, or og.dataset(..., view='raw')"
-            raise FixInput(what, where=manifest.name, hint=hint)
+    is_rated = any(clip.level not in ("", "EN") for clip in manifest)
+    if data.view == "visual" and is_rated and not any(clip.concepts for clip in manifest):
+        what = "no clip has a concept, so every clip would be EN in the visual view"
+        hint = "--set data.view=raw, or og.dataset(..., view='raw')"
+        raise FixInput(what, where=manifest.name, hint=hint)
     seen = manifest.view(data.view)
     kept = seen.where(data.where) if data.where else seen
     table = ClipTable(manifest.name, kept.clips, seen.header.of_modality("visual"), seen.clips)
