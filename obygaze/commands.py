@@ -24,7 +24,6 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_models.protocols.reading import load_protocol, shipped
 
 FORMATS = ("html", "md", "latex", "csv")
 file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -158,6 +157,8 @@ def store_names(words: Sequence[str]) -> dict[str, str]:
 
 
 def _list(session: Session) -> None:
+    from obygaze_models.protocols.reading import load_protocol, shipped
+
     protocols = {name: load_protocol(name) for name in shipped()}
     rows = [
         (name, found.splits.kind, " ".join(found.model_names), found.report.title)
