@@ -47,19 +47,19 @@ COMMANDS = {
         "Extract features from videos, with several backbones in one pass.",
     ),
     "train": (
-        "obygaze.commands_run:train",
+        "obygaze.commands:train",
         "Train one model, evaluate it on unseen films, and save it.",
     ),
     "run": (
-        "obygaze.commands_run:run",
+        "obygaze.commands:run",
         "Run an experiment: train and test every cell of a protocol.",
     ),
     "report": (
-        "obygaze_models.report.commands:report",
+        "obygaze.commands:report",
         "Write the report of runs: a page, tables, figures.",
     ),
     "view": (
-        "obygaze.view.commands:view",
+        "obygaze.commands:view",
         "Watch films, look at clips and scores, and mark segments, in the browser.",
     ),
     "models": (
@@ -67,7 +67,7 @@ COMMANDS = {
         "Inspect, verify, use and share saved models.",
     ),
     "explain": (
-        "obygaze.commands_explain:explain",
+        "obygaze.commands:explain",
         "Show where in the picture and when in the clip a model finds a concept or a text.",
     ),
     "audit": (

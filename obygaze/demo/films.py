@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import csv_bytes, write_atomic
 from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.projection import SEGMENT_COLUMNS
 from obygaze_features.manifest.vocabulary import concepts
 
 FPS = 24
@@ -59,22 +60,6 @@ class DemoScene:
     level: str
     concepts: tuple[str, ...]
 
-    @property
-    def clip_id(self) -> str:
-        """The id, in the form of MovieGraphs."""
-        return f"{self.movie_id}-{self.number:03d}"
-
-
-class DemoSegment(NamedTuple):
-    """A segment that one annotator marked, as a row of segments.csv."""
-
-    movie_id: str
-    annotator: str
-    start_frame: int
-    end_frame: int
-    level: str
-    concepts: str
-
 
 def make_films(seed: int = 17) -> list[DemoScene]:
     """Return the scenes of all films in order."""
@@ -95,9 +80,12 @@ def make_films(seed: int = 17) -> list[DemoScene]:
     return scenes
 
 
-def annotate(scenes: Sequence[DemoScene], seed: int = 17) -> list[DemoSegment]:
-    """Return the segments each annotator marks: similar, not equal; EN scenes are not marked."""
-    segments = []
+def annotate(scenes: Sequence[DemoScene], seed: int = 17) -> list[tuple[str | int, ...]]:
+    """Return the segments each annotator marks, as rows of SEGMENT_COLUMNS.
+
+    They are similar, not equal; EN scenes are not marked.
+    """
+    rows: list[tuple[str | int, ...]] = []
     for number, annotator in enumerate(ANNOTATORS):
         random = Random(seed * 100 + number)
         for scene in scenes:
@@ -110,17 +98,19 @@ def annotate(scenes: Sequence[DemoScene], seed: int = 17) -> list[DemoSegment]:
                 names = tuple(sorted(random.sample(names, len(names) - 1)))
             start = max(0, scene.start_frame + random.randint(-12, 12))
             end = scene.end_frame + random.randint(-12, 12)
-            marked = "|".join(names)
-            segments.append(DemoSegment(scene.movie_id, annotator, start, end, level, marked))
-    return segments
+            rows.append((scene.movie_id, annotator, start, end, level, "|".join(names)))
+    return rows
 
 
 def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]:
     """Write segments.csv and clips.csv, the input of `obygaze manifest project`."""
     segments, clips = folder / "segments.csv", folder / "clips.csv"
-    write_atomic(segments, csv_bytes(DemoSegment._fields, annotate(scenes)))
+    write_atomic(segments, csv_bytes(SEGMENT_COLUMNS, annotate(scenes)))
     names = ("clip_id", "movie_id", "scene", "start_frame", "end_frame")
-    rows = ((s.clip_id, s.movie_id, s.number, s.start_frame, s.end_frame) for s in scenes)
+    rows = (  # ids are in the form of MovieGraphs
+        (f"{s.movie_id}-{s.number:03d}", s.movie_id, s.number, s.start_frame, s.end_frame)
+        for s in scenes
+    )
     write_atomic(clips, csv_bytes(names, rows))
     return segments, clips
 

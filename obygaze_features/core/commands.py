@@ -7,7 +7,6 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -33,29 +32,26 @@ class Session:
 pass_session = click.make_pass_decorator(Session)
 
 
-def _console_flag(change: Callable[[Console], Console]) -> dict[str, Any]:
-    """Return the settings of an option that changes the console of the session."""
+def _console_option(
+    *names: str, louder: int = 0, as_json: bool = False, **settings: Any
+) -> Callable[[F], F]:
+    """Return an option that changes the console of the session."""
 
     def apply(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         session = ctx.find_object(Session)
         if value and session is not None:
-            ctx.obj = replace(session, console=change(session.console))
+            before = session.console
+            console = Console(before.verbosity + louder, before.as_json or as_json)
+            ctx.obj = replace(session, console=console)
 
-    return {"is_flag": True, "expose_value": False, "callback": apply}
-
-
-def _louder(by: int, console: Console) -> Console:
-    return replace(console, verbosity=console.verbosity + by)
+    return click.option(*names, is_flag=True, expose_value=False, callback=apply, **settings)
 
 
-_AS_JSON = _console_flag(lambda console: replace(console, as_json=True))
-json_option = click.option("--json", **_AS_JSON, help="Print one JSON document.")
-
-
-def _add_verbosity(command: click.Command) -> None:
-    """Add -q and -v, which may stand after any word of the command line."""
-    for by, *names in ((-1, "-q", "--quiet"), (1, "-v", "--verbose")):
-        click.option(*names, **_console_flag(partial(_louder, by)), hidden=True)(command)
+json_option = _console_option("--json", as_json=True, help="Print one JSON document.")
+_hidden_json_option = _console_option("--json", as_json=True, hidden=True)
+# They may stand after any word of the command line.
+_quiet_option = _console_option("-q", "--quiet", louder=-1, hidden=True)
+_verbose_option = _console_option("-v", "--verbose", louder=1, hidden=True)
 
 
 class _Text(click.types.StringParamType):
@@ -84,7 +80,7 @@ class SessionCommand(click.Command):
                 param.type = _Text()
         if not any("--json" in param.opts for param in self.params):
             json_option(self)
-        _add_verbosity(self)
+        _verbose_option(_quiet_option(self))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a usage error without a hint points to the command's help."""
@@ -129,8 +125,7 @@ class LazyGroup(click.Group):
         super().__init__(*args, **kwargs)
         self.table = dict(table or {})
         if not self.params:  # the root group has options of its own, which make the session
-            click.option("--json", **_AS_JSON, hidden=True)(self)
-            _add_verbosity(self)
+            _verbose_option(_quiet_option(_hidden_json_option(self)))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table."""
@@ -206,6 +201,7 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
     return values
 
 
+force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
 dtype_option = click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
@@ -217,11 +213,6 @@ attention_option = click.option(
     type=click.Choice(["sdpa", "eager"]),
     help="Attention of torch. [default: the preset's]",
 )
-
-
-def force_option(function: F) -> F:
-    """Add the option --force of commands that write something new."""
-    return click.option("--force", is_flag=True, help="Replace the output if it exists.")(function)
 
 
 def command(name: str | None = None) -> Callable[[Callable[..., Any]], SessionCommand]:

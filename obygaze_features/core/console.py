@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
@@ -49,7 +49,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-class Progress(Protocol):
+class Progress:
     """Shows the progress of long work: the units that are done, and a short remark."""
 
     def expect(self, total: int, unit: str = "clips") -> None:
@@ -62,20 +62,11 @@ class Progress(Protocol):
         """Show a short remark beside the count."""
 
 
-class Quiet:
+class Quiet(Progress):
     """A progress that shows nothing."""
 
-    def expect(self, total: int, unit: str = "clips") -> None:
-        """Do nothing."""
 
-    def advance(self, amount: int = 1) -> None:
-        """Do nothing."""
-
-    def remark(self, text: str) -> None:
-        """Do nothing."""
-
-
-class _Lines:
+class _Lines(Progress):
     """Progress for log files: one line every half minute."""
 
     def __init__(self, label: str, total: int, unit: str) -> None:
@@ -102,7 +93,7 @@ class _Lines:
         self.text = text
 
 
-class _Bar:
+class _Bar(Progress):
     """Progress for terminals: a bar."""
 
     def __init__(self, label: str, total: int, unit: str) -> None:

@@ -60,7 +60,7 @@ def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
         stem: The path without its suffix.
         force: Replace files that have other contents.
     """
-    drawn = {"svg": svg_bytes(figure)}
+    drawn = {"svg": _rendered(figure, format="svg", metadata={"Date": None, "Creator": None})}
     engine = figure.get_layout_engine()
     figure.set_layout_engine("none")  # the layout of the SVG, which is not computed again
     drawn["png"] = _rendered(figure, format="png", dpi=160, metadata={"Software": None})
@@ -69,11 +69,6 @@ def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
     write_all_new(files, force=force)
     first, second = files
     return first, second
-
-
-def svg_bytes(figure: Any) -> bytes:
-    """Return a figure as SVG, without dates."""
-    return _rendered(figure, format="svg", metadata={"Date": None, "Creator": None})
 
 
 def _rendered(figure: Any, **options: Any) -> bytes:

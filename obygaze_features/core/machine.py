@@ -75,13 +75,6 @@ def this_machine(packages: Sequence[str] = ()) -> Machine:
     )
 
 
-class Elapsed(NamedTuple):
-    """The wall time and the CPU time of one run, in seconds."""
-
-    wall_s: float
-    cpu_s: float
-
-
 class Runs(NamedTuple):
     """The wall times and the CPU times of repeated runs of the same work, in seconds."""
 
@@ -99,15 +92,15 @@ class Runs(NamedTuple):
         return statistics.median(self.cpu_s)
 
 
-def time_once(work: Callable[[], object]) -> Elapsed:
-    """Run `work` once and return its wall time and CPU time.
+def time_once(work: Callable[[], object]) -> tuple[float, float]:
+    """Run `work` once and return its wall time and CPU time, in seconds.
 
     The CPU time counts all threads of this process, and child processes that `work` waited for.
     """
     cpu, wall = _cpu_time(), time.perf_counter()
     work()
     wall_s = time.perf_counter() - wall
-    return Elapsed(wall_s, _cpu_time() - cpu)
+    return wall_s, _cpu_time() - cpu
 
 
 def time_runs(
@@ -124,17 +117,17 @@ def time_runs(
     """
     if rounds < 1:
         raise FixUsage(f"rounds must be at least 1, got {rounds}")
-    taken: list[Elapsed] = []
+    taken: list[tuple[float, float]] = []
     spent_s = 0.0
     while len(taken) < rounds + 1:
         if prepare is not None:
             prepare()
         taken.append(time_once(work))
-        spent_s += taken[-1].wall_s
-        if spent_s + taken[-1].wall_s > max_s:
+        spent_s += taken[-1][0]
+        if spent_s + taken[-1][0] > max_s:
             break
-    kept = taken[1:] or taken
-    return Runs(tuple(run.wall_s for run in kept), tuple(run.cpu_s for run in kept))
+    wall_s, cpu_s = zip(*(taken[1:] or taken), strict=True)
+    return Runs(wall_s, cpu_s)
 
 
 def duration(seconds: float) -> str:

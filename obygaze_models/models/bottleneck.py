@@ -19,7 +19,7 @@ from sklearn.utils.validation import validate_data
 
 from obygaze_models.evaluation.metrics import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.common import Bools, FixTraining, Floats, Ints, encode_classes
+from obygaze_models.models.common import FixTraining, Floats, Ints, encode_classes
 from obygaze_models.models.concepts import ConceptBank, cross_fit_folds, cross_fitted_margins
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.heads import Head, LogisticHead, OrdinalHead
@@ -206,10 +206,6 @@ class TrueValues:
         absent = [np.quantile(column[~there], 1 - quantile) for column, there in columns]
         return cls(np.array(present), np.array(absent))
 
-    def of(self, has: Bools) -> Floats:
-        """Return the margins of clips whose every concept is corrected."""
-        return np.where(has, self.present, self.absent)
-
     def certainty(self, margins: Floats) -> Floats:
         """Return the distance of margins from the middle, relative to that of the true values."""
         distance = np.maximum(np.abs(self.present - self.absent), 1e-12)
@@ -289,7 +285,8 @@ def _scorer(
         raise FixTraining("margins, has and y must have the same rows")
     if len(head.classes_) != 2:
         raise FixTraining(f"the head must have two classes, got {len(head.classes_)}")
-    true, positive = values.of(truth), np.asarray(y) == head.classes_[1]
+    true = np.where(truth, values.present, values.absent)
+    positive = np.asarray(y) == head.classes_[1]
 
     def score(corrected: Any) -> tuple[float, float]:
         p = head.predict_proba(np.where(corrected, true, rows))

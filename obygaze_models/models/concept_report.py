@@ -43,11 +43,6 @@ class ConceptQuality:
     p: float
     p_holm: float
 
-    @property
-    def prevalence(self) -> float:
-        """The average precision of a random ranking."""
-        return self.n_positive / self.n
-
 
 def concept_quality(
     margins: Any,

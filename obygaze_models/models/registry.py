@@ -210,18 +210,6 @@ def default_settings(kind: str) -> Settings:
     return {name: setting.default for name, setting in find_kind(kind).settings.items()}
 
 
-def check_setting(kind: str, name: str, value: Any) -> str | None:
-    """Return what the value of a setting must be, or None where it is allowed.
-
-    Args:
-        kind: The name of a kind.
-        name: The name of one of its settings.
-        value: One value, as TOML has it; not a list of values to choose from.
-    """
-    settings = find_kind(kind).settings
-    return settings[_known(name, settings, f"setting of {kind}")].rule(value)
-
-
 def build(
     kind: str,
     settings: Mapping[str, Any] | None = None,
@@ -239,7 +227,8 @@ def build(
     """
     found, values = find_kind(kind), default_settings(kind)
     for name, value in (settings or {}).items():
-        if reason := check_setting(kind, name, value):
+        setting = found.settings[_known(name, values, f"setting of {kind}")]
+        if reason := setting.rule(value):
             raise FixInput(f"{name} {reason}, got {value!r}", where=f"settings of {kind}")
         values[name] = value
     if found.head:

@@ -129,8 +129,8 @@ class ClipTable:
 
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     """Return the clips of a manifest that a protocol uses."""
-    levels = {clip.level for clip in manifest} - {"", "EN"}
-    if data.view == "visual" and levels and not any(clip.concepts for clip in manifest):
+    is_rated = any(clip.level not in ("", "EN") for clip in manifest)
+    if data.view == "visual" and is_rated and not any(clip.concepts for clip in manifest):
         what = "no clip has a concept, so every clip would be EN in the visual view"
         hint = "--set data.view=raw, or og.dataset(..., view='raw')"
         raise FixInput(what, where=manifest.name, hint=hint)

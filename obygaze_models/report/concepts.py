@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import count
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from obygaze_models.report.tables import (
 )
 
 MAX_TREE_DEPTH = 4
+Place = tuple[int, float]
 ORDER_COLORS = {"greedy": MODEL, "uncertainty": WRONG, "random": BASELINE}
 
 
@@ -208,48 +209,39 @@ def _draw_corrections(head: Record, name: str, key: str, figures: FigureSet) -> 
         figure.legend(*entries, fontsize=7.5, loc="outside upper right", ncols=3)
 
 
-class TreeNode(NamedTuple):
-    """A node of a decision tree and its place in the drawing."""
-
-    node: int
-    depth: int
-    row: float
-
-
 def _draw_tree(head: Record, name: str, key: str, figures: FigureSet) -> None:
     """Draw a tree from left to right; "no" is above "yes" (Figure 5 of the paper)."""
     tree = head["tree"]
-    placed = {one.node: one for one in place_nodes(tree, 0, 0, count())}
-    depth = max(one.depth for one in placed.values())
-    n_rows = 1 + max(one.row for one in placed.values())
+    placed = place_nodes(tree, 0, 0, count())
+    depth, n_rows = (max(ends) for ends in zip(*placed.values(), strict=True))
+    n_rows += 1
     names = {"name": name, "n": head["n"], "n_positive": head["n_positive"]}
     with figures.draw("tree", key, 0.3 + 0.32 * n_rows, **names) as (_, axes):
-        for one in placed.values():
+        for node, place in placed.items():
             for side in ("left", "right"):
-                if child := placed.get(tree[side][one.node]):
-                    ends = [one.depth, child.depth], [one.row, child.row]
-                    axes.plot(*ends, color=MUTED, lw=0.8, zorder=0)
-            _draw_node(axes, head, one, tree["left"][one.node] in placed)
+                if child := placed.get(tree[side][node]):
+                    axes.plot(*zip(place, child, strict=True), color=MUTED, lw=0.8, zorder=0)
+            _draw_node(axes, head, node, place, tree["left"][node] in placed)
         axes.set(
             xlim=(-0.45, max(depth, 2) + 0.45), ylim=(n_rows - 0.4, -0.6), xticks=[], yticks=[]
         )
         hide_ticks(axes)
 
 
-def place_nodes(tree: Any, node: int, depth: int, rows: Iterator[int]) -> list[TreeNode]:
-    """Place leaves in rows, and each other node in the middle of its branches."""
-    if tree["left"][node] < 0 or depth == MAX_TREE_DEPTH:
-        return [TreeNode(node, depth, next(rows))]
-    left = place_nodes(tree, tree["left"][node], depth + 1, rows)
-    right = place_nodes(tree, tree["right"][node], depth + 1, rows)
-    return [TreeNode(node, depth, (left[0].row + right[0].row) / 2), *left, *right]
+def place_nodes(tree: Any, node: int, depth: int, rows: Iterator[int]) -> dict[int, Place]:
+    """Return depth and row by node: leaves in rows, other nodes in the middle of their branches."""
+    left, right = tree["left"][node], tree["right"][node]
+    if left < 0 or depth == MAX_TREE_DEPTH:
+        return {node: (depth, next(rows))}
+    below = place_nodes(tree, left, depth + 1, rows)
+    below |= place_nodes(tree, right, depth + 1, rows)
+    return {node: (depth, (below[left][1] + below[right][1]) / 2), **below}
 
 
-def _draw_node(axes: Any, head: Record, one: TreeNode, is_inner: bool) -> None:
+def _draw_node(axes: Any, head: Record, node: int, place: Place, is_inner: bool) -> None:
     import matplotlib
 
-    tree, node = head["tree"], one.node
-    share = tree["share"][node]
+    tree, share = head["tree"], head["tree"]["share"][node]
     text = f"{100 * share:.0f} % of {tree['n'][node]}"
     if is_inner:
         name = textwrap.fill(head["concepts"][tree["concept"][node]], 12)
@@ -259,4 +251,4 @@ def _draw_node(axes: Any, head: Record, one: TreeNode, is_inner: bool) -> None:
     face = matplotlib.colormaps["Blues"](0.08 + 0.75 * share)
     box = {"boxstyle": "round,pad=0.35", "facecolor": face, "edgecolor": MUTED, "linewidth": 0.6}
     style = {"ha": "center", "va": "center", "fontsize": 6.5, "bbox": box}
-    axes.text(one.depth, one.row, text, color="white" if share > 0.62 else INK, **style)
+    axes.text(*place, text, color="white" if share > 0.62 else INK, **style)

@@ -53,18 +53,8 @@ def decisions(run: ReportRun) -> Part:
         yield make_table("recalibration", "recalibration", rows)
 
 
-def draw_confusion(run: ReportRun, figures: FigureSet) -> None:
-    """Draw the counts of the four outcomes of each cell."""
-    _draw_panels("confusion", run, figures, _draw_counts)
-
-
-def draw_calibration(run: ReportRun, figures: FigureSet) -> None:
-    """Draw the share of positive clips for each predicted probability."""
-    _draw_panels("calibration", run, figures, _draw_bins)
-
-
-def _draw_panels(
-    kind: str, run: ReportRun, figures: FigureSet, draw: Callable[[Any, Record], None]
+def draw_panels(
+    kind: str, draw: Callable[[Any, Record], None], run: ReportRun, figures: FigureSet
 ) -> None:
     """Draw a small panel for each cell, in one figure per store."""
     found = [cell for cell in run.cells if cell["feature"] and cell.get(kind)]
@@ -83,7 +73,8 @@ def _draw_panels(
                 axes.set_title(title, fontsize=6.5, fontweight="normal", loc="center")
 
 
-def _draw_counts(axes: Any, cell: Record) -> None:
+def draw_counts(axes: Any, cell: Record) -> None:
+    """Draw the counts of the four outcomes of a cell."""
     counts = cell["confusion"]
     table = [[counts["tn"], counts["fp"]], [counts["fn"], counts["tp"]]]
     shares = [[n / max(sum(row), 1e-9) for n in row] for row in table]
@@ -97,7 +88,8 @@ def _draw_counts(axes: Any, cell: Record) -> None:
     hide_ticks(axes)
 
 
-def _draw_bins(axes: Any, cell: Record) -> None:
+def draw_bins(axes: Any, cell: Record) -> None:
+    """Draw the share of positive clips for each predicted probability."""
     bins = [found for found in cell["calibration"] if found["n"]]
     scores, shares = [b["score"] for b in bins], [b["share"] for b in bins]
     total = max(sum(found["n"] for found in bins), 1)

@@ -49,8 +49,8 @@ FIGURES = (
     films.draw_windows,
     results.draw_intervals,
     comparisons.draw_factors,
-    decisions.draw_confusion,
-    decisions.draw_calibration,
+    partial(decisions.draw_panels, "confusion", decisions.draw_counts),
+    partial(decisions.draw_panels, "calibration", decisions.draw_bins),
     concepts.draw_concepts,
 )
 MAX_MISSING = 50

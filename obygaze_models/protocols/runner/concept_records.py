@@ -145,7 +145,7 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
             "name": one.concept,
             "n": one.n,
             "n_positive": one.n_positive,
-            "prevalence": one.prevalence,
+            "prevalence": one.n_positive / one.n,  # the average precision of a random ranking
             **metrics,
             "auc_against_EN": _auc(vectors, column, "EN"),
             "auc_against_without": _auc(vectors, column, "HN+S"),

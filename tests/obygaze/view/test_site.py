@@ -15,7 +15,7 @@ from support.videos import read_number, write_video
 
 from obygaze.view.app import export
 from obygaze.view.decisions import scores_of
-from obygaze.view.films import FILM, ORDER, VIDEO, lay_out
+from obygaze.view.site import FILM, ORDER, VIDEO, lay_out
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.manifest.model import Clip
 

@@ -20,7 +20,6 @@ from obygaze_models.models.registry import (
     build,
     build_bank,
     build_head,
-    check_setting,
     default_settings,
     estimator_class,
     find_kind,
@@ -51,7 +50,7 @@ def test_every_kind_has_a_class_and_every_default_keeps_its_rule() -> None:
     assert {name: kind.head for name, kind in KINDS.items() if kind.head} == HEADS
     for name, kind in KINDS.items():
         for setting, value in default_settings(name).items():
-            assert check_setting(name, setting, value) is None
+            assert find_kind(name).settings[setting].rule(value) is None
         assert {kind.estimator, kind.head} - {""} <= set(CLASSES)
 
 

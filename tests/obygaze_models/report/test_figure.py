@@ -136,10 +136,9 @@ def test_tree_is_cut_at_four_levels_with_parents_between_their_children():
     left = [2 * k + 2 if i % 2 == 0 else -1 for i in range(2 * n) for k in [i // 2]] + [-1]
     right = [i + 1 if i % 2 == 0 else -1 for i in range(2 * n)] + [-1]
     placed = place_nodes({"left": left, "right": right}, 0, 0, itertools.count())
-    assert max(one.depth for one in placed) == 4
+    assert max(depth for depth, _ in placed.values()) == 4
     assert len(placed) == 9
-    by_node = {one.node: one for one in placed}
-    assert by_node[6].row == (by_node[8].row + by_node[7].row) / 2 == 0.5
+    assert placed[6][1] == (placed[8][1] + placed[7][1]) / 2 == 0.5
 
 
 def test_every_cell_has_its_panel(tmp_path):
