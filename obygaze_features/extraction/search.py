@@ -104,7 +104,7 @@ def _of_text(store: Store, level: str, text: str, weights: str | None, place: Wo
 @click.option("-o", "out", type=click.Path(path_type=Path), help="Write the clips as CSV.")
 @force_option
 def search_(session: Session, store: str, out: Path | None, force: bool, **query: Any) -> None:
-    """Find the clips of a store that are like a text or a clip.
+    """Find clips by a text or a clip.
 
     A text needs a store of CLIP, SigLIP or X-CLIP. What -o writes becomes segments with
     `obygaze manifest export csv MANIFEST --predictions FILE`.

@@ -296,7 +296,7 @@ def _agreement_text(document: Mapping[str, Any]) -> str:
 @click.option("-o", "folder", type=FILE, default=".", help="The folder for the files.")
 @force_option
 def export(session: Session, kind: str, name: str, folder: Path, force: bool, **given: Any) -> None:
-    """Write segments, labels or predictions for other programs.
+    """Write segments for other programs.
 
     FORMAT is elan, vtt, otio, edl, webannotation or csv; each film becomes a file. --predictions
     takes what `models predict` and `search` write with -o, and the predictions.csv of a run.

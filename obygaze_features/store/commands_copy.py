@@ -219,7 +219,7 @@ def push_(session: Session, name: str, target: str, **chosen: Any) -> None:
 def publish_(
     session: Session, name: str, target: str, creators: tuple[str, ...], recovered: Path | None
 ) -> None:
-    """Publish a store: one packed file with its card and metadata.
+    """Publish a store with its card and metadata.
 
     On the hub, as a data set; a new one is private. Or in a new folder whose files are a record
     of Zenodo. The metadata are croissant.json, CITATION.cff and, in a folder, .zenodo.json. The
