@@ -16,7 +16,6 @@ from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 from obygaze_features.core.errors import FixInput
 from obygaze_models.audits.mediaeval import RunScore, audit_mediaeval, check_rules
 from obygaze_models.audits.mediaeval_runs import (
-    affect_class,
     read_affect_run,
     read_qrels,
     read_trec_run,
@@ -92,19 +91,6 @@ def test_random_ap_in_closed_form() -> None:
     ):
         judged = {str(i): int(i < n_relevant) for i in range(n)}
         assert score_ranking(judged, {"0": 1.0}).ap_random == pytest.approx(expected, abs=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("score", "expected"),
-    [(-0.1501, -1), (-0.15, 0), (0.0, 0), (0.15, 0), (0.1501, 1), (1.0, 1), (-1.0, -1)],
-)
-def test_the_bounds_are_neutral(score: float, expected: int) -> None:
-    assert affect_class(score) == expected
-
-
-def test_a_score_on_another_scale_is_refused() -> None:
-    with pytest.raises(FixInput):
-        affect_class(3.2)
 
 
 def test_accuracy_over_all_and_over_returned() -> None:
