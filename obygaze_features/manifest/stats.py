@@ -27,20 +27,13 @@ class FoldStats:
     prevalence_with_video: float | None
 
 
-@dataclass(frozen=True)
-class LevelStats:
-    """The levels that one annotator gave, and the concepts of each level."""
-
-    levels: Mapping[str, int]
-    concepts: Mapping[str, Mapping[str, int]]
-
-
 @dataclass(frozen=True, repr=False)
 class Stats:
     """The counts of a manifest. `share` is the share of each level among all clips.
 
-    `films` has title, year and genres of the films that are known; `by_annotator` is empty unless
-    the manifest has a column `annotator`, `classes` unless it has those of LIRIS-ACCEDE.
+    `films` has title, year and genres of the films that are known; `by_annotator` the levels and
+    concepts of each annotator, empty unless the manifest has a column `annotator`; `classes` are
+    those of LIRIS-ACCEDE.
     """
 
     clips: int
@@ -54,7 +47,7 @@ class Stats:
     by_movie: Mapping[str, Mapping[str, int]]
     folds: Mapping[str, Mapping[int, FoldStats]]
     films: Mapping[str, Mapping[str, Any]]
-    by_annotator: Mapping[str, LevelStats]
+    by_annotator: Mapping[str, Mapping[str, Any]]
     classes: Mapping[str, Mapping[str, int]]
     unit: str = "clip"
 
@@ -104,7 +97,7 @@ class Stats:
             table(("level", "clips", "share", f"concepts a {unit}"), levels),
             _concept_table(self.concepts, {}) if any(self.concepts.values()) else "",
             *(
-                f"{name}\n{_concept_table(own.concepts, own.levels)}"
+                f"{name}\n{_concept_table(own['concepts'], own['levels'])}"
                 for name, own in self.by_annotator.items()
             ),
             table(("column", "class", f"{unit}s"), classes) if classes else "",
@@ -145,7 +138,7 @@ def compute_stats(manifest: Manifest) -> Stats:
         },
         films={movie: facts for movie, own in films.items() if (facts := _film_facts(own))},
         by_annotator={
-            name: LevelStats(_level_counts(own), _concept_counts(own, names))
+            name: {"levels": _level_counts(own), "concepts": _concept_counts(own, names)}
             for name, own in annotators.items()
         },
         classes={

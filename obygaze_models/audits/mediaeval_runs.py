@@ -27,14 +27,6 @@ CLASSES = (-1, 0, 1)
 Precision = Literal["float32", "float64"]
 
 
-@dataclass(frozen=True)
-class TrecRun:
-    """The scores of a run by topic and document, and warnings about its lines."""
-
-    scores: Mapping[str, Mapping[str, float]]
-    warnings: tuple[str, ...] = ()
-
-
 def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     """Return judgements by topic and document, from TREC lines `topic 0 document grade`.
 
@@ -54,16 +46,16 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     return grades
 
 
-def read_trec_run(path: str | Path) -> TrecRun:
-    """Return scores by topic and document, from TREC lines `topic Q0 document rank score tag`.
+def read_trec_run(path: str | Path) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+    """Return scores by topic and document, and warnings about lines.
 
-    As in trec_eval, a score that is not a number becomes 0 and NaN ranks last, with a warning.
+    The lines of TREC are `topic Q0 document rank score tag`. As in trec_eval, a score that is not a number becomes 0 and NaN ranks last, with a warning.
 
     Args:
         path: The file.
     """
     violations, scores = Violations(path), dict[str, dict[str, float]]()
-    warnings = []
+    warnings = list[str]()
     for row in _rows(Path(path), "topic Q0 document rank score tag", violations):
         returned, text = scores.setdefault(row["topic"], {}), row["score"]
         if row["document"] in returned:
@@ -76,7 +68,7 @@ def read_trec_run(path: str | Path) -> TrecRun:
             warnings.append(f"{path}:{row.line}: the score {text!r} is {outcome}, as in trec_eval")
         returned[row["document"]] = score
     violations.raise_if_any("this is not a TREC run")
-    return TrecRun(scores, tuple(warnings))
+    return scores, tuple(warnings)
 
 
 def read_affect_run(path: str | Path) -> tuple[dict[str, int], dict[str, int]]:

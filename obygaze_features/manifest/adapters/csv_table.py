@@ -213,10 +213,6 @@ def read_mapping(path: Path) -> TableMapping:
         if concept not in concepts() and concept not in mapping.modalities:
             what = f"unknown concept {concept!r}; give its modality in [modalities]"
             document.add(f"concepts.{word}", what)
-    for concept in mapping.modalities:
-        if concept in concepts():
-            what = "the concept is already in the vocabulary; remove this line"
-            document.add(f"modalities.{concept}", what)
     document.raise_if_any("the mapping is not valid")
     return mapping
 

@@ -118,7 +118,7 @@ def test_runs_are_written_as_they_are_read(tmp_path: Path) -> None:
     lines = path.read_text("utf-8").splitlines()
     assert lines[0] == f"violence Q0 c 1 {1 / 3!r} obygaze"
     assert [line.split()[2] for line in lines] == ["c", "b", "a"]
-    assert read_trec_run(path).scores == {"violence": scores}
+    assert read_trec_run(path)[0] == {"violence": scores}
     assert json.loads(beside.read_text("utf-8")) == {
         "subtask": "violence",
         "external_data": True,
