@@ -272,6 +272,9 @@ def folds(
 
 
 def _summary(found: Manifest) -> dict[str, Any]:
+    """Return the facts of a manifest; of its videos, how many are files on this machine."""
+    root = found.header.video_root
+    exists = {video: Path(root, video).is_file() for clip in found if (video := clip.video)}
     return {
         "name": found.name,
         "dataset": found.header.dataset,
@@ -280,20 +283,13 @@ def _summary(found: Manifest) -> dict[str, Any]:
         "clips": len(found),
         "movies": len(found.movies),
         "with_video": sum(bool(clip.video) for clip in found),
-        "videos_found": _videos_found(found),
+        "videos_found": sum(exists.get(clip.video, False) for clip in found) if root else 0,
         "folds": list(found.folds),
         "licence": found.header.licence,
         "citation": found.header.citation,
         "sources": [vars(source) for source in found.header.sources],
         "sha256": manifest_sha256(found),
     }
-
-
-def _videos_found(found: Manifest) -> int:
-    """Return how many clips have a video that is a file on this machine."""
-    root = found.header.video_root
-    exists = {video: Path(root, video).is_file() for clip in found if (video := clip.video)}
-    return sum(exists.get(clip.video, False) for clip in found) if root else 0
 
 
 def _clip_table(clips: Sequence[Clip]) -> str:

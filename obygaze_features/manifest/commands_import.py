@@ -127,9 +127,10 @@ def import_moviegraphs(
         obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo
         obygaze manifest import moviegraphs clips.csv --fps 23.976 --offset tt0108160=2.5
     """
-    shifts = {
-        film: _seconds(film, text) for film, text in named_values(offsets, "--offset").items()
-    }
+    try:
+        shifts = {film: float(s) for film, s in named_values(offsets, "--offset").items()}
+    except ValueError as error:
+        raise FixUsage(f"--offset must be FILM=SECONDS: {error}") from None
     return moviegraphs.read(offsets=shifts, **given)
 
 
@@ -250,10 +251,3 @@ def _add_installed(plugin: Plugin) -> None:
 for _plugin in plugins(DATASETS):
     if _plugin.name not in import_.commands:
         _add_installed(_plugin)
-
-
-def _seconds(film: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise FixUsage(f"--offset {film} must be a number of seconds, got {text!r}") from None

@@ -62,7 +62,10 @@ def read_manifest(path: Path) -> Manifest:
 
 def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     """Return the manifest of two files; `rows` are the bytes of the CSV file if not on disk."""
-    header = parse_header(toml, path)
+    document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
+    document.require_schema(SCHEMA, "manifest")
+    header: Header = document.check(table_of(Header))
+    document.raise_if_any("the header of the manifest is not valid")
     violations = Violations(path.with_suffix(".csv"))
     if header.unit == "window":
         return Manifest(path.stem, header, _windows(path, header, violations, rows))
@@ -94,15 +97,6 @@ def _windows(path: Path, header: Header, violations: Violations, data: bytes | N
                 row.add(column, f"expected {cell} by the grid, got {row[column]!r}")
     violations.raise_if_any("the manifest is not valid", hint="obygaze manifest windows")
     return windows
-
-
-def parse_header(data: bytes, path: Path) -> Header:
-    """Return the header in a TOML file of these bytes; `path` is its name in messages."""
-    document = read_toml(data, str(path), max_bytes=MAX_HEADER)
-    document.require_schema(SCHEMA, "manifest")
-    header: Header = document.check(table_of(Header))
-    document.raise_if_any("the header of the manifest is not valid")
-    return header
 
 
 def header_to_toml(header: Header) -> str:

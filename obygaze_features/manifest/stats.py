@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from obygaze_features.core.console import count, table
-from obygaze_features.core.notebook import html_summary, short_repr
+from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest
 from obygaze_features.manifest.vocabulary import film_facts
 
@@ -52,15 +52,9 @@ class Stats:
     unit: str = "clip"
 
     def __repr__(self) -> str:
-        return short_repr("Stats", *self._facts().values())
-
-    def _repr_html_(self) -> str:
-        return html_summary("Counts of a manifest", self._facts())
-
-    def _facts(self) -> dict[str, str]:
         levels = ", ".join(f"{n} {level}" for level, n in self.levels.items() if n)
         size = f"{count(self.clips, self.unit)} of {count(self.movies, 'film')}"
-        return {"size": size, "levels": levels, "without video": f"{self.without_video} no video"}
+        return short_repr("Stats", size, levels, f"{self.without_video} no video")
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as one JSON document."""

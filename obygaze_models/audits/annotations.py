@@ -72,10 +72,6 @@ class AnnotationAudit(Audit):
         ]
         if self.n_empty:
             sentences.append(f"{self.n_empty} of these clips have no value in this column.")
-        if self.n_left_out:
-            sentences.append(
-                f"{self.n_left_out} values of fewer than {self.min_count} clips were left out."
-            )
         headers = ["value"]
         for group in "XY":
             headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]

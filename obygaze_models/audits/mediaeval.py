@@ -85,9 +85,6 @@ class MediaEvalAudit(Audit):
             rows.append((run, name, "ap_sklearn", score.ap_sklearn, None, score.ap_random, None))
             area = score.pr_auc_trapezoid
             rows.append((run, name, "pr_auc_trapezoid", area, None, None, None))
-        if any(run.violence is not None and run.violence.tied for run in self.runs):
-            bits = self.precision.removeprefix("float")
-            sentences.append(f"Tied scores are equal as {bits}-bit numbers.")
         sentences += [f"Against the rules of the task: {line}." for line in self.broken]
         title = "MediaEval 2015, Affective Impact of Movies"
         return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))

@@ -49,7 +49,8 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
 def read_trec_run(path: str | Path) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
     """Return scores by topic and document, and warnings about lines.
 
-    The lines of TREC are `topic Q0 document rank score tag`. As in trec_eval, a score that is not a number becomes 0 and NaN ranks last, with a warning.
+    The lines of TREC are `topic Q0 document rank score tag`. As in trec_eval, a score that is not
+    a number becomes 0 and NaN ranks last, with a warning.
 
     Args:
         path: The file.

@@ -65,8 +65,6 @@ def read(
             raise FixUsage(f"the offset of {movie} must be at most {most}, got {offset}")
     if fps is not None and not MIN_FPS <= fps <= MAX_FPS:
         raise FixUsage(f"the frame rate must be from {MIN_FPS} to {MAX_FPS}, got {fps}")
-    if not source.exists():
-        raise NotFound("no such file or folder", where=str(source))
     if source.suffix.lower() in PICKLES:
         raise FixInput(
             "pickle files are not read, because they can run code",
