@@ -294,9 +294,10 @@ def _summary(found: Manifest) -> dict[str, Any]:
 
 def _clip_table(clips: Sequence[Clip]) -> str:
     """Return the clips as a table; a column that no clip has a value for is left out."""
+    films = [(clip.extra, film_facts(clip.movie_id)) for clip in clips]
     columns: dict[str, list[Any]] = {
         "clip_id": [clip.clip_id for clip in clips],
-        "title": [_title(clip) for clip in clips],
+        "title": [own.get("movie_title") or facts.get("title") for own, facts in films],
         "annotator": [clip.extra.get("annotator") for clip in clips],
         "scene": [clip.scene for clip in clips],
         "start": [None if clip.start_s is None else clock(clip.start_s, 1) for clip in clips],
@@ -307,10 +308,6 @@ def _clip_table(clips: Sequence[Clip]) -> str:
     }
     shown = {name: cells for name, cells in columns.items() if any(one for one in cells)}
     return table(tuple(shown), zip(*shown.values(), strict=True))
-
-
-def _title(clip: Clip) -> str:
-    return clip.extra.get("movie_title") or film_facts(clip.movie_id).get("title", "")
 
 
 def _describe(found: Manifest) -> str:

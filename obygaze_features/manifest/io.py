@@ -233,12 +233,13 @@ def clips_of(
         for column in ("clip_id", "movie_id"):
             row.matching(column, ID, ID_FORM)
         row.unique("clip_id", line_of)
-        scene, video, (start_s, end_s) = _whole(row, "scene"), _video(row), _span(row)
+        scene = row.whole("scene") if row["scene"] else None
+        video, (start_s, end_s) = _video(row), _span(row)
         level = row.one_of("level", LEVELS) if row["level"] else ""
         names = _concepts(row, known)
         for column in columns:
-            if column.startswith(FOLD_PREFIX):
-                _whole(row, column)
+            if column.startswith(FOLD_PREFIX) and row[column]:
+                row.whole(column)
         extra = {column: row[column] for column in columns}
         ids = row["clip_id"], row["movie_id"]
         clips.append(Clip(*ids, scene, video, start_s, end_s, level, names, extra))
@@ -253,10 +254,6 @@ def _concepts(row: TableRow, known: Collection[str]) -> tuple[str, ...]:
         elif names.count(name) > 1:
             row.add("concepts", f"{name!r} is listed more than once")
     return names
-
-
-def _whole(row: TableRow, column: str) -> int | None:
-    return row.whole(column) if row[column] else None
 
 
 def _video(row: TableRow) -> str:
