@@ -64,9 +64,9 @@ class Stats:
 
     def to_text(self) -> str:
         """Return the counts as tables for the terminal."""
-        unit, share = self.unit, self.share
+        unit, mean = self.unit, self.concepts_per_clip
         levels = [
-            (level, n, _percent(share[level]), self.concepts_per_clip.get(level))
+            (level, n, f"{100 * (n / self.clips):.1f} %" if self.clips else None, mean.get(level))
             for level, n in self.levels.items()
         ]
         classes = [
@@ -180,10 +180,6 @@ def _fold_stats(clips: Sequence[Clip]) -> FoldStats:
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f} %"
 
 
 def _concept_table(concepts: Mapping[str, Mapping[str, int]], levels: Mapping[str, int]) -> str:
