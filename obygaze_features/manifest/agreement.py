@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import ClipSpan, Projection
 
@@ -281,10 +281,8 @@ def shuffled_tables(counts: Ints, null: str, times: int, generator: np.random.Ge
         shape = (times, len(counts))
         rows, columns = np.broadcast_to(first, shape), np.broadcast_to(second, shape)
         return _with_margins(rows, columns, generator)
-    if null == "pooled":
-        rows = generator.multivariate_hypergeometric(first + second, int(first.sum()), times)
-        return _with_margins(rows, first + second - rows, generator)
-    raise FixUsage(f"unknown null model {null!r}", hint=f"one of {', '.join(NULLS)}")
+    rows = generator.multivariate_hypergeometric(first + second, int(first.sum()), times)
+    return _with_margins(rows, first + second - rows, generator)
 
 
 def _with_margins(rows: Ints, columns: Ints, generator: np.random.Generator) -> Ints:

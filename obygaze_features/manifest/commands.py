@@ -272,6 +272,9 @@ def folds(
 
 
 def _summary(found: Manifest) -> dict[str, Any]:
+    """Return the facts of a manifest; of its videos, how many are files on this machine."""
+    root = found.header.video_root
+    exists = {video: Path(root, video).is_file() for clip in found if (video := clip.video)}
     return {
         "name": found.name,
         "dataset": found.header.dataset,
@@ -280,7 +283,7 @@ def _summary(found: Manifest) -> dict[str, Any]:
         "clips": len(found),
         "movies": len(found.movies),
         "with_video": sum(bool(clip.video) for clip in found),
-        "videos_found": _videos_found(found),
+        "videos_found": sum(exists.get(clip.video, False) for clip in found) if root else 0,
         "folds": list(found.folds),
         "licence": found.header.licence,
         "citation": found.header.citation,
@@ -289,18 +292,12 @@ def _summary(found: Manifest) -> dict[str, Any]:
     }
 
 
-def _videos_found(found: Manifest) -> int:
-    """Return how many clips have a video that is a file on this machine."""
-    root = found.header.video_root
-    exists = {video: Path(root, video).is_file() for clip in found if (video := clip.video)}
-    return sum(exists.get(clip.video, False) for clip in found) if root else 0
-
-
 def _clip_table(clips: Sequence[Clip]) -> str:
     """Return the clips as a table; a column that no clip has a value for is left out."""
+    films = [(clip.extra, film_facts(clip.movie_id)) for clip in clips]
     columns: dict[str, list[Any]] = {
         "clip_id": [clip.clip_id for clip in clips],
-        "title": [_title(clip) for clip in clips],
+        "title": [own.get("movie_title") or facts.get("title") for own, facts in films],
         "annotator": [clip.extra.get("annotator") for clip in clips],
         "scene": [clip.scene for clip in clips],
         "start": [None if clip.start_s is None else clock(clip.start_s, 1) for clip in clips],
@@ -311,10 +308,6 @@ def _clip_table(clips: Sequence[Clip]) -> str:
     }
     shown = {name: cells for name, cells in columns.items() if any(one for one in cells)}
     return table(tuple(shown), zip(*shown.values(), strict=True))
-
-
-def _title(clip: Clip) -> str:
-    return clip.extra.get("movie_title") or film_facts(clip.movie_id).get("title", "")
 
 
 def _describe(found: Manifest) -> str:

@@ -61,7 +61,7 @@ def _importer(dataset: str) -> Callable[[Callable[..., ImportedManifest]], click
             if dataset in ("csv", "folder"):
                 default = ascii_id(given[dataset].resolve().stem) or dataset
             path = session.workspace.manifest(default if name is None else name)
-            imported = read(session, path.stem, **given)
+            imported = read(session, name=path.stem, **given)
             write_manifest(imported.manifest, path, force=force)
             _report(session, imported, path)
 
@@ -87,9 +87,7 @@ def _report(session: Session, imported: ImportedManifest, path: Path) -> None:
 @click.option("--splits", type=FILE, help="Folder of the published split files.")
 @click.option("--times", help="A manifest with the time of each clip in its film (moviegraphs).")
 @strict_option
-def import_obygaze12(
-    session: Session, name: str, csv: Path, splits: Path | None, times: str | None, strict: bool
-) -> ImportedManifest:
+def import_obygaze12(session: Session, /, times: str | None, **given: Any) -> ImportedManifest:
     """The clips and labels of ObyGaze12, with its splits.
 
     Examples:
@@ -97,20 +95,20 @@ def import_obygaze12(
         obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --times moviegraphs -o oby
     """
     known = read_manifest(session.workspace.existing_manifest(times)) if times else None
-    return obygaze12.read(csv, splits=splits, times=known, name=name, strict=strict)
+    return obygaze12.read(times=known, **given)
 
 
 @_importer("mobygaze")
 @click.argument("csv", type=FILE)
 @strict_option
-def import_mobygaze(session: Session, name: str, csv: Path, strict: bool) -> ImportedManifest:
+def import_mobygaze(session: Session, /, **given: Any) -> ImportedManifest:
     """The segments of MObyGaze, one row for each annotator.
 
     Examples:
         obygaze manifest import mobygaze mobygaze_dataframe.csv
         obygaze manifest import mobygaze mobygaze_dataframe.csv --strict -o segments
     """
-    return mobygaze.read(csv, name=name, strict=strict)
+    return mobygaze.read(**given)
 
 
 @_importer("moviegraphs")
@@ -118,7 +116,7 @@ def import_mobygaze(session: Session, name: str, csv: Path, strict: bool) -> Imp
 @click.option("--offset", "offsets", multiple=True, metavar="FILM=SECONDS", help="Shift a film.")
 @click.option("--fps", type=float, help="Frames per second, where the table has no such column.")
 def import_moviegraphs(
-    session: Session, name: str, source: Path, offsets: Sequence[str], fps: float | None
+    session: Session, /, offsets: Sequence[str], **given: Any
 ) -> ImportedManifest:
     """Clip times of MovieGraphs, or of a plain table.
 
@@ -129,15 +127,16 @@ def import_moviegraphs(
         obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo
         obygaze manifest import moviegraphs clips.csv --fps 23.976 --offset tt0108160=2.5
     """
-    shifts = {
-        film: _seconds(film, text) for film, text in named_values(offsets, "--offset").items()
-    }
-    return moviegraphs.read(source, offsets=shifts, fps=fps, name=name)
+    try:
+        shifts = {film: float(s) for film, s in named_values(offsets, "--offset").items()}
+    except ValueError as error:
+        raise FixUsage(f"--offset must be FILM=SECONDS: {error}") from None
+    return moviegraphs.read(offsets=shifts, **given)
 
 
 @_importer("liris-accede")
 @click.argument("files", nargs=-1, required=True, type=FILE)
-def import_liris_accede(session: Session, name: str, files: Sequence[Path]) -> ImportedManifest:
+def import_liris_accede(session: Session, /, **given: Any) -> ImportedManifest:
     """The clips of MediaEval 2015 (LIRIS-ACCEDE).
 
     FILES are the annotation files or the folder that holds them; rows are joined by id.
@@ -146,7 +145,7 @@ def import_liris_accede(session: Session, name: str, files: Sequence[Path]) -> I
         obygaze manifest import liris-accede LIRIS-ACCEDE/annotations
         obygaze manifest import liris-accede ACCEDEaffect.txt ACCEDEsets.txt shots-devset-nl.txt
     """
-    return liris_accede.read(files, name=name)
+    return liris_accede.read(**given)
 
 
 @_importer("csv")
@@ -154,7 +153,7 @@ def import_liris_accede(session: Session, name: str, files: Sequence[Path]) -> I
 @click.option("--map", "pairs", multiple=True, metavar="TARGET=COLUMN", help="Map a column.")
 @click.option("--mapping", type=FILE, help="Map columns, levels and concepts in a TOML file.")
 def import_csv(
-    session: Session, name: str, csv: Path, pairs: Sequence[str], mapping: Path | None
+    session: Session, /, pairs: Sequence[str], mapping: Path | None, **given: Any
 ) -> ImportedManifest:
     """Any table, with a mapping of its columns.
 
@@ -165,13 +164,13 @@ def import_csv(
         obygaze manifest import csv mine.csv --mapping mine.toml -o mine
     """
     chosen = csv_table.read_mapping(mapping) if mapping else None
-    return csv_table.read(csv, named_values(pairs, "--map"), mapping=chosen, name=name)
+    return csv_table.read(columns=named_values(pairs, "--map"), mapping=chosen, **given)
 
 
 @_importer("segments")
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option("--fps", type=click.FloatRange(1, 999), required=True, help="Frames per second.")
-def import_segments(session: Session, name: str, **given: Any) -> ImportedManifest:
+def import_segments(session: Session, /, **given: Any) -> ImportedManifest:
     """Segments from ELAN, WebVTT, PySceneDetect, or a table.
 
     FILES are .eaf and .vtt, each called after its film, and .csv: lists of shots of PySceneDetect
@@ -181,7 +180,7 @@ def import_segments(session: Session, name: str, **given: Any) -> ImportedManife
         obygaze manifest import segments tt0108160.eaf --fps 23.976 -o marks
         obygaze manifest import segments films/*-Scenes.csv --fps 25 -o shots
     """
-    return exchange.import_segments(given["files"], name, given["fps"])
+    return exchange.import_segments(**given)
 
 
 @command()
@@ -216,7 +215,7 @@ def join(session: Session, name: str, csv: Path, pairs: Sequence[str], force: bo
 
 @_importer("folder")
 @click.argument("folder", type=FILE)
-def import_folder(session: Session, name: str, folder: Path) -> ImportedManifest:
+def import_folder(session: Session, /, **given: Any) -> ImportedManifest:
     """A folder of videos: one clip for each file, without labels.
 
     The film of a clip is the folder that the file is in; of a file at the top, its name up to the
@@ -226,7 +225,7 @@ def import_folder(session: Session, name: str, folder: Path) -> ImportedManifest
         obygaze manifest import folder /data/films -o films
         obygaze manifest import folder clips/ --json
     """
-    return ImportedManifest(manifest_of_folder(folder, name=name))
+    return ImportedManifest(manifest_of_folder(**given))
 
 
 def _add_installed(plugin: Plugin) -> None:
@@ -252,10 +251,3 @@ def _add_installed(plugin: Plugin) -> None:
 for _plugin in plugins(DATASETS):
     if _plugin.name not in import_.commands:
         _add_installed(_plugin)
-
-
-def _seconds(film: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise FixUsage(f"--offset {film} must be a number of seconds, got {text!r}") from None

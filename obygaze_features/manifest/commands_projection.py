@@ -62,17 +62,6 @@ input_options = option_group(
         help="The smallest share of a clip that a segment must cover to count: 0.2, 1/3.",
     ),
 )
-figure_options = option_group(
-    "Figure",
-    click.option("--figure", type=click.Path(path_type=Path), help="Draw PATH.svg and PATH.png."),
-    click.option("--movie", help="The film to draw."),
-    click.option(
-        "--between",
-        type=(int, int),
-        metavar="FIRST LAST",
-        help="Only these frames. With --fps, the axis shows time.",
-    ),
-)
 
 
 @command()
@@ -90,7 +79,17 @@ figure_options = option_group(
     force_option,
     json_option,
 )
-@figure_options
+@option_group(
+    "Figure",
+    click.option("--figure", type=FILE, help="Draw PATH.svg and PATH.png."),
+    click.option("--movie", help="The film to draw."),
+    click.option(
+        "--between",
+        type=(int, int),
+        metavar="FIRST LAST",
+        help="Only these frames. With --fps, the axis shows time.",
+    ),
+)
 def project(
     session: Session,
     /,

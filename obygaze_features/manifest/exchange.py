@@ -226,10 +226,10 @@ def label_of(texts: Iterable[Text]) -> tuple[str, tuple[str, ...], str]:
     return "".join(found["level"][:1]), own, " ".join(found["comment"])
 
 
-def import_segments(paths: Sequence[Path], name: str, fps: float) -> ImportedManifest:
+def import_segments(files: Sequence[Path], name: str, fps: float) -> ImportedManifest:
     """Return the manifest of the segments in files (`READERS`), each called after its film."""
     rate, clips = exact_rate(fps), list[Clip]()
-    for path in paths:
+    for path in files:
         if path.suffix not in READERS:
             raise FixUsage(f"expected a file named {', '.join(READERS)}", where=str(path))
         with open_file(path) as stream:
@@ -244,7 +244,7 @@ def import_segments(paths: Sequence[Path], name: str, fps: float) -> ImportedMan
             extra = dict(zip(EXTRA, cells, strict=True))
             clips.append(Clip(clip_id, film, None, "", *span, level, own, extra))
     if not clips:
-        raise FixInput("no annotation has times", where=", ".join(map(str, paths)))
+        raise FixInput("no annotation has times", where=", ".join(map(str, files)))
     known = {name: "unknown" for clip in clips for name in clip.concepts} | {**concepts()}
-    header = Header(name, known, unit="segment", sources=tuple(map(source_of, paths)))
+    header = Header(name, known, unit="segment", sources=tuple(map(source_of, files)))
     return ImportedManifest(Manifest(name, header, tuple(clips), EXTRA))

@@ -20,14 +20,7 @@ from obygaze_features.core.figures import (
     spread_dots,
 )
 from obygaze_features.manifest.model import LEVELS, clock
-from obygaze_features.manifest.projection import (
-    ClipLevel,
-    ClipSpan,
-    Projection,
-    Segment,
-    frames_needed,
-    overlap_frames,
-)
+from obygaze_features.manifest.projection import ClipLevel, ClipSpan, Projection, Segment
 from obygaze_features.manifest.stats import Stats
 
 DOT, STEP = 0.018, 0.24  # the size of a dot across (of all shares), and along the rows
@@ -35,17 +28,6 @@ WIDTH_IN = 11.0
 PANEL_IN = 0.86
 KEY_IN = 0.3
 _HEIGHTS = {level: (rank + 1) / len(LEVELS) for rank, level in enumerate(LEVELS)}
-_STYLES: dict[str, dict[str, Any]] = {
-    "solid": {"edgecolor": "white", "lw": 0.4},
-    "faint": {"lw": 0.8},
-    "unlabelled": {"facecolor": "white", "edgecolor": MUTED, "lw": 0.8, "hatch": "xxxx"},
-    "hollow": {"facecolor": "white", "edgecolor": "#b4b3ae", "lw": 0.6},
-}
-_MEANINGS = {
-    "faint": ("S", "too short to count in any clip"),
-    "hollow": ("EN", "EN: nothing reaches the threshold"),
-    "unlabelled": ("EN", "without a label"),
-}
 _TICKS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200)
 
 
@@ -129,42 +111,30 @@ class TimelineBar(NamedTuple):
     start_frame: int
     end_frame: int
     level: str
-    look: str = "solid"
-
-    def style(self) -> dict[str, Any]:
-        """Return how matplotlib draws the bar."""
-        color = LEVEL_COLORS[self.level]
-        faint = {"facecolor": (color, 0.25), "edgecolor": color}
-        return (faint if self.look == "faint" else {"facecolor": color}) | _STYLES[self.look]
 
 
 def timeline(
     segments: Iterable[Segment], spans: Iterable[ClipSpan], projection: Projection, movie_id: str
 ) -> dict[str, list[TimelineBar]]:
-    """Return the bars of each panel of a film, by title: segments and clips, the merge last."""
+    """Return the bars of each panel of a film, by title: segments and clips, the merge last.
+
+    A clip without a label has no bar.
+    """
     clips = {span.clip_id: span for span in spans if span.movie_id == movie_id}
     marked = [segment for segment in segments if segment.movie_id == movie_id]
     if not clips or not marked:
         what = "segments" if clips else "clips"
         raise NotFound(f"the film {movie_id!r} has no {what}; nothing to draw", hint="--movie FILM")
-    needed = {clip: frames_needed(clip.n_frames, projection.threshold) for clip in clips.values()}
-
-    def segment_bar(one: Segment) -> TimelineBar:
-        counts = any(overlap_frames(one, clip) >= least for clip, least in needed.items())
-        look = "solid" if counts else "faint"
-        return TimelineBar(one.start_frame, one.end_frame, one.level, look)
 
     def clip_bars(rows: Iterable[ClipLevel]) -> list[TimelineBar]:
-        bars = []
-        for row in rows:
-            if span := clips.get(row.clip_id):
-                look = "solid" if row.ratio else "hollow" if row.labelled else "unlabelled"
-                bars.append(TimelineBar(span.start_frame, span.end_frame, row.level, look))
-        return bars
+        found = [(clips.get(row.clip_id), row.level) for row in rows if row.labelled]
+        return [TimelineBar(at.start_frame, at.end_frame, level) for at, level in found if at]
 
     panels = {}
     for name in sorted({segment.annotator for segment in marked}):
-        panels[f"{name}: segments"] = [segment_bar(one) for one in marked if one.annotator == name]
+        own = [one for one in marked if one.annotator == name]
+        bars = [TimelineBar(one.start_frame, one.end_frame, one.level) for one in own]
+        panels[f"{name}: segments"] = bars
         panels[f"{name}: clips"] = clip_bars(projection.by_annotator[name])
     return {**panels, "merged: clips": clip_bars(projection.merged)}
 
@@ -192,6 +162,8 @@ def draw_timeline(
         fps: Label the axis with hours, minutes and seconds instead of frames.
         force: Replace files that exist.
     """
+    from matplotlib.patches import Patch
+
     films = sorted({span.movie_id for span in spans} & {one.movie_id for one in segments})
     if movie_id is None and len(films) != 1:
         what = f"expected one film with clips and segments, got {len(films)}"
@@ -212,15 +184,19 @@ def draw_timeline(
             panel.set_xlim(first, last + 1)
             panel.tick_params(axis="x", bottom=panel is panels[-1], labelbottom=panel is panels[-1])
         _label_time(panels[-1], fps)
-        _draw_key(key, {bar.look for bars in film.values() for bar in bars})
+        key.axis("off")
+        names = {level: f"{level} {LEVEL_NAMES[level]}" for level in LEVELS}
+        patches = [Patch(color=LEVEL_COLORS[level], label=names[level]) for level in LEVELS]
+        key.legend(handles=patches, loc="upper left", ncols=len(patches), fontsize=7.5)
         return save(figure, stem, force=force)
 
 
 def _draw_panel(axes: Any, title: str, bars: Sequence[TimelineBar]) -> None:
     # Where segments overlap, the lower level is drawn in front of the higher one.
     for bar in sorted(bars, key=lambda bar: -LEVELS.index(bar.level)):
-        width = bar.end_frame - bar.start_frame + 1
-        axes.bar(bar.start_frame, _HEIGHTS[bar.level], width=width, align="edge", **bar.style())
+        place = {"x": bar.start_frame, "width": bar.end_frame - bar.start_frame + 1}
+        style = {"align": "edge", "color": LEVEL_COLORS[bar.level], "edgecolor": "white", "lw": 0.4}
+        axes.bar(height=_HEIGHTS[bar.level], **place, **style)
     axes.set_title(title, fontsize=8, pad=3)
     axes.set_ylim(0, 1.04)
     axes.set_yticks(list(_HEIGHTS.values()), list(_HEIGHTS), fontsize=6)
@@ -241,18 +217,3 @@ def _label_time(axes: Any, fps: float | None) -> None:
         axes.xaxis.set_major_locator(MultipleLocator(step_s * fps))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda frame, _: clock(frame / fps)))
         axes.set_xlabel("time in the film, h:mm:ss", color=MUTED)
-
-
-def _draw_key(axes: Any, looks: set[str]) -> None:
-    from matplotlib.patches import Patch
-
-    axes.axis("off")
-    patches = [
-        Patch(color=LEVEL_COLORS[level], label=f"{level} {LEVEL_NAMES[level]}") for level in LEVELS
-    ]
-    patches += [
-        Patch(**TimelineBar(0, 0, level, look).style(), label=text)
-        for look, (level, text) in _MEANINGS.items()
-        if look in looks
-    ]
-    axes.legend(handles=patches, loc="upper left", ncols=len(patches), fontsize=7.5)

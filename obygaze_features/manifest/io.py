@@ -62,7 +62,10 @@ def read_manifest(path: Path) -> Manifest:
 
 def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     """Return the manifest of two files; `rows` are the bytes of the CSV file if not on disk."""
-    header = parse_header(toml, path)
+    document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
+    document.require_schema(SCHEMA, "manifest")
+    header: Header = document.check(table_of(Header))
+    document.raise_if_any("the header of the manifest is not valid")
     violations = Violations(path.with_suffix(".csv"))
     if header.unit == "window":
         return Manifest(path.stem, header, _windows(path, header, violations, rows))
@@ -94,15 +97,6 @@ def _windows(path: Path, header: Header, violations: Violations, data: bytes | N
                 row.add(column, f"expected {cell} by the grid, got {row[column]!r}")
     violations.raise_if_any("the manifest is not valid", hint="obygaze manifest windows")
     return windows
-
-
-def parse_header(data: bytes, path: Path) -> Header:
-    """Return the header in a TOML file of these bytes; `path` is its name in messages."""
-    document = read_toml(data, str(path), max_bytes=MAX_HEADER)
-    document.require_schema(SCHEMA, "manifest")
-    header: Header = document.check(table_of(Header))
-    document.raise_if_any("the header of the manifest is not valid")
-    return header
 
 
 def header_to_toml(header: Header) -> str:
@@ -239,12 +233,13 @@ def clips_of(
         for column in ("clip_id", "movie_id"):
             row.matching(column, ID, ID_FORM)
         row.unique("clip_id", line_of)
-        scene, video, (start_s, end_s) = _whole(row, "scene"), _video(row), _span(row)
+        scene = row.whole("scene") if row["scene"] else None
+        video, (start_s, end_s) = _video(row), _span(row)
         level = row.one_of("level", LEVELS) if row["level"] else ""
         names = _concepts(row, known)
         for column in columns:
-            if column.startswith(FOLD_PREFIX):
-                _whole(row, column)
+            if column.startswith(FOLD_PREFIX) and row[column]:
+                row.whole(column)
         extra = {column: row[column] for column in columns}
         ids = row["clip_id"], row["movie_id"]
         clips.append(Clip(*ids, scene, video, start_s, end_s, level, names, extra))
@@ -259,10 +254,6 @@ def _concepts(row: TableRow, known: Collection[str]) -> tuple[str, ...]:
         elif names.count(name) > 1:
             row.add("concepts", f"{name!r} is listed more than once")
     return names
-
-
-def _whole(row: TableRow, column: str) -> int | None:
-    return row.whole(column) if row[column] else None
 
 
 def _video(row: TableRow) -> str:

@@ -247,8 +247,13 @@ class Manifest:
                 f" the {name!r} view cannot be made from it",
                 where=self.name,
             )
-        visual = self.with_clips(_visual(self))
-        made = visual if name == "visual" else visual.with_clips(_published(visual))
+        made = self.with_clips(_visual(self))
+        if name == "as_published":
+            if PUBLISHED_SPLIT not in self.folds:
+                what = f"the as_published view needs the published split {PUBLISHED_SPLIT}"
+                hint = "obygaze manifest import obygaze12 CSV --splits DIR"
+                raise FixInput(what, where=self.name, hint=hint)
+            made = made.with_clips(one for one in made if one.fold(PUBLISHED_SPLIT) is not None)
         return replace(made, header=replace(self.header, view=name))
 
     def to_frame(self) -> Any:
@@ -277,17 +282,6 @@ def _visual(manifest: Manifest) -> Iterator[Clip]:
         concepts = tuple(name for name in clip.concepts if name in visible)
         level = clip.level if concepts or not clip.level else "EN"
         yield replace(clip, concepts=concepts, level=level)
-
-
-def _published(manifest: Manifest) -> list[Clip]:
-    """Return the clips of the released split files."""
-    if PUBLISHED_SPLIT not in manifest.folds:
-        raise FixInput(
-            f"the as_published view needs the published split {PUBLISHED_SPLIT}",
-            where=manifest.name,
-            hint="obygaze manifest import obygaze12 CSV --splits DIR",
-        )
-    return [clip for clip in manifest if clip.fold(PUBLISHED_SPLIT) is not None]
 
 
 def clips_sha256(clips: Iterable[tuple[str, str]]) -> str:

@@ -39,6 +39,7 @@ CSV_COLUMNS = (
 )
 TIME_COLUMNS = ("start_s", "end_s")
 DEFAULT_THRESHOLD = Fraction(1, 5)
+NAME, NAME_FORM = re.compile(r"\S(.*\S)?", re.DOTALL), "a name without blanks around it"
 RATE = re.compile(r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,6})?")
 SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
@@ -299,12 +300,14 @@ def _table(path: Path, required: Sequence[str], content: str, found: Violations)
 
 
 def _segment(row: TableRow) -> Segment | None:
-    movie_id, annotator, frames = _word(row, "movie_id"), _word(row, "annotator"), row.frames()
-    level, text = row.one_of("level", LEVELS), row["concepts"].strip()
+    for column in SEGMENT_COLUMNS[:2]:
+        row.matching(column, NAME, NAME_FORM)
+    frames, level, text = row.frames(), row.one_of("level", LEVELS), row["concepts"].strip()
     if text.startswith("["):
         row.add("concepts", f"{text!r} is a list; join concepts with '|'")
     concepts = tuple(name.strip() for name in text.split("|") if name.strip())
-    return Segment(movie_id, annotator, *frames, level, concepts) if frames else None
+    names = row["movie_id"], row["annotator"]
+    return Segment(*names, *frames, level, concepts) if frames else None
 
 
 def _spans(
@@ -319,9 +322,9 @@ def _spans(
     rates, line_of = rates_of() if in_seconds else {}, dict[str, int]()
     spans = []
     for row in table.rows:
-        clip_id, movie_id = _word(row, "clip_id"), _word(row, "movie_id")
-        if clip_id:
-            row.unique("clip_id", line_of)
+        for column in CLIP_COLUMNS[:2]:
+            row.matching(column, NAME, NAME_FORM)
+        clip_id, movie_id = row.unique("clip_id", line_of), row["movie_id"]
         frames = _frames_at(row, rates.get(movie_id)) if in_seconds else row.frames()
         if frames is not None:
             spans.append(ClipSpan(clip_id, movie_id, *frames, rates.get(movie_id)))
@@ -378,12 +381,3 @@ def _equal_clips(
         for n in range(int(first / step), int(last / step) + 1)
         if round((n + 1) * step) - 1 <= last
     )
-
-
-def _word(row: TableRow, column: str) -> str:
-    text = row[column]
-    if not text.strip():
-        row.add(column, "the cell is empty")
-    elif text != text.strip():
-        row.add(column, f"{text!r} has blanks around it")
-    return text

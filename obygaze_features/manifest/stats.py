@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from obygaze_features.core.console import count, table
-from obygaze_features.core.notebook import html_summary, short_repr
+from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest
 from obygaze_features.manifest.vocabulary import film_facts
 
@@ -27,20 +27,13 @@ class FoldStats:
     prevalence_with_video: float | None
 
 
-@dataclass(frozen=True)
-class LevelStats:
-    """The levels that one annotator gave, and the concepts of each level."""
-
-    levels: Mapping[str, int]
-    concepts: Mapping[str, Mapping[str, int]]
-
-
 @dataclass(frozen=True, repr=False)
 class Stats:
     """The counts of a manifest. `share` is the share of each level among all clips.
 
-    `films` has title, year and genres of the films that are known; `by_annotator` is empty unless
-    the manifest has a column `annotator`, `classes` unless it has those of LIRIS-ACCEDE.
+    `films` has title, year and genres of the films that are known; `by_annotator` the levels and
+    concepts of each annotator, empty unless the manifest has a column `annotator`; `classes` are
+    those of LIRIS-ACCEDE.
     """
 
     clips: int
@@ -54,20 +47,14 @@ class Stats:
     by_movie: Mapping[str, Mapping[str, int]]
     folds: Mapping[str, Mapping[int, FoldStats]]
     films: Mapping[str, Mapping[str, Any]]
-    by_annotator: Mapping[str, LevelStats]
+    by_annotator: Mapping[str, Mapping[str, Any]]
     classes: Mapping[str, Mapping[str, int]]
     unit: str = "clip"
 
     def __repr__(self) -> str:
-        return short_repr("Stats", *self._facts().values())
-
-    def _repr_html_(self) -> str:
-        return html_summary("Counts of a manifest", self._facts())
-
-    def _facts(self) -> dict[str, str]:
         levels = ", ".join(f"{n} {level}" for level, n in self.levels.items() if n)
         size = f"{count(self.clips, self.unit)} of {count(self.movies, 'film')}"
-        return {"size": size, "levels": levels, "without video": f"{self.without_video} no video"}
+        return short_repr("Stats", size, levels, f"{self.without_video} no video")
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as one JSON document."""
@@ -77,9 +64,9 @@ class Stats:
 
     def to_text(self) -> str:
         """Return the counts as tables for the terminal."""
-        unit, share = self.unit, self.share
+        unit, mean = self.unit, self.concepts_per_clip
         levels = [
-            (level, n, _percent(share[level]), self.concepts_per_clip.get(level))
+            (level, n, f"{100 * (n / self.clips):.1f} %" if self.clips else None, mean.get(level))
             for level, n in self.levels.items()
         ]
         classes = [
@@ -104,7 +91,7 @@ class Stats:
             table(("level", "clips", "share", f"concepts a {unit}"), levels),
             _concept_table(self.concepts, {}) if any(self.concepts.values()) else "",
             *(
-                f"{name}\n{_concept_table(own.concepts, own.levels)}"
+                f"{name}\n{_concept_table(own['concepts'], own['levels'])}"
                 for name, own in self.by_annotator.items()
             ),
             table(("column", "class", f"{unit}s"), classes) if classes else "",
@@ -145,7 +132,7 @@ def compute_stats(manifest: Manifest) -> Stats:
         },
         films={movie: facts for movie, own in films.items() if (facts := _film_facts(own))},
         by_annotator={
-            name: LevelStats(_level_counts(own), _concept_counts(own, names))
+            name: {"levels": _level_counts(own), "concepts": _concept_counts(own, names)}
             for name, own in annotators.items()
         },
         classes={
@@ -193,10 +180,6 @@ def _fold_stats(clips: Sequence[Clip]) -> FoldStats:
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f} %"
 
 
 def _concept_table(concepts: Mapping[str, Mapping[str, int]], levels: Mapping[str, int]) -> str:

@@ -9,17 +9,19 @@ from importlib.resources import files
 from typing import Any
 
 LEVELS = ("EN", "HN", "NS", "S")
+THESAURUS = "vocabulary.toml"
 
 
 @cache
-def _vocabulary() -> dict[str, Any]:
-    return tomllib.loads(files(__package__).joinpath("vocabulary.toml").read_text("utf-8"))
+def packaged(name: str) -> dict[str, Any]:
+    """Return the content of a TOML file of this package."""
+    return tomllib.loads(files(__package__).joinpath(name).read_text("utf-8"))
 
 
 @cache
 def concepts() -> Mapping[str, str]:
     """Return the canonical concepts in their order, each with its modality."""
-    return {entry["name"]: entry["modality"] for entry in _vocabulary()["concepts"]}
+    return {entry["name"]: entry["modality"] for entry in packaged(THESAURUS)["concepts"]}
 
 
 def canonical_concept(spelling: str) -> str | None:
@@ -46,7 +48,7 @@ def concept_meaning(name: str) -> str:
     >>> concept_meaning("Soundtrack").partition(" For")[0]
     'Music or sounds that underline that somebody is on view.'
     """
-    for entry in _vocabulary()["concepts"]:
+    for entry in packaged(THESAURUS)["concepts"]:
         if entry["name"] == name:
             return f"{entry['definition']} For example: {'; '.join(entry['examples'])}."
     return ""
@@ -67,12 +69,7 @@ def film_facts(movie_id: str) -> dict[str, Any]:
     >>> film_facts("tt0467406")
     {'title': 'Juno', 'year': 2007, 'genres': ['Comedy', 'Drama']}
     """
-    return dict(_films().get(movie_id, {}))
-
-
-@cache
-def _films() -> dict[str, Any]:
-    return tomllib.loads(files(__package__).joinpath("films.toml").read_text("utf-8"))
+    return dict(packaged("films.toml").get(movie_id, {}))
 
 
 def _key(spelling: str) -> str:
@@ -83,9 +80,9 @@ def _key(spelling: str) -> str:
 @cache
 def _canonical() -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the canonical concepts, and the canonical levels, by the keys of their spellings."""
-    concepts = {entry["name"]: entry["aliases"] for entry in _vocabulary()["concepts"]}
+    concepts = {entry["name"]: entry["aliases"] for entry in packaged(THESAURUS)["concepts"]}
     concept_of, level_of = (
         {_key(word): name for name, others in names.items() for word in (name, *others)}
-        for names in (concepts, _vocabulary()["levels"])
+        for names in (concepts, packaged(THESAURUS)["levels"])
     )
     return concept_of, level_of

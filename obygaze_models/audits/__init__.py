@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from obygaze_models.audits.gender import prior_of_tokens as prior_of_tokens
     from obygaze_models.audits.group_tests import GroupTest as GroupTest
     from obygaze_models.audits.mediaeval import audit_mediaeval as audit_mediaeval
-    from obygaze_models.audits.mediaeval_runs import affect_class as affect_class
     from obygaze_models.audits.mediaeval_runs import read_affect_run as read_affect_run
     from obygaze_models.audits.mediaeval_runs import read_qrels as read_qrels
     from obygaze_models.audits.mediaeval_runs import read_trec_run as read_trec_run

@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.audits.figure import BLUE, DOT, MAX_ROWS, RED, Drawing, Mark, Panel, Row
 from obygaze_models.audits.group_tests import ALPHA, GroupTest, compare_groups, summary, with_holm
 from obygaze_models.audits.result import Audit, Finding, p_equals, p_text, ratio_interval
-from obygaze_models.audits.texts import CONCEPTS
+from obygaze_models.audits.texts import CONCEPTS, opened_manifest
 from obygaze_models.audits.vectors import Selection, select_groups
 
 Interval = list[float | None]
@@ -74,10 +72,6 @@ class AnnotationAudit(Audit):
         ]
         if self.n_empty:
             sentences.append(f"{self.n_empty} of these clips have no value in this column.")
-        if self.n_left_out:
-            sentences.append(
-                f"{self.n_left_out} values of fewer than {self.min_count} clips were left out."
-            )
         headers = ["value"]
         for group in "XY":
             headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]
@@ -130,9 +124,7 @@ def audit_annotations(
     Example:
         audit = audit_annotations("obygaze12", x="level == S", y="level == EN")
     """
-    if not isinstance(manifest, Manifest):
-        manifest = read_manifest(Workspace.current().existing_manifest(str(manifest)))
-    manifest = manifest.view(view or manifest.header.view)
+    manifest = opened_manifest(manifest, view)
     if column != CONCEPTS and column not in manifest.columns:
         known = ", ".join((CONCEPTS, *manifest.columns))
         hint = "name one of these, or add columns with obygaze manifest join"

@@ -74,11 +74,9 @@ class GroupContrast:
         )
         if not self.paired:
             return f"{tested}whole clusters were exchanged."
-        left_out = f" ({self.n_left_out} with one group are left out)" if self.n_left_out else ""
         return (
             f"{tested}paired, {self.difference:+.1f} words per 1000 captions in the mean of "
-            f"{self.n_paired} clusters with both groups{left_out}, which were exchanged within "
-            "each cluster."
+            f"{self.n_paired} clusters with both groups, which were exchanged within each cluster."
         )
 
 
@@ -107,11 +105,6 @@ class CaptionAudit(Audit):
         if not self.contrasts and len({rate.group for rate in self.rates}) == 2:
             sentences.append(
                 "The groups were not tested: one cluster has captions of both, and pairs need two."
-            )
-        if self.min_count > 0:
-            sentences.append(
-                f"{self.words_left_out} words of the lists occur fewer than {self.min_count} times "
-                "in all captions and were left out."
             )
         title = f"Words of {self.n_captions} captions: {self.source}"
         headers = (*HEADERS, "captions with a hit per 1000")

@@ -119,8 +119,6 @@ class CoocAudit(Audit):
                 f"Mean bias amplification over {len(added.by_thing)} things: {added.mean:+.3f}. "
                 f"The shares of {self.compared} are {further} those of {self.source}."
             )
-        elif added:
-            sentences.append("No thing has gendered texts in both sources: nothing to compare.")
         title = "Co-occurrence" + (f": {self.source}" if self.source else "")
         return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
 

@@ -203,14 +203,12 @@ def run_tests(
     x: VectorGroup,
     y: VectorGroup | None,
     pairs: Sequence[tuple[VectorGroup, VectorGroup]],
-    *,
-    tail: Tail = "two_sided",
-    permutations: int = 1_000_000,
-    seed: int = 0,
+    **draws: Any,
 ) -> tuple[GroupTest, ...]:
     """Test `x` against `y` for each pair of attributes, with Holm's correction over all tests.
 
-    Without `y` each item of `x` is tested alone: is it closer to the first attribute?
+    Without `y` each item of `x` is tested alone: is it closer to the first attribute? `draws` are
+    the settings of `compare_groups`: tail, permutations, seed.
     """
     if not pairs:
         raise FixInput("expected at least one pair of attributes, got none")
@@ -224,7 +222,6 @@ def run_tests(
         raise FixInput("expected both x_block and y_block or neither, got one")
     if y is not None and x.blocks is not None and y.blocks is not None:
         blocks = np.concatenate([np.asarray(x.blocks), np.asarray(y.blocks)])
-    draws: dict[str, Any] = {"tail": tail, "permutations": permutations, "seed": seed}
     tests = []
     for a, b in pairs:
         for name, s_x, s_y in _associations(x, y, a, b):

@@ -107,7 +107,19 @@ class GenderAudit(Audit):
         if noted := sum(bool(row.note) for row in self.rows):
             sentences.append(f"Captions with a note on the similarity: {noted}.")
         if self.estimates:
-            sentences += self._ratio_sentences(summary)
+            counts, (man, woman) = summary["counts"], summary["printed"]
+            sentences.append(
+                f"'man' scores higher in {counts['man']} captions and 'woman' in "
+                f"{counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
+                "published, not rounded."
+            )
+            if (mean := summary["mean_ratio_to_man"]) is not None:
+                sentences.append(
+                    f"On average the share of 'man' in the two scores is {mean:.1f} %. Mean score "
+                    f"of 'man' {summary['mean_man']:.3f}, of 'woman' {summary['mean_woman']:.3f}, "
+                    "over all captions whatever wording wins: "
+                    f"{summary['ratio_of_means_to_man']:.1f} % to man."
+                )
         headers: tuple[str, ...] = ("row", "score", "note")
         rows: list[tuple[object, ...]] = [
             (i, row.score, row.note or None) for i, row in enumerate(self.rows, 1)
@@ -128,23 +140,6 @@ class GenderAudit(Audit):
             )
         title = f"Gender score: {self.source}" if self.source else "Gender score"
         return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
-
-    def _ratio_sentences(self, summary: dict[str, Any]) -> list[str]:
-        counts, (man, woman) = summary["counts"], summary["printed"]
-        sentences = [
-            f"'man' scores higher in {counts['man']} captions and 'woman' in {counts['woman']}: "
-            f"{man:.2f} and {woman:.2f}, cut after two decimals as published, not rounded."
-        ]
-        if (mean := summary["mean_ratio_to_man"]) is not None:
-            sentences.append(f"On average the share of 'man' in the two scores is {mean:.1f} %.")
-            sentences.append(
-                f"Mean score of 'man' {summary['mean_man']:.3f}, of 'woman' "
-                f"{summary['mean_woman']:.3f}, over all captions whatever wording wins: "
-                f"{summary['ratio_of_means_to_man']:.1f} % to man."
-            )
-        if ties := sum(row.score_man == row.score_woman for row in self.estimates):
-            sentences.append(f"Ties, counted for 'man': {ties}.")
-        return sentences
 
     def drawing(self) -> Drawing:
         """Return a row for each caption or object if there are few, else one strip of all."""

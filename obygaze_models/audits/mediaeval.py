@@ -10,9 +10,7 @@ from typing import Any
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.figures import MUTED
 from obygaze_features.core.schema_check import read_json
-from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters import liris_accede
-from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.audits.figure import BLUE, DOT, RED, TICK, Drawing, Mark, Panel, Row
 from obygaze_models.audits.mediaeval_runs import (
@@ -27,6 +25,7 @@ from obygaze_models.audits.mediaeval_runs import (
     score_ranking,
 )
 from obygaze_models.audits.result import Audit, Finding
+from obygaze_models.audits.texts import opened_manifest
 
 # The column of a manifest with the classes of each subtask.
 COLUMNS = {"violence": "violence", "valence": "valence_class", "arousal": "arousal_class"}
@@ -86,9 +85,6 @@ class MediaEvalAudit(Audit):
             rows.append((run, name, "ap_sklearn", score.ap_sklearn, None, score.ap_random, None))
             area = score.pr_auc_trapezoid
             rows.append((run, name, "pr_auc_trapezoid", area, None, None, None))
-        if any(run.violence is not None and run.violence.tied for run in self.runs):
-            bits = self.precision.removeprefix("float")
-            sentences.append(f"Tied scores are equal as {bits}-bit numbers.")
         sentences += [f"Against the rules of the task: {line}." for line in self.broken]
         title = "MediaEval 2015, Affective Impact of Movies"
         return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
@@ -143,10 +139,8 @@ def audit_mediaeval(
         raise FixInput("expected at least one run, got none")
     if annotations:
         manifest = liris_accede.read([Path(path) for path in annotations]).manifest
-    elif isinstance(manifest, str | Path):
-        manifest = read_manifest(Workspace.current().existing_manifest(str(manifest)))
     grades = read_qrels(qrels) if qrels is not None else None
-    classes = classes_of(manifest) if manifest is not None else {}
+    classes = classes_of(opened_manifest(manifest)) if manifest is not None else {}
     scores = [_score_run(path, grades, classes, precision) for path in map(Path, runs)]
     of_subtask = {
         "violence": [run for run in scores if run.violence is not None],
@@ -236,15 +230,15 @@ def _score_run(
             what = "no valence or arousal classes given"
             raise FixInput(what, where=str(path), hint="--annotations")
         return RunScore(str(path), None, valence, arousal, external)
-    run = read_trec_run(path)
-    topic, returned = next(iter(run.scores.items()))
+    scores, warnings = read_trec_run(path)
+    topic, returned = next(iter(scores.items()))
     if grades is None and classes.get("violence"):
         grades = {topic: _renamed(classes["violence"], returned)}
     if not grades:
         raise FixInput("no violence judgements for this run", where=str(path), hint="--qrels")
-    if len(run.scores) != 1 or topic not in grades:
-        topics = f"{', '.join(sorted(run.scores))} in the run, {', '.join(sorted(grades))} judged"
+    if len(scores) != 1 or topic not in grades:
+        topics = f"{', '.join(sorted(scores))} in the run, {', '.join(sorted(grades))} judged"
         what = f"a run and its judgements must have the same topic, got {topics}"
         raise FixInput(what, where=str(path))
     score = score_ranking(grades[topic], returned, precision)
-    return RunScore(str(path), score, None, None, external, run.warnings)
+    return RunScore(str(path), score, None, None, external, warnings)

@@ -23,17 +23,8 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, numbered_lines, whole_number
 
 CLASSES = (-1, 0, 1)
-NEUTRAL = 0.15
 # trec_eval kept scores as C floats when the 2015 results were made; later versions as doubles.
 Precision = Literal["float32", "float64"]
-
-
-@dataclass(frozen=True)
-class TrecRun:
-    """The scores of a run by topic and document, and warnings about its lines."""
-
-    scores: Mapping[str, Mapping[str, float]]
-    warnings: tuple[str, ...] = ()
 
 
 def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
@@ -55,16 +46,17 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     return grades
 
 
-def read_trec_run(path: str | Path) -> TrecRun:
-    """Return scores by topic and document, from TREC lines `topic Q0 document rank score tag`.
+def read_trec_run(path: str | Path) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+    """Return scores by topic and document, and warnings about lines.
 
-    As in trec_eval, a score that is not a number becomes 0 and NaN ranks last, with a warning.
+    The lines of TREC are `topic Q0 document rank score tag`. As in trec_eval, a score that is not
+    a number becomes 0 and NaN ranks last, with a warning.
 
     Args:
         path: The file.
     """
     violations, scores = Violations(path), dict[str, dict[str, float]]()
-    warnings = []
+    warnings = list[str]()
     for row in _rows(Path(path), "topic Q0 document rank score tag", violations):
         returned, text = scores.setdefault(row["topic"], {}), row["score"]
         if row["document"] in returned:
@@ -77,7 +69,7 @@ def read_trec_run(path: str | Path) -> TrecRun:
             warnings.append(f"{path}:{row.line}: the score {text!r} is {outcome}, as in trec_eval")
         returned[row["document"]] = score
     violations.raise_if_any("this is not a TREC run")
-    return TrecRun(scores, tuple(warnings))
+    return scores, tuple(warnings)
 
 
 def read_affect_run(path: str | Path) -> tuple[dict[str, int], dict[str, int]]:
@@ -118,58 +110,42 @@ def _rows(path: Path, form: str, violations: Violations) -> Iterator[TableRow]:
 
 def write_run_file(
     path: Path,
-    predictions: Mapping[str, float] | Mapping[str, tuple[int, int]],
+    scores: Mapping[str, float],
     *,
-    subtask: str,
     external_data: bool,
     tag: str = "obygaze",
     about: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> tuple[Path, Path]:
-    """Write a run in the format of the task and a JSON file beside it; return both paths.
+    """Write a run of violence as TREC lines and a JSON file beside it; return both paths.
 
     Args:
         path: The file of the run.
-        predictions: The score of each clip, or its valence and arousal classes.
-        subtask: "violence" (scores) or "affect" (classes).
+        scores: The score of each clip.
         external_data: Whether data from outside the task were used.
-        tag: The name of the run, last on each TREC line.
+        tag: The name of the run, last on each line.
         about: Further fields of the JSON file.
         force: Replace files that exist.
     """
-    if subtask not in ("violence", "affect"):
-        raise FixUsage(f"unknown subtask {subtask!r}", hint="violence or affect")
-    if not predictions:
+    if not scores:
         raise FixInput("a run needs at least one clip, got none", where=str(path))
     if path.suffix == ".json":
         raise FixUsage(f"a run must not be a .json file, got {path.name!r}", hint="run.txt")
-    for name in (*predictions, tag):
+    for name in (*scores, tag):
         if name.split() != [name]:
             raise FixInput(f"{name!r} cannot be written to a run file: names must not have blanks")
-    is_ranked = subtask == "violence"
-    lines = _trec_lines(predictions, tag) if is_ranked else _affect_lines(predictions)
-    beside = path.with_suffix(".json")
-    document = {"subtask": subtask, "external_data": external_data, "tag": tag, **(about or {})}
-    text = "".join(f"{line}\n" for line in lines)
-    write_all_new({path: text.encode("utf-8"), beside: pretty_json(document)}, force=force)
-    return path, beside
-
-
-def _trec_lines(predictions: Mapping[str, Any], tag: str) -> Iterator[str]:
-    scores = {name: float(score) for name, score in predictions.items()}
     # In the order of trec_eval, so that ranks and scores agree.
     order = sorted(scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True)
+    lines = []
     for rank, name in enumerate(order, start=1):
         if not math.isfinite(scores[name]):
             raise FixInput(f"the score of {name} must be a finite number, got {scores[name]}")
-        yield f"violence Q0 {name} {rank} {scores[name]!r} {tag}"
-
-
-def _affect_lines(predictions: Mapping[str, Any]) -> Iterator[str]:
-    for name, (valence, arousal) in sorted(predictions.items()):
-        if valence not in CLASSES or arousal not in CLASSES:
-            raise FixInput(f"{name} must have classes -1, 0 or 1, got {valence} and {arousal}")
-        yield f"{name} {int(valence)} {int(arousal)}"
+        lines.append(f"violence Q0 {name} {rank} {float(scores[name])!r} {tag}\n")
+    beside = path.with_suffix(".json")
+    document = {"subtask": "violence", "external_data": external_data, "tag": tag, **(about or {})}
+    files = {path: "".join(lines).encode("utf-8"), beside: pretty_json(document)}
+    write_all_new(files, force=force)
+    return path, beside
 
 
 @dataclass(frozen=True)
@@ -233,17 +209,6 @@ class AffectScore:
             "clips of the run have no true class.": self.n_unknown,
         }
         return [f"{n} {text}" for text, n in texts.items() if n]
-
-
-def affect_class(score: float) -> int:
-    """Return the class -1, 0 or 1 of a score on [-1, 1]; -0.15 and 0.15 are neutral.
-
-    Args:
-        score: A valence or arousal score.
-    """
-    if not -1 <= score <= 1:
-        raise FixInput(f"an affect score must be between -1 and 1, got {score}")
-    return (score > NEUTRAL) - (score < -NEUTRAL)
 
 
 def score_affect(truth: Mapping[str, int], predicted: Mapping[str, int]) -> AffectScore:

@@ -88,7 +88,7 @@ def _records(source: TextSource, names: str) -> Iterator[tuple[Mapping[str, str]
             table = read_table(path, required=(), delimiter=None)
             yield from ((row.cells, f"{path}:{row.line}") for row in table.rows)
             return
-        source = read_manifest(Workspace.current().existing_manifest(str(source)))
+        source = opened_manifest(source)
     if isinstance(source, Manifest):
         for clip in source:
             own = {name: getattr(clip, name) for name in OWN}
@@ -96,6 +96,13 @@ def _records(source: TextSource, names: str) -> Iterator[tuple[Mapping[str, str]
         return
     for number, cells in enumerate(source, start=1):
         yield cells, f"row {number}"
+
+
+def opened_manifest(manifest: Manifest | str | Path, view: str | None = None) -> Manifest:
+    """Return a manifest, or the one of a name or path, in a view."""
+    if not isinstance(manifest, Manifest):
+        manifest = read_manifest(Workspace.current().existing_manifest(str(manifest)))
+    return manifest.view(view or manifest.header.view)
 
 
 def is_table(path: Path) -> bool:

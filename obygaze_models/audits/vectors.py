@@ -15,13 +15,13 @@ from scipy.special import softmax
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Store, TextTable, open_store
 from obygaze_features.store.format.text import same_space, space_of_level
 from obygaze_features.store.interchange.array_files import read_arrays
 from obygaze_models.audits.permutation import Floats
+from obygaze_models.audits.texts import opened_manifest
 
 Selection = str | Path | Sequence[str]
 # The bound of the logit scale in the training of CLIP, which its checkpoints reach.
@@ -93,14 +93,11 @@ def read_store_vectors(
 ) -> Groups:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
     store = _opened(store)
-    if isinstance(manifest, str | Path):
-        manifest = read_manifest(Workspace.current().existing_manifest(str(manifest)))
-    if manifest is not None:
-        manifest = manifest.view(view or manifest.header.view)
+    found_in = None if manifest is None else opened_manifest(manifest, view)
     texts = read_text_table(store, text)
     check_spaces(store, level, texts, assume=assume_space)
     groups: list[VectorGroup] = []
-    for name, ids in select_groups((x,) if y is None else (x, y), manifest):
+    for name, ids in select_groups((x,) if y is None else (x, y), found_in):
         try:
             found = store.matrix(level, clips=ids, missing="drop" if drop_missing else "error")
         except NotFound as error:

@@ -198,7 +198,6 @@ def _write_run(
     write_run_file(
         path,
         dict(zip(found.clip_ids, found.scores[:, -1].tolist(), strict=True)),
-        subtask="violence",
         external_data=external_data,
         tag=model.info.name,
         about={"model": model.info.kind, "backbone": model.info.features.backbone},

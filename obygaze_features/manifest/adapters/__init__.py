@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 import warnings
 from collections.abc import Collection, Mapping
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,17 +13,15 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.manifest.model import Header, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow
-from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
+from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, packaged
 
 _STRING = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\")"""
 _LIST = re.compile(rf"\[(?:{_STRING}(?:, ?{_STRING})*)?\]")
 
 
-@cache
 def published(dataset: str) -> dict[str, Any]:
     """Return the entry of a data set in datasets.toml."""
-    entries = tomllib.loads(files(__package__).joinpath("datasets.toml").read_text("utf-8"))
-    found: dict[str, Any] = entries[dataset]
+    found: dict[str, Any] = packaged("adapters/datasets.toml")[dataset]
     return found
 
 

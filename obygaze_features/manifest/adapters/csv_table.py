@@ -26,7 +26,7 @@ from obygaze_features.manifest.model import (
     ascii_id,
     concept_name,
 )
-from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
+from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
 
 NEEDED = ("clip_id", "movie_id")
@@ -110,7 +110,11 @@ def read(
     extra = (*(target for target in plan if target not in COLUMNS), *given)
     known = {**concepts(), **chosen.modalities}
     clips = clips_of(zip(table.rows, cells, strict=True), known, extra)
-    violations.raise_if_any("the table cannot be imported", _hint(table, targets))
+    missing = [name for name in NEEDED if name not in (*table.columns, *targets)]
+    hint = 'correct the cells, or translate words in a --mapping file: [levels] WORD = "EN"'
+    if missing and table.columns:
+        hint = f"--map {missing[0]}=COLUMN; the columns of the table: {few(table.columns)}"
+    violations.raise_if_any("the table cannot be imported", hint)
     header = Header(
         chosen.dataset or csv.stem,
         known,
@@ -179,15 +183,6 @@ def _joined(rows: Iterable[TableRow], column: str) -> str:
     return "|".join(dict.fromkeys(filter(None, values)))
 
 
-def _hint(table: CsvTable, targets: Mapping[str, str]) -> str | None:
-    if table.rows:
-        return 'correct the cells, or translate words in a --mapping file: [levels] WORD = "EN"'
-    missing = [name for name in NEEDED if name not in (*table.columns, *targets)]
-    if missing and table.columns:
-        return f"--map {missing[0]}=COLUMN; the columns of the table: {few(table.columns)}"
-    return None
-
-
 def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
     pairs = {one[f"given_{column}"]: one[column] for one in cells if f"given_{column}" in one}
     shown = few([f"{given!r} is now {made!r}" for given, made in pairs.items()], 3)
@@ -213,10 +208,6 @@ def read_mapping(path: Path) -> TableMapping:
         if concept not in concepts() and concept not in mapping.modalities:
             what = f"unknown concept {concept!r}; give its modality in [modalities]"
             document.add(f"concepts.{word}", what)
-    for concept in mapping.modalities:
-        if concept in concepts():
-            what = "the concept is already in the vocabulary; remove this line"
-            document.add(f"modalities.{concept}", what)
     document.raise_if_any("the mapping is not valid")
     return mapping
 

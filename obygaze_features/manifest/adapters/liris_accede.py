@@ -92,12 +92,6 @@ def _warnings(manifest: Manifest) -> Iterable[str]:
             f"the film of {films_unknown} of {len(manifest)} excerpts is not known, so they cannot"
             " be split by film; also give ACCEDEdescription.xml and MEDIAEVALdescription.xml"
         )
-    without: dict[int, list[str]] = {}
-    for column in manifest.columns:
-        without.setdefault(sum(not clip.extra[column] for clip in manifest), []).append(column)
-    for empty, columns in sorted(without.items()):
-        if empty:
-            yield f"{empty} of {len(manifest)} excerpts have no {', '.join(columns)}"
     if FOLD not in manifest.columns:
         yield "no shots-devset-nl.txt or shots-testset-nl.txt, so the official split is not known"
 

@@ -68,34 +68,23 @@ def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported
 
 
 def _cells(row: TableRow) -> dict[str, str]:
-    start_s, end_s = _span(row)
-    return {
-        **{column: row[column] for column in EXTRA},
-        "clip_id": _clip_id(row),
-        "movie_id": row["imdb_key"],
-        "start_s": start_s,
-        "end_s": end_s,
-        "level": level_of(row, "label"),
-        "concepts": "|".join(dict.fromkeys(concepts_of(row, "concepts"))),
-        "comment": " | ".join(strings_of(row, "comment")),
-    }
-
-
-def _clip_id(row: TableRow) -> str:
+    """Return the cells of a clip; its times are exact, from whole frames and the frame rate."""
     index = row.matching("clip_index", _INDEX, "of the form id_0")
     word = row.matching("annotator", _WORD, "a word")
     # A wrong part of the id is a violation already; the line makes the id unique.
     number = f"{int(index[1]):04d}" if index else f"line{row.line}"
-    return f"{row['imdb_key']}-{row['annotator'] if word else 'unknown'}-{number}"
-
-
-def _span(row: TableRow) -> tuple[str, str]:
-    """Return start and end in seconds, computed exactly from whole frames and the frame rate."""
-    frames, match = row.frames(), row.matching("framerate", RATE, "a frame rate")
-    if frames is None or match is None:
-        return "", ""
-    fps = Fraction(match[0])
-    return repr(float(frames[0] / fps)), repr(float((frames[1] + 1) / fps))
+    frames, rate = row.frames(), row.matching("framerate", RATE, "a frame rate")
+    span = (frames[0], frames[1] + 1) if frames and rate else ()
+    times = [repr(float(frame / Fraction(row["framerate"]))) for frame in span] or ["", ""]
+    return {
+        **{column: row[column] for column in EXTRA},
+        "clip_id": f"{row['imdb_key']}-{row['annotator'] if word else 'unknown'}-{number}",
+        "movie_id": row["imdb_key"],
+        **dict(zip(("start_s", "end_s"), times, strict=True)),
+        "level": level_of(row, "label"),
+        "concepts": "|".join(dict.fromkeys(concepts_of(row, "concepts"))),
+        "comment": " | ".join(strings_of(row, "comment")),
+    }
 
 
 def _inconsistencies(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple[str, ...]:
@@ -118,13 +107,10 @@ def _inconsistencies(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple
         for lines, text in findings
         if lines
     ]
+    cells = [(clip.movie_id, clip.extra) for clip in clips]
     frames = sorted(
-        (
-            (clip.movie_id, clip.extra["annotator"]),
-            int(clip.extra["start_frame"]),
-            int(clip.extra["end_frame"]),
-        )
-        for clip in clips
+        ((movie_id, own["annotator"]), int(own["start_frame"]), int(own["end_frame"]))
+        for movie_id, own in cells
     )
     # How many frames are left out before a segment; below 0 where it shares some with the last.
     steps = [

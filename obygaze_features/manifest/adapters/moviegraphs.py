@@ -24,7 +24,7 @@ from obygaze_features.manifest.adapters import (
     source_of,
 )
 from obygaze_features.manifest.io import clips_of
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.tables import TableRow, numbered_lines
 
 FRAME_COLUMNS = ("start_frame", "end_frame", "fps")
@@ -65,8 +65,6 @@ def read(
             raise FixUsage(f"the offset of {movie} must be at most {most}, got {offset}")
     if fps is not None and not MIN_FPS <= fps <= MAX_FPS:
         raise FixUsage(f"the frame rate must be from {MIN_FPS} to {MAX_FPS}, got {fps}")
-    if not source.exists():
-        raise NotFound("no such file or folder", where=str(source))
     if source.suffix.lower() in PICKLES:
         raise FixInput(
             "pickle files are not read, because they can run code",
@@ -142,8 +140,7 @@ def _read_shots(folder: Path) -> Manifest:
     raise_together("these are not the shot files of MovieGraphs", *wrong)
     files = [path for paths in films.values() for path in paths]
     sources = tuple(source_of(path, path.relative_to(folder).as_posix()) for path in files)
-    header = published_header("moviegraphs", *sources)
-    return Manifest("moviegraphs", header, clips, SHOT_COLUMNS)
+    return Manifest("moviegraphs", Header("moviegraphs", sources=sources), clips, SHOT_COLUMNS)
 
 
 def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:

@@ -39,6 +39,8 @@ NAMES = {
     **{"scene": "clip", "first_shot": "clip", "last_shot": "clip"},
 }
 SPLIT_COLUMNS = ("id", "movie", "label", "reason", "fold")
+# The second line of the released file has nothing but semicolons.
+LAYOUT: dict[str, Any] = {"delimiter": ";", "skip_blank": True}
 # The levels that a label stands for; the files by movie have 1 for S and 0 for its opposites.
 LEVELS_OF_LABEL = {
     "Easy Neg": ("EN",),
@@ -74,20 +76,15 @@ def read(
     data = published("obygaze12")
     found = {file: path for file in data["splits"] if splits and (path := splits / file).is_file()}
     if splits and not found:
-        what, hint = (
-            "no folder with split files of ObyGaze12",
-            f"one with {', '.join(data['splits'])}",
-        )
-        raise NotFound(what, where=str(splits), hint=f"--splits FOLDER, {hint}")
+        hint = f"--splits FOLDER, one with {', '.join(data['splits'])}"
+        raise NotFound("no folder with split files of ObyGaze12", where=str(splits), hint=hint)
     files = {csv: (csv.name, data["sha256"])}
     files |= {path: (file, [data["splits"][file]["sha256"]]) for file, path in found.items()}
     sources, unknown = known_sources(files, strict=strict)
     warnings = list(unknown)
     header = published_header("obygaze12", *sources, concepts=concepts())
     wrong = [Violations(csv, NAMES), *(Violations(path) for path in found.values())]
-    # The second line of the released file has nothing but semicolons.
-    options: dict[str, Any] = {"delimiter": ";", "skip_blank": True}
-    table = read_table(csv, required=REQUIRED, violations=wrong[0], content="clips", **options)
+    table = read_table(csv, required=REQUIRED, violations=wrong[0], content="clips", **LAYOUT)
     clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
     manifest = Manifest(name, header, clips, EXTRA)
     seen = manifest.view("visual").by_id
@@ -141,8 +138,7 @@ def _read_split(
     levels: Sequence[str], path: Path, clips: Mapping[str, Clip], violations: Violations
 ) -> dict[str, str]:
     """Return the fold of each clip by its id; contradictions with the clips are violations."""
-    options: dict[str, Any] = {"delimiter": ";", "skip_blank": True}
-    table = read_table(path, required=SPLIT_COLUMNS, violations=violations, **options)
+    table = read_table(path, required=SPLIT_COLUMNS, violations=violations, **LAYOUT)
     line_of: dict[str, int] = {}
     for row in table.rows:
         row.unique("id", line_of)
@@ -180,11 +176,12 @@ def _with_times(manifest: Manifest, times: Manifest) -> tuple[Manifest, int]:
     }
     if not spans:
         raise NotFound("no clip of the table is in the manifest of --times", where=times.name)
-    for place, column in enumerate(FILM_COLUMNS):
-        values = {clip_id: repr(span[place]) for clip_id, (_, span) in spans.items()}
+    columns = [*FILM_COLUMNS, *(name for name in FRAME_COLUMNS if name in times.columns)]
+    cells = {
+        clip_id: {**clip.extra, **dict(zip(FILM_COLUMNS, map(repr, span), strict=True))}
+        for clip_id, (clip, span) in spans.items()
+    }
+    for column in columns:
+        values = {clip_id: own.get(column, "") for clip_id, own in cells.items()}
         manifest = manifest.with_column(column, values)
-    for column in FRAME_COLUMNS:
-        if column in times.columns:
-            values = {clip_id: clip.extra.get(column, "") for clip_id, (clip, _) in spans.items()}
-            manifest = manifest.with_column(column, values)
     return manifest, len(manifest) - len(spans)

@@ -72,9 +72,9 @@ def test_every_violation_of_the_segments_at_once(tmp_path: Path) -> None:
         "7: expected 6 cells as in the header, got 4",
         "2: column 'level': 'Sure' is not one of EN, HN, NS, S",
         "3: column 'end_frame': the end 8 is before the start 9",
-        "4: column 'movie_id': the cell is empty",
+        "4: column 'movie_id': '' is not a name without blanks around it",
         "4: column 'start_frame': '-1' is not a frame number (whole, from 0)",
-        "5: column 'annotator': ' A' has blanks around it",
+        "5: column 'annotator': ' A' is not a name without blanks around it",
         "5: column 'start_frame': '1.5' is not a frame number (whole, from 0)",
         "5: column 'end_frame': '8.0' is not a frame number (whole, from 0)",
         "5: column 'level': 'XX' is not one of EN, HN, NS, S",
@@ -87,7 +87,7 @@ def test_every_violation_of_the_clips_at_once(tmp_path: Path) -> None:
     assert told_of_clips(path) == [
         "3: column 'end_frame': the end 9 is before the start 10",
         "4: column 'clip_id': 'c1' is already on line 2",
-        "5: column 'clip_id': the cell is empty",
+        "5: column 'clip_id': '' is not a name without blanks around it",
         "5: column 'end_frame': 'x' is not a frame number (whole, from 0)",
         "6: column 'clip_id': 'c1' is already on line 2",
     ]

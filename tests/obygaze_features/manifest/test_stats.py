@@ -158,9 +158,9 @@ def test_each_annotator_is_counted_alone() -> None:
     )  # fmt: skip
     found = compute_stats(Manifest("two", Header("Two", concepts()), clips, ("annotator",)))
     assert list(found.by_annotator) == ["x", "y"]
-    assert found.by_annotator["x"].levels == {"EN": 1, "HN": 1, "NS": 0, "S": 0}
-    assert found.by_annotator["x"].concepts == {"EN": {}, "HN": {"Body": 1}, "NS": {}, "S": {}}
-    assert found.by_annotator["y"].concepts["S"] == {"Look": 1, "Body": 2}
+    assert found.by_annotator["x"]["levels"] == {"EN": 1, "HN": 1, "NS": 0, "S": 0}
+    assert found.by_annotator["x"]["concepts"] == {"EN": {}, "HN": {"Body": 1}, "NS": {}, "S": {}}
+    assert found.by_annotator["y"]["concepts"]["S"] == {"Look": 1, "Body": 2}
 
 
 def test_films_of_the_data_sets_have_title_year_and_genres(manifest: Manifest) -> None:

@@ -16,7 +16,6 @@ from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 from obygaze_features.core.errors import FixInput
 from obygaze_models.audits.mediaeval import RunScore, audit_mediaeval, check_rules
 from obygaze_models.audits.mediaeval_runs import (
-    affect_class,
     read_affect_run,
     read_qrels,
     read_trec_run,
@@ -94,19 +93,6 @@ def test_random_ap_in_closed_form() -> None:
         assert score_ranking(judged, {"0": 1.0}).ap_random == pytest.approx(expected, abs=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("score", "expected"),
-    [(-0.1501, -1), (-0.15, 0), (0.0, 0), (0.15, 0), (0.1501, 1), (1.0, 1), (-1.0, -1)],
-)
-def test_the_bounds_are_neutral(score: float, expected: int) -> None:
-    assert affect_class(score) == expected
-
-
-def test_a_score_on_another_scale_is_refused() -> None:
-    with pytest.raises(FixInput):
-        affect_class(3.2)
-
-
 def test_accuracy_over_all_and_over_returned() -> None:
     result = score_affect({"a": -1, "b": 0, "c": 0, "d": 1}, {"a": -1, "b": 1, "x": 0})
     assert (result.accuracy, result.accuracy_returned) == (0.25, 0.5)
@@ -123,18 +109,19 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 def test_files_are_read_and_scored(tmp_path: Path) -> None:
     qrels = read_qrels(write(tmp_path, "q", "violence 0 a 1\nviolence 0 b 0\n\n"))
-    run = read_trec_run(write(tmp_path, "r", "violence Q0 b 1 0.9 t\nviolence Q0 a 2 0.5 t\n"))
-    assert score_ranking(qrels["violence"], run.scores["violence"]).ap_trec == 0.5
+    run, _ = read_trec_run(write(tmp_path, "r", "violence Q0 b 1 0.9 t\nviolence Q0 a 2 0.5 t\n"))
+    assert score_ranking(qrels["violence"], run["violence"]).ap_trec == 0.5
     valence, arousal = read_affect_run(write(tmp_path, "a", "a -1 0\nb 1 1\n"))
     assert (valence, arousal) == ({"a": -1, "b": 1}, {"a": 0, "b": 1})
 
 
 def test_invalid_scores_are_read_as_trec_eval_does_with_a_warning(tmp_path: Path) -> None:
-    run = read_trec_run(write(tmp_path, "r", "v Q0 a 1 abc t\nv Q0 b 2 0.5 t\nv Q0 c 3 nan t\n"))
-    scores = run.scores["v"]
+    text = "v Q0 a 1 abc t\nv Q0 b 2 0.5 t\nv Q0 c 3 nan t\n"
+    run, warnings = read_trec_run(write(tmp_path, "r", text))
+    scores = run["v"]
     assert score_ranking({"a": 1, "b": 0, "c": 0}, scores).ap_trec == 0.5
     assert score_ranking({"a": 0, "b": 0, "c": 1}, scores).ap_trec == pytest.approx(1 / 3)
-    assert [warning.split(":")[1] for warning in run.warnings] == ["1", "3"]
+    assert [warning.split(":")[1] for warning in warnings] == ["1", "3"]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +183,7 @@ def test_published_cases(tmp_path: Path) -> None:
             with pytest.raises(FixInput):
                 read_trec_run(run_file)
         else:
-            [(topic, scores)] = read_trec_run(run_file).scores.items()
+            [(topic, scores)] = read_trec_run(run_file)[0].items()
             ap = score_ranking(qrels[topic], scores).ap_trec
             assert ap == pytest.approx(tool["values"]["map"], abs=5e-5)
     affect = cases["affect_accuracy"]

@@ -11,7 +11,7 @@ from support.cli import call_obygaze
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.adapters import liris_accede
 from obygaze_models.audits.mediaeval import classes_of
-from obygaze_models.audits.mediaeval_runs import read_affect_run, read_trec_run, write_run_file
+from obygaze_models.audits.mediaeval_runs import read_trec_run, write_run_file
 
 
 def write(path: Path, text: str) -> Path:
@@ -39,7 +39,7 @@ def annotations(tmp_path: Path) -> Path:
 
 
 def violence_run(path: Path, scores: dict[str, float], **about: object) -> Path:
-    return write_run_file(path, scores, subtask="violence", external_data=False, about=about)[0]
+    return write_run_file(path, scores, external_data=False, about=about)[0]
 
 
 def test_the_contract_of_a_trec_run(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_annotation_files_score_the_official_test_clips(annotations: Path, tmp_p
     classes = classes_of(liris_accede.read([annotations]).manifest)
     assert classes["violence"] == {"A0": 1, "A1": 0, "A2": 1, "A3": 0}
     violence = violence_run(tmp_path / "v.txt", {"A0.mp4": 0.9, "A1.mp4": 0.8, "A2.mp4": 0.7})
-    affect = {"A0": (1, 0), "A1": (0, 0), "A3": (-1, 0), "A5": (0, 0)}
-    written = write_run_file(tmp_path / "a.txt", affect, subtask="affect", external_data=True)[0]
+    written = write(tmp_path / "a.txt", "A0 1 0\nA1 0 0\nA3 -1 0\nA5 0 0\n")
+    write(tmp_path / "a.json", '{"external_data": true}')
     words = ("--annotations", annotations, "--run", violence, "--run", written)
     document = call_obygaze("audit", "mediaeval", *words, "--json").ok().json()
     assert document["violence"]["ap_trec"] == pytest.approx((1 + 2 / 3) / 2)
@@ -113,43 +113,36 @@ def test_six_runs_are_one_too_many(tmp_path: Path) -> None:
 def test_runs_are_written_as_they_are_read(tmp_path: Path) -> None:
     scores = {"b": 0.1, "a": 0.1, "c": 1 / 3}
     path, beside = write_run_file(
-        tmp_path / "r.txt", scores, subtask="violence", external_data=True, about={"model": "x"}
+        tmp_path / "r.txt", scores, external_data=True, about={"model": "x"}
     )
     lines = path.read_text("utf-8").splitlines()
     assert lines[0] == f"violence Q0 c 1 {1 / 3!r} obygaze"
     assert [line.split()[2] for line in lines] == ["c", "b", "a"]
-    assert read_trec_run(path).scores == {"violence": scores}
+    assert read_trec_run(path)[0] == {"violence": scores}
     assert json.loads(beside.read_text("utf-8")) == {
         "subtask": "violence",
         "external_data": True,
         "tag": "obygaze",
         "model": "x",
     }
-    path, _ = write_run_file(
-        tmp_path / "a.txt", {"b": (-1, 1), "a": (0, 0)}, subtask="affect", external_data=False
-    )
-    assert path.read_text("utf-8") == "a 0 0\nb -1 1\n"
-    assert read_affect_run(path) == ({"a": 0, "b": -1}, {"a": 0, "b": 1})
     with pytest.raises(AlreadyThere):
-        write_run_file(path, {"b": (1, 1)}, subtask="affect", external_data=False)
+        write_run_file(path, {"b": 0.5}, external_data=False)
 
 
 @pytest.mark.parametrize(
-    ("name", "predictions", "subtask", "error"),
+    ("name", "scores", "error"),
     [
-        ("r.txt", {"a": float("nan")}, "violence", FixInput),
-        ("r.txt", {"a b": 0.5}, "violence", FixInput),
-        ("r.txt", {}, "violence", FixInput),
-        ("r.txt", {"a": (2, 0)}, "affect", FixInput),
-        ("r.txt", {"a": 0.5}, "sound", FixUsage),
-        ("r.json", {"a": 0.5}, "violence", FixUsage),
+        ("r.txt", {"a": float("nan")}, FixInput),
+        ("r.txt", {"a b": 0.5}, FixInput),
+        ("r.txt", {}, FixInput),
+        ("r.json", {"a": 0.5}, FixUsage),
     ],
 )
 def test_invalid_runs_are_not_written(
-    tmp_path: Path, name: str, predictions: dict[str, object], subtask: str, error: type[Exception]
+    tmp_path: Path, name: str, scores: dict[str, float], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        write_run_file(tmp_path / name, predictions, subtask=subtask, external_data=False)  # type: ignore[arg-type]
+        write_run_file(tmp_path / name, scores, external_data=False)
     assert list(tmp_path.iterdir()) == []
 
 

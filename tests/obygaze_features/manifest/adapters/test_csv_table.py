@@ -185,12 +185,12 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     _, path = write(
         tmp_path,
         mapping='unit = "scene"\ndelimiter = "x"\n[levels]\nyes = "Sure"\n[concepts]\nsun = "Sun"\n'
-        '[modalities]\n"a|b" = "visual"\nLook = "visual"\n',
+        '[modalities]\n"a|b" = "visual"\n',
     )
     with pytest.raises(FixInput) as caught:
         read_mapping(path)
     assert [line.split(": ")[1] for line in caught.value.details] == [
-        *("unit", "delimiter", "levels.yes", "modalities.a|b", "concepts.sun", "modalities.Look"),
+        *("unit", "delimiter", "levels.yes", "modalities.a|b", "concepts.sun"),
     ]
 
 
