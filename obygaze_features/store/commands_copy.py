@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -103,14 +104,12 @@ def _clips_of_manifest(session: Session, name: str) -> ManifestClips:
 
 
 def _report_copied(session: Session, copied: Copied) -> None:
-    if session.console.as_json:
-        session.console.json({**asdict(copied), "path": str(copied.path)})
-        return
     pending = count(copied.pending_blocks, "block")
     state = "sealed" if copied.sealed else f"{pending} still to extract, not sealed"
     blocks = count(copied.n_blocks, "block")
     clips, console = count(copied.n_clips, "clip"), session.console
-    console.result(f"{copied.path}: {clips}, {blocks} copied, {state}")
+    text = f"{copied.path}: {clips}, {blocks} copied, {state}"
+    console.show({**asdict(copied), "path": str(copied.path)}, text)
     if copied.in_several:
         clips = count(copied.in_several, "clip")
         console.note(f"{clips} in several stores; the first that is ok counts")
@@ -144,7 +143,7 @@ def pack_(session: Session, name: str, output: str | None, force: bool) -> None:
     path = Path(output or f"{Path(name.rstrip('/')).name.removesuffix('.zip')}.zip")
     with session.console.progress("pack") as progress:
         packed = pack(store, path, force=force, progress=progress)
-    if not packed.sealed and not session.console.as_json:
+    if not packed.sealed:
         session.console.warn(UNSEALED)
     size = f"{packed.n_files} files, {human(packed.n_bytes)}"
     text = f"{packed.path}: {size}, sha256 {packed.sha256}"
@@ -164,8 +163,7 @@ def unpack_(session: Session, packed: Path, output: str | None) -> None:
         obygaze store unpack xclip.zip -o films-xclip
     """
     target = session.workspace.new_store(output or packed.stem)
-    with session.console.progress("unpack") as progress:
-        _report_transferred(session, unpack(packed, target, progress=progress))
+    _transfer(session, "unpack", partial(unpack, packed, target))
 
 
 @command("pull")
@@ -187,8 +185,7 @@ def pull_(session: Session, source: str, output: str | None, **chosen: Any) -> N
     """
     target = session.workspace.new_store(output or _last_word(source))
     place = source if is_url(source) else session.workspace.existing_store(source)
-    with session.console.progress("pull") as progress:
-        _report_transferred(session, pull(place, target, progress=progress, **chosen))
+    _transfer(session, "pull", partial(pull, place, target, **chosen))
 
 
 @command("push")
@@ -206,9 +203,7 @@ def push_(session: Session, name: str, target: str, **chosen: Any) -> None:
         obygaze store push obygaze12-xclip hf://lab/obygaze12-xclip --level pooled --level clip
         obygaze store push obygaze12-xclip /mnt/lab/xclip
     """
-    store = open_named(session, name)
-    with session.console.progress("push") as progress:
-        _report_transferred(session, push(store, target, progress=progress, **chosen))
+    _transfer(session, "push", partial(push, open_named(session, name), target, **chosen))
 
 
 @command("publish")
@@ -244,10 +239,9 @@ def _last_word(source: str) -> str:
     return word
 
 
-def _report_transferred(session: Session, done: Transferred) -> None:
-    if session.console.as_json:
-        session.console.json(asdict(done))
-        return
+def _transfer(session: Session, label: str, move: Callable[..., Transferred]) -> None:
+    with session.console.progress(label) as progress:
+        done = move(progress=progress)
     if done.partial:
         session.console.note("this copy is partial: what was not fetched is missing in it")
-    session.console.result(f"{done.target}: {done.line}")
+    session.console.show(asdict(done), f"{done.target}: {done.line}")

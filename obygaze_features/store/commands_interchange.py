@@ -169,14 +169,12 @@ def _report_import(session: Session, done: ImportedStore) -> None:
     console = session.console
     for warning in done.warnings:
         console.warn(warning)
-    if session.console.as_json:
-        console.json({**asdict(done), "path": str(done.path)})
-        return
     _note_reasons(session, done.failed)
     if done.not_in_manifest:
         console.note(f"{len(done.not_in_manifest)} clips of the files are not in the manifest")
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in done.levels.items())
-    console.result(f"{done.path}: {done.n_ok} of {done.n_clips} clips, {shapes}, sealed")
+    text = f"{done.path}: {done.n_ok} of {done.n_clips} clips, {shapes}, sealed"
+    console.show({**asdict(done), "path": str(done.path)}, text)
 
 
 def _note_reasons(session: Session, reasons: Mapping[str, str]) -> None:

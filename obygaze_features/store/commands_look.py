@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
 
 import click
 
@@ -84,14 +83,9 @@ def info(session: Session, name: str) -> None:
         obygaze store info https://example.org/stores/obygaze12-xclip --json
     """
     found = open_named(session, name)
-    note: str = _imported(NOTE)(found.recipe.to_json(), session.workspace)
+    note: str = resolve_name(NOTE)(found.recipe.to_json(), session.workspace)
     facts = {**summary(found), "note": note, "recipe": found.recipe.to_json()}
     session.console.show({"name": name, **facts}, describe(found, note))
-
-
-def _imported(name: str) -> Any:
-    module, attribute = name.split(":")
-    return getattr(import_module(module), attribute)
 
 
 def _without(mark: bytes, file: Path) -> str:
@@ -179,7 +173,7 @@ def verify_(
         report.warnings += again.warnings
         report.cosines = again.cosines
     if videos and not report.problems:
-        _imported(COMPARE_SOURCES)(session.workspace, open_named(session, name), report)
+        resolve_name(COMPARE_SOURCES)(session.workspace, open_named(session, name), report)
     _show_report(session, report)
     report.require_whole()
     report.require_unchanged()
@@ -187,7 +181,7 @@ def verify_(
 
 def _reextract(session: Session, store: Store, weights: str | None) -> Reextract:
     try:
-        make = _imported(REEXTRACTOR)
+        make = resolve_name(REEXTRACTOR)
     except ModuleNotFoundError as error:
         raise FixUsage(
             "--decode extracts clips again, which needs the extra 'extract'",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from obygaze_features.core.errors import FixUsage
@@ -48,7 +48,6 @@ def open_features(
     for name in given.keys() - own:
         option = "--as" if name == "level" else f"--{name.replace('_', '-')}"
         raise FixUsage(f"{option} does not apply to {format}")
-    module, _, attribute = function.partition(":")
-    open_one = getattr(import_module(module), attribute)
+    open_one = resolve_name(function)
     sources = [open_one(Path(path), dict(levels or {}), **given) for path in paths]
     return sources[0] if len(sources) == 1 else joined_source(sources)

@@ -41,11 +41,10 @@ from obygaze_features.store.interchange.source import (
     by_clip,
     clip_source,
     column_source,
-    file_origin,
-    folder_origin,
     level_name,
     movie_of,
     name_of,
+    origin_of,
     plain_files,
 )
 
@@ -65,7 +64,7 @@ def open_npz(
             [name for name in packed.files if name != PROVENANCE],
             partial(_member, path, packed),
             levels,
-            origin=partial(file_origin, "npz", path),
+            origin=origin_of("npz", path),
             id_key=id_key,
             movie_key=movie_key,
             keep_names=PROVENANCE in packed.files,
@@ -128,12 +127,11 @@ def _refuse_objects(error: Exception, what: str, path: Path) -> None:
         ) from error
 
 
-def open_npy(path: Path, levels: Mapping[str, str]) -> FeatureSource:
+def open_npy(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     """Open a folder: with clip_id.npy in it a file for each level, else a file for each clip.
 
     `levels` name the files of levels, or the sub-folders that hold the clips' files.
     """
-    root = path
     if (root / f"{ID_KEY}.npy").is_file():
         return _npy_columns(root, levels)
     if levels:
@@ -151,9 +149,8 @@ def open_npy(path: Path, levels: Mapping[str, str]) -> FeatureSource:
             raise FixInput(f"no folder for the level {level!r}", where=str(folder))
         files[level] = by_clip(plain_files(folder, SUFFIXES))
     every = [file for of_level in files.values() for file in of_level.values()]
-    origin = folder_origin("npy", root, every)
-    origin["levels"] = {level: folder or "." for level, folder in folders.items()}
-    source = clip_source(origin, files, _mapped)
+    recorded = {level: folder or "." for level, folder in folders.items()}
+    source = clip_source(origin_of("npy", root, every), files, _mapped, recorded)
     first: dict[str, Path] = {}
     for of_level in files.values():
         first = {**of_level, **first}
@@ -189,10 +186,7 @@ def _npy_columns(root: Path, levels: Mapping[str, str]) -> FeatureSource:
             raise FixInput(f"{path.name} is missing", where=str(root), hint=hint)
         return _mapped(path)
 
-    digest = folder_origin("npy", root, files)
-    return column_source(
-        root, names, read, levels, origin=lambda found: {**digest, "levels": dict(found)}
-    )
+    return column_source(root, names, read, levels, origin=origin_of("npy", root, files))
 
 
 def open_csv(
@@ -245,7 +239,7 @@ def open_csv(
         names,
         read,
         levels,
-        origin=partial(file_origin, "csv", path),
+        origin=origin_of("csv", path),
         id_key=id_key,
         movie_key=movie_key,
     )
@@ -280,10 +274,7 @@ def open_pth(path: Path, levels: Mapping[str, str], *, level: str | None = None)
         for name, key in (levels or {level or "": ""}).items()
     }
     movies = [movie_of(file.stem) if file.parent == root else file.parent.name for file in files]
-    origin = folder_origin("pth", root, files)
-    if levels:
-        origin["levels"] = dict(levels)
-    source = clip_source(origin, keys, _tensor, movie_ids=movies)
+    source = clip_source(origin_of("pth", root, files), keys, _tensor, levels, movie_ids=movies)
     n_others = sum(one.is_file() for one in root.rglob("*")) - len(files)
     if n_others > 0:
         source.warnings.append(f"{n_others} files were left out: not .pth")

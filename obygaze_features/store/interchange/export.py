@@ -19,7 +19,6 @@ from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import (
     OwnFolder,
-    check_file,
     made_by_obygaze,
     new_file,
     new_folder,
@@ -135,8 +134,6 @@ def export_store(
     own, beside = FORMATS[format].own, path.parent / f"{path.name}.json"
     new = new_folder if FORMATS[format].in_folder else new_file
     facts = pretty_json(provenance(store))
-    if format == "csv" and force:
-        check_file(beside, force=True, own=FACTS)
     with disk_errors(path), new(path, own, force=force) as draft:
         check_disk(int(present.sum()) * sum(spec.row_bytes for spec in specs), draft.parent)
         FORMATS[format].write(job, draft)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,8 @@ from obygaze_features.store.interchange.source import (
     by_clip,
     clip_source,
     column_source,
-    file_origin,
-    folder_origin,
     level_name,
+    origin_of,
     plain_files,
 )
 
@@ -64,7 +62,7 @@ def open_one(
                 [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset],
                 lambda key: _dataset(handle, key, path),
                 levels,
-                origin=partial(file_origin, "hdf5", path),
+                origin=origin_of("hdf5", path),
                 id_key=key,
                 movie_key=movie_key,
             )
@@ -162,9 +160,10 @@ def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> Fea
         raise FixInput(f"no dataset at {few(paths)}", where=str(path), hint=hint)
     keys = {level: {c: pattern.replace(ID, c) for c in clips} for level, pattern in levels.items()}
     return clip_source(
-        file_origin("hdf5", path, levels),
+        origin_of("hdf5", path),
         keys,
         lambda key: _dataset_of_clip(handle, key, str(path)),
+        levels,
         movie_ids=_movies(handle, paths[0], clips, path),
     )
 
@@ -200,8 +199,7 @@ def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:
         raise FixInput(f"{ID} is not allowed in the paths of a folder of files", where=str(root))
     clips = by_clip(files)
     keys = {level: {c: (clips[c], path) for c in clips} for level, path in levels.items()}
-    origin = {**folder_origin("hdf5", root, files), "levels": dict(levels)}
-    return clip_source(origin, keys, _dataset_in_file)
+    return clip_source(origin_of("hdf5", root, files), keys, _dataset_in_file, levels)
 
 
 def _dataset_in_file(key: tuple[Path, str]) -> Any:

@@ -95,14 +95,10 @@ def import_store(
             hint="keep one row for each id, or name another array of ids with --id-key",
             details=repeated[:20],
         )
-    if not ids:
-        raise FixInput(
-            "no clips in these files", where=name_of(source), hint="a file with at least one clip"
-        )
     rows = manifest or clips_of(source)
     progress.expect(len(rows.clip_ids))
     indices = [index_of.get(clip) for clip in rows.clip_ids]
-    if not any(index is not None for index in indices):
+    if ids and not any(index is not None for index in indices):
         raise FixInput(
             f"the files have none of the clips of the manifest: their first clip id is {ids[0]!r}, "
             f"the manifest's is {next(iter(rows.clip_ids), '')!r}",
@@ -225,7 +221,8 @@ class _Job:
             try:
                 new = {} if index is None else {n: self._values(n, index) for n in self.shapes}
             except BadRow as error:
-                statuses[place] = error.status()
+                kind = type(error.__cause__ or error).__name__
+                statuses[place] = RowStatus.failed("import", kind, str(error))
                 continue
             if new and self.pooled_from is not None:
                 whole = new[self.pooled_from]

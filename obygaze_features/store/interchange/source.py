@@ -24,7 +24,6 @@ from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.store.format.limits import check_memory
-from obygaze_features.store.format.schema import RowStatus
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
@@ -65,10 +64,6 @@ class Shape(NamedTuple):
 
 class BadRow(Exception):
     """One clip's array cannot be used; the clip becomes a failed row."""
-
-    def status(self) -> RowStatus:
-        """Return the row's status in the store."""
-        return RowStatus.failed("import", type(self.__cause__ or self).__name__, str(self))
 
 
 @dataclass
@@ -153,13 +148,16 @@ def clip_source(
     origin: Mapping[str, Any],
     keys: Mapping[str, Mapping[str, Any]],
     open_array: Callable[[Any], Any],
+    levels: Mapping[str, str],
     *,
     movie_ids: Sequence[str] | None = None,
 ) -> FeatureSource:
     """Return the source of arrays that are one for each clip: files, or datasets in a file.
 
     `keys` has, for each level, the key of each clip's array; `open_array` opens one by its key.
+    `levels` is recorded with the origin.
     """
+    origin = {**origin, "levels": dict(levels)} if levels else origin
     clip_ids = list(dict.fromkeys(chain(*keys.values())))
     arrays = {
         level: [partial(open_array, of[clip]) if clip in of else None for clip in clip_ids]
@@ -174,7 +172,7 @@ def column_source(
     read: Callable[[str], Any],
     levels: Mapping[str, str],
     *,
-    origin: Callable[[Mapping[str, str]], Mapping[str, Any]],
+    origin: Mapping[str, Any],
     id_key: str = ID_KEY,
     movie_key: str | None = None,
     keep_names: bool = False,
@@ -186,7 +184,7 @@ def column_source(
         names: their names.
         read: returns the array of a name.
         levels: the array of each level; by default each array of floats with a row for each id.
-        origin: returns what is recorded of the source, from the levels.
+        origin: what is recorded of the file or folder.
         id_key: the array of clip ids.
         movie_key: the array of movie ids, by default movie_id where it exists.
         keep_names: keep the name of the only array with one vector a clip, whatever it is.
@@ -239,33 +237,20 @@ def column_source(
         for level, key in levels.items()
         for opener in rows[level]
     }
-    return FeatureSource(origin(levels), ids, movies, rows, warnings, _shapes=shapes)
+    origin = {**origin, "levels": dict(levels)}
+    return FeatureSource(origin, ids, movies, rows, warnings, _shapes=shapes)
 
 
 def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
-    values = read(key)
+    """Return ids as Python strings, from the string types of NumPy and HDF5."""
+    values, what, where = read(key), repr(key), str(path)
     # HDF5 returns fill values for what a file does not hold, which takes hours for a damaged size.
     if path.is_file() and math.prod(values.shape) > 8 * path.stat().st_size:
         raise Corrupt(
-            f"{key!r} lists {math.prod(values.shape)} ids, more than the bits of the file",
-            where=str(path),
+            f"{what} lists {math.prod(values.shape)} ids, more than the bits of the file",
+            where=where,
             hint="copy the file again",
         )
-    return texts(values, repr(key), str(path))
-
-
-def checked_shape(shape: Shape, where: str) -> Shape:
-    """Return the shape if it can be that of a row of features; raise BadRow if not."""
-    if np.dtype(shape.dtype).kind not in "fiu":
-        raise BadRow(f"{where} holds {shape.dtype}, which are not numbers")
-    if not 1 <= len(shape.sizes) <= MAX_DIMENSIONS or not math.prod(shape.sizes):
-        raise BadRow(f"{where} has the shape {shape.sizes}")
-    check_memory(shape.n_bytes, "the array of one clip", where)
-    return shape
-
-
-def texts(values: Any, what: str, where: str) -> list[str]:
-    """Return ids as Python strings, from the string types of NumPy and HDF5."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise FixInput(
@@ -283,24 +268,30 @@ def texts(values: Any, what: str, where: str) -> list[str]:
         raise FixInput(f"{what} is not UTF-8: {error}", where=where) from error
 
 
+def checked_shape(shape: Shape, where: str) -> Shape:
+    """Return the shape if it can be that of a row of features; raise BadRow if not."""
+    if np.dtype(shape.dtype).kind not in "fiu":
+        raise BadRow(f"{where} holds {shape.dtype}, which are not numbers")
+    if not 1 <= len(shape.sizes) <= MAX_DIMENSIONS or not math.prod(shape.sizes):
+        raise BadRow(f"{where} has the shape {shape.sizes}")
+    check_memory(shape.n_bytes, "the array of one clip", where)
+    return shape
+
+
 def name_of(source: FeatureSource) -> str:
     """Return the name of the file or folder that a source was read from."""
     origin = source.origin
     return str(origin.get("file", origin.get("folder", origin["format"])))
 
 
-def file_origin(kind: str, path: Path, levels: Mapping[str, str]) -> dict[str, Any]:
-    """Return what is recorded of a single file: its name, its sha256, its levels."""
-    origin = {"format": kind, "file": path.name, "sha256": sha256_file(path)}
-    return {**origin, "levels": dict(levels)}
-
-
-def folder_origin(kind: str, root: Path, files: Sequence[Path]) -> dict[str, Any]:
-    """Return what is recorded of many files: how many, and one digest of names and contents."""
+def origin_of(kind: str, path: Path, files: Sequence[Path] | None = None) -> dict[str, Any]:
+    """Return what is recorded of one file, or of a folder's: one digest of names and contents."""
+    if files is None:
+        return {"format": kind, "file": path.name, "sha256": sha256_file(path)}
     digest = hashlib.sha256()
     for file in sorted(files):
-        digest.update(f"{file.relative_to(root).as_posix()}\0{sha256_file(file)}\n".encode())
-    return {"format": kind, "folder": root.name, "files": len(files), "sha256": digest.hexdigest()}
+        digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_file(file)}\n".encode())
+    return {"format": kind, "folder": path.name, "files": len(files), "sha256": digest.hexdigest()}
 
 
 def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:

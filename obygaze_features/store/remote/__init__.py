@@ -14,25 +14,24 @@ from obygaze_features.store.remote.hub import HubTarget, open_hub
 from obygaze_features.store.remote.object_store import ObjectFiles, S3Target, object_store
 
 
-def open_files(location: str | Path) -> Files:
-    """Return the files of a store: of a folder, a zip file or a URL."""
-    if is_url(str(location)):
-        return _open_url(str(location).rstrip("/"))
-    path = Path(location)
-    if path.is_dir():
-        return FolderFiles(path)
-    if path.is_file():
-        return open_zip(path)
-    raise NotFound("no such file or folder", where=str(path), hint="check the name")
-
-
-def _open_url(url: str) -> Files:
+def open_files(location: str | Path | Files) -> Files:
+    """Return the files of a store: of a folder, a zip file or a URL; files as they are."""
+    if not isinstance(location, str | Path):
+        return location
+    if not is_url(str(location)):
+        path = Path(location)
+        if path.is_dir():
+            return FolderFiles(path)
+        if path.is_file():
+            return open_zip(path)
+        raise NotFound("no such file or folder", where=str(path), hint="check the name")
+    url = str(location).rstrip("/")
     if not url.startswith(URL_SCHEMES):
         hint = "https://, s3:// or hf://OWNER/NAME"
         raise FixUsage("unsupported URL", where=url, hint=hint)
     if url.endswith(".zip"):
         folder, _, name = url.rpartition("/")
-        return ZipFiles(_open_url(folder), name)
+        return ZipFiles(open_files(folder), name)
     if url.startswith("hf://"):
         return open_hub(url)
     return ObjectFiles(object_store(url), url)

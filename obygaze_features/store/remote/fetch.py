@@ -125,7 +125,7 @@ def _fetch_rows(
     None where there is no index, or a partial copy to add to.
     """
     started = time.monotonic()
-    source = CountedFiles(open_files(location) if isinstance(location, str | Path) else location)
+    source = CountedFiles(open_files(location))
     store, there = open_store(source), Path(target, STORE_FILE)
     is_copy = there.is_file() and sha256_file(there) == store.plan.sha256
     if is_copy or store.commits.find_index() is None:
@@ -158,7 +158,7 @@ class _Download(Transfer):
         """Fetch the missing files into a draft, then publish it, or add its files to a copy."""
         selection, self.target = self.selection, check_name(given)
         target = self.target
-        self.progress.expect(selection.n_bytes_files, "B")
+        self.progress.expect(sum(mark.n_bytes for mark in self.marks.values()), "B")
         existing = _existing(target, selection)
         with disk_errors(target), new_draft(target) as draft:
             self.draft, self.parts = draft / STORE, draft / PARTS

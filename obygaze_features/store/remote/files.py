@@ -70,7 +70,7 @@ class Target(Protocol):
     files: Files
 
     def prepare(self, files: Mapping[str, FileMark]) -> None:
-        """Raise an error if this place cannot store the files, before any is sent."""
+        """Open the place, before anything is sent; an error if it cannot store the files."""
         return None
 
     def has(self, name: str, mark: FileMark) -> bool:

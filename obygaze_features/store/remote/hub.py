@@ -184,9 +184,6 @@ class HubTarget(Target):
     def __init__(self, url: str) -> None:
         self.location, self.repo = url, Repo.parse(url)
         self.hub = the_hub(self.repo)
-        self._head = self.hub.head()
-        self.files = self.hub.files(self._head)
-        self._there: Mapping[str, FileMark] | None = None
         self._batch: dict[str, bytes | Path] = {}
         self._n_bytes = self._n_staged = 0
         self._removed: list[str] = []
@@ -205,12 +202,10 @@ class HubTarget(Target):
         self.hub.create()
         self._head = self.hub.head()
         self.files = self.hub.files(self._head)
+        self._there = self.hub.listing(self._head)
 
     def has(self, name: str, mark: FileMark) -> bool:
         """Look in the listing of the repository, which is one request for all files."""
-        with self._lock:
-            if self._there is None:
-                self._there = self.hub.listing(self._head)
         return self._there.get(self.repo.path(name)) == mark
 
     def put(self, name: str, data: bytes | Path, mark: FileMark) -> None:
@@ -223,7 +218,7 @@ class HubTarget(Target):
 
     def remove(self, name: str) -> None:
         """Remove a file with the commit."""
-        if self.repo.path(name) in (self._there or {}):
+        if self.repo.path(name) in self._there:
             self._removed.append(self.repo.path(name))
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:

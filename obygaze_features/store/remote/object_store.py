@@ -172,7 +172,6 @@ class S3Target(Target):
         self.location = without_secrets(url.rstrip("/"))
         self.store = object_store(url.rstrip("/"))
         self.files = ObjectFiles(self.store, self.location)
-        self._is_unconditional = False
 
     def has(self, name: str, mark: FileMark) -> bool:
         """Compare the length and the digest of an object, without reading its bytes."""
@@ -200,15 +199,20 @@ class S3Target(Target):
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
         """Replace an object on condition that it is the one that was read, else try again."""
-        for attempt in range(TRIES):
-            old, version = self._versioned(name)
+        where, is_conditional = f"{self.location}/{name}", True
+        for _ in range(TRIES):
+            old, meta = None, {}
+            with suppress(FileNotFoundError), _explaining(where):
+                answer = self.obstore.get(self.store, name)
+                old, meta = bytes(memoryview(answer.bytes())), answer.meta
             new = change(old)
             if new is None or new == old:
                 if new is None and old is not None:
                     self.remove(name)
                 return new
             # Services without conditional writes get a plain one.
-            mode = "overwrite" if attempt and self._is_unconditional else version or "create"
+            version = {key: meta[key] for key in ("e_tag", "version") if meta.get(key)}
+            mode = version or "create" if is_conditional else "overwrite"
             try:
                 self.obstore.put(
                     self.store, name, new, mode=mode, attributes={"sha256": sha256_bytes(new)}
@@ -217,18 +221,7 @@ class S3Target(Target):
             except (NotImplementedError, network_error()) as error:
                 kind = type(error).__name__
                 if kind in UNSUPPORTED:
-                    self._is_unconditional = True
+                    is_conditional = False
                 elif kind not in CHANGED:
-                    raise explained(error, f"{self.location}/{name}") from error
+                    raise explained(error, where) from error
         raise Stopped(f"other processes keep changing {name}", where=self.location, hint=AGAIN)
-
-    def _versioned(self, name: str) -> tuple[bytes | None, dict[str, str]]:
-        """Return the bytes of an object, and the version to name in a conditional write."""
-        try:
-            with _explaining(f"{self.location}/{name}"):
-                answer = self.obstore.get(self.store, name)
-                version = {key: answer.meta.get(key) for key in ("e_tag", "version")}
-                data = bytes(memoryview(answer.bytes()))
-        except FileNotFoundError:
-            return None, {}
-        return data, {key: value for key, value in version.items() if value}

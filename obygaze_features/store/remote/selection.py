@@ -50,14 +50,10 @@ class FileSelection:
     sealed: bool = True
 
     @property
-    def n_bytes_files(self) -> int:
-        """The bytes that are still to be read."""
-        return sum(mark.n_bytes for mark in self.marks.values())
-
-    @property
     def n_bytes(self) -> int:
         """The bytes of all its files and documents."""
-        return self.n_bytes_files + sum(len(data) for data in self.documents.values())
+        marks, documents = self.marks.values(), self.documents.values()
+        return sum(mark.n_bytes for mark in marks) + sum(map(len, documents))
 
     def read(self, name: str) -> bytes:
         """Read one file, and raise an error unless its bytes are the ones of its mark."""
@@ -168,7 +164,7 @@ def select_files(
 
     Blocks are whole files, so clips that share a block with a movie come with it.
     """
-    inner = open_files(location) if isinstance(location, str | Path) else location
+    inner = open_files(location)
     files = CountedFiles(inner)
     store = open_store(files)
     store.plan.refuse_pictures(store.location)

@@ -148,13 +148,23 @@ class _Upload(Transfer):
         title = Plan.from_bytes(selection.documents[STORE_FILE], "").recipe.title
         with stop_when_unreachable():
             self.move(lambda name: self._put(name, selection.read(name)), wanted, SENDING_THREADS)
-            partial = self._send_documents()
+            # The documents, store.json as the last.
+            documents, partial = dict(selection.documents), None
+            store = documents.pop(STORE_FILE)
+            if selection.partial is not None:
+                partial = target.update(PARTIAL_FILE, self._listed)
+                self.n_bytes += len(partial or b"")
+            for name, data in documents.items():
+                self._put(name, data)
+            if selection.sealed and partial is None:
+                target.remove(PARTIAL_FILE)
+            self._put(STORE_FILE, store)
             target.settle(f"Features: {title}")
         return self.done(
             target.location,
             n_bytes_transferred=self.n_bytes,
             n_requests=self.n_requests,
-            partial=partial,
+            partial=partial is not None,
         )
 
     def _put(self, name: str, data: bytes) -> None:
@@ -163,20 +173,6 @@ class _Upload(Transfer):
         with self.lock:
             self.n_requests += 1
             self.n_bytes += len(data)
-
-    def _send_documents(self) -> bool:
-        """Send the documents, store.json as the last; return whether the copy is partial."""
-        documents, partial = dict(self.selection.documents), None
-        store = documents.pop(STORE_FILE)
-        if self.selection.partial is not None:
-            partial = self.target.update(PARTIAL_FILE, self._listed)
-            self.n_bytes += len(partial or b"")
-        for name, data in documents.items():
-            self._put(name, data)
-        if self.selection.sealed and partial is None:
-            self.target.remove(PARTIAL_FILE)
-        self._put(STORE_FILE, store)
-        return partial is not None
 
     def _listed(self, old: bytes | None) -> bytes | None:
         """Return the partial.json of the copy with this selection; None where it is whole."""

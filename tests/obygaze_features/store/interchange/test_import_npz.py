@@ -225,7 +225,7 @@ def test_several_files_become_one_store(tmp_path: Path) -> None:
 
 def test_no_clips_at_all_is_said_of_the_file(tmp_path: Path) -> None:
     np.savez(tmp_path / "none.npz", clip_id=np.array([], dtype=str), x=np.zeros((0, 3), np.float32))
-    with pytest.raises(FixInput, match="no clips") as error:
+    with pytest.raises(FixInput, match="no clip has") as error:
         import_store(open_features("npz", [tmp_path / "none.npz"], {"clip": "x"}), tmp_path / "s")
     assert error.value.where == "none.npz"
 

@@ -135,16 +135,18 @@ def test_two_pushes_at_once_lose_nothing(
     """The second push ends between the moments when the first reads the list and writes it."""
     if not first:
         push(open_store(sealed), URL, levels=["time_s"])
-    read, reads = S3Target._versioned, []
+    update, reads = S3Target.update, []
 
-    def slow(self: S3Target, name: str) -> tuple[bytes | None, dict[str, str]]:
-        found = read(self, name)
-        reads.append(name)
-        if len(reads) == 1:
-            push(open_store(sealed), URL, levels=["pooled"])
-        return found
+    def slow(self: S3Target, name: str, change: Any) -> bytes | None:
+        def changed(old: bytes | None) -> bytes | None:
+            reads.append(name)
+            if len(reads) == 1:
+                push(open_store(sealed), URL, levels=["pooled"])
+            return change(old)
 
-    monkeypatch.setattr(S3Target, "_versioned", slow)
+        return update(self, name, changed)
+
+    monkeypatch.setattr(S3Target, "update", slow)
     assert push(open_store(sealed), URL, levels=["clip"]).partial
     assert reads == ["partial.json"] * 3
     store = open_store(URL)
