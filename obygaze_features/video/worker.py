@@ -151,7 +151,8 @@ def unpacked(
     """Return the clips of a reply to a request for views, given the pictures of its shapes."""
     found = {}
     for view, packed in zip(dict.fromkeys(views), reply["clips"], strict=True):
-        facts = {k: np.array(v) if isinstance(v, list) else v for k, v in packed.items()}
+        facts: dict[str, Any] = packed
+        facts = {k: np.array(v) if isinstance(v, list) else v for k, v in facts.items()}
         facts |= {"path": Path(facts["path"]), "pictures": layers[facts["pictures"]]}
         found[view] = DecodedClip(**facts)
     return found
