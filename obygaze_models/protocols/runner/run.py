@@ -133,7 +133,7 @@ def gather(
                 hint="one task for each class, or report.argmax=[]",
             )
     levels = {find_kind(protocol.models[name].kind).level for name in protocol.model_names}
-    of_frames = "frames" in levels
+    of_frames = "frames" in levels if levels else None
     if of_frames and len(levels) > 1:
         raise FixUsage("models of frames and models of clips need a protocol each")
     features = [
