@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -34,25 +34,15 @@ from obygaze_models.protocols.kinds import (
 )
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
-from obygaze_models.protocols.runner.execute import FitContext, every_clip, fit_every_clip
+from obygaze_models.protocols.runner.execute import every_clip, fit_every_clip
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs
-from obygaze_models.protocols.schedule import schedule
 from obygaze_models.protocols.schema import Grid, Model, Protocol
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
 from obygaze_models.zoo.saving import save_model
 
 CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
-
-
-@dataclass(frozen=True, eq=False)
-class FittedModel:
-    """A fitted estimator, the facts for its card, and the clips that it was trained on."""
-
-    estimator: Any
-    info: ModelInfo
-    clips: TrainingClips
 
 
 def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Protocol:
@@ -130,17 +120,18 @@ def _concepts_protocol(honest: Protocol) -> Protocol:
     )
 
 
-def fit_final(inputs: Inputs, run: Run) -> FittedModel:
-    """Return the model of a training protocol, fitted as in its run, but on every clip of its task.
+def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) -> Path:
+    """Fit the model of a training protocol as in its run, but on every clip of its task; save it.
 
     Args:
         inputs: The inputs of the run, of one model and one task.
         run: The finished run, which has the metrics and the chosen settings.
+        folder: The folder of the model, which is returned; its name is the name of the model.
+        force: Replace a model that is there.
     """
     protocol, features = inputs.protocol, inputs.features[0]
     (name,) = protocol.model_names
-    plan = schedule(protocol, inputs.table, inputs.labels, inputs.usable(features))
-    context = FitContext(protocol, inputs.table, inputs.labels, plan, features)
+    context = inputs.context(features)
     if name == CAV:
         settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper", "cross_fit": 0}
         kind, task, classes, rows = CAV, "concepts", [], NO_ROWS
@@ -165,20 +156,10 @@ def fit_final(inputs: Inputs, run: Run) -> FittedModel:
         used = (targets[:, findable(targets)] >= 0).any(axis=1)
         rows = np.union1d(rows, found_on[used])
     ids = [inputs.table.ids[row] for row in rows]
-    info = _model_info(inputs, run, rows, kind, task, tuple(classes), concepts)
-    return FittedModel(estimator, info, training_clips(run, ids, columns, unit_norm=name == CAV))
-
-
-def keep(fitted: FittedModel, folder: Path, *, force: bool = False) -> Path:
-    """Save a fitted model; return its folder.
-
-    Args:
-        fitted: The model of `fit_final`.
-        folder: The folder of the model; its name is the name of the model.
-        force: Replace a model that is there.
-    """
-    info = replace(fitted.info, name=folder.name)
-    return save_model(fitted.estimator, info, folder, clips=fitted.clips, force=force)
+    facts = {"name": folder.name, "kind": kind, "task": task, "classes": tuple(classes)}
+    info = _model_info(inputs, run, rows, concepts=concepts, **facts)
+    clips = training_clips(run, ids, columns, unit_norm=name == CAV)
+    return save_model(estimator, info, folder, clips=clips, force=force)
 
 
 def _settled(model: Model, cells: Sequence[Record]) -> dict[str, Any]:
@@ -208,15 +189,7 @@ def _positive_column(estimator: Any, kind: str, classes: Sequence[str], inputs: 
     return f"p:{positive}" if hasattr(estimator, "predict_proba") else f"score:{positive}"
 
 
-def _model_info(
-    inputs: Inputs,
-    run: Run,
-    rows: IntArray,
-    kind: str,
-    task: str,
-    classes: tuple[str, ...],
-    concepts: tuple[str, ...],
-) -> ModelInfo:
+def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> ModelInfo:
     """Return the facts for the card of a model that was trained on these rows."""
     protocol, manifest, origin = inputs.protocol, inputs.manifest, inputs.features[0].origin
     movies = sorted(set(inputs.table.movies[rows].tolist()))
@@ -224,10 +197,7 @@ def _model_info(
     films = "films it had not seen"
     held_out = films if by_film else "clips it had not seen, of films it may have seen"
     return ModelInfo(
-        name=run.about["name"],
-        kind=kind,
-        task=task,
-        classes=classes,
+        **facts,
         features=FeatureSpec(
             **{key: origin[key] for key in ("backbone", "level", "width", "fingerprint")},
             store=str(origin["location"]),
@@ -244,7 +214,6 @@ def _model_info(
             citation=manifest.header.citation,
             licence=manifest.header.licence,
         ),
-        concepts=concepts,
         metrics=_metrics(run.cells),
         protocol=f"{protocol.name} (run {run.about['name']})",
         notes=(

@@ -22,7 +22,7 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.protocols import Run, fit_final, gather, keep, run_protocol, training_protocol
+from obygaze_models.protocols import Run, fit_final, gather, run_protocol, training_protocol
 from obygaze_models.protocols.runner.training import training_clips
 from obygaze_models.zoo import SavedModel, TrainingClips, load_model, predict, save_model
 from obygaze_models.zoo.info import read_training_clips
@@ -48,7 +48,7 @@ def kept(
     quick = ("report.replicates=20", "report.compare=false", *changes)
     inputs = gather(training_protocol(kind, task, quick), TRAINED, "made-up", {"sig": store})
     run = run_protocol(inputs, folder / "run", n_jobs=1)
-    keep(fit_final(inputs, run), folder / "kept")
+    fit_final(inputs, run, folder / "kept")
     return load_model(folder / "kept"), run
 
 
@@ -402,7 +402,8 @@ def test_a_kept_model_is_fitted_as_the_evaluated_one(
     assert {FILM[clip] for clip in evaluated} == {LAST}
 
     without = training_protocol(kind, "ENHN_S", [*changes, 'splits.test=["tt0000006"]'])
-    model = fit_final(gather(without, TRAINED, "made-up", {"sig": store}), run).estimator
+    inputs = gather(without, TRAINED, "made-up", {"sig": store})
+    model = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
     unseen = X[[row for row, clip in enumerate(MANIFEST) if clip.clip_id in evaluated]]
     is_machine = not hasattr(model, "predict_proba")
     scores = model.decision_function(unseen) if is_machine else model.predict_proba(unseen)[:, 1]
