@@ -219,12 +219,11 @@ def train(
         'ridge'
     """
     from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
-    from obygaze_models.protocols.runner.training import for_clips
     from obygaze_models.zoo import load_model
     from obygaze_models.zoo.saving import check_place
 
     clips, path = named_manifest(manifest, workspace)
-    chosen = for_clips(training_protocol(model, task, changes), clips)
+    chosen = training_protocol(model, task, clips, changes)
     inputs = gather(chosen, clips, path, _stores(store, workspace))
     place = workspace_of(workspace)
     folder = place.target("runs", os.fspath(output or inputs.default_name))

@@ -22,7 +22,7 @@ from obygaze_features.store.maps import Directions, grid_of, random_directions, 
 from obygaze_models.protocols.runner.execute import try_fit
 from obygaze_models.protocols.runner.models import fit_model
 from obygaze_models.protocols.runner.run import Inputs, gather
-from obygaze_models.protocols.runner.training import for_clips, training_protocol
+from obygaze_models.protocols.runner.training import training_protocol
 
 TOKENS = "tokens"
 
@@ -52,7 +52,7 @@ def write_concept_maps(
     """
     if model == "mlp":
         raise FixUsage("mlp has no direction", hint="cav, linear, ridge, svm, or a bottleneck")
-    protocol = for_clips(training_protocol(model, task, changes), manifest)
+    protocol = training_protocol(model, task, manifest, changes)
     if not protocol.splits.are_grouped:
         raise FixUsage("directions must be found on other films: splits.kind must be one by film")
     inputs = gather(protocol, manifest, manifest.name, {"store": store})

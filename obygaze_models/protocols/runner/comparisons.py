@@ -96,14 +96,13 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
     if metric not in TESTABLE:
         return found
     if first.n_test_sets == 1 and len(by_movie):
-        flip = sign_flip(by_movie)
-        found |= {"p_sign_flip": flip.p, "exact": flip.exact}
+        found["p_sign_flip"], found["exact"] = sign_flip(by_movie)
     sets = {t.rows.tobytes(): t.rows for t in first.tested}.values()
     films = [film for rows in sets for film in np.unique(groups[rows])]
     if first.n_test_sets > 1 and len(by_set) > 1 and len(films) == len(set(films)):
         train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
         test = float(np.mean([len(t.rows) for t in first.tested]))
-        found["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test).p
+        found["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test)
     return found
 
 

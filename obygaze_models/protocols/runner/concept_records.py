@@ -295,10 +295,10 @@ def _interventions(
             continue
         head = new_head().fit(margins[outside], y[outside], groups=films[outside])
         tested = (head, margins[inside], has[inside], y[inside], values)
-        options = {"n_draws": N_DRAWS, "seed": examples.seed}
+        random = partial(intervene, *tested, order="random", n_draws=N_DRAWS)
         by_order["greedy"].append(intervene(*tested, order="greedy", fitting=fitting))
         by_order["uncertainty"].append(intervene(*tested, order="uncertainty"))
-        by_order["random"].append(intervene(*tested, order="random", **options))
+        by_order["random"].append(random(seed=examples.seed))
         sizes.append(float(inside.sum()))
     return [
         {

@@ -24,7 +24,6 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.kinds import (
-    AGAINST_EN,
     ALIASES,
     CAV,
     defaults,
@@ -45,12 +44,15 @@ from obygaze_models.zoo.saving import save_model
 CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
 
 
-def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Protocol:
+def training_protocol(
+    name: str, task: str, manifest: Manifest, changes: Sequence[str] = ()
+) -> Protocol:
     """Return the protocol `honest` with one model and one task.
 
     Args:
         name: A kind of model, or "cav" for concept vectors, which have a task for each concept.
         task: A task of the protocol `honest`.
+        manifest: The clips; a concept that too few of them or of their films have is no task.
         changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
     """
     if name not in trainable():
@@ -65,7 +67,7 @@ def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Prot
     if honest.data.scale != "none":
         raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
     if kind == CAV:
-        return _concepts_protocol(honest)
+        return _concepts_protocol(honest, manifest)
     if task not in honest.tasks:
         hint = f"one of {', '.join(honest.tasks)}, or --set tasks.{task}.positive=..."
         raise FixUsage(f"unknown task {task!r}{near(task, honest.tasks)}", hint=hint)
@@ -79,15 +81,13 @@ def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Prot
     )
 
 
-def for_clips(protocol: Protocol, manifest: Manifest) -> Protocol:
-    """Return a protocol of concepts without those that too few clips or films have."""
-    if protocol.model_names != [CAV]:
-        return protocol
-    table = clip_table(manifest, protocol.data)
+def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
+    """Each visual concept as a task of a linear machine, on the honest splits."""
+    table = clip_table(manifest, honest.data)
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
     tasks = {
-        name: task
-        for name, task in protocol.tasks.items()
+        name: replace(task, folds="")
+        for name, task in load_protocol("paper-fig3").tasks.items()
         if name in has
         and has[name].sum() >= MIN_ROWS
         and len(np.unique(table.movies[has[name]])) > 1
@@ -96,17 +96,6 @@ def for_clips(protocol: Protocol, manifest: Manifest) -> Protocol:
         raise FixInput(
             f"no visual concept has {MIN_ROWS} clips in at least two films", where=table.name
         )
-    return replace(protocol, tasks=tasks)
-
-
-def _concepts_protocol(honest: Protocol) -> Protocol:
-    """Each visual concept as a task of a linear machine, on the honest splits."""
-    concepts = load_protocol("paper-fig3").tasks
-    tasks = {
-        name: replace(task, folds="")
-        for name, task in concepts.items()
-        if not name.endswith(AGAINST_EN)
-    }
     settings = {**defaults("svm", "none"), "C": "paper"}
     return Protocol(
         name="train-cav",
@@ -136,8 +125,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper", "cross_fit": 0}
         kind, task, classes, rows = CAV, "concepts", [], NO_ROWS
         _, data = every_clip(context, protocol.train_tasks[0])
-        margins = context.new_banks().margins(settings, data)
-        estimator, found_on = margins.bank, margins.found_on
+        estimator, _, found_on = context.new_banks().margins(settings, data)
         concepts = tuple(map(str, estimator.concepts_))
         columns = {concept: f"margin:{concept}" for concept in concepts}
     else:
