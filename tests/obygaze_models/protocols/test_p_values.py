@@ -127,7 +127,7 @@ def test_the_t_over_runs_rejected_what_is_true(manifest: Manifest, tmp_path: Pat
             "n_train": np.mean([fold["n_train"] for fold in run.cells[0]["folds"]]),
             "n_test": run.cells[0]["n_test"],
         }
-        over_runs.append(nadeau_bengio(np.subtract(first, second), **sizes).p)
+        over_runs.append(nadeau_bengio(np.subtract(first, second), **sizes))
         by_film.append(run.of("comparison")[0]["p_sign_flip"])
     assert np.mean(np.array(over_runs) <= 0.05) > 0.25
     assert np.mean(np.array(by_film) <= 0.05) < 0.2
