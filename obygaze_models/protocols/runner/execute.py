@@ -104,6 +104,10 @@ class FitContext:
             for pair, number, split in self.folds
         }
 
+    def check_leaks(self, leaks: Sequence[Leak]) -> None:
+        """Raise an error where the protocol forbids leaks."""
+        check_leaks(leaks, allowed=self.protocol.leakage == "warn")
+
     def new_banks(self) -> Banks:
         """Return the store's features with its concept vectors, of which none is found yet."""
         splits, video = self.protocol.splits, self.table.has_video
@@ -138,8 +142,7 @@ def run_models(context: FitContext, progress: Progress) -> list[Cell]:
         progress.advance(len(made))
     cells = _cells(context, context.protocol.model_names, outcomes)
     # The clips of concept vectors are known only now; the first check knew those of the splits.
-    leaks = [t.leak for cell in cells for t in cell.tested]
-    check_leaks(leaks, allowed=context.protocol.leakage == "warn")
+    context.check_leaks([t.leak for cell in cells for t in cell.tested])
     return cells
 
 

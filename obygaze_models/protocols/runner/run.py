@@ -22,7 +22,6 @@ from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.evaluation.leakage import check_leaks
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.cell_records import cell_record
@@ -169,8 +168,7 @@ def run_protocol(
             stores = inputs.features or (None,)
             contexts = [inputs.context(features, n_jobs, finished) for features in stores]
             for context in contexts:
-                leaks = list(context.leaks.values())
-                check_leaks(leaks, allowed=inputs.protocol.leakage == "warn")
+                context.check_leaks(list(context.leaks.values()))
         with _timed(seconds, "fit"):
             cells, baselines, curves = _fit_all(contexts, watch)
         with _timed(seconds, "evaluate"):
