@@ -218,13 +218,12 @@ def train(
         >>> model.info.kind
         'ridge'
     """
-    from obygaze_models.protocols import fit_final, gather, keep, run_protocol, training_protocol
-    from obygaze_models.protocols.runner.training import for_clips
+    from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
     from obygaze_models.zoo import load_model
     from obygaze_models.zoo.saving import check_place
 
     clips, path = named_manifest(manifest, workspace)
-    chosen = for_clips(training_protocol(model, task, changes), clips)
+    chosen = training_protocol(model, task, clips, changes)
     inputs = gather(chosen, clips, path, _stores(store, workspace))
     place = workspace_of(workspace)
     folder = place.target("runs", os.fspath(output or inputs.default_name))
@@ -233,8 +232,7 @@ def train(
     done = run_protocol(
         inputs, folder, force=force, n_jobs=n_jobs, watch=progress_bars(progress, "steps")
     )
-    kept = keep(fit_final(inputs, done), target, force=force)
-    return Trained(done, load_model(kept))
+    return Trained(done, load_model(fit_final(inputs, done, target, force=force)))
 
 
 def load_model(model: PathLike, *, workspace: PathLike | None = None) -> SavedModel:

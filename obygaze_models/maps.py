@@ -19,11 +19,10 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import RowStatus, Store
 from obygaze_features.store.maps import Directions, grid_of, random_directions, write_maps
-from obygaze_models.protocols.runner.execute import FitContext, try_fit
+from obygaze_models.protocols.runner.execute import try_fit
 from obygaze_models.protocols.runner.models import fit_model
 from obygaze_models.protocols.runner.run import Inputs, gather
-from obygaze_models.protocols.runner.training import for_clips, training_protocol
-from obygaze_models.protocols.schedule import schedule
+from obygaze_models.protocols.runner.training import training_protocol
 
 TOKENS = "tokens"
 
@@ -53,7 +52,7 @@ def write_concept_maps(
     """
     if model == "mlp":
         raise FixUsage("mlp has no direction", hint="cav, linear, ridge, svm, or a bottleneck")
-    protocol = for_clips(training_protocol(model, task, changes), manifest)
+    protocol = training_protocol(model, task, manifest, changes)
     if not protocol.splits.are_grouped:
         raise FixUsage("directions must be found on other films: splits.kind must be one by film")
     inputs = gather(protocol, manifest, manifest.name, {"store": store})
@@ -86,17 +85,15 @@ def write_concept_maps(
 
 def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
     """Return for each film the directions that were found without it."""
-    protocol, features = inputs.protocol, inputs.features[0]
-    plan = schedule(protocol, inputs.table, inputs.labels, inputs.usable(features))
-    context = FitContext(protocol, inputs.table, inputs.labels, plan, features)
+    context, seed = inputs.context(inputs.features[0]), inputs.protocol.fit.seed
     banks, (model,) = context.new_banks(), context.models.values()
     found: dict[str, Directions] = {}
     for (train, _), _, split in context.folds:
-        data = context.fold_data(train, split, seed=protocol.fit.seed, join_validation=True)
+        data = context.fold_data(train, split, seed=seed, join_validation=True)
         fit = try_fit(partial(fit_model, model, data, banks), data)
         if not isinstance(fit, str):
             own = directions_of(fit.estimator, train)
-            for film in np.unique(plan.groups[split.test]).tolist():
+            for film in np.unique(context.schedule.groups[split.test]).tolist():
                 found[film] = {**found.get(film, {}), **own}
     return found
 

@@ -44,10 +44,8 @@ class Interval:
 
     low: float
     high: float
-    level: float
     n_units: int
     n_undefined: int
-    inflation: float
 
     def covers(self, value: float) -> bool:
         """Return whether the interval contains a value."""
@@ -69,11 +67,6 @@ class Estimate:
     def design_effect(self) -> float:
         """The ratio of the variances over movies and over clips; 1 for independent clips."""
         return (self.se_movie / self.se_clip) ** 2 if self.se_clip > 0 else float("nan")
-
-    @property
-    def n_effective(self) -> float:
-        """The number of independent clips with the same variance."""
-        return self.by_clip.n_units / self.design_effect if self.design_effect else float("nan")
 
 
 def estimate(
@@ -203,7 +196,7 @@ def interval_of(
     if k > 1 and draws.size > 1:
         error = float(draws.std(ddof=1)) * inflation**0.5
     undefined = int(values.size - draws.size)
-    return Interval(low, high, level, k, undefined, inflation), error
+    return Interval(low, high, k, undefined), error
 
 
 def expanded_tail(k: int, alpha: float = 0.05) -> float:

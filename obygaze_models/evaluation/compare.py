@@ -25,30 +25,6 @@ TIE = 1e-9
 
 
 @dataclass(frozen=True)
-class TTest:
-    """A corrected t-test over folds or repetitions, with its interval."""
-
-    mean: float
-    low: float
-    high: float
-    t: float
-    df: int
-    p: float
-
-
-@dataclass(frozen=True)
-class PermutationTest:
-    """A two-sided permutation test; `exact` if all permutations were evaluated."""
-
-    difference: float
-    p: float
-    n_movies: int
-    n_left_out: int
-    n_permutations: int
-    exact: bool
-
-
-@dataclass(frozen=True)
 class Difference:
     """The first model's metric minus the second's, with its interval over movies."""
 
@@ -60,10 +36,8 @@ class Difference:
     se: float
 
 
-def nadeau_bengio(
-    differences: ArrayLike, *, n_train: float, n_test: float, level: float = 0.95
-) -> TTest:
-    """Return Nadeau and Bengio's corrected resampled t-test.
+def nadeau_bengio(differences: ArrayLike, *, n_train: float, n_test: float) -> float:
+    """Return the p of Nadeau and Bengio's corrected resampled t-test.
 
     Folds share most of their training clips, so the variance of their differences is too small;
     the ratio of test to training size corrects it.
@@ -72,21 +46,22 @@ def nadeau_bengio(
         differences: One difference of two models for each fold or repetition.
         n_train: The mean number of training clips of a fold.
         n_test: The mean number of test clips of a fold.
-        level: The level of the interval.
     """
     d = _finite(differences, "fold differences", at_least=2)
     if n_train <= 0 or n_test <= 0:
         raise FixInput(f"n_train and n_test must be above 0, got {n_train:g} and {n_test:g}")
     error = float(np.sqrt((1 / d.size + n_test / n_train) * d.var(ddof=1)))
-    df = d.size - 1
     mean = float(d.mean())
     t = mean / error if error > 0 else float(np.copysign(np.inf, mean)) if mean else 0.0
-    reach = float(special.stdtrit(df, (1 + level) / 2)) * error
-    return TTest(mean, mean - reach, mean + reach, t, df, float(2 * special.stdtr(df, -abs(t))))
+    return float(2 * special.stdtr(d.size - 1, -abs(t)))
 
 
-def sign_flip(differences: ArrayLike, *, n_sampled: int = 50_000, seed: int = 0) -> PermutationTest:
-    """Return the sign-flip test of the mean difference over movies.
+def sign_flip(
+    differences: ArrayLike, *, n_sampled: int = 50_000, seed: int = 0
+) -> tuple[float, bool]:
+    """Return the two-sided p of the sign-flip test of the mean difference over movies.
+
+    The second value is whether all patterns of signs were evaluated.
 
     Args:
         differences: One difference of two models for each movie; NaN (no value) is left out.
@@ -106,7 +81,7 @@ def sign_flip(differences: ArrayLike, *, n_sampled: int = 50_000, seed: int = 0)
     extreme = int(np.sum(np.abs(means) >= abs(observed) - TIE))
     # All patterns include the observed one; a sample does not.
     p = extreme / means.size if exact else (extreme + 1) / (means.size + 1)
-    return PermutationTest(observed, p, k, d.size - k, means.size, exact)
+    return p, exact
 
 
 def paired_bootstrap(

@@ -85,7 +85,6 @@ def analyse_success(
     factors: Mapping[str, ArrayLike],
     movies: ArrayLike,
     *,
-    level: float = 0.95,
     intercept: bool = True,
 ) -> list[Analysis]:
     """Return the regression over all films, with standard errors over films, then one per film.
@@ -94,13 +93,12 @@ def analyse_success(
         success: Whether the decision for each clip is correct.
         factors: A column of numbers for each factor.
         movies: The film of each clip.
-        level: The level of the intervals.
         intercept: Whether there is an intercept; not where some factors sum to one.
     """
     right = as_truth(success)
     names, codes = as_codes(movies, right.size)
     table = {name: np.asarray(column, dtype=np.float64) for name, column in factors.items()}
-    one = partial(analyse, level=level, intercept=intercept)
+    one = partial(analyse, intercept=intercept)
     pooled = one(right, table, film=ALL_FILMS, clusters=codes)
     alone = [
         one(
@@ -119,7 +117,6 @@ def analyse(
     *,
     film: str = ALL_FILMS,
     clusters: ArrayLike | None = None,
-    level: float = 0.95,
     intercept: bool = True,
 ) -> Analysis:
     """Return the regression of success on the factors that are linearly independent."""
@@ -134,7 +131,7 @@ def analyse(
     X = np.column_stack(list(kept.values()))
     by_film = clusters if clusters is not None and np.unique(clusters).size > 1 else None
     try:
-        fit = fit_logistic(X, right, clusters=by_film, level=level, intercept=intercept)
+        fit = fit_logistic(X, right, clusters=by_film, intercept=intercept)
     except FixInput as error:
         # An error in one film must not stop the analysis of the others.
         return replace(empty, note=error.what)

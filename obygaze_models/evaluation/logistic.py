@@ -34,7 +34,6 @@ class LogisticFit:
     p: FloatArray
     method: str  # "ml" or "firth"
     errors: str  # "movies" or "independent"
-    n_clusters: int
 
 
 def fit_logistic(
@@ -76,13 +75,13 @@ def fit_logistic(
     size = np.sqrt(len(design))
     found = _newton(size * base, truth, firth)
     beta = np.asarray(np.linalg.solve(mix, size * found), dtype=np.float64)
-    variance, df, k = _variances(design, truth, beta, firth, clusters)
+    variance, df = _variances(design, truth, beta, firth, clusters)
     se = np.sqrt(variance)
     reach = special.stdtrit(df, (1 + level) / 2) * se
     p = 2 * special.stdtr(df, -np.abs(beta / se))
     errors = "independent" if clusters is None else "movies"
     method = "firth" if firth else "ml"
-    return LogisticFit(beta, se, beta - reach, beta + reach, p, method, errors, k)
+    return LogisticFit(beta, se, beta - reach, beta + reach, p, method, errors)
 
 
 def with_intercept(X: ArrayLike, n_rows: int) -> FloatArray:
@@ -167,8 +166,8 @@ def _scores(
 
 def _variances(
     design: FloatArray, y: BoolArray, beta: FloatArray, firth: bool, clusters: ArrayLike | None
-) -> tuple[FloatArray, float, int]:
-    """Return the variance of each coefficient, its degrees of freedom, and the number of clusters.
+) -> tuple[FloatArray, float]:
+    """Return the variance of each coefficient, and its degrees of freedom.
 
     The variance is NaN for a factor that varies in one movie only: it has no variance between
     movies, and the sandwich estimate would be far too small.
@@ -177,7 +176,7 @@ def _variances(
     bread = np.asarray(np.linalg.inv(information), dtype=np.float64)
     independent = np.diag(bread)
     if clusters is None:
-        return independent, np.inf, y.size
+        return independent, np.inf
     names, codes = as_codes(clusters, y.size)
     k = names.size
     if k < 2:
@@ -192,4 +191,4 @@ def _variances(
         values, counts = np.unique(column, return_counts=True)
         varies_in = codes[column != values[np.argmax(counts)]]
         known[i] &= np.unique(varies_in).size > 1
-    return np.where(known, variance, np.nan), float(k - 1), k
+    return np.where(known, variance, np.nan), float(k - 1)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from obygaze_models.protocols.runner.run import gather as gather
     from obygaze_models.protocols.runner.run import run_protocol as run_protocol
     from obygaze_models.protocols.runner.training import fit_final as fit_final
-    from obygaze_models.protocols.runner.training import keep as keep
     from obygaze_models.protocols.runner.training import training_protocol as training_protocol
     from obygaze_models.protocols.schema import Protocol as Protocol
 

@@ -45,10 +45,6 @@ class Split:
                 raise FixInput(f"split {self.name}: {part} has a row twice")
             object.__setattr__(self, part, np.sort(rows))
 
-    def __repr__(self) -> str:
-        sizes = f"{self.train.size} + {self.validation.size} -> {self.test.size}"
-        return f"Split({self.name!r}, {sizes})"
-
 
 def drop_near(split: Split, groups: ArrayLike, scenes: ArrayLike, reach: int) -> Split:
     """Remove training and validation rows within `reach` scenes of a test clip.

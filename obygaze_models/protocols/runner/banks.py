@@ -72,18 +72,6 @@ def tolerances_of(bank: ConceptBank) -> dict[str, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Margins:
-    """The concept vectors of a fold, and cross-fitted margins of the rows that a head is fitted on.
-
-    `found_on` are the rows of the clip table that the vectors were found on.
-    """
-
-    bank: ConceptBank
-    cross_fitted: FloatArray
-    found_on: IntArray
-
-
-@dataclass(frozen=True, eq=False)
 class Banks:
     """The concept vectors of one store; those on the same clips are found once for all heads.
 
@@ -109,15 +97,20 @@ class Banks:
         """Return the vectors of some clips."""
         return self.gram.X[self.features.row_of[clips]]
 
-    def margins(self, settings: Mapping[str, Any], data: FoldData) -> Margins:
-        """Return cross-fitted margins of the rows to fit on, by vectors without test clips."""
+    def margins(
+        self, settings: Mapping[str, Any], data: FoldData
+    ) -> tuple[ConceptBank, FloatArray, IntArray]:
+        """Return the vectors of a fold, cross-fitted margins of the rows that a head is fitted on.
+
+        The third are the clips that the vectors were found on; no test clip is among them.
+        """
         rows, own = self.bank_rows(data), {name: settings[name] for name in BANK}
         folds = self.files.get(data.task, NO_FOLDS)
         key = canonical_json(own) + rows.tobytes() + b"|" + folds.tobytes()
         if key not in self.found:
             self.found[key] = self._find(own, rows, data.groups, folds)
         bank, fitted = self.found[key]
-        return Margins(bank, fitted[self.features.row_of[data.fit_rows]], rows)
+        return bank, fitted[self.features.row_of[data.fit_rows]], rows
 
     def bank_rows(self, data: FoldData) -> IntArray:
         """Return the clips that vectors are found on: all with an annotation level, not held out.

@@ -96,14 +96,13 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
     if metric not in TESTABLE:
         return found
     if first.n_test_sets == 1 and len(by_movie):
-        flip = sign_flip(by_movie)
-        found |= {"p_sign_flip": flip.p, "exact": flip.exact}
+        found["p_sign_flip"], found["exact"] = sign_flip(by_movie)
     sets = {t.rows.tobytes(): t.rows for t in first.tested}.values()
     films = [film for rows in sets for film in np.unique(groups[rows])]
     if first.n_test_sets > 1 and len(by_set) > 1 and len(films) == len(set(films)):
         train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
         test = float(np.mean([len(t.rows) for t in first.tested]))
-        found["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test).p
+        found["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test)
     return found
 
 
@@ -152,7 +151,13 @@ def _contrast(
     one, other = (float(values.mean()) for values in by_seed)
     by_film = np.subtract(*(cell.by_film(groups, metric) for cell in (first, second)))
     by_film = by_film[np.isfinite(by_film)]
-    inflated = partial(difference_interval, first, second, metric, protocol, groups)
+    interval = None
+    if first.n_test_sets == 1:  # over films, with the variance over seeds added
+        inflated = partial(difference_interval, first, second, metric, protocol, groups)
+        of_seeds = sum(float(v.var(ddof=1)) / len(v) for v in by_seed if len(v) > 1)
+        _, error = inflated(1.0)
+        found, _ = inflated(1 + of_seeds / error**2 if error > 0 else 1.0)
+        interval = [found.low, found.high]
     return {
         "kind": "contrast",
         **{key: getattr(first, key) for key in ("model", "feature", "test")},
@@ -160,7 +165,7 @@ def _contrast(
         "first": {"train": first.train, "value": one},
         "second": {"train": second.train, "value": other},
         "difference": one - other,
-        "ci": _interval(inflated, by_seed) if first.n_test_sets == 1 else None,
+        "ci": interval,
         "p": p_values(first, second, metric, groups)["p_sign_flip"],
         "n_seeds": max(len(values) for values in by_seed),
         "seed_sd": [float(v.std(ddof=1)) if len(v) > 1 else np.nan for v in by_seed],
@@ -170,13 +175,3 @@ def _contrast(
         "n_positive": int(first.y.sum()),
         "leaked": leaked,
     }
-
-
-def _interval(
-    inflated: Callable[[float], tuple[Interval, float]], by_seed: Sequence[NDArray[np.float64]]
-) -> list[float]:
-    """Return the interval of the difference over films, with the variance over seeds added."""
-    of_seeds = sum(float(v.var(ddof=1)) / len(v) for v in by_seed if len(v) > 1)
-    _, error = inflated(1.0)
-    interval, _ = inflated(1 + of_seeds / error**2 if error > 0 else 1.0)
-    return [interval.low, interval.high]

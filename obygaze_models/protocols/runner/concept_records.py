@@ -9,7 +9,8 @@ a model does is in the cells of the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
-from obygaze_models.evaluation.predictions import FloatArray, IntArray
+from obygaze_models.evaluation.predictions import FloatArray
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, build_head
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates, for_task
-from obygaze_models.protocols.runner.banks import targets_of
+from obygaze_models.protocols.runner.banks import Examples, targets_of
 from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Record
@@ -77,7 +78,12 @@ def _bank_records(
     context: FitContext, settings: Mapping[str, Any], models: Sequence[str]
 ) -> list[Record]:
     """Return the record of a kind of concept vectors, and those of the heads on their margins."""
-    from obygaze_models.models.concept_report import co_occurrence, concept_matrix, cosines
+    from obygaze_models.models.concept_report import (
+        co_occurrence,
+        concept_matrix,
+        cosines,
+        film_leak,
+    )
 
     protocol, base = context.protocol, {"kind": "anatomy", "feature": context.feature}
     try:
@@ -85,7 +91,11 @@ def _bank_records(
     except FixTraining as error:
         own = {"models": models, "part": "concepts", "concepts": [], "note": error.what}
         return [{**base, **own}]
-    targets = vectors.examples.targets
+    targets, leak = vectors.examples.targets, None
+    with suppress(FixTraining):
+        # One set of vectors for all films: those found without a film would identify that film.
+        margins = vectors.bank.transform(vectors.features.X)
+        leak = film_leak(margins, vectors.films, seed=vectors.examples.seed)
     records: list[Record] = [
         {
             **base,
@@ -98,7 +108,7 @@ def _bank_records(
             "cosines": cosines(vectors.bank.coef_).tolist(),
             "purity": concept_matrix(vectors.margins, targets).tolist(),
             "co_occurrence": co_occurrence(targets).tolist(),
-            "film_leak": _film_leak(vectors),
+            "film_leak": leak,
             "note": "",
         }
     ]
@@ -206,38 +216,6 @@ def _auc(vectors: FoundVectors, column: int, against: str) -> float | None:
     return float(roc_auc_score(y[rows], vectors.margins[rows, column]))
 
 
-def _film_leak(vectors: FoundVectors) -> Record | None:
-    from obygaze_models.models.concept_report import film_leak
-
-    try:
-        # One set of vectors for all films: those found without a film would identify that film.
-        margins = vectors.bank.transform(vectors.features.X)
-        return film_leak(margins, vectors.films, seed=vectors.examples.seed)
-    except FixTraining:
-        return None
-
-
-@dataclass(frozen=True, eq=False)
-class HeadData:
-    """The clips of a task: margins and true concepts of each, its class, its film, its fold."""
-
-    margins: FloatArray
-    has: NDArray[np.bool_]
-    y: NDArray[np.int64]
-    films: NDArray[np.str_]
-    folds: IntArray
-
-    def select(self, rows: NDArray[np.bool_]) -> HeadData:
-        """Return the data of some clips."""
-        return HeadData(
-            self.margins[rows], self.has[rows], self.y[rows], self.films[rows], self.folds[rows]
-        )
-
-    def fit(self, head: Any) -> Any:
-        """Return the head, fitted on all clips."""
-        return head.fit(self.margins, self.y, groups=self.films)
-
-
 def _head_record(
     model: Model, found: FoundVectors, task: str, labels: NDArray[np.int8]
 ) -> Record | None:
@@ -246,20 +224,29 @@ def _head_record(
     Task gain and interventions are evaluated on films that neither the head nor any vector of its
     margins was fitted on. Where a setting offers a choice, the first value is taken.
     """
+    from obygaze_models.models.concept_report import task_gain
+
     if model.kind in WITHOUT_TASK:
         return None
     settings = for_task(model.kind, candidates(model.settings)[0], task)
     new_head = partial(build_head, model.kind, settings)
-    y = labels[found.clips].astype(np.int64)
-    whole = HeadData(found.margins, found.has, y, found.films, found.head_folds)
-    data = whole.select(y >= 0)
+    rows = labels[found.clips] >= 0
+    y, has, films = labels[found.clips][rows].astype(np.int64), found.has[rows], found.films[rows]
+    own = found.margins[rows]
     try:
-        head = data.fit(new_head())
+        head = new_head().fit(own, y, groups=films)
     except FixTraining:
         return None
-    margins = [found.margins_without(fold) for fold in np.unique(data.folds).tolist()]
-    by_fold = [replace(data, margins=own[y >= 0]) for own in margins if own is not None]
-    by_fold = by_fold if len(by_fold) == len(margins) else []
+    folds = found.head_folds[rows]
+    without = [found.margins_without(fold) for fold in np.unique(folds).tolist()]
+    known = [margins[rows] for margins in without if margins is not None]
+    gain, curves = None, list[Record]()
+    if len(known) == len(without):
+        with suppress(FixTraining):
+            gain = task_gain(new_head(), np.stack(known), has, y, folds)
+        parts = zip(np.unique(folds), known, strict=True)
+        tested = [(folds == fold, margins, has, y, films) for fold, margins in parts]
+        curves = _interventions(new_head, tested, found.examples)
     tree = {"left": "left_", "right": "right_", "concept": "feature_"}
     tree |= {"threshold": "threshold_", "share": "share_", "n": "n_rows_"}
     weights = None
@@ -267,62 +254,52 @@ def _head_record(
         weights = {
             "intercept": float(head.intercept_),
             "coef": head.coef_.tolist(),
-            "sd": data.margins.std(axis=0).tolist(),
+            "sd": own.std(axis=0).tolist(),
         }
     return {
         "task": task,
         "head": model.kind,
         "settings": {key: value for key, value in settings.items() if key in SHOWN},
-        "n": len(data.y),
-        "n_positive": int(data.y.sum()),
+        "n": len(y),
+        "n_positive": int(y.sum()),
         "concepts": found.examples.names,
         "tree": {key: getattr(head, name).tolist() for key, name in tree.items()}
         if hasattr(head, "left_")
         else None,
         "weights": weights,
-        "task_gain": _task_gain(new_head(), by_fold),
-        "interventions": _interventions(new_head, by_fold, found),
+        "task_gain": gain,
+        "interventions": curves,
     }
 
 
-def _task_gain(head: Any, by_fold: Sequence[HeadData]) -> Record | None:
-    """Return the average precision from margins and from true concepts."""
-    from obygaze_models.models.concept_report import task_gain
-
-    if not by_fold:
-        return None
-    data, margins = by_fold[0], np.stack([own.margins for own in by_fold])
-    try:
-        return task_gain(head, margins, data.has, data.y, data.folds)
-    except FixTraining:
-        return None
-
-
 def _interventions(
-    new_head: Callable[[], Any], by_fold: Sequence[HeadData], found: FoundVectors
+    new_head: Callable[[], Any], folds: Sequence[tuple[Any, ...]], examples: Examples
 ) -> list[Record]:
     """Return one curve for each order: the mean over folds of whole films, by their clips.
 
-    The curves of a fold are those of a head of the other folds.
+    The curves of a fold are those of a head of the other folds. A fold is its rows, then margins,
+    true concepts, class and film of all rows.
     """
     from obygaze_models.models.bottleneck import TrueValues, intervene
 
     sizes: list[float] = []
     by_order: dict[str, list[Any]] = {"greedy": [], "uncertainty": [], "random": []}
-    for fold, data in zip(np.unique(by_fold[0].folds) if by_fold else (), by_fold, strict=True):
-        inside, outside = (data.select(rows) for rows in (data.folds == fold, data.folds != fold))
-        if any(len(np.unique(part.y)) < 2 for part in (inside, outside)):
+    for inside, margins, has, y, films in folds:
+        outside = ~inside
+        if any(len(np.unique(y[part])) < 2 for part in (inside, outside)):
             continue
+        fitting = margins[outside], has[outside], y[outside]
         try:
-            values = TrueValues.from_training(outside.margins, outside.has)
+            values = TrueValues.from_training(*fitting[:2])
         except FixTraining:  # a concept that no clip of the other films has cannot be corrected
             continue
-        tested = (outside.fit(new_head()), inside.margins, inside.has, inside.y, values)
-        fitting, seed = (outside.margins, outside.has, outside.y), found.examples.seed
+        head = new_head().fit(margins[outside], y[outside], groups=films[outside])
+        tested = (head, margins[inside], has[inside], y[inside], values)
+        random = partial(intervene, *tested, order="random", n_draws=N_DRAWS)
         by_order["greedy"].append(intervene(*tested, order="greedy", fitting=fitting))
         by_order["uncertainty"].append(intervene(*tested, order="uncertainty"))
-        by_order["random"].append(intervene(*tested, order="random", n_draws=N_DRAWS, seed=seed))
-        sizes.append(float(len(inside.y)))
+        by_order["random"].append(random(seed=examples.seed))
+        sizes.append(float(inside.sum()))
     return [
         {
             "order": order,
@@ -330,7 +307,7 @@ def _interventions(
             "f1": np.average([curve.f1 for curve in curves], axis=0, weights=sizes).tolist(),
             "ap": np.average([curve.ap for curve in curves], axis=0, weights=sizes).tolist(),
             "first": sorted(
-                {found.examples.names[curve.sequence[0]] for curve in curves if curve.sequence}
+                {examples.names[curve.sequence[0]] for curve in curves if curve.sequence}
             ),
         }
         for order, curves in by_order.items()

@@ -150,46 +150,31 @@ def run_baselines(context: FitContext) -> list[Cell]:
     """Return the cells of all baselines, on the clips of the splits."""
     outcomes: Outcomes = {}
     seen: set[tuple[str, Pair, bytes, bytes]] = set()
-    table, names = context.table, list(context.protocol.grid.baselines)
+    protocol, table = context.protocol, context.table
     lacking = {"oracle": not table.has_concept.any(), "neighbour": table.places is None}
     lacking["annotator"] = not any(table.others)
-    names = [name for name in names if not lacking.get(name)]
-    if "annotator" in names:
-        outcomes |= _test_annotators(context)
-    for name in (name for name in names if name != "annotator"):
-        for pair, number, split in context.folds:
-            seed = context.protocol.fit.seed + number
-            data = context.fold_data(pair[0], split, seed=seed, join_validation=True)
-            # Folds that differ only in their validation clips are one fold to a baseline.
-            key = (name, pair, data.fit_rows.tobytes(), split.test.tobytes())
-            if key not in seen:
-                seen.add(key)
-                fit = try_fit(partial(fit_baseline, name, data), data)
-                outcomes[name, pair, number, 0] = _test(context, pair, number, data, fit)
-    return _cells(context, names, outcomes)
-
-
-def _test_annotators(context: FitContext) -> Outcomes:
-    """Return the tests of the other annotators as a predictor, on clips that they marked."""
-    outcomes: Outcomes = {}
-    tasks, table, tested = context.protocol.tasks, context.table, set[tuple[Pair, bytes]]()
-    scores = {
-        test: other_annotators(test, tasks[test], table) for test in context.protocol.test_tasks
+    names = [name for name in protocol.grid.baselines if not lacking.get(name)]
+    marked = {
+        task: other_annotators(task, protocol.tasks[task], table)
+        for task in (protocol.test_tasks if "annotator" in names else ())
     }
-    for pair, number, split in context.folds:
-        own = scores[pair[1]]
-        test = split.test[np.isfinite(own[split.test])]
-        if len(test) and (pair, test.tobytes()) not in tested:
-            tested.add((pair, test.tobytes()))
-            alone = Split(split.name, NO_ROWS, NO_ROWS, test)
-            data = context.fold_data(pair[0], alone, join_validation=True)
-            fit = FoldFit(None, own.__getitem__)
-            made = _test(context, pair, number, data, fit)
-            leak = split_leak(alone, pair, table)
-            outcomes["annotator", pair, number, 0] = (
-                made if isinstance(made, str) else replace(made, leak=leak)
-            )
-    return outcomes
+    for name, (pair, number, split) in product(names, context.folds):
+        if name == "annotator":  # tests clips that somebody else marked, and trains on none
+            tested = split.test[np.isfinite(marked[pair[1]][split.test])]
+            split = Split(split.name, NO_ROWS, NO_ROWS, tested)
+        seed = protocol.fit.seed + number
+        data = context.fold_data(pair[0], split, seed=seed, join_validation=True)
+        # Folds that differ only in their validation clips are one fold to a baseline.
+        key = (name, pair, data.fit_rows.tobytes(), split.test.tobytes())
+        if key in seen or (name == "annotator" and not len(split.test)):
+            continue
+        seen.add(key)
+        if name == "annotator":
+            fit: FoldFit | str = FoldFit(None, marked[pair[1]].__getitem__)
+        else:
+            fit = try_fit(partial(fit_baseline, name, data), data)
+        outcomes[name, pair, number, 0] = _test(context, pair, number, data, fit)
+    return _cells(context, names, outcomes)
 
 
 def every_clip(context: FitContext, task: str) -> tuple[IntArray, FoldData]:
@@ -284,24 +269,19 @@ def _test_perceptrons(context: FitContext, done: Container[TestKey]) -> Iterator
     groups = list(together.values())
 
     def work(part: int) -> Outcomes:
-        return _perceptron_tests(context, models[groups[part][0][0][0]], groups[part])
+        """Fit a perceptron on training rows that folds share, and test it in each of them."""
+        folds, model = groups[part], models[groups[part][0][0][0]]
+        distinct = {data.split.validation.tobytes(): data for _, data in folds if not data.problem}
+        done = fit_perceptrons(model, list(distinct.values()), context.store) if distinct else []
+        fits = dict(zip(distinct, done, strict=True))
+        outcomes: Outcomes = {}
+        for key, data in folds:
+            fit = data.problem or fits[data.split.validation.tobytes()]
+            seed = context.protocol.fit.seed + key[3]
+            outcomes[key] = _test(context, key[1], key[2], data, fit, seed)
+        return outcomes
 
     return map_parts(work, len(groups), context.n_jobs)
-
-
-def _perceptron_tests(
-    context: FitContext, model: Model, folds: Sequence[tuple[TestKey, FoldData]]
-) -> Outcomes:
-    """Fit a perceptron on training rows that folds share, and test it in each of them."""
-    distinct = {data.split.validation.tobytes(): data for _, data in folds if not data.problem}
-    done = fit_perceptrons(model, list(distinct.values()), context.store) if distinct else []
-    fits = dict(zip(distinct, done, strict=True))
-    outcomes: Outcomes = {}
-    for key, data in folds:
-        fit = data.problem or fits[data.split.validation.tobytes()]
-        seed = context.protocol.fit.seed + key[3]
-        outcomes[key] = _test(context, key[1], key[2], data, fit, seed)
-    return outcomes
 
 
 def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> list[Cell]:
@@ -350,7 +330,7 @@ def _test(
     labels = context.labels[pair[0]][split.validation]
     inner = fit.inner or (NO_ROWS, NO_ROWS) if data.join_validation else (labels, chosen)
     leak = context.leaks[pair, number]
-    if len(fit.found_on):
+    if len(fit.found_on) or not len(data.fit_rows):  # not the clips of the schedule
         leak = split_leak(split, pair, context.table, fit.found_on)
     y = context.labels[pair[1]][split.test] == 1
     return TestedFold(

@@ -66,9 +66,12 @@ def join(
     data: Data,
     feature: Feature | None = None,
     *,
-    frames: bool = False,
+    frames: bool | None = False,
 ) -> Features:
-    """Return the vectors of a store for the clips of a table, with `frames` all those of a clip."""
+    """Return the vectors of a store for the clips of a table, with `frames` all those of a clip.
+
+    None takes both, for baselines, which need to know only which clips have one.
+    """
     feature = feature or Feature()
     stated = store.recipe.to_json().get("told", {}).get("backbone")
     backbone = f"{stated}{IMPORTED}" if stated else store.recipe.title
@@ -82,14 +85,15 @@ def join(
     level = choose_level(store, (feature.level,) if feature.level else data.level)
     cut = {"rule": data.rule, "reduce": data.reduce} if data.segments else {}
     matrix, names = _matrix(store, table, level, cut)
-    if (matrix.values.ndim > 2) != frames or (frames and data.scale != "none"):
+    is_of_frames = matrix.values.ndim > 2
+    if frames not in (None, is_of_frames) or (is_of_frames and data.scale != "none"):
         raise FixInput(
             f"this protocol reads {'unscaled frames' if frames else 'one vector'} of each clip, "
             f"{level} has {matrix.values.ndim - 1} dimensions",
             where=store.location,
             hint=f"another feature level: {', '.join(store.levels)}",
         )
-    X = np.asarray(matrix.values, dtype=None if frames else np.float32)
+    X = np.asarray(matrix.values, dtype=None if is_of_frames else np.float32)
     clips = np.flatnonzero(matrix.present)
     good = np.isfinite(X).all(axis=tuple(range(1, X.ndim)))
     absent = np.flatnonzero(~matrix.present)

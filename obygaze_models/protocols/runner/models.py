@@ -19,7 +19,7 @@ from obygaze_models.models.baselines import BASELINES, oracle
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.protocols.kinds import candidates, for_task
-from obygaze_models.protocols.runner.banks import Banks
+from obygaze_models.protocols.runner.banks import Banks, tolerances_of
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Model
@@ -51,20 +51,25 @@ def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     """Fit a model on a fold; choose its settings and a threshold on rows that are not test rows."""
     if data.disputed is not None:
         return _fit_inverted(partial(fit_model, model, banks=banks), data, data.disputed)
-    options = [for_task(model.kind, own, data.task) for own in candidates(model.settings)]
-    best, found_on = 0, NO_ROWS
-    if len(options) > 1:
-        tried = [_mean_precision(model.kind, option, data, banks) for option in options]
-        best = int(np.argmax([value for value, _ in tried]))
-        found_on = reduce(np.union1d, [own for _, own in tried])
-    settings = options[best]
-    fit = _fit(model.kind, settings, data, banks)
-    if len(options) > 1:
-        offered = {k: settings[k] for k, v in model.settings.items() if settings.get(k) != v}
-        found_on = np.union1d(fit.found_on, found_on)
+    settings = [for_task(model.kind, own, data.task) for own in candidates(model.settings)]
+    options = [Model(model.kind, own) for own in settings]
+    if len(options) == 1:
+        best = options[0]
+        fit = _fit(best, data, banks)
+    else:
+        tried = [_mean_precision(option, data, banks) for option in options]
+        best = options[int(np.argmax([value for value, _ in tried]))]
+        fit = _fit(best, data, banks)
+        own = best.settings
+        offered = {k: own[k] for k, v in model.settings.items() if own.get(k) != v}
+        found_on = reduce(np.union1d, [fit.found_on, *(rows for _, rows in tried)])
         fit = replace(fit, chosen={**fit.chosen, **offered}, found_on=found_on)
+
+    def score(train: IntArray, rows: IntArray) -> FloatArray:
+        return _inner_fit(best, data, banks, train, rows).score(rows)
+
     if fit.inner is None and data.join_validation:
-        fit = replace(fit, inner=_inner_scores(model.kind, settings, data, banks))
+        fit = replace(fit, inner=_over_inner_splits(data, score))
     return fit
 
 
@@ -137,25 +142,23 @@ def _perceptron(fit: MLPProbe, features: Features) -> FoldFit:
     return FoldFit(fit, lambda clips: fit.predict_proba(features.of(clips))[:, 1], 0.5, chosen)
 
 
-def _fit(kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldFit:
-    if registry.find_kind(kind).head:
-        return _fit_bottleneck(kind, settings, data, banks)
-    if kind == "svm":
-        return _fit_svm(settings, data, banks)
-    if kind == "bags":
-        return _fit_bags(settings, data, banks.features)
+def _fit(model: Model, data: FoldData, banks: Banks) -> FoldFit:
+    if registry.find_kind(model.kind).head:
+        return _fit_bottleneck(model, data, banks)
+    if model.kind == "svm":
+        return _fit_svm(model.settings, data, banks)
     features = banks.features
-    probe = registry.build(kind, settings)
+    if model.kind == "bags":
+        return _fit_bags(model.settings, data, features)
+    probe = registry.build(model.kind, model.settings)
     probe.fit(features.of(data.fit_rows), data.y, data.films)
-    if kind == "ridge":
-        chosen = {"alpha": probe.alpha_}
+    if hasattr(probe, "predict_proba"):
+        return FoldFit(probe, lambda clips: probe.predict_proba(features.of(clips))[:, 1])
+    fit = FoldFit(probe, lambda clips: probe.decision_function(features.of(clips)), 0.0)
+    if model.kind == "ridge":
         inner = data.y, probe.left_out_scores_[:, 0]
-        return FoldFit(
-            probe, lambda c: probe.decision_function(features.of(c)), 0.0, chosen, inner=inner
-        )
-    if not hasattr(probe, "predict_proba"):
-        return FoldFit(probe, lambda clips: probe.decision_function(features.of(clips)), 0.0)
-    return FoldFit(probe, lambda clips: probe.predict_proba(features.of(clips))[:, 1])
+        fit = replace(fit, chosen={"alpha": probe.alpha_}, inner=inner)
+    return fit
 
 
 def _fit_bags(settings: Mapping[str, Any], data: FoldData, features: Features) -> FoldFit:
@@ -193,27 +196,24 @@ def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldF
     )
 
 
-def _fit_bottleneck(
-    kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks
-) -> FoldFit:
+def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
     """Fit the head on margins of shared concept vectors, and put both in one estimator."""
     from sklearn.base import clone
 
-    margins = banks.margins(settings, data)
+    kind, settings = own.kind, own.settings
+    bank, margins, found_on = banks.margins(settings, data)
     if settings["tolerance"] == "folds":
-        bank = margins.bank
-        found = zip(bank.concepts_.tolist(), bank.C_.tolist(), strict=True)
-        settings = {**settings, "tolerance": dict(found)}
-    model = registry.build(kind, settings, concepts=margins.bank.concepts, seed=banks.seed)
-    model.bank_, model.n_features_in_ = margins.bank, margins.bank.n_features_in_
+        settings = {**settings, "tolerance": tolerances_of(bank)}
+    model = registry.build(kind, settings, concepts=bank.concepts, seed=banks.seed)
+    model.bank_, model.n_features_in_ = bank, bank.n_features_in_
     # An ordinal head learns the levels, whatever the task.
     targets = data.table.levels[data.fit_rows] if kind == "ordinal" else data.y
     groups = data.groups[data.fit_rows]
-    model.head_ = clone(model.head).fit(margins.cross_fitted, targets, groups=groups)
+    model.head_ = clone(model.head).fit(margins, targets, groups=groups)
     positive = np.isin(model.head_.classes_, targets[data.y == 1])
     model.classes_, chosen = model.head_.classes_, {}
     if model.residual is not None:
-        offset = model.head_.decision_function(margins.cross_fitted)
+        offset = model.head_.decision_function(margins)
         rows = banks.rows(data.fit_rows)
         model.residual_ = clone(model.residual).fit(rows, data.y, offset=offset)
         chosen = {"residual_share": model.residual_.share_}
@@ -226,15 +226,15 @@ def _fit_bottleneck(
         """Return scores of rows by a head of others, on the margins of all."""
         inside, own = (np.searchsorted(data.fit_rows, part) for part in (train, rows))
         head = clone(model.head)
-        head.fit(margins.cross_fitted[inside], targets[inside], groups=groups[inside])
+        head.fit(margins[inside], targets[inside], groups=groups[inside])
         wanted = np.isin(head.classes_, targets[data.y == 1])
-        found: FloatArray = head.predict_proba(margins.cross_fitted[own])[:, wanted].sum(axis=1)
+        found: FloatArray = head.predict_proba(margins[own])[:, wanted].sum(axis=1)
         return found
 
     inner = None
     if model.residual is None and data.join_validation:
         inner = _over_inner_splits(data, score_inside)
-    return FoldFit(model, score, 0.5, chosen, margins.found_on, inner)
+    return FoldFit(model, score, 0.5, chosen, found_on, inner)
 
 
 def _inner_splits(data: FoldData) -> Iterator[tuple[IntArray, IntArray]]:
@@ -249,41 +249,23 @@ def _inner_splits(data: FoldData) -> Iterator[tuple[IntArray, IntArray]]:
 
 
 def _inner_fit(
-    kind: str,
-    settings: Mapping[str, Any],
-    data: FoldData,
-    banks: Banks,
-    train: IntArray,
-    rows: IntArray,
+    model: Model, data: FoldData, banks: Banks, train: IntArray, rows: IntArray
 ) -> FoldFit:
     """Return a fit without some of the training rows; the test rows are held out here too."""
     split = replace(data.split, train=train, validation=rows)
-    return _fit(kind, settings, replace(data, split=split, join_validation=False), banks)
+    return _fit(model, replace(data, split=split, join_validation=False), banks)
 
 
-def _mean_precision(
-    kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks
-) -> tuple[float, IntArray]:
+def _mean_precision(model: Model, data: FoldData, banks: Banks) -> tuple[float, IntArray]:
     """Return the mean average precision over inner folds, and where concept vectors were found."""
     from sklearn.metrics import average_precision_score
 
     found, found_on = [], NO_ROWS
     for train, rows in _inner_splits(data):
-        fit = _inner_fit(kind, settings, data, banks, train, rows)
+        fit = _inner_fit(model, data, banks, train, rows)
         found.append(float(average_precision_score(data.labels[rows] == 1, fit.score(rows))))
         found_on = np.union1d(found_on, fit.found_on)
     return (float(np.mean(found)) if found else 0.0), found_on
-
-
-def _inner_scores(
-    kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks
-) -> Scored | None:
-    """Return the classes of training rows, and their scores by fits of the other inner folds."""
-
-    def score(train: IntArray, rows: IntArray) -> FloatArray:
-        return _inner_fit(kind, settings, data, banks, train, rows).score(rows)
-
-    return _over_inner_splits(data, score)
 
 
 def _over_inner_splits(

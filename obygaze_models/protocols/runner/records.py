@@ -97,9 +97,18 @@ class Run:
         data = _whole(path, self.about.get("predictions_sha256"))
         try:
             rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""))
-            return [_typed(row, path) for row in rows]
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise Corrupt(f"not a table of predictions: {error}", where=str(path)) from error
+            return [
+                {
+                    **row,
+                    **{name: int(row[name]) for name in ("seed", "y")},
+                    "score": float(row["score"]),
+                    "decision": bool(int(row["decision"])),
+                }
+                for row in rows
+            ]
+        except (KeyError, TypeError, ValueError, csv.Error) as error:
+            what = f"not a table of predictions: {error!r}"
+            raise Corrupt(what, where=str(path), hint=AGAIN) from error
 
     def to_json(self) -> Record:
         """Return the output of `obygaze run --json`."""
@@ -194,16 +203,6 @@ def _json(path: Path, sha256: object = None) -> Any:
         return parse_json(data)
     except ValueError as error:
         raise Corrupt(f"not valid JSON: {error}", where=str(path), hint=AGAIN) from error
-
-
-def _typed(row: Mapping[str, str], path: Path) -> dict[str, Any]:
-    try:
-        numbers = {name: int(row[name]) for name in ("seed", "y")}
-        decision = bool(int(row["decision"]))
-        return {**row, **numbers, "score": float(row["score"]), "decision": decision}
-    except (KeyError, TypeError, ValueError) as error:
-        what = f"invalid row of predictions: {error!r}"
-        raise Corrupt(what, where=str(path), hint=AGAIN) from error
 
 
 def _flat(record: Record) -> Record:

@@ -28,11 +28,7 @@ from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
 from obygaze_models.protocols.runner.comparisons import comparable, comparison, contrast_jobs
 from obygaze_models.protocols.runner.concept_records import concept_jobs, join_noise
-from obygaze_models.protocols.runner.execute import (
-    FitContext,
-    run_baselines,
-    run_models,
-)
+from obygaze_models.protocols.runner.execute import FitContext, run_baselines, run_models
 from obygaze_models.protocols.runner.features import Features, join, with_windows
 from obygaze_models.protocols.runner.finished import FinishedTests
 from obygaze_models.protocols.runner.localise import localisation_records
@@ -93,6 +89,11 @@ class Inputs:
         needs_video = splits.follow_paper and table.has_video.any()
         return present & table.has_video if needs_video else present
 
+    def context(self, features: Features | None, *options: Any) -> FitContext:
+        """Return a store's features (or none) with the splits of its clips."""
+        plan = schedule(self.protocol, self.table, self.labels, self.usable(features))
+        return FitContext(self.protocol, self.table, self.labels, plan, features, *options)
+
     @property
     def default_name(self) -> str:
         """The name of a run without a name: protocol, stores, and the start of the identity."""
@@ -133,7 +134,7 @@ def gather(
                 hint="one task for each class, or report.argmax=[]",
             )
     levels = {find_kind(protocol.models[name].kind).level for name in protocol.model_names}
-    of_frames = "frames" in levels
+    of_frames = "frames" in levels if levels else None
     if of_frames and len(levels) > 1:
         raise FixUsage("models of frames and models of clips need a protocol each")
     features = [
@@ -164,7 +165,10 @@ def run_protocol(
     with fitting(), finished.explains_interrupt():
         watch = watch or _no_progress
         with _timed(seconds, "split"):
-            contexts = _contexts(inputs, n_jobs, finished)
+            stores = inputs.features or (None,)
+            contexts = [inputs.context(features, n_jobs, finished) for features in stores]
+            for context in contexts:
+                context.check_leaks(list(context.leaks.values()))
         with _timed(seconds, "fit"):
             cells, baselines, curves = _fit_all(contexts, watch)
         with _timed(seconds, "evaluate"):
@@ -177,17 +181,6 @@ def run_protocol(
     about = write_run(folder, about, records, predictions)
     finished.remove()
     return Run(folder, json_values(about), json_values(records))
-
-
-def _contexts(inputs: Inputs, n_jobs: int, finished: FinishedTests) -> list[FitContext]:
-    """Return splits and features of each store, or splits alone; check the leaks."""
-    protocol, table, labels = inputs.protocol, inputs.table, inputs.labels
-    contexts = []
-    for features in inputs.features or (None,):
-        plan = schedule(protocol, table, labels, inputs.usable(features))
-        contexts.append(FitContext(protocol, table, labels, plan, features, n_jobs, finished))
-        contexts[-1].check_leaks(list(contexts[-1].leaks.values()))
-    return contexts
 
 
 def _fit_all(

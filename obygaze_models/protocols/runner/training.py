@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,7 +24,6 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.kinds import (
-    AGAINST_EN,
     ALIASES,
     CAV,
     defaults,
@@ -34,10 +33,9 @@ from obygaze_models.protocols.kinds import (
 )
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
-from obygaze_models.protocols.runner.execute import FitContext, every_clip, fit_every_clip
+from obygaze_models.protocols.runner.execute import every_clip, fit_every_clip
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs
-from obygaze_models.protocols.schedule import schedule
 from obygaze_models.protocols.schema import Grid, Model, Protocol
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
@@ -46,21 +44,15 @@ from obygaze_models.zoo.saving import save_model
 CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
 
 
-@dataclass(frozen=True, eq=False)
-class FittedModel:
-    """A fitted estimator, the facts for its card, and the clips that it was trained on."""
-
-    estimator: Any
-    info: ModelInfo
-    clips: TrainingClips
-
-
-def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Protocol:
+def training_protocol(
+    name: str, task: str, manifest: Manifest, changes: Sequence[str] = ()
+) -> Protocol:
     """Return the protocol `honest` with one model and one task.
 
     Args:
         name: A kind of model, or "cav" for concept vectors, which have a task for each concept.
         task: A task of the protocol `honest`.
+        manifest: The clips; a concept that too few of them or of their films have is no task.
         changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
     """
     if name not in trainable():
@@ -75,7 +67,7 @@ def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Prot
     if honest.data.scale != "none":
         raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
     if kind == CAV:
-        return _concepts_protocol(honest)
+        return _concepts_protocol(honest, manifest)
     if task not in honest.tasks:
         hint = f"one of {', '.join(honest.tasks)}, or --set tasks.{task}.positive=..."
         raise FixUsage(f"unknown task {task!r}{near(task, honest.tasks)}", hint=hint)
@@ -89,15 +81,13 @@ def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Prot
     )
 
 
-def for_clips(protocol: Protocol, manifest: Manifest) -> Protocol:
-    """Return a protocol of concepts without those that too few clips or films have."""
-    if protocol.model_names != [CAV]:
-        return protocol
-    table = clip_table(manifest, protocol.data)
+def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
+    """Each visual concept as a task of a linear machine, on the honest splits."""
+    table = clip_table(manifest, honest.data)
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
     tasks = {
-        name: task
-        for name, task in protocol.tasks.items()
+        name: replace(task, folds="")
+        for name, task in load_protocol("paper-fig3").tasks.items()
         if name in has
         and has[name].sum() >= MIN_ROWS
         and len(np.unique(table.movies[has[name]])) > 1
@@ -106,17 +96,6 @@ def for_clips(protocol: Protocol, manifest: Manifest) -> Protocol:
         raise FixInput(
             f"no visual concept has {MIN_ROWS} clips in at least two films", where=table.name
         )
-    return replace(protocol, tasks=tasks)
-
-
-def _concepts_protocol(honest: Protocol) -> Protocol:
-    """Each visual concept as a task of a linear machine, on the honest splits."""
-    concepts = load_protocol("paper-fig3").tasks
-    tasks = {
-        name: replace(task, folds="")
-        for name, task in concepts.items()
-        if not name.endswith(AGAINST_EN)
-    }
     settings = {**defaults("svm", "none"), "C": "paper"}
     return Protocol(
         name="train-cav",
@@ -130,23 +109,23 @@ def _concepts_protocol(honest: Protocol) -> Protocol:
     )
 
 
-def fit_final(inputs: Inputs, run: Run) -> FittedModel:
-    """Return the model of a training protocol, fitted as in its run, but on every clip of its task.
+def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) -> Path:
+    """Fit the model of a training protocol as in its run, but on every clip of its task; save it.
 
     Args:
         inputs: The inputs of the run, of one model and one task.
         run: The finished run, which has the metrics and the chosen settings.
+        folder: The folder of the model, which is returned; its name is the name of the model.
+        force: Replace a model that is there.
     """
     protocol, features = inputs.protocol, inputs.features[0]
     (name,) = protocol.model_names
-    plan = schedule(protocol, inputs.table, inputs.labels, inputs.usable(features))
-    context = FitContext(protocol, inputs.table, inputs.labels, plan, features)
+    context = inputs.context(features)
     if name == CAV:
         settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper", "cross_fit": 0}
         kind, task, classes, rows = CAV, "concepts", [], NO_ROWS
         _, data = every_clip(context, protocol.train_tasks[0])
-        margins = context.new_banks().margins(settings, data)
-        estimator, found_on = margins.bank, margins.found_on
+        estimator, _, found_on = context.new_banks().margins(settings, data)
         concepts = tuple(map(str, estimator.concepts_))
         columns = {concept: f"margin:{concept}" for concept in concepts}
     else:
@@ -165,20 +144,10 @@ def fit_final(inputs: Inputs, run: Run) -> FittedModel:
         used = (targets[:, findable(targets)] >= 0).any(axis=1)
         rows = np.union1d(rows, found_on[used])
     ids = [inputs.table.ids[row] for row in rows]
-    info = _model_info(inputs, run, rows, kind, task, tuple(classes), concepts)
-    return FittedModel(estimator, info, training_clips(run, ids, columns, unit_norm=name == CAV))
-
-
-def keep(fitted: FittedModel, folder: Path, *, force: bool = False) -> Path:
-    """Save a fitted model; return its folder.
-
-    Args:
-        fitted: The model of `fit_final`.
-        folder: The folder of the model; its name is the name of the model.
-        force: Replace a model that is there.
-    """
-    info = replace(fitted.info, name=folder.name)
-    return save_model(fitted.estimator, info, folder, clips=fitted.clips, force=force)
+    facts = {"name": folder.name, "kind": kind, "task": task, "classes": tuple(classes)}
+    info = _model_info(inputs, run, rows, concepts=concepts, **facts)
+    clips = training_clips(run, ids, columns, unit_norm=name == CAV)
+    return save_model(estimator, info, folder, clips=clips, force=force)
 
 
 def _settled(model: Model, cells: Sequence[Record]) -> dict[str, Any]:
@@ -208,15 +177,7 @@ def _positive_column(estimator: Any, kind: str, classes: Sequence[str], inputs: 
     return f"p:{positive}" if hasattr(estimator, "predict_proba") else f"score:{positive}"
 
 
-def _model_info(
-    inputs: Inputs,
-    run: Run,
-    rows: IntArray,
-    kind: str,
-    task: str,
-    classes: tuple[str, ...],
-    concepts: tuple[str, ...],
-) -> ModelInfo:
+def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> ModelInfo:
     """Return the facts for the card of a model that was trained on these rows."""
     protocol, manifest, origin = inputs.protocol, inputs.manifest, inputs.features[0].origin
     movies = sorted(set(inputs.table.movies[rows].tolist()))
@@ -224,10 +185,7 @@ def _model_info(
     films = "films it had not seen"
     held_out = films if by_film else "clips it had not seen, of films it may have seen"
     return ModelInfo(
-        name=run.about["name"],
-        kind=kind,
-        task=task,
-        classes=classes,
+        **facts,
         features=FeatureSpec(
             **{key: origin[key] for key in ("backbone", "level", "width", "fingerprint")},
             store=str(origin["location"]),
@@ -244,7 +202,6 @@ def _model_info(
             citation=manifest.header.citation,
             licence=manifest.header.licence,
         ),
-        concepts=concepts,
         metrics=_metrics(run.cells),
         protocol=f"{protocol.name} (run {run.about['name']})",
         notes=(

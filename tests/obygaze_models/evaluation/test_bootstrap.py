@@ -121,7 +121,6 @@ class TestDesignEffect:
         assert accuracy.design_effect == pytest.approx(
             11 / 12 * design_effect(right, film), rel=0.2
         )
-        assert accuracy.n_effective == pytest.approx(len(predictions) / accuracy.design_effect)
 
     def test_one_film_or_one_value(self) -> None:
         one_film = Predictions.of([1, 0], [0.9, 0.9])
@@ -215,7 +214,6 @@ class TestReuse:
         length, wider = (e.by_movie.high - e.by_movie.low for e in (plain, wide))
         assert wider / length == pytest.approx(np.sqrt(1 + 4 / 3), rel=0.06)
         assert wide.design_effect == pytest.approx(plain.design_effect)
-        assert (plain.by_movie.inflation, wide.by_movie.inflation) == (1, pytest.approx(7 / 3))
 
 
 class TestEstimate:

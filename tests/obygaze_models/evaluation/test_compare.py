@@ -33,32 +33,23 @@ class TestNadeauBengio:
         # Both differences are .01 from their mean: a sample variance of 2 x .0001.
         found = nadeau_bengio([0.01, 0.03], n_train=90, n_test=10)
         error = np.sqrt((0.5 + 1 / 9) * 0.0002)
-        assert found.mean == pytest.approx(0.02)
-        assert found.t == pytest.approx(0.02 / error)
-        assert found.df == 1
         # With one degree of freedom Student's t is Cauchy's distribution.
-        assert found.p == pytest.approx(1 - 2 / np.pi * np.arctan(found.t))
-        assert found.high - found.mean == pytest.approx(np.tan(0.475 * np.pi) * error)
+        assert found == pytest.approx(1 - 2 / np.pi * np.arctan(0.02 / error))
 
     def test_without_overlap_it_is_the_plain_test(self) -> None:
         d = np.random.default_rng(0).normal(0.1, 1, 10)
         found = nadeau_bengio(d, n_train=1e12, n_test=1)
-        plain = stats.ttest_1samp(d, 0)
-        assert (found.t, found.p) == (pytest.approx(plain.statistic), pytest.approx(plain.pvalue))
-        interval = plain.confidence_interval()
-        assert (found.low, found.high) == (
-            pytest.approx(interval.low),
-            pytest.approx(interval.high),
-        )
+        assert found == pytest.approx(stats.ttest_1samp(d, 0).pvalue)
 
     def test_ten_folds_more_than_double_the_variance(self) -> None:
         d = np.random.default_rng(0).normal(0.1, 1, 10)
-        plain, corrected = (nadeau_bengio(d, n_train=n, n_test=1) for n in (1e12, 9))
-        assert (plain.t / corrected.t) ** 2 == pytest.approx((1 / 10 + 1 / 9) * 10)
+        p_values = [nadeau_bengio(d, n_train=n, n_test=1) for n in (1e12, 9)]
+        plain, corrected = stats.t.isf(np.array(p_values) / 2, 9)
+        assert (plain / corrected) ** 2 == pytest.approx((1 / 10 + 1 / 9) * 10)
 
     def test_no_spread(self) -> None:
-        assert nadeau_bengio([0, 0, 0], n_train=9, n_test=1).p == 1
-        assert nadeau_bengio([0.5, 0.5], n_train=9, n_test=1).p == 0
+        assert nadeau_bengio([0, 0, 0], n_train=9, n_test=1) == 1
+        assert nadeau_bengio([0.5, 0.5], n_train=9, n_test=1) == 0
 
     @pytest.mark.parametrize("bad", [[0.1], [0.1, np.nan], [[0.1, 0.2]]])
     def test_refusals(self, bad: list) -> None:
@@ -73,13 +64,12 @@ class TestNadeauBengio:
 class TestSignFlip:
     def test_by_hand(self) -> None:
         # Of the 8 sums of +-1 +-2 +-4, only 7 and -7 are as far out as 7; 5, -5, 7 and -7 as 5.
-        assert sign_flip([1, 2, 4]).p == 2 / 8
-        assert sign_flip([-1, 2, 4]).p == 4 / 8
-        assert sign_flip([1, 2, 4]).n_permutations == 8
+        assert sign_flip([1, 2, 4]) == (2 / 8, True)
+        assert sign_flip([-1, 2, 4]) == (4 / 8, True)
 
     def test_ties_are_counted_though_sums_are_inexact(self) -> None:
-        assert sign_flip([0.1, 0.2, 0.3]).p == 2 / 8
-        assert sign_flip([0.3, 0.2, -0.1, 0.1, 0.1]).p == self.enumerated([3, 2, -1, 1, 1])
+        assert sign_flip([0.1, 0.2, 0.3])[0] == 2 / 8
+        assert sign_flip([0.3, 0.2, -0.1, 0.1, 0.1])[0] == self.enumerated([3, 2, -1, 1, 1])
 
     @staticmethod
     def enumerated(d: list[int]) -> float:
@@ -92,28 +82,23 @@ class TestSignFlip:
         theirs = stats.permutation_test(
             (d,), np.mean, permutation_type="samples", n_resamples=np.inf
         )
-        ours = sign_flip(d)
-        assert ours.exact
-        assert ours.n_permutations == 4096
-        assert ours.p == pytest.approx(theirs.pvalue)
+        assert sign_flip(d) == (pytest.approx(theirs.pvalue), True)
 
     def test_a_movie_without_a_value_is_left_out(self) -> None:
-        found = sign_flip([1, np.nan, 2, 4])
-        assert (found.p, found.n_movies, found.n_left_out) == (0.25, 3, 1)
+        assert sign_flip([1, np.nan, 2, 4]) == sign_flip([1, 2, 4])
 
     def test_many_movies_are_sampled_and_say_so(self) -> None:
         d = np.random.default_rng(3).normal(0.2, 1, 40)
-        found = sign_flip(d, n_sampled=20_000)
-        assert not found.exact
-        assert found.n_permutations == 20_000
+        p, exact = sign_flip(d, n_sampled=20_000)
+        assert not exact
         # With 40 movies the flipped mean is nearly Gaussian with variance sum(d^2) / 40^2.
         z = d.mean() / np.sqrt((d**2).sum()) * 40
-        assert found.p == pytest.approx(2 * stats.norm.sf(abs(z)), abs=0.015)
-        assert found == sign_flip(d, n_sampled=20_000)
-        assert found.p != sign_flip(d, n_sampled=20_000, seed=1).p
+        assert p == pytest.approx(2 * stats.norm.sf(abs(z)), abs=0.015)
+        assert (p, exact) == sign_flip(d, n_sampled=20_000)
+        assert p != sign_flip(d, n_sampled=20_000, seed=1)[0]
 
     def test_a_sampled_p_is_never_zero(self) -> None:
-        assert sign_flip(np.ones(30), n_sampled=100).p == pytest.approx(1 / 101)
+        assert sign_flip(np.ones(30), n_sampled=100)[0] == pytest.approx(1 / 101)
 
     def test_refusals(self) -> None:
         with pytest.raises(FixInput):

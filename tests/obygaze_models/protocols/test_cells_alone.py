@@ -18,7 +18,7 @@ from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_models.protocols.kinds import KINDS
 from obygaze_models.protocols.reading import shipped
-from obygaze_models.protocols.runner.banks import Banks, Margins
+from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Protocol
 
@@ -223,10 +223,10 @@ def test_no_published_test_clip_finds_a_vector(
     found: list[tuple[int, int]] = []
     own = Banks.margins
 
-    def record(banks: Banks, settings: Any, data: FoldData) -> Margins:
+    def record(banks: Banks, settings: Any, data: FoldData) -> tuple[Any, ...]:
         margins = own(banks, settings, data)
         tested = data.split.test
-        found.append((len(tested), len(np.intersect1d(margins.found_on, tested))))
+        found.append((len(tested), len(np.intersect1d(margins[2], tested))))
         return margins
 
     monkeypatch.setattr(Banks, "margins", record)

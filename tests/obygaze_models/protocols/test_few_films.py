@@ -10,7 +10,8 @@ from support.experiments import films, planted, quick, run_on, store_of
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.runner.table import result_text
-from obygaze_models.protocols.runner.training import fit_final, for_clips, training_protocol
+from obygaze_models.protocols.runner.training import fit_final, training_protocol
+from obygaze_models.zoo import load_model
 
 
 def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) -> None:
@@ -42,9 +43,10 @@ def test_a_concept_that_no_clip_has_is_left_out_of_what_is_kept(tmp_path: Path) 
     lacking = Manifest(manifest.name, manifest.header, tuple(clips))
     store = store_of(tmp_path / "s", lacking, planted(lacking, strength=2.0))
     for model in ("cav", "pcbm-lr"):
-        protocol = for_clips(training_protocol(model, "ENHN_S", ["report.replicates=20"]), lacking)
+        protocol = training_protocol(model, "ENHN_S", lacking, ["report.replicates=20"])
         inputs = gather(protocol, lacking, "made-up", {"s": store})
-        kept = fit_final(inputs, run_protocol(inputs, tmp_path / model, n_jobs=1))
+        run = run_protocol(inputs, tmp_path / model, n_jobs=1)
+        kept = load_model(fit_final(inputs, run, tmp_path / f"{model}-kept"))
         assert len(kept.info.concepts) == 7
         assert "Look" not in kept.info.concepts
         # Vectors are found on easy and hard negatives and sure clips, whatever the task.

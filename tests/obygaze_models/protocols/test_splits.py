@@ -21,9 +21,6 @@ class TestSplit:
         with pytest.raises(FixInput, match="train has a row twice"):
             Split("s", [1, 1], [], [])
 
-    def test_short(self) -> None:
-        assert repr(Split("fold 1", [0, 1], [2], [3])) == "Split('fold 1', 2 + 1 -> 1)"
-
 
 class TestGap:
     def test_by_hand(self) -> None:

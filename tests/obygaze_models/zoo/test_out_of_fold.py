@@ -22,7 +22,7 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.protocols import Run, fit_final, gather, keep, run_protocol, training_protocol
+from obygaze_models.protocols import Run, fit_final, gather, run_protocol, training_protocol
 from obygaze_models.protocols.runner.training import training_clips
 from obygaze_models.zoo import SavedModel, TrainingClips, load_model, predict, save_model
 from obygaze_models.zoo.info import read_training_clips
@@ -46,9 +46,11 @@ def kept(
 ) -> tuple[SavedModel, Run]:
     """A model trained on all films but the last, and the run that judged it."""
     quick = ("report.replicates=20", "report.compare=false", *changes)
-    inputs = gather(training_protocol(kind, task, quick), TRAINED, "made-up", {"sig": store})
+    inputs = gather(
+        training_protocol(kind, task, TRAINED, quick), TRAINED, "made-up", {"sig": store}
+    )
     run = run_protocol(inputs, folder / "run", n_jobs=1)
-    keep(fit_final(inputs, run), folder / "kept")
+    fit_final(inputs, run, folder / "kept")
     return load_model(folder / "kept"), run
 
 
@@ -396,13 +398,14 @@ def test_a_kept_model_is_fitted_as_the_evaluated_one(
     changes += ["report.replicates=20", "report.compare=false"]
     if kind.startswith("pcbm"):
         changes += ["model.tolerance=0.1", "model.cross_fit=2"]
-    tested = training_protocol(kind, "ENHN_S", [*changes, f'splits.test=["{LAST}"]'])
+    tested = training_protocol(kind, "ENHN_S", MANIFEST, [*changes, f'splits.test=["{LAST}"]'])
     run = run_protocol(gather(tested, MANIFEST, "made-up", {"sig": store}), tmp_path / "run")
     evaluated = {r["clip_id"]: float(r["score"]) for r in run.predictions if r["model"] == kind}
     assert {FILM[clip] for clip in evaluated} == {LAST}
 
-    without = training_protocol(kind, "ENHN_S", [*changes, 'splits.test=["tt0000006"]'])
-    model = fit_final(gather(without, TRAINED, "made-up", {"sig": store}), run).estimator
+    without = training_protocol(kind, "ENHN_S", TRAINED, [*changes, 'splits.test=["tt0000006"]'])
+    inputs = gather(without, TRAINED, "made-up", {"sig": store})
+    model = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
     unseen = X[[row for row, clip in enumerate(MANIFEST) if clip.clip_id in evaluated]]
     is_machine = not hasattr(model, "predict_proba")
     scores = model.decision_function(unseen) if is_machine else model.predict_proba(unseen)[:, 1]
