@@ -43,7 +43,7 @@ class Arrays:
 
     def ids(self, name: str) -> npt.NDArray[np.str_]:
         """Return the clip or movie id of each row."""
-        strings = self._strings(name, self._layout(name))
+        strings = self._strings(name, self.layout(name))
         n_bytes = 4 * len(strings) * max(map(len, strings))
         check_memory(n_bytes, f"the ids in {name}", self.files.location)
         return np.array(strings, dtype=np.str_)
@@ -97,15 +97,13 @@ class Arrays:
                 raise Corrupt(f"{key} is not as in store.json", where=self.files.location)
         except DAMAGE as error:
             raise self._damaged(key, error) from error
-        self._layout(name)
+        self.layout(name)
 
-    def _layout(self, name: str) -> ChunkLayout:
+    def layout(self, name: str) -> ChunkLayout:
+        """Return how an array is stored."""
         # The copy in store.json, which has a checksum: `verify` compares it with the file.
         if name not in self._layouts:
-            document = self.plan.zarr.get(f"{name}/zarr.json")
-            if document is None:
-                what = f"the array {name!r} is missing: store.json has no {name}/zarr.json"
-                raise Corrupt(what, where=self.files.location)
+            document = self.plan.zarr.get(f"{name}/zarr.json", {})
             self._layouts[name] = ChunkLayout.of(self.plan, name, document, self.files.location)
         return self._layouts[name]
 
@@ -121,7 +119,7 @@ class Arrays:
         if (np.diff(rows) <= 0).any():
             unique, places = np.unique(rows, return_inverse=True)
             return self._read(spec, unique)[places]
-        out, layout = self.reserve(spec, len(rows)), self._layout(spec.name)
+        out, layout = self.reserve(spec, len(rows)), self.layout(spec.name)
         blocks = rows // self.plan.block_rows
         starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
 

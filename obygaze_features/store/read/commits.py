@@ -171,6 +171,10 @@ class Commits:
         of_rows = self._sources if isinstance(found, Seal) else found.sources
         return {row: of_rows[row] for row in rows if row in of_rows}
 
+    def source(self, row: int) -> RowSource | None:
+        """Return what a row was made from, if it was recorded."""
+        return self.sources(row // self.plan.block_rows).get(row)
+
     @cached_property
     def _sources(self) -> Mapping[int, RowSource]:
         """The sources of all rows of a sealed store."""
