@@ -62,9 +62,9 @@ class Arrays:
 
     def check_rows(self) -> None:
         """Raise an error if a store that lists very many rows does not have their ids."""
-        for name, mark in (
-            self.plan.id_files("clip_id").items() if self.plan.n_clips > MANY_ROWS else ()
-        ):
+        if self.plan.n_clips <= MANY_ROWS:
+            return
+        for name, mark in self.plan.id_files("clip_id").items():
             piece = self.files.read(name, 0, 1)
             if piece is None or piece.total != mark.n_bytes:
                 raise Corrupt(

@@ -139,7 +139,13 @@ def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[s
 
 def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
     """Write a store beside its name, then rename it; nothing happens if it is there already."""
-    files = _files(plan, clip_ids, movie_ids)
+    arrays = _zarr_files(plan, clip_ids, movie_ids)
+    files = {f"data.zarr/{key}": data for key, data in arrays.items()}
+    files[CLIPS_FILE] = clips_csv(clip_ids, movie_ids)
+    documents = {key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")}
+    marks = {name: FileMark(len(data), sha256_bytes(data)) for name, data in files.items()}
+    whole = replace(plan, zarr=documents, files=marks)
+    files |= {STORE_FILE: whole.to_bytes(), README_FILE: card_text(whole, {}).encode("utf-8")}
     try:
         with draft_beside(path) as draft:
             for name in ("commits", "staging"):
@@ -160,18 +166,6 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
                 hint="choose another store name",
             ) from error
     sync_dir(path.parent)
-
-
-def _files(plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> dict[str, bytes]:
-    """Return the files of a new store, by name."""
-    arrays = _zarr_files(plan, clip_ids, movie_ids)
-    content = {f"data.zarr/{key}": data for key, data in arrays.items()}
-    content[CLIPS_FILE] = clips_csv(clip_ids, movie_ids)
-    documents = {key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")}
-    marks = {name: FileMark(len(data), sha256_bytes(data)) for name, data in content.items()}
-    whole = replace(plan, zarr=documents, files=marks)
-    card = card_text(whole, {}).encode("utf-8")
-    return {**content, STORE_FILE: whole.to_bytes(), README_FILE: card}
 
 
 def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
