@@ -103,7 +103,10 @@ class Arrays:
         """Return how an array is stored."""
         # The copy in store.json, which has a checksum: `verify` compares it with the file.
         if name not in self._layouts:
-            document = self.plan.zarr.get(f"{name}/zarr.json", {})
+            document = self.plan.zarr.get(f"{name}/zarr.json")
+            if document is None:
+                what = f"the array {name!r} is missing: store.json has no {name}/zarr.json"
+                raise Corrupt(what, where=self.files.location)
             self._layouts[name] = ChunkLayout.of(self.plan, name, document, self.files.location)
         return self._layouts[name]
 
