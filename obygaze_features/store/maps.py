@@ -100,6 +100,6 @@ def write_maps(
         values = [empty if isinstance(one, RowStatus) else one for one in found]
         arrays[MAPS] = np.stack(values).astype(np.float16)
         statuses = [one if isinstance(one, RowStatus) else OK for one in found]
-        sources = [source.commits.sources(row // plan.block_rows).get(row) for row in own.tolist()]
+        sources = [source.commits.source(row) for row in own.tolist()]
         writer.commit_block(block, arrays, statuses, sources=sources)
     writer.seal()

@@ -46,8 +46,6 @@ def check_memory(n_bytes: int, what: str, where: str, hint: str | None = None) -
 
 def check_document(name: str, n_bytes: int, where: str) -> None:
     """Raise an error for a file that is longer than any of its kind; ask before reading it."""
-    if n_bytes <= SMALL_DOCUMENT_BYTES:
-        return
     most = next((most for end, most in _MOST_BYTES.items() if name.endswith(end)), n_bytes)
     if n_bytes > most:
         raise Corrupt(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +34,7 @@ class RecipeDifference:
     key: str
     ours: Any
     theirs: Any
-    places: tuple[str, str] = ("here", "there")
+    places: tuple[str, str]
 
     def __str__(self) -> str:
         """Return the difference in one line."""
@@ -130,8 +130,7 @@ class Recipe:
         self, other: Recipe, places: tuple[str, str] = ("here", "there")
     ) -> list[RecipeDifference]:
         """Return each key, as a dotted path, on which two recipes differ; `places` name them."""
-        found = _differences("", self.to_json(), other.to_json())
-        return [replace(difference, places=places) for difference in found]
+        return list(_differences("", self.to_json(), other.to_json(), places))
 
     def require(
         self,
@@ -154,13 +153,16 @@ class Recipe:
             )
 
 
-def _differences(path: str, ours: Any, theirs: Any) -> Iterator[RecipeDifference]:
+def _differences(
+    path: str, ours: Any, theirs: Any, places: tuple[str, str]
+) -> Iterator[RecipeDifference]:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(ours.keys() | theirs.keys()):
             inner = f"{path}.{key}" if path else key
-            yield from _differences(inner, ours.get(key, ABSENT), theirs.get(key, ABSENT))
+            pair = ours.get(key, ABSENT), theirs.get(key, ABSENT)
+            yield from _differences(inner, *pair, places)
     elif canonical_json(ours) != canonical_json(theirs):
-        yield RecipeDifference(path, ours, theirs)
+        yield RecipeDifference(path, ours, theirs, places)
 
 
 def _shortened(value: Any) -> str:

@@ -376,10 +376,6 @@ class Marker(Record):
     host: str = ""
     recipe: Recipe
 
-    def same_content(self, other: Marker) -> bool:
-        """Return whether two commits have the same content, whatever process made them."""
-        return self.files == other.files and self.noted == other.noted
-
 
 @dataclass(frozen=True)
 class TextMarker(Record):

@@ -43,7 +43,7 @@ class Arrays:
 
     def ids(self, name: str) -> npt.NDArray[np.str_]:
         """Return the clip or movie id of each row."""
-        strings = self._strings(name, self._layout(name))
+        strings = self._strings(name, self.layout(name))
         n_bytes = 4 * len(strings) * max(map(len, strings))
         check_memory(n_bytes, f"the ids in {name}", self.files.location)
         return np.array(strings, dtype=np.str_)
@@ -62,9 +62,9 @@ class Arrays:
 
     def check_rows(self) -> None:
         """Raise an error if a store that lists very many rows does not have their ids."""
-        for name, mark in (
-            self.plan.id_files("clip_id").items() if self.plan.n_clips > MANY_ROWS else ()
-        ):
+        if self.plan.n_clips <= MANY_ROWS:
+            return
+        for name, mark in self.plan.id_files("clip_id").items():
             piece = self.files.read(name, 0, 1)
             if piece is None or piece.total != mark.n_bytes:
                 raise Corrupt(
@@ -97,9 +97,10 @@ class Arrays:
                 raise Corrupt(f"{key} is not as in store.json", where=self.files.location)
         except DAMAGE as error:
             raise self._damaged(key, error) from error
-        self._layout(name)
+        self.layout(name)
 
-    def _layout(self, name: str) -> ChunkLayout:
+    def layout(self, name: str) -> ChunkLayout:
+        """Return how an array is stored."""
         # The copy in store.json, which has a checksum: `verify` compares it with the file.
         if name not in self._layouts:
             document = self.plan.zarr.get(f"{name}/zarr.json")
@@ -121,7 +122,7 @@ class Arrays:
         if (np.diff(rows) <= 0).any():
             unique, places = np.unique(rows, return_inverse=True)
             return self._read(spec, unique)[places]
-        out, layout = self.reserve(spec, len(rows)), self._layout(spec.name)
+        out, layout = self.reserve(spec, len(rows)), self.layout(spec.name)
         blocks = rows // self.plan.block_rows
         starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
 

@@ -65,7 +65,8 @@ class Commits:
         self._lock = threading.RLock()
         self._seal: Seal | None = None
         self._looked = self._looked_for_index = False
-        self._index: Index | None = None
+        # The index by movie, once `find_index` has read it.
+        self.index: Index | None = None
         self._partial: Partial | None = None
         self._markers: dict[int, Marker] = {}
         self._crc32c: dict[tuple[str, int], list[str]] = {}
@@ -79,11 +80,6 @@ class Commits:
                 self._looked = True
             return self._seal
 
-    @property
-    def index(self) -> Index | None:
-        """The index by movie, once `find_index` has read it."""
-        return self._index
-
     def find_index(self) -> Index | None:
         """Read the index by movie, to be used in place of the seal.
 
@@ -93,13 +89,13 @@ class Commits:
             if not (self._looked or self._looked_for_index) and self.files.is_remote:
                 self._looked_for_index = True
                 if self.plan.n_clips >= INDEX_ROWS:
-                    self._index = Index.find(self.files, self.plan)
-            return self._index
+                    self.index = Index.find(self.files, self.plan)
+            return self.index
 
     @property
     def is_sealed(self) -> bool:
         """Whether the store is complete and closed."""
-        return self._index is not None or self.seal is not None
+        return self.index is not None or self.seal is not None
 
     def _load_seal(self) -> None:
         seal = read_record(self.files, Seal, SEAL_FILE)
@@ -117,7 +113,7 @@ class Commits:
     @property
     def partial(self) -> Partial | None:
         """The part that a partial copy holds; None where every file of the seal is here."""
-        if self._index is None:
+        if self.index is None:
             _ = self.seal  # it is read with the seal
         return self._partial
 
@@ -148,8 +144,8 @@ class Commits:
 
     def listing(self, block: int) -> Seal | IndexPage | Marker | None:
         """Return what lists a committed block: the seal, a page of the index, or its marker."""
-        if self._seal is None and self._index is not None:
-            return self._index.page(block)
+        if self._seal is None and self.index is not None:
+            return self.index.page(block)
         found = self.seal or self.marker(block)
         if found is None:
             with self._lock:
@@ -170,6 +166,10 @@ class Commits:
             return {}
         of_rows = self._sources if isinstance(found, Seal) else found.sources
         return {row: of_rows[row] for row in rows if row in of_rows}
+
+    def source(self, row: int) -> RowSource | None:
+        """Return what a row was made from, if it was recorded."""
+        return self.sources(row // self.plan.block_rows).get(row)
 
     @cached_property
     def _sources(self) -> Mapping[int, RowSource]:
@@ -218,7 +218,7 @@ class Commits:
 
     def text_files(self) -> Mapping[str, FileMark]:
         """Return the files of the texts that go with the store; none if it has no texts."""
-        index = self._index.listed if self._seal is None and self._index is not None else None
+        index = self.index.listed if self._seal is None and self.index is not None else None
         found = index or self.seal or read_record(self.files, TextMarker, TEXT_KEY)
         files = found.files if found is not None else {}
         return {name: files[name] for name in files if name.startswith(f"{TEXT_FOLDER}/")}
@@ -260,8 +260,8 @@ class Commits:
         if isinstance(found, Marker):
             return found.crc32c.get(array, "")
         first = 0
-        if self._index is not None and isinstance(found, IndexPage):
-            first = block - block % self._index.listed.page_blocks
+        if self.index is not None and isinstance(found, IndexPage):
+            first = block - block % self.index.listed.page_blocks
         if (array, first) not in self._crc32c:
             self._crc32c[array, first] = found.crc32c.get(array, "").split()
         words = self._crc32c[array, first]

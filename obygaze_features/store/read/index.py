@@ -97,6 +97,7 @@ class Index:
 
     def __init__(self, files: Files, plan: Plan, movies: MovieIndex) -> None:
         self.files, self.plan, self.listed = files, plan, movies
+        self.movies = movies.movies
         self._pages: dict[int, IndexPage] = {}
         self._lock = threading.Lock()
         where = f"{files.location}/{INDEX_FILE}"
@@ -158,8 +159,3 @@ class Index:
         """Return the rows of some movies, in the store's order."""
         runs = (run for movie in dict.fromkeys(movies) for run in self.movies[movie])
         return np.sort(np.concatenate([np.empty(0, np.int64), *(np.arange(*run) for run in runs)]))
-
-    @property
-    def movies(self) -> Mapping[str, Sequence[tuple[int, int]]]:
-        """The runs of rows of each movie."""
-        return self.listed.movies

@@ -63,15 +63,6 @@ def read_marker(root: Path, block: int) -> tuple[Marker, str] | None:
     return Marker.from_bytes(data, str(path)), checksum_of(data)
 
 
-def marker_of(root: Path, plan: Plan, block: int) -> Marker | None:
-    """Return the marker of a block, which must be of this plan; None where it has none."""
-    found = read_marker(root, block)
-    if found is None:
-        return None
-    plan.require_own(found[0], block, str(root / marker_key(block)))
-    return found[0]
-
-
 def pending_blocks(root: Path, plan: Plan) -> list[int]:
     """Return the blocks that are not committed, in order; claims do not count."""
     there = {path.name for path in (root / "commits").glob("block-*.json")}

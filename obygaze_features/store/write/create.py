@@ -36,7 +36,10 @@ LARGE_ROW_BYTES = 512_000
 ONE_CHUNK_BYTES = 8_000_000
 INNER_CHUNK_BYTES = 4_000_000
 ID_CHUNK_ROWS = 65_536
-COMPRESSORS = ("zstd", "blosc")
+COMPRESSORS: dict[str, Any] = {
+    "zstd": ZstdCodec(level=3),
+    "blosc": BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"),
+}
 # The file of a chunk is `c.0.0`, in one folder for each array.
 CHUNK_KEYS: ChunkKeyEncodingParams = {"name": "default", "separator": "."}
 
@@ -64,7 +67,7 @@ def create_store(
     _check_ids(clip_ids, movie_ids)
     _check_arrays(arrays)
     if compressor not in (None, *COMPRESSORS):
-        raise FixInput(f"unknown compressor {compressor!r}", hint=f"one of {COMPRESSORS}, or none")
+        raise FixInput(f"unknown compressor {compressor!r}", hint=" or ".join(COMPRESSORS))
     if block_rows is None:
         is_large = sum(spec.row_bytes for spec in arrays) > LARGE_ROW_BYTES
         block_rows = BLOCK_ROWS_LARGE if is_large else BLOCK_ROWS
@@ -136,7 +139,13 @@ def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[s
 
 def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
     """Write a store beside its name, then rename it; nothing happens if it is there already."""
-    files = _files(plan, clip_ids, movie_ids)
+    arrays = _zarr_files(plan, clip_ids, movie_ids)
+    files = {f"data.zarr/{key}": data for key, data in arrays.items()}
+    files[CLIPS_FILE] = clips_csv(clip_ids, movie_ids)
+    documents = {key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")}
+    marks = {name: FileMark(len(data), sha256_bytes(data)) for name, data in files.items()}
+    whole = replace(plan, zarr=documents, files=marks)
+    files |= {STORE_FILE: whole.to_bytes(), README_FILE: card_text(whole, {}).encode("utf-8")}
     try:
         with draft_beside(path) as draft:
             for name in ("commits", "staging"):
@@ -157,18 +166,6 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
                 hint="choose another store name",
             ) from error
     sync_dir(path.parent)
-
-
-def _files(plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> dict[str, bytes]:
-    """Return the files of a new store, by name."""
-    arrays = _zarr_files(plan, clip_ids, movie_ids)
-    content = {f"data.zarr/{key}": data for key, data in arrays.items()}
-    content[CLIPS_FILE] = clips_csv(clip_ids, movie_ids)
-    documents = {key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")}
-    marks = {name: FileMark(len(data), sha256_bytes(data)) for name, data in content.items()}
-    whole = replace(plan, zarr=documents, files=marks)
-    card = card_text(whole, {}).encode("utf-8")
-    return {**content, STORE_FILE: whole.to_bytes(), README_FILE: card}
 
 
 def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
@@ -208,10 +205,7 @@ def _zarr_files(plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -
     )
     for name, ids in zip(ID_ARRAYS, (clip_ids, movie_ids), strict=True):
         add_strings(group, name, ids, ROW_DIM, ID_CHUNK_ROWS)
-    compressors: dict[str | None, list[Any]] = {
-        "zstd": [ZstdCodec(level=3)],
-        "blosc": [BloscCodec(cname="zstd", clevel=3, shuffle="shuffle")],
-    }
+    codecs = [COMPRESSORS[plan.compressor]] if plan.compressor else []
     for spec in plan.arrays:
         inner, shard = _chunks(spec, plan.block_rows)
         group.create_array(
@@ -220,7 +214,7 @@ def _zarr_files(plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -
             chunks=(inner, *spec.tail_shape),
             shards=None if shard is None else (shard, *spec.tail_shape),
             dtype=spec.dtype,
-            compressors=[*compressors.get(plan.compressor, []), Crc32cCodec()],
+            compressors=[*codecs, Crc32cCodec()],
             fill_value=np.nan if spec.is_float else 0,
             chunk_key_encoding=CHUNK_KEYS,
             dimension_names=[ROW_DIM, *spec.dims],

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,18 @@ from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.store.format.schema import NOT_FETCHED, OK, ArraySpec, RowSource, RowStatus
+from obygaze_features.store.format.schema import NOT_IN_STORE, OK, ArraySpec, RowStatus
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store
 from obygaze_features.store.write.writer import StoreWriter
 
-# A store by its place among the sources, and a row of it.
-Origin = tuple[int, int]
+
+class Origin(NamedTuple):
+    """A row of a store that has a clip, and its status."""
+
+    store: Store
+    row: int
+    status: RowStatus
 
 
 @dataclass(frozen=True)
@@ -181,13 +186,20 @@ def _copy(
     )
     progress = progress or Quiet()
     progress.expect(len(manifest.clip_ids))
-    origins = _Origins(sources, rows, arrays)
+    names = [spec.name for spec in arrays]
+    of_stores = [_origins(store, own, names) for store, own in zip(sources, rows, strict=True)]
+    there = [[one for one in of_clip if one] for of_clip in zip(*of_stores, strict=True)]
+    # Where a clip is ok, the origin to copy first; if nowhere, where it failed.
+    origins = [[one for one in found if one.status.is_ok] or found[:1] for found in there]
     writer = StoreWriter(path, recipe=plan.recipe)
     writer.clean_litter()
-    n_copied = 0
+    n_copied = n_differing = 0
     for block in writer.pending_blocks():
-        n_copied += origins.copy_block(writer, block)
-        progress.advance(len(range(*writer.plan.block_range(block))))
+        own = origins[slice(*writer.plan.block_range(block))]
+        if all(own):
+            copied, n = _copy_block(writer, block, own)
+            n_copied, n_differing = n_copied + copied, n_differing + n
+        progress.advance(len(own))
     text = next((text for text in (store.text() for store in sources) if text is not None), None)
     pending = len(writer.pending_blocks())
     if text is not None and not writer.sealed:
@@ -199,85 +211,52 @@ def _copy(
         n_clips=writer.plan.n_clips,
         n_blocks=n_copied,
         pending_blocks=pending,
-        in_several=origins.in_several,
-        n_differing=origins.n_differing,
+        in_several=sum(len(found) > 1 for found in there),
+        n_differing=n_differing,
         sealed=writer.sealed,
     )
 
 
-class _Origins:
-    """For each clip of a new store, the old stores and rows that have it."""
-
-    def __init__(
-        self, sources: Sequence[Store], rows: Sequence[Sequence[int]], arrays: Sequence[ArraySpec]
-    ) -> None:
-        self.sources = sources
-        self.names = [spec.name for spec in arrays]
-        self.in_several = self.n_differing = 0
-        pairs = zip(sources, rows, strict=True)
-        self.noted = [store.status_of(own) for store, own in pairs]
-        self.of = [self._origins(of_clip) for of_clip in zip(*rows, strict=True)]
-
-    def _origins(self, rows: Sequence[int]) -> list[Origin]:
-        """Return where a clip is ok, the origin to copy first; if nowhere, where it failed."""
-        there = [
-            (i, row)
-            for i, row in enumerate(rows)
-            if row >= 0 and self._status(i, row).state != "missing"
-        ]
-        self.in_several += len(there) > 1
-        ok = [one for one in there if self._status(*one).is_ok]
-        return ok or there[:1]
-
-    def _status(self, source: int, row: int) -> RowStatus:
-        store = self.sources[source]
+def _origins(store: Store, rows: Sequence[int], names: Sequence[str]) -> Iterator[Origin | None]:
+    """Yield where each clip is in a store; None for clips that are not in this copy of it."""
+    noted, partial = store.status_of(rows), store.commits.partial
+    for row in rows:
+        status = noted.get(row, OK) if row >= 0 else NOT_IN_STORE
         block = row // store.plan.block_rows
-        if store.commits.partial and not all(store.commits.holds(n, block) for n in self.names):
-            return NOT_FETCHED
-        return self.noted[source].get(row, OK)
+        held = partial is None or all(partial.holds(name, block) for name in names)
+        yield Origin(store, row, status) if held and status.state != "missing" else None
 
-    def _source(self, source: int, row: int) -> RowSource | None:
-        store = self.sources[source]
-        return store.commits.sources(row // store.plan.block_rows).get(row)
 
-    def copy_block(self, writer: StoreWriter, block: int) -> bool:
-        """Commit one block if some store has each clip of it; return whether it was committed."""
-        origins = self.of[slice(*writer.plan.block_range(block))]
-        if not all(origins):
-            return False
-        wanted = [first for first, *_ in origins]
-        arrays = {spec.name: self._values(spec, wanted) for spec in writer.plan.arrays}
-        statuses = [self._status(*one) for one in wanted]
-        self.n_differing += self._n_differing(writer.plan.arrays, arrays, origins)
-        return writer.commit_block(
-            block,
-            arrays,
-            statuses,
-            sources=[self._source(*one) for one in wanted],
-            versions={"copied_by": f"obygaze {__version__}"},
-        )
+def _copy_block(
+    writer: StoreWriter, block: int, origins: Sequence[Sequence[Origin]]
+) -> tuple[bool, int]:
+    """Copy each clip of a block from its first origin.
 
-    def _n_differing(
-        self,
-        specs: Sequence[ArraySpec],
-        copied: Mapping[str, npt.NDArray[Any]],
-        origins: Sequence[Sequence[Origin]],
-    ) -> int:
-        """Return how many clips of a block have other numbers in another store that has them."""
-        pairs = [(place, one) for place, found in enumerate(origins) for one in found[1:]]
-        differing: set[int] = set()
-        for spec in specs if pairs else ():
-            theirs = self._values(spec, [one for _, one in pairs])
-            for (place, _), values in zip(pairs, theirs, strict=True):
-                if not np.array_equal(copied[spec.name][place], values, equal_nan=spec.is_float):
-                    differing.add(place)
-        return len(differing)
+    Return whether the block was committed, and how many clips have other numbers in another origin.
+    """
+    wanted = [first for first, *_ in origins]
+    others = [(place, one) for place, found in enumerate(origins) for one in found[1:]]
+    arrays, differing = {}, set()
+    for spec in writer.plan.arrays:
+        arrays[spec.name] = _values(spec, wanted)
+        theirs = _values(spec, [one for _, one in others])
+        for (place, _), values in zip(others, theirs, strict=True):
+            if not np.array_equal(arrays[spec.name][place], values, equal_nan=spec.is_float):
+                differing.add(place)
+    is_committed = writer.commit_block(
+        block,
+        arrays,
+        [one.status for one in wanted],
+        sources=[one.store.commits.source(one.row) for one in wanted],
+        versions={"copied_by": f"obygaze {__version__}"},
+    )
+    return is_committed, len(differing)
 
-    def _values(self, spec: ArraySpec, wanted: Sequence[Origin]) -> npt.NDArray[Any]:
-        out = np.empty((len(wanted), *spec.tail_shape), dtype=spec.dtype)
-        where = np.array([source for source, _ in wanted])
-        rows = np.array([row for _, row in wanted], dtype=np.int64)
-        for source in np.unique(where).tolist():
-            mine = where == source
-            out[mine] = self.sources[source].arrays.read(spec, rows[mine])
-        return out
+
+def _values(spec: ArraySpec, wanted: Sequence[Origin]) -> npt.NDArray[Any]:
+    out = np.empty((len(wanted), *spec.tail_shape), dtype=spec.dtype)
+    for store in {one.store.location: one.store for one in wanted}.values():
+        mine = np.array([one.store.location == store.location for one in wanted])
+        rows = np.array([one.row for one in wanted], dtype=np.int64)
+        out[mine] = store.arrays.read(spec, rows[mine])
+    return out

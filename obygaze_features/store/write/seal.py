@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -186,16 +186,14 @@ def _collected(plan: Plan, markers: Sequence[Marker]) -> dict[str, Any]:
     crc32c = {
         spec.name: [marker.crc32c.get(spec.name, "") for marker in markers] for spec in plan.arrays
     }
-    versions: dict[str, set[str]] = defaultdict(set)
+    pairs = sorted({pair for marker in markers for pair in marker.versions.items()})
     seconds: Counter[str] = Counter()
     for marker in markers:
-        for name, version in marker.versions.items():
-            versions[name].add(version)
         seconds.update(dict(marker.seconds))
     return {
         # None for an array if a marker does not have them.
         "crc32c": {name: " ".join(words) for name, words in crc32c.items() if all(words)},
-        "versions": {name: sorted(versions[name]) for name in sorted(versions)},
+        "versions": {name: [v for n, v in pairs if n == name] for name, _ in pairs},
         "seconds": {stage: round(seconds[stage], 3) for stage in sorted(seconds)},
     }
 

@@ -8,10 +8,16 @@ from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere, Mismatch, NotFound
 from obygaze_features.core.files import is_listed
-from obygaze_features.store.format.chunks import ChunkLayout
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.records import SEAL_FILE, STORE_FILE, Marker, Plan, Seal
+from obygaze_features.store.format.records import (
+    SEAL_FILE,
+    STORE_FILE,
+    Marker,
+    Plan,
+    Seal,
+    marker_key,
+)
 from obygaze_features.store.format.schema import RowSource, RowStatus
 from obygaze_features.store.format.text import TextTable
 from obygaze_features.store.read.reader import open_store
@@ -36,12 +42,8 @@ class StoreWriter:
         if not (self.path / STORE_FILE).is_file():
             raise NotFound("no store here", where=str(path), hint="create_store makes one")
         self.plan: Plan = read_plan(self.path, recipe)
-        self._layouts = {
-            spec.name: ChunkLayout.of(
-                self.plan, spec.name, self.plan.zarr[f"{spec.name}/zarr.json"], STORE_FILE
-            )
-            for spec in self.plan.arrays
-        }
+        arrays = open_store(self.path).arrays
+        self._layouts = {spec.name: arrays.layout(spec.name) for spec in self.plan.arrays}
 
     def commit_block(
         self,
@@ -118,17 +120,21 @@ class StoreWriter:
 
     def rows_to_retry(self) -> dict[int, list[int]]:
         """Return, for each committed block, its rows that failed or had no video."""
-        found = ((block, self.marker(block)) for block in range(self.plan.n_blocks))
-        rows = {
-            block: sorted(row for row, status in marker.noted.items() if not status.is_ok)
-            for block, marker in found
-            if marker is not None
-        }
-        return {block: those for block, those in rows.items() if those}
+        found = {}
+        for block in range(self.plan.n_blocks):
+            marker = self.marker(block)
+            noted = marker.noted if marker is not None else {}
+            if rows := sorted(row for row, status in noted.items() if not status.is_ok):
+                found[block] = rows
+        return found
 
     def marker(self, block: int) -> Marker | None:
         """Return the marker of a block; None where it is not committed, or the store is sealed."""
-        return commit.marker_of(self.path, self.plan, block)
+        found = commit.read_marker(self.path, block)
+        if found is None:
+            return None
+        self.plan.require_own(found[0], block, str(self.path / marker_key(block)))
+        return found[0]
 
     def clean_litter(self) -> int:
         """Finish the claims of killed processes, remove their attempts; return how many of both."""
@@ -197,13 +203,13 @@ class StoreWriter:
             if noted != marker.noted or marks != marker.files:
                 raise _other_content(self.path, marker.block)
             return True
-        # A row that is extracted again may have the same features and another source.
-        is_replaced = found[1] == marker.replaces
-        has_other_sources = is_replaced and found[0].sources != marker.sources
-        if found[0].same_content(marker) and not has_other_sources:
+        there, checksum = found
+        is_same = (there.files, there.noted) == (marker.files, marker.noted)
+        if checksum == marker.replaces:
+            # A row that is extracted again may have the same features and another source.
+            return is_same and there.sources == marker.sources
+        if is_same:
             return True
-        if is_replaced:
-            return False
         self.marker(marker.block)  # raises an error for a marker of another recipe
         raise _other_content(self.path, marker.block)
 
