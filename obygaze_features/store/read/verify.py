@@ -263,6 +263,11 @@ def _check_folders(
                 report.add(path, "no seal and no marker lists it: one is lost")
             else:
                 report.warnings.append(f"{path} is not part of the store")
+    for name in files.names("staging") or ():
+        if "." not in name:
+            report.warnings.append(
+                f"the commit of {name} is not finished: the next run that writes here finishes it"
+            )
 
 
 def _is_orphan(files: Files, name: str) -> bool:
