@@ -50,14 +50,8 @@ COMMANDS = {
         "obygaze.commands:train",
         "Train one model, evaluate it on unseen films, and save it.",
     ),
-    "run": (
-        "obygaze.commands:run",
-        "Run an experiment: train and test every cell of a protocol.",
-    ),
-    "report": (
-        "obygaze.commands:report",
-        "Write the report of runs: a page, tables, figures.",
-    ),
+    "run": ("obygaze.commands:run", "Run an experiment: train and test every cell of a protocol."),
+    "report": ("obygaze.commands:report", "Write the report of runs: a page, tables, figures."),
     "view": (
         "obygaze.commands:view",
         "Watch films, look at clips and scores, and mark segments, in the browser.",

@@ -55,16 +55,7 @@ def test_every_word_of_a_protocol_is_explained():
     told = set(
         re.findall(r"[`.]([\w-]+)", page.partition("## Protocols")[2].partition("## Runs")[0])
     )
-    sections = [
-        Data,
-        Splits,
-        Grid,
-        FitSettings,
-        ReportSettings,
-        Task,
-        Feature,
-        PaperValue,
-    ]
+    sections = [Data, Splits, Grid, FitSettings, ReportSettings, Task, Feature, PaperValue]
     words = {key.name for section in sections for key in fields(section)}
     words |= {"schema", "name", "leakage", "balancing", *KINDS}
     words |= {setting for settings in KINDS.values() for setting in settings.settings}

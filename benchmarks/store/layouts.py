@@ -85,12 +85,7 @@ def write_all(root: Path, made: Activations) -> dict[str, Read]:
     """Write each layout below `root` and return its reader; skip those whose package is absent."""
     _write_store(root / "store", made)
     readers = {OBYGAZE: _store_reader(root / "store", made)}
-    for name, write in (
-        (NPY, _npy),
-        (PTH, _pth),
-        (HDF5, _hdf5),
-        (ZARR, _zarr),
-    ):
+    for name, write in ((NPY, _npy), (PTH, _pth), (HDF5, _hdf5), (ZARR, _zarr)):
         try:
             readers[name] = write(root / name.split()[0].strip(",.").lower(), made)
         except InstallExtra:

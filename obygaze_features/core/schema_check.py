@@ -83,10 +83,7 @@ class Violations:
 
 
 def raise_together(
-    what: str,
-    *files: Violations,
-    hint: str | None = None,
-    error: type[ObygazeError] = FixInput,
+    what: str, *files: Violations, hint: str | None = None, error: type[ObygazeError] = FixInput
 ) -> None:
     """Raise one error that lists the violations of several files, if there are any."""
     lines = [line for violations in files for line in violations.lines]
@@ -241,11 +238,7 @@ class Document:
 
 
 def read_toml(
-    data: bytes,
-    where: str,
-    *,
-    overrides: Mapping[str, str] | None = None,
-    max_bytes: int = 1 << 20,
+    data: bytes, where: str, *, overrides: Mapping[str, str] | None = None, max_bytes: int = 1 << 20
 ) -> Document:
     """Return the document of a TOML file, from its bytes."""
     if len(data) > max_bytes:

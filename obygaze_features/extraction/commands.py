@@ -104,10 +104,7 @@ def show_states(console: Console, states: Iterable[StoreStatus]) -> None:
 
 @command()
 @click.option(
-    *("-b", "backbone"),
-    required=True,
-    metavar="NAME",
-    help="A backbone with a text model.",
+    *("-b", "backbone"), required=True, metavar="NAME", help="A backbone with a text model."
 )
 @click.option(
     "--prompts",

@@ -172,13 +172,7 @@ def _plan_of_file(path: Path, options: Mapping[str, Any]) -> ExtractPlan:
 )
 @force_option
 def plan(
-    session: Session,
-    /,
-    manifest: str,
-    probe: int,
-    out: Path | None,
-    force: bool,
-    **options: Any,
+    session: Session, /, manifest: str, probe: int, out: Path | None, force: bool, **options: Any
 ) -> None:
     """Estimate the cost of a run, and what is missing.
 

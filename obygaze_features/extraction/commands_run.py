@@ -25,11 +25,7 @@ from obygaze_features.extraction.commands_plan import (
     resources_of,
     workers_option,
 )
-from obygaze_features.extraction.shared_machine import (
-    idle_gpus,
-    refuse_busy_gpus,
-    stop_on_signals,
-)
+from obygaze_features.extraction.shared_machine import idle_gpus, refuse_busy_gpus, stop_on_signals
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.plan import ExtractPlan
@@ -43,9 +39,7 @@ if TYPE_CHECKING:
 @option_group(
     "Clips",
     click.option(
-        "--retry-failed",
-        is_flag=True,
-        help="Retry all clips that failed or had no video.",
+        "--retry-failed", is_flag=True, help="Retry all clips that failed or had no video."
     ),
     click.option(
         "--changed",
@@ -84,9 +78,7 @@ if TYPE_CHECKING:
 @option_group(
     "Output",
     click.option(
-        "--seal/--no-seal",
-        default=None,
-        help="Seal complete stores. [default: if no clip failed]",
+        "--seal/--no-seal", default=None, help="Seal complete stores. [default: if no clip failed]"
     ),
     click.option("--events", type=click.File("w"), help="A JSON line for each clip; - is stdout."),
     json_option,

@@ -53,11 +53,7 @@ def devices_of(text: str) -> list[str]:
 
 
 def extract_on_devices(
-    plan: ExtractPlan,
-    shares: Sequence[Resources],
-    stop: StopFlag,
-    *,
-    monitor: Monitor = SILENT,
+    plan: ExtractPlan, shares: Sequence[Resources], stop: StopFlag, *, monitor: Monitor = SILENT
 ) -> list[StoreStatus]:
     """Extract what is missing of a plan's stores on several devices and return their status.
 

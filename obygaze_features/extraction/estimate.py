@@ -171,11 +171,7 @@ class CostEstimate:
 
 
 def estimate(
-    plan: ExtractPlan,
-    shares: Sequence[Resources],
-    *,
-    n_probed: int = N_PROBED,
-    timed: bool = True,
+    plan: ExtractPlan, shares: Sequence[Resources], *, n_probed: int = N_PROBED, timed: bool = True
 ) -> CostEstimate:
     """Estimate what a plan needs; decodes a few clips, writes nothing.
 

@@ -15,11 +15,7 @@ from obygaze_features.backbones.saliency import grad_cam, rollout
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.files import write_new
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.recipes import (
-    exact_pictures,
-    load_target,
-    target_of,
-)
+from obygaze_features.extraction.recipes import exact_pictures, load_target, target_of
 from obygaze_features.store import RowStatus, Store
 from obygaze_features.store.maps import MAPS, RANDOM, Directions, map_names, write_maps
 from obygaze_features.video.container import BadVideo

@@ -38,11 +38,7 @@ from obygaze_features.extraction.shared_machine import (
     limit_gpu_memory,
     lower_priority,
 )
-from obygaze_features.extraction.sources import (
-    check_sources,
-    refuse_changed,
-    refuse_without_videos,
-)
+from obygaze_features.extraction.sources import check_sources, refuse_changed, refuse_without_videos
 from obygaze_features.extraction.status import StoreStatus, rows_with_new_video, store_status
 from obygaze_features.store.format.limits import memory_bytes
 from obygaze_features.store.format.records import STORE_FILE

@@ -90,12 +90,7 @@ def write_texts(path: Path, table: TextTable, *, force: bool = False) -> Path:
 
 
 def score_captions(
-    table: Path,
-    out: Path,
-    lm: LanguageModel,
-    encoder: SentenceEncoder,
-    *,
-    force: bool = False,
+    table: Path, out: Path, lm: LanguageModel, encoder: SentenceEncoder, *, force: bool = False
 ) -> int:
     """Write a table of captions with columns for prior and similarity; return its rows.
 

@@ -34,10 +34,7 @@ COMMANDS = {
         f"{_HERE}.commands_import:join",
         "Add the columns of a table to the clips of a manifest.",
     ),
-    "windows": (
-        "obygaze_features.extraction.commands:windows",
-        "Cut whole films into windows.",
-    ),
+    "windows": ("obygaze_features.extraction.commands:windows", "Cut whole films into windows."),
     "ls": (f"{_HERE}.commands:ls", "List the manifests of the workspace."),
     "show": (f"{_HERE}.commands:show", "Show a manifest's header and clips."),
     "check": (f"{_HERE}.commands:check", "Check manifests against the schema."),

@@ -10,13 +10,7 @@ from typing import Any
 
 import click
 
-from obygaze_features.core.commands import (
-    LazyGroup,
-    Session,
-    command,
-    force_option,
-    named_values,
-)
+from obygaze_features.core.commands import LazyGroup, Session, command, force_option, named_values
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.plugins import DATASETS, Plugin, call_foreign, find_plugin, plugins

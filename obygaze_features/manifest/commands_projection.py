@@ -10,13 +10,7 @@ from typing import Any
 
 import click
 
-from obygaze_features.core.commands import (
-    Session,
-    command,
-    force_option,
-    json_option,
-    option_group,
-)
+from obygaze_features.core.commands import Session, command, force_option, json_option, option_group
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.figures import figure_stem

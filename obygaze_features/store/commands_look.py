@@ -18,12 +18,7 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.store.read.describe import card_text, describe, summary
 from obygaze_features.store.read.diff import Diff, diff_stores
 from obygaze_features.store.read.reader import Store, open_store
-from obygaze_features.store.read.verify import (
-    Reextract,
-    VerifyReport,
-    compare_decoded,
-    verify,
-)
+from obygaze_features.store.read.verify import Reextract, VerifyReport, compare_decoded, verify
 from obygaze_features.store.remote.publish import croissant, read_recovered, work_of
 
 # These packages import this one, so they are imported by name, when a command needs them. The note
@@ -144,12 +139,7 @@ def card(
 @click.option("--weights", help="--decode: where the backbone's weights are.")
 @click.option("--videos", is_flag=True, help="Compare times and videos with those of the clips.")
 def verify_(
-    session: Session,
-    name: str,
-    hashes: bool,
-    k: int | None,
-    weights: str | None,
-    videos: bool,
+    session: Session, name: str, hashes: bool, k: int | None, weights: str | None, videos: bool
 ) -> None:
     """Check that a store is whole and undamaged.
 

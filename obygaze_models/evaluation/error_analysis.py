@@ -16,11 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.logistic import (
-    condition_number,
-    fit_logistic,
-    variance_inflation,
-)
+from obygaze_models.evaluation.logistic import condition_number, fit_logistic, variance_inflation
 from obygaze_models.evaluation.predictions import FloatArray, as_codes, as_truth
 
 ALL_FILMS = "all films"

@@ -108,9 +108,7 @@ N_BINS = 10
 
 
 def evaluate(
-    predictions: Predictions,
-    names: Iterable[str] = METRICS,
-    weights: ArrayLike | None = None,
+    predictions: Predictions, names: Iterable[str] = METRICS, weights: ArrayLike | None = None
 ) -> dict[str, float]:
     """Return each metric of the predictions.
 

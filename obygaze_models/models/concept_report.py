@@ -77,12 +77,7 @@ def concept_quality(
             )
         predictions = Predictions.of(present, scores[rows], threshold=0.0)
         metrics = estimate(
-            predictions,
-            films[rows],
-            METRICS,
-            n_replicates=n_replicates,
-            seed=seed,
-            n_folds=n_folds,
+            predictions, films[rows], METRICS, n_replicates=n_replicates, seed=seed, n_folds=n_folds
         )
         p = shift_test(scores[rows], present, films[rows], n_folds)
         tested.append((name, len(present), int(present.sum()), metrics, p))

@@ -26,12 +26,7 @@ from obygaze_models.models.common import (
     total_variance,
 )
 from obygaze_models.models.estimator import Savable
-from obygaze_models.models.linear_solvers import (
-    WITHOUT_TOLERANCE,
-    Gram,
-    central_bias,
-    find_plane,
-)
+from obygaze_models.models.linear_solvers import WITHOUT_TOLERANCE, Gram, central_bias, find_plane
 
 Against = Literal["EN", "absent", "HN+S"]
 Tolerance = float | Mapping[str, float] | Literal["paper", "inner"]

@@ -211,11 +211,7 @@ def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
     else:
         kind = {"penalty": penalty}
     return LogisticRegression(
-        C=C,
-        solver="liblinear",
-        max_iter=1000,
-        random_state=PAPER_SEED,
-        **kind,
+        C=C, solver="liblinear", max_iter=1000, random_state=PAPER_SEED, **kind
     )
 
 

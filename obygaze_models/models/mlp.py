@@ -263,10 +263,7 @@ def _train_together(rows: Matrix, jobs: Sequence[Job], probes: Sequence[MLPProbe
 
 
 def _epoch(
-    network: Network,
-    data: tuple[Matrix, Matrix, Matrix],
-    probe: MLPProbe,
-    rng: np.random.Generator,
+    network: Network, data: tuple[Matrix, Matrix, Matrix], probe: MLPProbe, rng: np.random.Generator
 ) -> float:
     """Train one epoch in the order of the rows; return the mean loss before each step."""
     rows, target, weight = data

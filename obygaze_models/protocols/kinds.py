@@ -25,10 +25,7 @@ LISTS = ("hidden",)  # settings whose value is a list, so that a list is not a c
 # Concept vectors as published; heads then take margins as they are.
 _PUBLISHED = {"tolerance": "paper", "cross_fit": 0, "scaled": False, "random_state": 42}
 _BANKS: dict[str, Settings] = {
-    "authors": {
-        **_PUBLISHED,
-        **{"balance": "weights", "unit_norm": False, "elect": True},
-    },
+    "authors": {**_PUBLISHED, **{"balance": "weights", "unit_norm": False, "elect": True}},
     "text": {
         **{**_PUBLISHED, "tolerance": "folds"},
         **{"balance": "subsample", "unit_norm": True, "against": "EN"},

@@ -22,15 +22,7 @@ from obygaze_models.report.lookup import (
     pair_of,
     rank_of,
 )
-from obygaze_models.report.tables import (
-    Heading,
-    Number,
-    Part,
-    Row,
-    make_table,
-    sentence,
-    slug,
-)
+from obygaze_models.report.tables import Heading, Number, Part, Row, make_table, sentence, slug
 
 
 def contrasts(run: ReportRun) -> Part:

@@ -21,15 +21,7 @@ from obygaze_models.report.figure import (
     hide_ticks,
 )
 from obygaze_models.report.lookup import ReportRun, grouped, number_of
-from obygaze_models.report.tables import (
-    Heading,
-    Number,
-    Part,
-    Row,
-    make_table,
-    sentence,
-    slug,
-)
+from obygaze_models.report.tables import Heading, Number, Part, Row, make_table, sentence, slug
 
 MAX_TREE_DEPTH = 4
 Place = tuple[int, float]

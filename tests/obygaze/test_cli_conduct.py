@@ -142,10 +142,7 @@ def test_ctrl_c_in_a_real_process_is_130():
         "cli.main(['wait'])\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
@@ -290,11 +287,7 @@ def test_results_go_to_stdout_and_talk_to_stderr(provoke):
     provoke(talk)
     told = {words: call_obygaze(*words, "provoke") for words in [(), ("-q",), ("-v",)]}
     assert {result.stdout for result in told.values()} == {"result\n"}
-    assert [result.stderr.split() for result in told.values()] == [
-        ["note"],
-        [],
-        ["note", "detail"],
-    ]
+    assert [result.stderr.split() for result in told.values()] == [["note"], [], ["note", "detail"]]
 
 
 RED = "\x1b[31m"

@@ -22,16 +22,7 @@ from unittest import mock
 import numpy as np
 
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.store import (
-    export_store,
-    merge,
-    open_store,
-    pack,
-    pull,
-    push,
-    subset,
-    unpack,
-)
+from obygaze_features.store import export_store, merge, open_store, pack, pull, push, subset, unpack
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import fetch
 from support.kills import DONE, kill_everywhere

@@ -57,11 +57,7 @@ class Recipe:
 
     @classmethod
     def of(
-        cls,
-        *,
-        backbone: Mapping[str, Any],
-        levels: Sequence[str],
-        **sections: Mapping[str, Any],
+        cls, *, backbone: Mapping[str, Any], levels: Sequence[str], **sections: Mapping[str, Any]
     ) -> Recipe:
         """Return a known recipe of all `SECTIONS`, each of them plain JSON."""
         if not backbone.get("name"):

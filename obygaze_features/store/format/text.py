@@ -73,8 +73,7 @@ def space_of_level(recipe: Recipe, level: str) -> str | None:
     if level not in joint:
         instead = f"--level {joint[0]}" if joint else "a store of CLIP, SigLIP or X-CLIP"
         raise Mismatch(
-            f"{backbone.get('name')} never compares its level {level!r} with text",
-            hint=instead,
+            f"{backbone.get('name')} never compares its level {level!r} with text", hint=instead
         )
     return space_id_of(
         str(backbone.get("checkpoint", "")), str(backbone.get("revision", "")), str(tensors)

@@ -235,13 +235,7 @@ def open_csv(
     ids = (id_key, movie_key or MOVIE_KEY)
     names = [*numbers, *(name for name in ids if name in table.columns)]
     return column_source(
-        path,
-        names,
-        read,
-        levels,
-        origin=origin_of("csv", path),
-        id_key=id_key,
-        movie_key=movie_key,
+        path, names, read, levels, origin=origin_of("csv", path), id_key=id_key, movie_key=movie_key
     )
 
 

@@ -17,12 +17,7 @@ import numpy as np
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.drafts import (
-    OwnFolder,
-    made_by_obygaze,
-    new_file,
-    new_folder,
-)
+from obygaze_features.core.drafts import OwnFolder, made_by_obygaze, new_file, new_folder
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import (

@@ -76,11 +76,7 @@ def _listed(words: list[str]) -> str:
 
 
 def card_text(
-    plan: Plan,
-    counts: Mapping[str, int],
-    *,
-    recovered: Sequence[str] = (),
-    zip_name: str = "",
+    plan: Plan, counts: Mapping[str, int], *, recovered: Sequence[str] = (), zip_name: str = ""
 ) -> str:
     """Return the card of a store, with the front matter that the hub reads.
 

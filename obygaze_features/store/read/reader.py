@@ -15,21 +15,11 @@ import numpy.typing as npt
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.extras import need
-from obygaze_features.core.notebook import (
-    data_frame,
-    html_summary,
-    short_repr,
-    unknown_name,
-)
+from obygaze_features.core.notebook import data_frame, html_summary, short_repr, unknown_name
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import STORE_FILE, Plan
-from obygaze_features.store.format.schema import (
-    NOT_IN_STORE,
-    ROW_DIM,
-    ArraySpec,
-    RowStatus,
-)
+from obygaze_features.store.format.schema import NOT_IN_STORE, ROW_DIM, ArraySpec, RowStatus
 from obygaze_features.store.format.text import TextTable
 from obygaze_features.store.read.arrays import Arrays
 from obygaze_features.store.read.commits import Commits

@@ -127,10 +127,7 @@ def changed_error(what_changed: Mapping[str, str], *, where: str, hint: str) -> 
 
 
 def verify(
-    location: Store | Files | str | Path,
-    *,
-    hashes: bool = False,
-    progress: Progress | None = None,
+    location: Store | Files | str | Path, *, hashes: bool = False, progress: Progress | None = None
 ) -> VerifyReport:
     """Check markers and lengths; with `hashes`, every byte of every file.
 
@@ -285,12 +282,7 @@ def _is_orphan(files: Files, name: str) -> bool:
 
 
 def compare_decoded(
-    store: Store,
-    k: int,
-    reextract: Reextract,
-    *,
-    seed: int = 0,
-    least_cosine: float = SAME_COSINE,
+    store: Store, k: int, reextract: Reextract, *, seed: int = 0, least_cosine: float = SAME_COSINE
 ) -> VerifyReport:
     """Extract some clips again and compare each level with the stored one, by its cosine."""
     if k < 1:

@@ -185,10 +185,7 @@ def select_files(
 
 
 def _of_sealed(
-    store: Store,
-    source: CountedFiles,
-    levels: Sequence[str] | None,
-    movies: Iterable[str] | None,
+    store: Store, source: CountedFiles, levels: Sequence[str] | None, movies: Iterable[str] | None
 ) -> FileSelection:
     seal, here = store.commits.seal, store.commits.partial
     if seal is None:

@@ -33,13 +33,7 @@ from obygaze_features.core.files import (
     write_exclusive,
     write_synced,
 )
-from obygaze_features.store.format.records import (
-    SEAL_FILE,
-    Marker,
-    Plan,
-    checksum_of,
-    marker_key,
-)
+from obygaze_features.store.format.records import SEAL_FILE, Marker, Plan, checksum_of, marker_key
 
 # There is a staging/ as long as blocks can change; sealing moves it away first.
 STAGING = "staging"

@@ -161,9 +161,7 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
             raise
         if not (path / STORE_FILE).exists():
             raise AlreadyThere(
-                "this exists and is not a store",
-                where=str(path),
-                hint="choose another store name",
+                "this exists and is not a store", where=str(path), hint="choose another store name"
             ) from error
     sync_dir(path.parent)
 

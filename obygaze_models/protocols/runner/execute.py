@@ -31,20 +31,9 @@ from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.cells import Cell, TestedFold
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.finished import FinishedTests, Outcomes, TestKey
-from obygaze_models.protocols.runner.models import (
-    FoldFit,
-    fit_baseline,
-    fit_model,
-    fit_perceptrons,
-)
+from obygaze_models.protocols.runner.models import FoldFit, fit_baseline, fit_model, fit_perceptrons
 from obygaze_models.protocols.runner.processes import map_parts
-from obygaze_models.protocols.schedule import (
-    FoldData,
-    Labels,
-    Pair,
-    Schedule,
-    split_leak,
-)
+from obygaze_models.protocols.schedule import FoldData, Labels, Pair, Schedule, split_leak
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.protocols.splits import NO_ROWS, Split
 
@@ -310,12 +299,7 @@ def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> lis
 
 
 def _test(
-    context: FitContext,
-    pair: Pair,
-    number: int,
-    data: FoldData,
-    fit: FoldFit | str,
-    seed: int = 0,
+    context: FitContext, pair: Pair, number: int, data: FoldData, fit: FoldFit | str, seed: int = 0
 ) -> TestedFold | str:
     """Return the test of a fit, or the reason why there is none."""
     split = data.split

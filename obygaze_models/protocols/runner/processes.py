@@ -90,8 +90,7 @@ def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Iterator[T]:
             yield part.result()
     except BrokenProcessPool as error:
         raise FixInput(
-            "a training process was killed, probably because memory ran out",
-            hint="--jobs 1",
+            "a training process was killed, probably because memory ran out", hint="--jobs 1"
         ) from error
     except BaseException:
         for process in list(pool._processes.values()):  # terminate_workers() of Python 3.14

@@ -266,11 +266,7 @@ def _about(
             "n_movies": len(set(inputs.table.movies.tolist())),
         },
         "stores": {
-            f.name: {
-                **f.origin,
-                "n_present": int(f.present.sum()),
-                "n_missing": len(f.missing),
-            }
+            f.name: {**f.origin, "n_present": int(f.present.sum()), "n_missing": len(f.missing)}
             for f in inputs.features
         },
         "splits_sha256": dict(splits),

@@ -23,14 +23,7 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.kinds import (
-    ALIASES,
-    CAV,
-    defaults,
-    for_task,
-    is_choice,
-    trainable,
-)
+from obygaze_models.protocols.kinds import ALIASES, CAV, defaults, for_task, is_choice, trainable
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
 from obygaze_models.protocols.runner.execute import every_clip, fit_every_clip

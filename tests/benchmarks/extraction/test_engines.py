@@ -47,12 +47,7 @@ def test_an_overhead_is_the_median_over_rounds() -> None:
 
 
 def test_the_table_of_a_kind() -> None:
-    timed = [
-        times(ALONE, 0.1),
-        times(LOCAL, 0.09),
-        times(SLICE, 0.12),
-        times(TWO_SLICES, 0.075),
-    ]
+    timed = [times(ALONE, 0.1), times(LOCAL, 0.09), times(SLICE, 0.12), times(TWO_SLICES, 0.075)]
     found = KindTimes("Blocks", 12, timed)
     assert found.speed_ups == {SLICE: pytest.approx(1.6)}
     text = found.to_text()
@@ -139,12 +134,7 @@ def test_all_ways_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        ("exit 1", "Slurm does not answer"),
-        ("true", "no idle node"),
-        ("echo 2", ""),
-    ],
+    ("body", "why"), [("exit 1", "Slurm does not answer"), ("true", "no idle node"), ("echo 2", "")]
 )
 def test_whether_there_is_a_slurm(
     body: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -35,10 +35,7 @@ def stand_ins(monkeypatch):
 
 def test_each_table_is_there_or_says_why_not(stand_ins):
     found = measure(Settings())
-    assert [*found.tables, *found.absent] == [
-        *(name for name in TABLES if name != "plan"),
-        "plan",
-    ]
+    assert [*found.tables, *found.absent] == [*(name for name in TABLES if name != "plan"), "plan"]
     text = found.to_text()
     assert "Table of store" in text
     assert "plan was not measured: the growth of plans needs the package 'av'" in text

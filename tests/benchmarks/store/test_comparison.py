@@ -73,9 +73,7 @@ def test_requests_and_bytes_are_counted_by_hand(tmp_path: Path) -> None:
         )
 
 
-def test_a_layout_that_reads_other_numbers_ends_the_bench(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_layout_that_reads_other_numbers_ends_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = layouts.write_all
 
     def lying(root: Path, made: layouts.Activations) -> dict[str, layouts.Read]:

@@ -67,5 +67,5 @@ def test_the_plain_loop_learns_what_ours_learns(workspace: Path) -> None:
 def test_the_loop_is_timed_at_its_fastest_and_as_released() -> None:
     loops = plain_loops(16)
     assert [(loop.source, loop.workers) for loop in loops] == [
-        *(("memory", 0), ("files", 0), ("files", 19)),
+        *(("memory", 0), ("files", 0), ("files", 19))
     ]

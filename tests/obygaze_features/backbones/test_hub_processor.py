@@ -47,12 +47,7 @@ def test_only_presets_with_other_pixels_have_a_note() -> None:
     }
     squashing = {f"xclip-{name}@paper-2024" for name in ("b16-k400", "b16-k600-zs", "b32-k400")}
     # The paper's preset of LSMDC changes attention alone.
-    assert noted == {
-        *squashing,
-        "xclip-l14-k400@paper-2024",
-        VIVIT,
-        f"{VIVIT}@paper-2024",
-    }
+    assert noted == {*squashing, "xclip-l14-k400@paper-2024", VIVIT, f"{VIVIT}@paper-2024"}
 
 
 def test_the_guide_names_each_default_that_differs() -> None:

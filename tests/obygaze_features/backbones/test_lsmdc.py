@@ -272,10 +272,7 @@ def _without(key: str) -> Any:
             "1 tensor that this model does not use",
         ),
         (lambda t: {**t, "clip.visual.ln_pre.bias": torch.zeros(7)}, "wrong shape"),
-        (
-            lambda t: {**t, "clip.visual.positional_embedding": torch.zeros(11, 128)},
-            "wrong shape",
-        ),
+        (lambda t: {**t, "clip.visual.positional_embedding": torch.zeros(11, 128)}, "wrong shape"),
         (lambda t: {f"other.{k}": v for k, v in t.items()}, "not an LSMDC X-CLIP"),
     ],
 )

@@ -18,12 +18,7 @@ pytest.importorskip("transformers")
 from support.words import save_text_model as checkpoint  # noqa: E402
 
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.backbones.text import (  # noqa: E402  # noqa: E402
-    SHIPPED,
-    embed_prompts,
-    load_text_tower,
-    read_prompts,
-)
+from obygaze_features.backbones.text import SHIPPED, embed_prompts, load_text_tower, read_prompts  # noqa: E402  # noqa: E402
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
 from obygaze_features.store import Recipe  # noqa: E402
 from obygaze_features.store.format.text import same_space, space_of_level  # noqa: E402

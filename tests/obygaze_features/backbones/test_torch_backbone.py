@@ -96,10 +96,7 @@ def test_commands_refuse_a_toy_and_make_no_store(tmp_path: Path) -> None:
     keep_manifest(film_folder(tmp_path, 1), tmp_path)
     words = ("films", "-b", name, "--weights", f"{name}={toy}")
     done = call_obygaze("-C", tmp_path, "extract", "run", *words)
-    assert (done.code, "the sizes of the card xclip-l14-k400" in done.stderr) == (
-        1,
-        True,
-    )
+    assert (done.code, "the sizes of the card xclip-l14-k400" in done.stderr) == (1, True)
     assert not list(tmp_path.glob("stores/*"))
     plan = call_obygaze("-C", tmp_path, "extract", "plan", *words, "--json").ok().json()
     assert plan["stores"][0]["weights"] == "unusable"

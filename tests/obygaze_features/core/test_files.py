@@ -257,10 +257,7 @@ def test_what_cannot_be_written_is_named_and_not_its_temporary(tmp_path, monkeyp
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError) as caught:
         files.write_atomic(tmp_path / "result", b"x")
-    assert (caught.value.errno, caught.value.filename) == (
-        errno.ENOSPC,
-        str(tmp_path / "result"),
-    )
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "result"))
     assert names(tmp_path) == []
 
 

@@ -197,7 +197,7 @@ def test_a_dataclass_is_a_schema() -> None:
     wrong = Document({"year": 3, "cut": 1, "length_s": "x", "cast": [{"age": "x"}]}, "f")
     assert wrong.check(rules) is None
     assert [line.split(": ")[1] for line in wrong.violations.lines] == [
-        *("year", "cut", "length_s", "cast[0].age", "cast[0].name", "title"),
+        *("year", "cut", "length_s", "cast[0].age", "cast[0].name", "title")
     ]
     ignoring = Table({"title": text}, ignore_unknown=True)
     assert Document({"title": "x", "more": 1}, "f").check(ignoring) == {"title": "x"}

@@ -130,9 +130,7 @@ def test_numbers_that_are_not_finite_make_a_failed_row(tmp_path: Path) -> None:
     assert {row: (s.stage, s.error) for row, s in noted.items()} == {2: ("forward", "NotFinite")}
 
 
-def test_rows_that_failed_in_the_model_are_reported_like_decode_failures(
-    tmp_path: Path,
-) -> None:
+def test_rows_that_failed_in_the_model_are_reported_like_decode_failures(tmp_path: Path) -> None:
     world, result = World(tmp_path, odd_rows=[2, 9]), []
     run_rows([world.maker()], world.decode, world.stop, result.append)
     once = [

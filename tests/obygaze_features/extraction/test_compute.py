@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.checkpoints import (
-    TINY,
-    lsmdc_card,
-    save_lsmdc,
-    save_tiny,
-    tiny_card,
-    write_tiny_card,
-)
+from support.checkpoints import TINY, lsmdc_card, save_lsmdc, save_tiny, tiny_card, write_tiny_card
 from support.extraction import BLOCK_ROWS, array_bytes, film_folder
 
 from benchmarks.extraction.overlap import a_clip, timed_run

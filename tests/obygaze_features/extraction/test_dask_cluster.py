@@ -51,10 +51,7 @@ def test_the_address_of_a_scheduler_file_is_checked_too(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="is not encrypted"), join_cluster(str(file)):
         pass
     file.write_text("[]", encoding="utf-8")
-    with (
-        pytest.raises(FixInput, match="not a scheduler file of Dask"),
-        join_cluster(str(file)),
-    ):
+    with pytest.raises(FixInput, match="not a scheduler file of Dask"), join_cluster(str(file)):
         pass
     with pytest.raises(NotFound, match="no scheduler file"), join_cluster(str(tmp_path / "x")):
         pass

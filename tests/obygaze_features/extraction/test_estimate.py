@@ -14,12 +14,7 @@ from support.cli import run_obygaze
 from support.extraction import film_folder, keep_manifest
 
 from obygaze_features.extraction import devices as devices_module
-from obygaze_features.extraction.estimate import (
-    FLOOR_BYTES,
-    CostEstimate,
-    StoreEstimate,
-    estimate,
-)
+from obygaze_features.extraction.estimate import FLOOR_BYTES, CostEstimate, StoreEstimate, estimate
 from obygaze_features.extraction.plan import Target, make_plan
 from obygaze_features.extraction.run import Resources
 from obygaze_features.store.read.reader import open_store

@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
-from obygaze_features.extraction.plan import (
-    Target,
-    make_plan,
-    read_plan_file,
-    write_plan,
-)
+from obygaze_features.extraction.plan import Target, make_plan, read_plan_file, write_plan
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 

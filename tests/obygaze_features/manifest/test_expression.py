@@ -240,8 +240,7 @@ leaves = st.one_of(
 trees = st.recursive(
     leaves,
     lambda part: st.one_of(
-        st.tuples(st.just("not"), part),
-        st.tuples(st.sampled_from(["and", "or"]), part, part),
+        st.tuples(st.just("not"), part), st.tuples(st.sampled_from(["and", "or"]), part, part)
     ),
     max_leaves=8,
 )

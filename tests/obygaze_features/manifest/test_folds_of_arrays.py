@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.folds import (
-    folds_by_group,
-    grouped_folds,
-    stratified_folds,
-)
+from obygaze_features.manifest.folds import folds_by_group, grouped_folds, stratified_folds
 
 
 def spread(counts: np.ndarray) -> int:

@@ -159,7 +159,7 @@ def test_times_beside_a_named_file_are_times_within_it(tmp_path: Path) -> None:
     report = link(manifest_of(*clips), touch(tmp_path, "tape.mov", "c.mp4", "tt01.mp4"))
     assert videos(report) == ["tape.mov", "tape.mov", ""]
     assert [(clip.start_s, clip.end_s) for clip in report.manifest] == [
-        *((1.0, 2.0), (2.0, 3.0), (2.0, 3.0)),
+        *((1.0, 2.0), (2.0, 3.0), (2.0, 3.0))
     ]
     assert report.without == ("c",)
 

@@ -10,11 +10,7 @@ from support.cli import call_obygaze
 from support.film import clips, marks, read_segments, read_spans, write_segments, write_spans
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.manifest.projection import (
-    ClipSpan,
-    Segment,
-    read_inputs,
-)
+from obygaze_features.manifest.projection import ClipSpan, Segment, read_inputs
 
 SEGMENTS = "movie_id,annotator,start_frame,end_frame,level,concepts"
 CLIPS = "clip_id,movie_id,start_frame,end_frame"

@@ -52,13 +52,7 @@ def test_raw_counts(manifest: Manifest) -> None:
     assert (stats.clips, stats.movies, stats.without_video, stats.without_level) == (8, 2, 4, 1)
     assert stats.levels == {"EN": 1, "HN": 2, "NS": 1, "S": 3}
     assert stats.share["S"] == 3 / 8
-    assert stats.concepts["S"] == {
-        "Look": 2,
-        "Body": 1,
-        "Clothing": 1,
-        "Soundtrack": 1,
-        "Voice": 1,
-    }
+    assert stats.concepts["S"] == {"Look": 2, "Body": 1, "Clothing": 1, "Soundtrack": 1, "Voice": 1}
     assert stats.concepts_per_clip == {"HN": 1.5, "NS": 2.0, "S": 2.0}
     assert stats.by_movie == {
         "a": {"EN": 1, "HN": 2, "NS": 0, "S": 0},

@@ -11,11 +11,7 @@ from support.film import clips, marks, write_segments, write_spans
 
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.figures import LEVEL_COLORS
-from obygaze_features.manifest.figures import (
-    TimelineBar,
-    draw_timeline,
-    timeline,
-)
+from obygaze_features.manifest.figures import TimelineBar, draw_timeline, timeline
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import ClipSpan, Segment, as_threshold, project
 

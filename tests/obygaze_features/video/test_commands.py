@@ -54,9 +54,7 @@ def test_probe_of_a_turned_file_without_times(tmp_path: Path) -> None:
     raw = write_video(tmp_path / "raw.h264", options={"preset": "veryfast"})
     assert call_obygaze("video", "probe", raw, "--json").ok().json()["times"] == "none"
     turned = write_video(
-        tmp_path / "turned.mp4",
-        turn=90,
-        setup=lambda stream: stream.set_display_rotation(-90),
+        tmp_path / "turned.mp4", turn=90, setup=lambda stream: stream.set_display_rotation(-90)
     )
     found = call_obygaze("video", "probe", turned, "--json").ok().json()
     assert (found["rotation"], found["width"], found["height"]) == (90, 120, 160)

@@ -122,10 +122,7 @@ def cut(source: Path, target: Path, share: float) -> Path:
     return target
 
 
-CUT = {
-    ".avi": ("mpeg4", {"g": "12"}),
-    ".webm": ("libvpx", {"g": "12", "deadline": "realtime"}),
-}
+CUT = {".avi": ("mpeg4", {"g": "12"}), ".webm": ("libvpx", {"g": "12", "deadline": "realtime"})}
 
 
 @pytest.mark.parametrize("suffix", [".mkv", ".mp4", ".webm", ".avi"])

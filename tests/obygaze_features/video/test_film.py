@@ -29,9 +29,7 @@ def no_films_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def same(
-    one: DecodedClip,
-    other: DecodedClip,
-    facts: tuple[str, ...] = ("total", "damaged", "missing"),
+    one: DecodedClip, other: DecodedClip, facts: tuple[str, ...] = ("total", "damaged", "missing")
 ) -> bool:
     arrays = ("frames", "index", "time_s", "asked_s", "substituted", "mask")
     return all(

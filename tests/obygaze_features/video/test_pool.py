@@ -23,13 +23,7 @@ from support.videos import read_numbers, write_video
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
-from obygaze_features.video.pool import (
-    DecodeJob,
-    DecodePool,
-    DecodeResult,
-    _Worker,
-    _WorkerExited,
-)
+from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult, _Worker, _WorkerExited
 from obygaze_features.video.resize import Resize
 
 VIEWS = (View(8), View(4, resize=Resize(48)))

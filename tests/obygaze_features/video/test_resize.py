@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from obygaze_features.video.resize import (
-    Resize,
-    pillow_taps,
-    resize_crop,
-    squash_like_opencv,
-)
+from obygaze_features.video.resize import Resize, pillow_taps, resize_crop, squash_like_opencv
 
 SHAPES = [(544, 1280), (360, 640), (100, 333), (301, 200), (224, 300), (300, 224), (7, 5), (1, 3)]
 PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}

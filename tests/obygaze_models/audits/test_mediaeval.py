@@ -125,12 +125,7 @@ def test_invalid_scores_are_read_as_trec_eval_does_with_a_warning(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("v Q0 a 1 0.9 t\nv Q0 a 2 0.5 t\n", 2),
-        ("v Q0 a 1 0.9\n", 1),
-        ("", 1),
-    ],
+    ("text", "line"), [("v Q0 a 1 0.9 t\nv Q0 a 2 0.5 t\n", 2), ("v Q0 a 1 0.9\n", 1), ("", 1)]
 )
 def test_runs_that_trec_eval_refuses(tmp_path: Path, text: str, line: int) -> None:
     with pytest.raises(FixInput) as caught:

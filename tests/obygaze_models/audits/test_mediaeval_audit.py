@@ -153,10 +153,7 @@ def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
     assert (done.code, "in the run are the same clip" in done.stderr) == (1, True)
     qrels = write(tmp_path / "q", "v 0 A0 1\n")
     done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run)
-    assert (
-        done.code,
-        "no valence or arousal classes given" in done.stderr,
-    ) == (1, True)
+    assert (done.code, "no valence or arousal classes given" in done.stderr) == (1, True)
     done = call_obygaze("audit", "mediaeval", "--run", run)
     assert (done.code, "expected one of --qrels" in done.stderr) == (2, True)
     done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", tmp_path / "none")

@@ -10,11 +10,7 @@ from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import bootstrap
-from obygaze_models.evaluation.bootstrap import (
-    estimate,
-    resample,
-    reuse_inflation,
-)
+from obygaze_models.evaluation.bootstrap import estimate, resample, reuse_inflation
 from obygaze_models.evaluation.metrics import evaluate, replicate
 from obygaze_models.evaluation.predictions import Predictions
 

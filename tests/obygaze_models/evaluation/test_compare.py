@@ -9,12 +9,7 @@ from sklearn.metrics import roc_auc_score
 from statsmodels.stats.multitest import multipletests
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.compare import (
-    holm,
-    nadeau_bengio,
-    paired_bootstrap,
-    sign_flip,
-)
+from obygaze_models.evaluation.compare import holm, nadeau_bengio, paired_bootstrap, sign_flip
 from obygaze_models.evaluation.predictions import Predictions
 
 

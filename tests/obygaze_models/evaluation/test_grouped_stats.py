@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from obygaze_models.evaluation.metrics import (
-    METRICS,
-    GroupedStats,
-    mean_over_folds,
-    replicate,
-)
+from obygaze_models.evaluation.metrics import METRICS, GroupedStats, mean_over_folds, replicate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.runner.cells import expected_random
 

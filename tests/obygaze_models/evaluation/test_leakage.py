@@ -6,10 +6,7 @@ from hypothesis import strategies as st
 from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.leakage import (
-    check_leaks,
-    count_leak,
-)
+from obygaze_models.evaluation.leakage import check_leaks, count_leak
 
 PLACES = {"a1": ("a", 1), "a2": ("a", 2), "a4": ("a", 4), "a9": ("a", 9), "b2": ("b", 2)}
 

@@ -18,11 +18,7 @@ def test_metrics_are_those_of_sklearn_on_known_clips() -> None:
     targets = rng.integers(-1, 2, (300, 2))
     margins = rng.normal(size=(300, 2)) + targets * np.array([1.5, 0.0])
     judged = concept_quality(
-        margins,
-        targets,
-        np.arange(300) // 30,
-        ["Body", "Look"],
-        n_replicates=50,
+        margins, targets, np.arange(300) // 30, ["Body", "Look"], n_replicates=50
     )
     assert [quality.concept for quality in judged] == ["Body", "Look"]
     for i, quality in enumerate(judged):

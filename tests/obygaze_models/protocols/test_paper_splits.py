@@ -28,8 +28,7 @@ class TestAuthors:
         assert [s.train.size for s in authors(split_file(name))] == sizes
 
     @pytest.mark.parametrize(
-        ("name", "n", "positive"),
-        [("02_EN_S.csv", 75, 31), ("02_ENHN_S.csv", 103, 31)],
+        ("name", "n", "positive"), [("02_EN_S.csv", 75, 31), ("02_ENHN_S.csv", 103, 31)]
     )
     def test_the_test_fold(self, name: str, n: int, positive: int) -> None:
         table = split_file(name)

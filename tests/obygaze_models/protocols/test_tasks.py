@@ -22,10 +22,7 @@ def labels(**task: object) -> list[int]:
 
 @pytest.mark.parametrize(
     ("classes", "expected"),
-    [
-        ({"S": 1, "EN": 0}, [0, -1, -1, 1, -1]),
-        ({"S": 1, "EN": 0, "HN": 0}, [0, 0, -1, 1, -1]),
-    ],
+    [({"S": 1, "EN": 0}, [0, -1, -1, 1, -1]), ({"S": 1, "EN": 0, "HN": 0}, [0, 0, -1, 1, -1])],
 )
 def test_label_maps(classes: dict[str, int], expected: list[int]) -> None:
     assert labels(classes=classes) == expected

@@ -300,7 +300,7 @@ def test_the_contrast_says_how_often_the_first_task_is_better(tmp_path):
     (table,) = made.tables
     assert groups_of(table) == [("tested on EN_S", 2), ("tested on HN_S", 1)]
     assert [str(cell) for cell in rows_of(table)[0]][1:7] == [
-        *("AP", "0.50", "0.25", "0.25", "–", "1 of 3"),
+        *("AP", "0.50", "0.25", "0.25", "–", "1 of 3")
     ]
     assert warned(table) == ["ridge"]
     known = [contrast("ridge", "EN_S", 0.5, 0.25, ci=[0.0, 0.5], metric="f1_weighted")]

@@ -291,7 +291,7 @@ def test_saving_again_without_a_list_leaves_none(
 ) -> None:
     save_model(ridge.estimator, ridge.info, ridge.folder, force=True)
     assert sorted(p.name for p in ridge.folder.iterdir()) == [
-        *("README.md", "croissant.json", "model.json", "model.safetensors"),
+        *("README.md", "croissant.json", "model.json", "model.safetensors")
     ]
     assert "does not list its training clips" in (ridge.folder / "README.md").read_text("utf-8")
     wrong = TrainingClips(("a",), {"p:positive": np.array([0.5])})

@@ -82,8 +82,7 @@ def test_columns_that_have_the_right_name_need_no_mapping(tmp_path: Path) -> Non
 
 def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     table, mapping = write(
-        tmp_path,
-        "shot;verdict;tags;group\na1;yes;regard,sun;x\na1;;Look,regard;\n  ;oui;;\n",
+        tmp_path, "shot;verdict;tags;group\na1;yes;regard,sun;x\na1;;Look,regard;\n  ;oui;;\n"
     )
     with pytest.raises(FixInput) as caught:
         read(table, mapping=read_mapping(mapping))
@@ -190,7 +189,7 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read_mapping(path)
     assert [line.split(": ")[1] for line in caught.value.details] == [
-        *("unit", "delimiter", "levels.yes", "modalities.a|b", "concepts.sun"),
+        *("unit", "delimiter", "levels.yes", "modalities.a|b", "concepts.sun")
     ]
 
 

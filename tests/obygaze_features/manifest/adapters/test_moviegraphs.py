@@ -44,10 +44,10 @@ def test_clips_out_of_shots(tmp_path: Path) -> None:
     assert [clip.scene for clip in manifest] == [1, 2, 3, 4]
     # The last clip ends with the film: a frame's length (1/25 s) after frame 99 starts.
     assert [(clip.start_s, clip.end_s) for clip in manifest] == [
-        *((0.0, 0.4), (0.4, 2.4), (1.2, 4.0), (2.4, 4.0)),
+        *((0.0, 0.4), (0.4, 2.4), (1.2, 4.0), (2.4, 4.0))
     ]
     assert [(c.extra["start_frame"], c.extra["end_frame"]) for c in manifest] == [
-        *(("0", "9"), ("10", "59"), ("30", "99"), ("60", "99")),
+        *(("0", "9"), ("10", "59"), ("30", "99"), ("60", "99"))
     ]
     assert [clip.extra["use"] for clip in manifest] == ["1", "1", "0", "1"]
     assert {clip.extra["fps"] for clip in manifest} == {"25.0"}
@@ -231,8 +231,7 @@ def test_an_offset_that_leaves_nothing_of_a_clip(tmp_path: Path) -> None:
 
 def test_a_table_that_excel_wrote_with_labels(tmp_path: Path) -> None:
     path = write_table(
-        tmp_path,
-        "clip_id;movie_id;start;end;level;concepts\ntt01-001;tt01;0:01:10;80,5;S;Look\n",
+        tmp_path, "clip_id;movie_id;start;end;level;concepts\ntt01-001;tt01;0:01:10;80,5;S;Look\n"
     )
     manifest = read(path, fps=24, offsets={"tt01": 1.0}).manifest
     (clip,) = manifest

@@ -78,7 +78,7 @@ def test_oddities_become_one_clean_form(tmp_path: Path) -> None:
         ("Type of shot", "Clothing", "Look"),
     ]
     assert [clip.video for clip in manifest] == [
-        *("tt01/tt01_scene_1.avi", "tt01/tt01_scene_2.avi", "", "tt01/tt01_scene_4.mkv"),
+        *("tt01/tt01_scene_1.avi", "tt01/tt01_scene_2.avi", "", "tt01/tt01_scene_4.mkv")
     ]
     second = manifest.clips[1]
     assert (second.movie_id, second.scene, second.start_s, second.end_s) == ("tt01", 2, None, None)

@@ -151,10 +151,7 @@ def test_texts_of_a_shape_that_their_files_do_not_have(tmp_path: Path) -> None:
         document["chunk_grid"]["configuration"]["chunk_shape"] = huge
 
     with_document(path, "text/embeddings", enlarge)
-    with (
-        little_memory(),
-        pytest.raises(Corrupt, match=r"damaged bytes in .*embeddings"),
-    ):
+    with little_memory(), pytest.raises(Corrupt, match=r"damaged bytes in .*embeddings"):
         open_store(path).text()
 
 

@@ -14,15 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.store_servers import WebServer, web_server
-from support.stores import (
-    copy_of_sealed,
-    sealed_store,
-    tree,
-)
+from support.stores import copy_of_sealed, sealed_store, tree
 
-from obygaze_features.core.errors import (
-    Stopped,
-)
+from obygaze_features.core.errors import Stopped
 from obygaze_features.store import ArraySpec, open_store
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import fetch as fetch_module

@@ -163,10 +163,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def rezip(
-    path: Path,
-    content: Mapping[str, bytes],
-    method: int = zipfile.ZIP_STORED,
-    **attributes: Any,
+    path: Path, content: Mapping[str, bytes], method: int = zipfile.ZIP_STORED, **attributes: Any
 ) -> Path:
     with zipfile.ZipFile(path, "w", method) as out:
         for name, data in content.items():

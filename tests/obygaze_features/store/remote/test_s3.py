@@ -223,8 +223,7 @@ def test_a_packed_store_in_a_bucket_is_read_in_place(
     pack(open_store(sealed), tmp_path / "toy.zip")
     bucket.Object("features/toy.zip").put(Body=(tmp_path / "toy.zip").read_bytes())
     np.testing.assert_array_equal(
-        open_store(f"{URL}.zip").matrix("frames").values,
-        open_store(sealed).matrix("frames").values,
+        open_store(f"{URL}.zip").matrix("frames").values, open_store(sealed).matrix("frames").values
     )
     pull(f"{URL}.zip", tmp_path / "got")
     assert tree(tmp_path / "got") == tree(sealed)

@@ -228,12 +228,7 @@ def test_a_row_is_found_without_looking_at_other_blocks(tmp_path: Path) -> None:
     mask = np.zeros(1914, dtype=bool)
     mask[200] = True
     open_store(files).matrix("clip", mask=mask)
-    wanted = [
-        "store.json",
-        "seal.json",
-        "commits/block-00003.json",
-        "data.zarr/clip/c.3.0",
-    ]
+    wanted = ["store.json", "seal.json", "commits/block-00003.json", "data.zarr/clip/c.3.0"]
     assert files.reads == wanted and not files.listings
     writer.seal()
     files = CountedFiles(tmp_path / "s")

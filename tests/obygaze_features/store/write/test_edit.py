@@ -6,14 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.stores import (
-    a_recipe,
-    fill_store,
-    plan_store,
-    sealed_store,
-    some_ids,
-    some_values,
-)
+from support.stores import a_recipe, fill_store, plan_store, sealed_store, some_ids, some_values
 
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.store import RowStatus, StoreWriter, open_store
