@@ -1,7 +1,5 @@
 """The `obygaze` command: the table of sub-commands, global options, errors to exit codes."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """`obygaze run`, `train`, `report`, `view` and `explain`: from stores to models, pages and maps."""
 
-from __future__ import annotations
-
 import webbrowser
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """`obygaze doctor`: what is installed, what is missing, and how to install it."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

@@ -5,8 +5,6 @@ clip. Its projection on each spatial token of a clip is a map. The direction tha
 was found on other films.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path

@@ -6,8 +6,6 @@ pattern for each concept of their scene. Models can learn the patterns; their st
 that the task is not too easy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`obygaze demo`: all steps from films to a report, run on made-up data."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """The page as functions behind the addresses of a server, and as files for a colleague."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress

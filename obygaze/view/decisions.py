@@ -1,7 +1,5 @@
 """What models say of clips: out-of-fold scores of a run, and why a bottleneck decided so."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -5,8 +5,6 @@ project` reads, and people may edit it. The history beside it only grows: each c
 is a line of JSON with the state before and after, written before the table is.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The videos of a manifest for the page: what is played of them, their pictures, their times."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Card files: found in the package, the workspace and installed packages, read and checked."""
 
-from __future__ import annotations
-
 import difflib
 import fnmatch
 from collections.abc import Mapping, Sequence

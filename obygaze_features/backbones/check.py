@@ -1,7 +1,5 @@
 """Check a backbone on this machine: its weights, its outputs and its pixels."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

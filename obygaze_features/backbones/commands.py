@@ -1,7 +1,5 @@
 """`obygaze backbones`: list, show, check and run the video and image models."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

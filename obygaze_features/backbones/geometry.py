@@ -1,7 +1,5 @@
 """The shapes of a backbone's input and of its outputs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Find the weights of a card: in a given file or folder, or in the Hugging Face cache."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

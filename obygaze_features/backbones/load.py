@@ -1,7 +1,5 @@
 """Load the backbone of a card, and run it on arrays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The modules of LSMDC's X-CLIP, under the names that its checkpoints give to their tensors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Models of text: towers that share the space of a backbone, and language models for captions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What all click commands share: lazy groups, groups of options, examples, --json."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import textwrap

@@ -1,7 +1,5 @@
 """All printing of commands: results to stdout; notes, warnings and progress to stderr."""
 
-from __future__ import annotations
-
 import json
 import numbers
 import re

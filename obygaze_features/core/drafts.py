@@ -4,8 +4,6 @@ The hidden name contains the host and the process that writes. A draft that a ki
 removed by the next call for the same name.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os

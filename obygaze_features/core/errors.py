@@ -1,7 +1,5 @@
 """Errors, each named after what the user can do about it, with its exit code."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

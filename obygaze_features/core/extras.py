@@ -1,7 +1,5 @@
 """Import of optional packages, with an error that names the extra to install."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures in one style; the same data give the same bytes."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

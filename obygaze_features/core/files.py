@@ -1,7 +1,5 @@
 """Files: atomic writes, hashes, locks, and paths that stay inside a folder."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """Facts about this machine: cores, processor, versions of packages, and the time work takes."""
 
-from __future__ import annotations
-
 import os
 import platform
 import resource

@@ -1,7 +1,5 @@
 """How objects appear in a notebook: a repr of one line, a short HTML summary, a data frame."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any

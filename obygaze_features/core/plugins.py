@@ -3,8 +3,6 @@
 Nothing is imported before a plugin is used. Only code that somebody installed is ever found.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points

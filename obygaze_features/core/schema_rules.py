@@ -3,8 +3,6 @@
 `schema_check` applies them to a file, key by key.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping

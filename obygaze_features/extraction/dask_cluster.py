@@ -1,7 +1,5 @@
 """Dask clusters to extract on: a new one on this machine, or one that is running already."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import json

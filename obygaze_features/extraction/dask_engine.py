@@ -4,8 +4,6 @@ Only the commits of the stores decide what is done, since a cluster may die at a
 cluster gets what is missing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

@@ -1,7 +1,5 @@
 """Extract on several devices of one machine, with a process for each."""
 
-from __future__ import annotations
-
 import multiprocessing
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Estimate what a plan needs, and find what is missing, before anything runs."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Maps of where a model looks, from its weights; sheets of maps over the pictures of clips."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 A plan is a JSON file that all workers of an extraction share.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace

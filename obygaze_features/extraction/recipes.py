@@ -1,7 +1,5 @@
 """Convert between a target of a plan and the recipe of its store; extract by a store's recipe."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`obygaze search`: the clips of a store that are most like a text or a clip, by exact cosine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Run on a shared machine: stop on signals and time limits, leave GPUs in use alone."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

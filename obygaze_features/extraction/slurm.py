@@ -4,8 +4,6 @@ The result is a short shell script that a person can read, change and submit aga
 stopped requeues itself; only the commits of the stores record what is done.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Compare the recorded sources of a store's rows with the current clips and videos."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The progress of an extraction, read from the commits of its stores."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ A sweep decodes each picture once, in parts that begin at key frames, and window
 pictures. A window with a damaged picture is decoded by itself, as a clip is.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """`obygaze manifest`: show, count, link and split manifests; commands_* import and project."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`obygaze manifest import`, one sub-command for each data set, and `join`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps

@@ -1,7 +1,5 @@
 """`obygaze manifest project`, `agree`, `export`: labels from segments, agreement, exchange."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from fractions import Fraction

@@ -5,8 +5,6 @@ marks. Times are exact fractions of frames. Milliseconds are rounded up, so that
 seeks to one shows the frame; reading takes the nearest frame.
 """
 
-from __future__ import annotations
-
 import html
 import math
 import re

@@ -15,8 +15,6 @@ Names of several words or with other signs need quotes, as do Python's own words
 The grammar is a part of Python's: expressions are parsed by `ast` and never evaluated as Python.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Collection, Sequence

@@ -1,7 +1,5 @@
 """Draw levels and concepts (Figure 2 of the paper), and a film over time (Figure 4)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path

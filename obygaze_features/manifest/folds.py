@@ -5,8 +5,6 @@ Folds are numbers from 0; -1 is a clip outside the split. The functions with `_f
 name take arrays, one value a clip; the others take a manifest and return the fold of each clip id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import groupby
 from random import Random

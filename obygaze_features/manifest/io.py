@@ -3,8 +3,6 @@
 Both files are checked against the schema when they are read, and before they are written.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

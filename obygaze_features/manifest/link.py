@@ -8,8 +8,6 @@ times within the film; once a clip has a file of its own, its film times move to
 so that linking again, also to another folder, has the same result.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter, defaultdict

@@ -11,8 +11,6 @@ The rules, all in whole frames so that the exact case is exact:
 - annotators of a film are merged the same way: highest level, concepts joined at that level.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Count the levels, concepts, films and folds of a manifest, and draw the counts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass

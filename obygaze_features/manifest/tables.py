@@ -1,7 +1,5 @@
 """Read CSV files in bounded memory; every violation has its line and column."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

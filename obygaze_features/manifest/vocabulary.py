@@ -1,7 +1,5 @@
 """Look up the canonical names of annotation levels and concepts, and the titles of films."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """`obygaze store`: the table of its commands, with the module of each."""
 
-from __future__ import annotations
-
 import click
 
 from obygaze_features.core.commands import LazyGroup

@@ -1,7 +1,5 @@
 """`obygaze store subset`, `merge`, `pack`, `unpack`, `pull`, `push`: stores made of others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial

@@ -1,7 +1,5 @@
 """`obygaze store import` and `export`: features in other formats."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

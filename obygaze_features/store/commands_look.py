@@ -1,7 +1,5 @@
 """`obygaze store ls`, `info`, `card`, `verify`, `diff`: look at stores and check them."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path

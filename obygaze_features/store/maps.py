@@ -1,7 +1,5 @@
 """Stores of maps: for each clip and direction, a number at each place of a grid on each frame."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`obygaze video`: describe a video file, and save the pictures a model sees of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import get_args
 

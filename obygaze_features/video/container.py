@@ -1,7 +1,5 @@
 """Open video files: only local files of known formats, the stream of the film, named errors."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

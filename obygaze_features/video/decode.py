@@ -1,7 +1,5 @@
 """Decode the pictures of a clip that a model sees: exact, scaled, with damage marked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Open and describe films; an index can be kept, made once for all clips, processes and runs."""
 
-from __future__ import annotations
-
 import io
 import os
 import time

@@ -3,8 +3,6 @@
 Only damage breaks these rules, so that no picture of a clean file is marked.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Read the packets of a video once, without decoding, into what is known of the film."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Convert decoded pictures to RGB arrays as a player shows them: upright, true proportions."""
 
-from __future__ import annotations
-
 import math
 import struct
 from dataclasses import dataclass

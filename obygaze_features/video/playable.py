@@ -5,8 +5,6 @@ the same number in both. It is named after the hash of the original, and is only
 whole.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Save the pictures of a clip: as arrays (.npz) or as a contact sheet (.png)."""
 
-from __future__ import annotations
-
 import io
 import math
 from pathlib import Path

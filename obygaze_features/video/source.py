@@ -1,7 +1,5 @@
 """An open video: any of its packets, their decoder, and the pictures that damage has affected."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice

@@ -4,8 +4,6 @@ What counts is the part of a map above the mean of its clip, so that maps of any
 be compared.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 from typing import Any

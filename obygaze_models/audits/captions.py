@@ -3,8 +3,6 @@
 Intervals and tests are over clusters (images, films), because captions of one image are alike.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ The bias of a thing is the share of one gender among its gendered texts (Zhao et
 amplifies it if the share in its predictions is further from one half than in its data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

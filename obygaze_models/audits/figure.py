@@ -1,7 +1,5 @@
 """The figures of audits: dots, strips of dots and ticks on labelled rows."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Permutation tests of two groups of items from films: run, corrected together, and explained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal

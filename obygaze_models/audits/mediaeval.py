@@ -1,7 +1,5 @@
 """The MediaEval 2015 audit: the runs of a team are scored, checked against the rules, and drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath

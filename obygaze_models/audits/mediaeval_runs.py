@@ -5,8 +5,6 @@ trec_eval prints: scores descending, ties by document name descending, and every
 document in the denominator, even if it was not returned.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

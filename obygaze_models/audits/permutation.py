@@ -4,8 +4,6 @@ Items are exchanged only within blocks (films), because items of different films
 exchangeable. Without blocks all items form one block.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import comb, erfc, log2, sqrt

@@ -1,7 +1,5 @@
 """The audit of pixels: how much of the pictures of films a small decoder recovers from features."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What all audits share: a table with sentences, JSON, files, intervals, the report of a run."""
 
-from __future__ import annotations
-
 import math
 import re
 from abc import ABC, abstractmethod

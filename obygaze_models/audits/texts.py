@@ -1,7 +1,5 @@
 """Texts with columns from a table, a manifest or a folder of files, and lists of words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The vectors of an association test: from an npz file or arrays, or from a store and its texts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

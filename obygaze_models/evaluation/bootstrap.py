@@ -18,8 +18,6 @@ that: for a linear probe on noise, over the published clips in folds of whole mo
 of AUC contained 0.5 in .78 to .88 of 60 runs without, and in .91 to 1.00 of 100 runs with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial

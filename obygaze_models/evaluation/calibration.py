@@ -1,7 +1,5 @@
 """Choose decision thresholds and recalibrate probabilities, on clips that are not evaluated."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit

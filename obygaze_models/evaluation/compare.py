@@ -5,8 +5,6 @@ clip: all differences of a movie change sign together. k movies have 2^k sign pa
 are all evaluated, so that the p-value is exact, and of more a sample is drawn with a seed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

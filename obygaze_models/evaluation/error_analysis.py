@@ -6,8 +6,6 @@ analysis has variance inflation factors and the condition number, and lists the 
 leaves out because they never vary or follow from others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

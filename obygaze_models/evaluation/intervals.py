@@ -5,8 +5,6 @@ takes the free segment that it overlaps most, if their intersection over union (
 `TIOUS`. Each film is a ranking of its own, because scores of different fits have different scales.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple

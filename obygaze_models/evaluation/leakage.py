@@ -5,8 +5,6 @@ a bottleneck. Two weaker forms are counted: a test clip next to a training scene
 annotation is similar, and a test clip of a training film, in every split not grouped by movie.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -6,8 +6,6 @@ estimates. With movies, standard errors are those of the sandwich estimator over
 Student's t on the number of movies less one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

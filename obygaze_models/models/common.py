@@ -1,7 +1,5 @@
 """What all estimators share: their error, one thread of linear algebra, seeds, class numbers."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager

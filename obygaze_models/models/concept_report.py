@@ -4,8 +4,6 @@ Margins may contain information about the task itself (`task_gain`), about other
 (`concept_matrix`) or about the film (`film_leak`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

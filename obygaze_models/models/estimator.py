@@ -6,8 +6,6 @@ are numeric (text is kept as code points), the description is JSON with the clas
 and its parameters, and only the classes of the registry are built.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 

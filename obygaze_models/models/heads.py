@@ -4,8 +4,6 @@ The method `contributions` of each head returns what each concept adds to a row'
 of contributions is the output (a logit, a severity, or the probability of a tree).
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -1,7 +1,5 @@
 """Estimators of other installed packages: any classifier with scikit-learn's interface."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -4,8 +4,6 @@
 has a name of its own and never replaces the other.
 """
 
-from __future__ import annotations
-
 import warnings
 from functools import cached_property
 from typing import Any

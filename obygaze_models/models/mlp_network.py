@@ -5,8 +5,6 @@ over it in place. That is why fits are trained one after another on a core and n
 stacking was measured to be no faster, because a stack of weights no longer fits the cache.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any

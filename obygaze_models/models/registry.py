@@ -15,8 +15,6 @@ of `build` for a bottleneck. Nothing is imported before an estimator is built, s
 the names and rules at start.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

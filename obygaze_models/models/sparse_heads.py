@@ -1,7 +1,5 @@
 """Heads that can be checked by hand: few concepts, or whole numbers of points to add up."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """The clips of a manifest as columns, and their classes in a task."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ as a list is a choice: the value is picked on validation rows, never on test row
 protocol leaves out has the value of the quirk, else the default of the registry.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Every violation of a file is listed at once, with its line (see core.schema_check).
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace

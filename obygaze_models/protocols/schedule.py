@@ -6,8 +6,6 @@ is kept around the test clips. Only `published` splits have a fold column for ea
 there a test clip of one task may be a training clip of another, and the leak is counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple

@@ -11,8 +11,6 @@ schema = "obygaze-protocol/1"
 [[paper]]     numbers of a paper to print beside ours
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any

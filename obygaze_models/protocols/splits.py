@@ -6,8 +6,6 @@ aside, from a list that still holds the test fold, leaves out fold 0, and leaves
 the validation fold instead of it. Clips without a video are removed before anything is counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

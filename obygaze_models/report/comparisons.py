@@ -1,7 +1,5 @@
 """Differences: between training tasks, between models, and between kinds of clips (the factors)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import median

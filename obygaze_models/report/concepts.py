@@ -1,7 +1,5 @@
 """Concepts and bottlenecks: the quality of concept vectors, and the heads on their margins."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import count

@@ -1,7 +1,5 @@
 """Decisions and probabilities: confusion, calibration, chosen thresholds, further metrics."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable, Iterable

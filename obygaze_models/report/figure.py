@@ -4,8 +4,6 @@ Every figure is as wide as the screen of a telephone, or a column of a paper, so
 fits each place. On a wide screen several stand side by side.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The films of a run: levels and concepts, values of each film, clips in order, surest errors."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Results: models with baselines, single films, the numbers of the paper, intervals."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Tables of results, written as Markdown, LaTeX, CSV and HTML, and the text of a report."""
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """What describes a saved model: its facts, the clips it was trained on, model.json, the card."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ A clip that the model was trained on gets its out-of-fold score: the model's own
 clip is in-sample and does not count as a prediction.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Loading a model runs no code from the folder, and sizes and checksums are checked first.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

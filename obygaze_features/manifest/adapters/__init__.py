@@ -1,7 +1,5 @@
 """Read the files of data sets as manifests: a module for each data set, and what they share."""
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings

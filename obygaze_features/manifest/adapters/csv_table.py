@@ -1,7 +1,5 @@
 """Read any table of clips, with a mapping of its columns and words to those of a manifest."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

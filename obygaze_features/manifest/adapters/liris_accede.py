@@ -4,8 +4,6 @@ The classes come from the affect files alone: ranking values are on another scal
 split comes from the shots files alone; the `set` of the sets files is another split.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The rows serve as they are as the segments of `obygaze manifest project`. A segm
 of the film, the annotator, and the number in `clip_index`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from fractions import Fraction

@@ -5,8 +5,6 @@ Frames are those of the data set's own copies of the films, unless an offset or 
 given: then they are computed from the times, for another copy.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

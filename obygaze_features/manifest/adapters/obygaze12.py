@@ -3,8 +3,6 @@
 The splits are read and compared with the clips; they are not computed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Check what is needed before it is used: memory, disk, the sizes of documents."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Texts that go with a store, and the space that they share with a level of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

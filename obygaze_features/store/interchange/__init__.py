@@ -1,7 +1,5 @@
 """Import features of other formats into stores, and export stores to other formats."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name

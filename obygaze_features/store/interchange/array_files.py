@@ -5,8 +5,6 @@ plain tensors are loaded (PyTorch's restricted unpickler), in the folders of the
 FEATURES/<movie>/<video>.pth.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import pickle

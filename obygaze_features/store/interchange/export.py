@@ -1,7 +1,5 @@
 """Write the features of a store in other formats; failed clips are left out."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import json

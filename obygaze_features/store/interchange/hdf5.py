@@ -5,8 +5,6 @@ A level is given by a path. With `{id}` in it there is one dataset a clip: `{id}
 clips, whose ids lie under the id key. A folder of files has one clip a file.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 from collections.abc import Iterator, Mapping, Sequence

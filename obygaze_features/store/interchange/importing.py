@@ -1,7 +1,5 @@
 """Import features from a source into a new, sealed store."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 So no library takes a missing file for fill values, and each error names the file of its block.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Find which blocks and files a store has: by its seal, else by its markers."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext

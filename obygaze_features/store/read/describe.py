@@ -1,7 +1,5 @@
 """Describe a store: how it was made, its card, a page for people, a summary as JSON."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

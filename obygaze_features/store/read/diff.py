@@ -1,7 +1,5 @@
 """Compare two stores: recipes, clips, and how close the features of their common clips are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Verify that a store has the bytes that were committed, and name each file that has not."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

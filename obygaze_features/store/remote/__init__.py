@@ -3,8 +3,6 @@
 A place is a folder, a packed zip, a web server, a bucket or the Hugging Face hub.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from obygaze_features.core.errors import FixUsage, NotFound

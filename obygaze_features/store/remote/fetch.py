@@ -9,8 +9,6 @@ of an ended one to its own name, which only one can do: no locks, which network 
 not have.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

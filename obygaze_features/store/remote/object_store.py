@@ -1,7 +1,5 @@
 """Files on web servers and in buckets, through obstore; its errors as errors of obygaze."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Publish a store: one packed file with its card and metadata, on the hub or in a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Select the files of a store to fetch, send or pack, and compare them with another copy."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait

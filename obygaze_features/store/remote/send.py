@@ -3,8 +3,6 @@
 The same store always packs to the same bytes, and a packed store can be read without unpacking.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

@@ -1,7 +1,5 @@
 """Check blocks, encode them, and make the marker that lists their files."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 from collections.abc import Iterator, Mapping, Sequence

@@ -11,8 +11,6 @@ NFS caches for up to 30 s that a file is absent. Looking for a marker is therefo
 the exclusive link to the name that stays, which the server answers, prevents a second commit.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """Create an empty store: its folder with store.json, the ids and the arrays."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Make new stores from old ones: a selection of one, or several of the same recipe as one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

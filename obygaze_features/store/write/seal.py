@@ -1,7 +1,5 @@
 """Finish a store: add its texts, then write the one file that lists every row and every file."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Sequence

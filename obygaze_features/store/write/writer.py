@@ -1,7 +1,5 @@
 """Fill a store: commit blocks, replace failed rows, add texts, seal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

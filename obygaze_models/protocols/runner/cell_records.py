@@ -1,7 +1,5 @@
 """The records of cells: values with intervals, over films, by film and by fold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -8,8 +8,6 @@ two models favour it: they are counted, and the contrast is computed again witho
 films are left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import combinations

@@ -6,8 +6,6 @@ they were not fitted on. The vectors and heads in the records are those of all c
 a model does is in the cells of the run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

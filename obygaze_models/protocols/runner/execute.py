@@ -5,8 +5,6 @@ grid. Two cells that fit on the same rows share the fit; each is scored by itsel
 bits of a product depend on the number of its rows.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Read the vectors of a store for the clips of a protocol, and list the missing ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

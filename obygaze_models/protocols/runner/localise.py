@@ -5,8 +5,6 @@ rule that makes intervals of scores is chosen. The scores of the same fits on th
 band around the score of the fold's own fit.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Share work among processes: forks of this one, or the workers of a Dask cluster."""
 
-from __future__ import annotations
-
 import ctypes
 import multiprocessing
 import signal

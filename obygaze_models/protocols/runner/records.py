@@ -5,8 +5,6 @@ run. results.json is a list of records, each with a "kind"; the same inputs give
 one kernel of BLAS. predictions.csv has each test of each clip. `docs/files.md` lists all keys.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

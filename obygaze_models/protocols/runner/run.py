@@ -1,7 +1,5 @@
 """Run a protocol on a manifest and stores: gather the inputs, fit and test, write the run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -3,8 +3,6 @@
 Also the clips that are missing in a store.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence

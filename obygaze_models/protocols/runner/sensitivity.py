@@ -5,8 +5,6 @@ or 1 for a linear probe, whose slope is the same everywhere, so the mean slope i
 how many standard deviations the score rises for one standard deviation of the margins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The text of a run for the terminal: a line for each cell and baseline, then the remarks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from obygaze_features.core.console import table

@@ -5,8 +5,6 @@ are those that fit the cells of a run. No clip is held out to test, but a percep
 the validation clips of the first split.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
