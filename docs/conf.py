@@ -45,7 +45,7 @@ CONTENTS = {
     "README": {
         "Start": ["tutorial", "gallery"],
         "How to": ["howto/student", "howto/laptop", "howto/lab", "howto/scholar"],
-        "Guide": ["guide", "python", "offline", "sharing", "reports"],
+        "Guide": ["guide", "python", "offline", "sharing", "recovered", "plugins", "reports"],
         "Reference": ["README", "commands", "api", "format", "files", "performance"],
         "Project": ["design/README", "/CONTRIBUTING", "/CHANGELOG"],
     },

@@ -21,7 +21,7 @@ from obygaze_features.core import plugins  # noqa: E402
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError  # noqa: E402
 from obygaze_features.core.files import sha256_file  # noqa: E402
 from obygaze_features.core.workspace import Workspace  # noqa: E402
-from obygaze_features.extraction.recipes import _target  # noqa: E402
+from obygaze_features.extraction.recipes import target_of  # noqa: E402
 from obygaze_features.store import open_store  # noqa: E402
 from obygaze_features.video.decode import decode_clip  # noqa: E402
 from obygaze_features.video.decoded_clip import View  # noqa: E402
@@ -159,7 +159,7 @@ def test_code_named_by_a_store_is_never_run(tmp_path: Path) -> None:
     recipe = {"backbone": backbone, "compute": {}, "sampling": {}}
     assert recipe_note(recipe, Workspace(tmp_path)) == ""
     with pytest.raises(FixInput, match="never run"):
-        _target(recipe, None)
+        target_of(recipe, None)
     assert not (tmp_path / "sprung").exists()
     with pytest.raises(NotFound):
         find_card(f"{trap}:net")
