@@ -15,6 +15,7 @@ from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import csv_bytes, json_values, locked, sha256_bytes, write_atomic
+from obygaze_features.manifest.exchange import plain
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import SEGMENT_COLUMNS, read_segments
 from obygaze_features.manifest.tables import read_table
@@ -132,7 +133,7 @@ class MarkTable:
             "end_frame": end,
             "level": level,
             "concepts": [name for name in self.concepts if name in concepts],
-            "comment": " ".join("".join(c if c.isprintable() else " " for c in comment).split()),
+            "comment": plain(comment),
             "arm": self.arm,
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "mark": own_id,

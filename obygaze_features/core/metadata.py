@@ -26,7 +26,7 @@ LICENCES = (
 
 
 @dataclass(frozen=True)
-class Work:
+class Publication:
     """A store or a model that is published, for every form of metadata.
 
     Args:
@@ -60,7 +60,7 @@ class Work:
             name: The name of the file.
             facts: What else its template names in its first lines.
         """
-        text = render(name.lstrip("."), work=self, spdx=spdx_of(self.licence), **facts)
+        text = render(name.lstrip("."), publication=self, spdx=spdx_of(self.licence), **facts)
         if not name.endswith(".json"):
             return text.encode()
         return pretty_json({key: value for key, value in json.loads(text).items() if value})

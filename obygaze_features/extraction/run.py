@@ -193,7 +193,7 @@ class LoadedTarget:
 
 
 # A store, its rows to extract, and whether these replace rows of committed blocks.
-Work = tuple[LoadedTarget, Rows, bool]
+RowsToExtract = tuple[LoadedTarget, Rows, bool]
 
 
 def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[LoadedTarget]:
@@ -264,7 +264,9 @@ def extract(
         )
     targets = load_targets(plan, resources.device)
     if retry_failed:
-        work: Iterable[Work] = [(t, rows_to_retry(t, plan, changed), True) for t in targets]
+        work: Iterable[RowsToExtract] = [
+            (t, rows_to_retry(t, plan, changed), True) for t in targets
+        ]
     else:
         work = pending_work(targets, plan, rows)
     extract_rows(work, plan, resources, stop, monitor=monitor, changed=changed)
@@ -284,7 +286,7 @@ def refuse_unusable(
 
 
 def extract_rows(
-    work: Iterable[Work],
+    work: Iterable[RowsToExtract],
     plan: ExtractPlan,
     resources: Resources,
     stop: StopFlag,
@@ -318,7 +320,7 @@ def extract_rows(
 
 def pending_work(
     targets: Iterable[LoadedTarget], plan: ExtractPlan, rows: Iterable[int] | None = None
-) -> Iterator[Work]:
+) -> Iterator[RowsToExtract]:
     """Yield what is missing: blocks not committed, and rows of others whose video is new."""
     for target in targets:
         yield target, pending_rows(target, rows), False

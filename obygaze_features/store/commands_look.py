@@ -17,7 +17,7 @@ from obygaze_features.store.read.describe import card_text, describe, summary
 from obygaze_features.store.read.diff import Diff, diff_stores
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.read.verify import Reextract, VerifyReport, compare_decoded, verify
-from obygaze_features.store.remote.publish import croissant, read_recovered, work_of
+from obygaze_features.store.remote.publish import croissant, publication_of, read_recovered
 
 # These packages import this one, so they are imported by name, when a command needs them. The note
 # is how the preset of a backbone differs from the processor on the hub.
@@ -114,7 +114,7 @@ def card(
     said = read_recovered(recovered, found) if recovered else ()
     written = {}
     if path := files["metadata"]:
-        written[path] = croissant(found, work_of(found, recovered=said), packed), CROISSANT
+        written[path] = croissant(found, publication_of(found, recovered=said), packed), CROISSANT
     zip_name = packed.name if packed else ""
     text = card_text(found.plan, found.status().counts, recovered=said, zip_name=zip_name)
     if path := files["output"]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import canonical_json, csv_bytes, json_values, sha256_bytes
-from obygaze_features.core.metadata import CROISSANT_FILE, Work, render
+from obygaze_features.core.metadata import CROISSANT_FILE, Publication, render
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import AnyRule, Table, read_json, table_of
 from obygaze_features.core.schema_rules import (
@@ -247,7 +247,7 @@ def croissant(
         clips: The clips it was trained on.
     """
     data, source = info.training, info.features
-    work = Work(
+    publication = Publication(
         kind="model",
         name=info.name,
         title=f"{info.name}: a {info.kind} for {info.task}",
@@ -259,4 +259,6 @@ def croissant(
     )
     columns = {"clip_id": "sc:Text", **dict.fromkeys(clips.scores if clips else (), "sc:Float")}
     tables = {} if clips is None else {CLIPS_FILE: columns}
-    return work.document(CROISSANT_FILE, listed=listed, tables=tables, zip_name="", arrays=())
+    return publication.document(
+        CROISSANT_FILE, listed=listed, tables=tables, zip_name="", arrays=()
+    )

@@ -288,7 +288,8 @@ def _level_of(source: FeatureSource) -> str:
 
 def _tensor(key: tuple[Path, str]) -> Array:
     """Return the tensor of a file, of one of its keys if not "", without the leading 1."""
-    (file, name), torch = key, need("torch", "mlp", PTH_PURPOSE)
+    file, name = key
+    torch = need("torch", "mlp", PTH_PURPOSE)
     check_memory(file.stat().st_size, "one file", str(file))
     try:
         with warnings.catch_warnings():  # what is wrong with a file is reported below, once

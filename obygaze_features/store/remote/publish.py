@@ -7,7 +7,7 @@ from obygaze_features.core.console import Progress
 from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import sha256_bytes, sha256_file
-from obygaze_features.core.metadata import CITATION_FILE, CROISSANT_FILE, ZENODO_FILE, Work
+from obygaze_features.core.metadata import CITATION_FILE, CROISSANT_FILE, ZENODO_FILE, Publication
 from obygaze_features.core.schema_check import Table, read_json
 from obygaze_features.core.schema_rules import list_of, text
 from obygaze_features.core.workspace import is_url
@@ -48,15 +48,15 @@ def publish(
     """
     if not creators:
         raise FixUsage("a publication needs the name of who made it", hint='--creator "Doe, Jane"')
-    work = work_of(store, creators=creators, recovered=recovered)
+    publication = publication_of(store, creators=creators, recovered=recovered)
 
     def documents(packed: Path) -> dict[str, bytes]:
         counts = store.status().counts
         card = card_text(store.plan, counts, recovered=recovered, zip_name=packed.name)
         return {
             README_FILE: card.encode(),
-            CROISSANT_FILE: croissant(store, work, packed),
-            CITATION_FILE: work.document(CITATION_FILE),
+            CROISSANT_FILE: croissant(store, publication, packed),
+            CITATION_FILE: publication.document(CITATION_FILE),
         }
 
     if is_url(target):
@@ -71,13 +71,15 @@ def publish(
         if packed.n_bytes > ZENODO_BYTES:
             what = f"the packed store has {packed.n_bytes:,} bytes, Zenodo takes {ZENODO_BYTES:,}"
             raise FixInput(what, where=store.location, hint="obygaze store subset")
-        texts = {**documents(packed.path), ZENODO_FILE: work.document(ZENODO_FILE)}
+        texts = {**documents(packed.path), ZENODO_FILE: publication.document(ZENODO_FILE)}
         for name, data in texts.items():
             (draft / name).write_bytes(data)
     return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
 
 
-def work_of(store: Store, *, creators: Sequence[str] = (), recovered: Sequence[str] = ()) -> Work:
+def publication_of(
+    store: Store, *, creators: Sequence[str] = (), recovered: Sequence[str] = ()
+) -> Publication:
     """Return the facts about a whole, sealed store for any form of metadata.
 
     Args:
@@ -90,7 +92,7 @@ def work_of(store: Store, *, creators: Sequence[str] = (), recovered: Sequence[s
         raise FixInput("only a whole, sealed store is published", where=store.location, hint=hint)
     plan, counts = store.plan, store.status().counts
     plan.refuse_pictures(store.location)
-    return Work(
+    return Publication(
         kind="store",
         name=f"{plan.manifest_name}.{plan.recipe.title}",
         title=f"Features of {plan.manifest_name}: {plan.recipe.title}",
@@ -110,12 +112,12 @@ def work_of(store: Store, *, creators: Sequence[str] = (), recovered: Sequence[s
     )
 
 
-def croissant(store: Store, work: Work, packed: Path | None = None) -> bytes:
+def croissant(store: Store, publication: Publication, packed: Path | None = None) -> bytes:
     """Return croissant.json of a sealed store; the checksums in it are those of the seal.
 
     Args:
         store: The store.
-        work: The facts about it, from `work_of`.
+        publication: The facts about it, from `publication_of`.
         packed: The zip file of the packed store.
     """
     seal = read_or_none(store.files, SEAL_FILE) or b""
@@ -127,7 +129,7 @@ def croissant(store: Store, work: Work, packed: Path | None = None) -> bytes:
         zip_name = packed.name
         files = {zip_name: FileMark(packed.stat().st_size, sha256_file(packed)), **files}
     facts = {"tables": {CLIPS_FILE: _COLUMNS}, "arrays": list(arrays.values())}
-    return work.document(CROISSANT_FILE, listed=files, zip_name=zip_name, **facts)
+    return publication.document(CROISSANT_FILE, listed=files, zip_name=zip_name, **facts)
 
 
 def read_recovered(path: Path, store: Store) -> list[str]:
