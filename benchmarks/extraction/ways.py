@@ -9,15 +9,14 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from benchmarks.extraction.pipeline import RATE, make_film
 from benchmarks.store.layouts import files_of
 from benchmarks.timing import OBYGAZE
 from obygaze_features.core.errors import InstallExtra, ObygazeError
-from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_file
+from obygaze_features.core.extras import need
 from obygaze_features.extraction.blocks import run_rows
 from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.decoding import NO_VIDEO, DecodedRow
@@ -145,10 +144,20 @@ def slices(plan: ExtractPlan, workers: int) -> None:
 
 def dask(plan: ExtractPlan, workers: int) -> None:
     """Start a Dask cluster, use it, and end it."""
-    from obygaze_features.extraction.dask_cluster import start_cluster
+    import dask
+    import distributed
+
     from obygaze_features.extraction.dask_engine import extract_on
 
-    extract_on(partial(start_cluster, workers), plan, [Resources()], StopFlag())
+    options = {"threads_per_worker": 1, "memory_limit": None, "dashboard_address": None}
+    # As the guide starts workers.
+    trim = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
+    with (
+        dask.config.set({trim: None}),
+        distributed.LocalCluster(n_workers=workers, **options) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        extract_on(client, plan, Resources(), StopFlag())
 
 
 def slurm(plan: ExtractPlan, workers: int) -> None:

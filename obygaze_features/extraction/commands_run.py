@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -65,15 +64,8 @@ if TYPE_CHECKING:
 )
 @option_group(
     "Dask",
-    click.option(
-        "--engine",
-        type=click.Choice(["local", "dask"]),
-        default="local",
-        help="This process, or the workers of a Dask cluster.",
-    ),
-    click.option("--devices", metavar="0,1", help="Start a worker for each GPU, or cpu."),
-    click.option("--scheduler", metavar="tls://...|FILE", help="Join a running cluster."),
-    click.option("--insecure", is_flag=True, help="Join a cluster that is not encrypted."),
+    click.option("--scheduler", metavar="tls://...|FILE", help="Use a running Dask cluster."),
+    click.option("--insecure", is_flag=True, help="Use a cluster that is not encrypted."),
 )
 @option_group(
     "Output",
@@ -107,7 +99,7 @@ def run(
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
         obygaze extract run plan.json --worker 0/8
         obygaze extract run plan.json --device cuda:all
-        obygaze extract run plan.json --engine dask --devices 0,1
+        obygaze extract run plan.json --scheduler tls://node1:8786
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals(options["max_hours"]) as stop, ExitStack() as stack:
@@ -117,7 +109,7 @@ def run(
         plan = chosen_plan(session, manifest, options)
         for store in stores_of_frames(plan):
             session.console.note(f"kept pictures are read from {store.location}")
-        if options["device"] == "cpu" and options["engine"] == "local":
+        if options["device"] == "cpu" and not options["scheduler"]:
             _name_idle_gpus(session, plan)
         rows = None if worker is None else plan.worker_rows(worker)
         monitor = Monitor(
@@ -184,34 +176,27 @@ def _extract(
     options: Mapping[str, Any],
     monitor: Monitor,
 ) -> list[StoreStatus]:
-    """Extract with the chosen engine, on one device or several."""
+    """Extract on one device, on several, or on a Dask cluster."""
     from obygaze_features.extraction.devices import devices_of, extract_on_devices
     from obygaze_features.extraction.run import extract
 
-    on_dask, joined = options["engine"] == "dask", options["scheduler"]
-    if on_dask and bool(options["devices"]) == bool(joined):
-        raise FixUsage("--engine dask needs either --devices or --scheduler")
-    for name in () if on_dask else ("devices", "scheduler"):
-        if options[name]:
-            raise FixUsage(f"--{name} needs --engine dask", hint="use --device for this process")
-    devices = devices_of(options["devices"] or options["device"])
+    devices, scheduler = devices_of(options["device"]), options["scheduler"]
     shares = resources_of(options).shared_by(devices)
     retry = options["retry_failed"] or options["changed"]
     if rows is not None and retry:
         raise FixUsage("--worker cannot be used with --retry-failed or --changed")
-    if (rows is not None or retry) and (on_dask or len(shares) > 1):
-        what = "--worker, --retry-failed and --changed need --engine local and one --device"
+    if (rows is not None or retry) and (scheduler or len(shares) > 1):
+        what = "--worker, --retry-failed and --changed need one --device and no --scheduler"
         raise FixUsage(what)
-    if not options["share"] and not joined:
-        refuse_busy_gpus(devices)
-    if on_dask:
-        from obygaze_features.extraction.dask_cluster import join_cluster, start_cluster
-        from obygaze_features.extraction.dask_engine import extract_on
+    if scheduler:
+        if len(shares) > 1:
+            raise FixUsage("--scheduler needs one --device, which each worker uses")
+        from obygaze_features.extraction.dask_engine import extract_on, join_cluster
 
-        connect = partial(start_cluster, len(shares))
-        if joined:
-            connect = partial(join_cluster, joined, insecure=options["insecure"])
-        return extract_on(connect, plan, shares, stop, rebuild=not joined, monitor=monitor)
+        with join_cluster(scheduler, insecure=options["insecure"]) as client:
+            return extract_on(client, plan, shares[0], stop, monitor=monitor)
+    if not options["share"]:
+        refuse_busy_gpus(devices)
     if len(shares) > 1:
         return extract_on_devices(plan, shares, stop, monitor=monitor)
     (resources,) = shares

@@ -1,22 +1,24 @@
-"""Extract the units of a plan on a Dask cluster.
+"""Extract the units of a plan on the workers of a running Dask cluster.
 
-Only the commits of the stores decide what is done, since a cluster may die at any moment; the next
-cluster gets what is missing.
+Only the commits of the stores decide what is done, since a cluster may be lost at any moment; the
+same call then extracts what is left.
 """
 
 import asyncio
 import contextlib
+import ipaddress
+import json
+import logging
 import threading
 import time
 import uuid
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
 from obygaze_features.core.extras import need
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
 from obygaze_features.extraction.run import (
@@ -37,183 +39,183 @@ from obygaze_features.video.pool import DecodePool
 
 distributed = need("distributed", "cluster", "extraction on a Dask cluster")
 
-POLL_S = 0.05
-LOOK_S = 1.0
-ANSWER_S = 5.0
-# After so long without a working worker, the cluster is considered lost.
-PATIENCE_S = 15.0
-# The same for the first worker, which may import its packages from a slow shared disk.
-FIRST_WORKER_S = 120.0
-STOP_S = 10.0
-MAX_FAILED_CLUSTERS = 3
-MAX_KILLS = 20
+ENCRYPTED = ("tls", "wss")
+CONNECT_S = 15
+CLOSE_S = 5
+POLL_S = 0.2
+# After so long without an answer of the scheduler, the cluster is considered lost.
+ANSWER_S = 60.0
+# The same without a busy worker, since workers may import packages from a slow shared disk.
+PATIENCE_S = 120.0
+AGAIN = "run the same command again, with a cluster whose workers respond"
 
 
 class ClusterLost(ObygazeError):
-    """The cluster has no working worker; run the command again, or start a new cluster."""
+    """The cluster does not respond, or has no busy worker; run the command again."""
+
+
+@contextlib.contextmanager
+def join_cluster(address: str, *, insecure: bool = False) -> Iterator[Any]:
+    """Connect to a running cluster and return the client.
+
+    Args:
+        address: The address of its scheduler, or its scheduler file.
+        insecure: Connect without encryption too.
+    """
+    found = address if "://" in address else _from_file(Path(address))
+    if not insecure and not _is_private(found):
+        raise FixUsage(
+            f"{found} is not encrypted; anyone who reaches it can run programs as you",
+            hint="use a scheduler at tls://..., or --insecure on a private network",
+        )
+    # Lost connections are expected here, and handled.
+    for name in ("distributed", "tornado.application", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        client = distributed.Client(found, set_as_default=False, timeout=CONNECT_S)
+    except (OSError, TimeoutError, TypeError, ValueError, RuntimeError) as error:
+        raise NotFound(
+            f"no Dask scheduler answers: {' '.join(str(error).split())[:200]}",
+            where=found,
+            hint="check --scheduler, and for tls:// the certificates of distributed.comm.tls",
+        ) from error
+    try:
+        yield client
+    finally:
+        # A client whose scheduler is lost may fail in any way.
+        with contextlib.suppress(Exception):
+            client.close(timeout=CLOSE_S)
+
+
+def _from_file(path: Path) -> str:
+    if not path.is_file():
+        hint = "use --scheduler FILE or --scheduler tls://HOST:PORT"
+        raise NotFound("no scheduler file", where=str(path), hint=hint)
+    try:
+        return str(json.loads(path.read_bytes())["address"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FixInput("not a scheduler file of Dask", where=str(path)) from error
+
+
+def _is_private(address: str) -> bool:
+    parts = urlsplit(address)
+    if parts.scheme in ENCRYPTED or parts.hostname == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(parts.hostname or "").is_loopback
+    return False
 
 
 def extract_on(
-    connect: Callable[[], AbstractContextManager[Any]],
+    client: Any,
     plan: ExtractPlan,
-    shares: Sequence[Resources],
+    resources: Resources,
     stop: StopFlag,
     *,
-    rebuild: bool = True,
     monitor: Monitor = SILENT,
 ) -> list[StoreStatus]:
     """Extract what is missing of a plan's stores on a Dask cluster and return their status.
 
     Args:
-        connect: Connects to the cluster, as `partial(start_cluster, 2)` does.
+        client: The client of the cluster, such as that of `join_cluster`.
         plan: The clips, backbones and stores.
-        shares: What each worker may use, in turns; one for all workers is enough.
+        resources: What each worker may use.
         stop: The flag that stops the run.
-        rebuild: Connect again if the cluster is lost.
         monitor: What to report of each clip, and whether to stop at the first that fails.
     """
     refuse_unusable(plan)
     units = missing_units(plan)
-    n_rows = sum(len(plan.unit_range(unit)) for unit in units)
-    run = _ClusterRun(shares, Watch(monitor, n_rows, plan, stop))
-    failed_clusters = 0
-    while units and not stop:
-        try:
-            with connect() as client:
-                run.extract(client, units)
-        except ClusterLost:
-            if not rebuild:
-                raise
-        left = missing_units(plan)
-        failed_clusters = failed_clusters + 1 if len(left) == len(units) else 0
-        if failed_clusters == MAX_FAILED_CLUSTERS and not stop:
-            raise ClusterLost(
-                f"the cluster failed {failed_clusters} times without finishing a unit",
-                hint="use --engine local to see the error",
-            )
-        units = left
+    if units and not stop:
+        n_rows = sum(len(plan.unit_range(unit)) for unit in units)
+        run = _ClusterRun(client, resources, Watch(monitor, n_rows, plan, stop))
+        client.sync(run.extract, units)
     return plan_status(plan)
 
 
 class _ClusterRun:
-    """An extraction on clusters, one after another; few units are submitted at a time."""
+    """An extraction on a cluster, as coroutines of the client's event loop."""
 
-    def __init__(self, shares: Sequence[Resources], watch: Watch) -> None:
-        self.shares, self.watch, self.stop = shares, watch, watch.stop
-        self.kills: Counter[int] = Counter()
-
-    def extract(self, client: Any, units: Sequence[int]) -> None:
-        """Run until all units are done, a stop is requested, or the cluster is lost."""
-        self.client, self.todo = client, deque(units)
+    def __init__(self, client: Any, resources: Resources, watch: Watch) -> None:
+        self.client, self.resources, self.watch = client, resources, watch
         self.name = f"obygaze-{uuid.uuid4().hex}"
-        self.futures: dict[Any, int] = {}
-        self.n_workers = 0
-        self.patience_s = FIRST_WORKER_S
-        self.alive_at, self.looked_at = time.monotonic(), 0.0
-        plan = self.watch.plan.to_bytes()
-        maker = UnitMaker(self.name, plan, self.shares, self.watch.monitor.strict)
-        self._ask(client.register_plugin, maker, self.name, within_s=FIRST_WORKER_S)
+        self.futures: list[Any] = []
+
+    async def extract(self, units: Sequence[int]) -> None:
+        """Run until all units are done, a stop is requested, or the cluster is lost."""
+        tasks = [asyncio.create_task(one) for one in (self._make(units), self._guard())]
         try:
-            while (self.todo or self.futures) and not self.stop:
-                self._look()
-                self._submit()
-                done = [future for future in self.futures if future.done()]
-                for future in done:
-                    self._take(future, self.futures.pop(future))
-                    future.release()
-                if not done:
-                    time.sleep(POLL_S)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
-            self._end()
-
-    def _submit(self) -> None:
-        most = 2 * self.n_workers + 2 if self.n_workers else 0
-        while self.todo and len(self.futures) < most:
-            unit = self.todo.popleft()
-            key = f"{self.name}-{unit}-{uuid.uuid4().hex[:8]}"
-            submit = partial(self.client.submit, key=key, pure=False)
-            self.futures[self._ask(submit, make_unit, self.name, unit)] = unit
-
-    def _take(self, future: Any, unit: int) -> None:
-        if future.status == "finished":
-            self.alive_at, self.patience_s = time.monotonic(), PATIENCE_S
-            # The events are lost if the worker has ended.
+            for task in tasks:
+                task.cancel()
             with contextlib.suppress(ClusterLost):
-                for event in self._ask(future.result, ANSWER_S):
-                    self.watch.report(event)
-        elif future.status == "error":
-            self._handle_error(unit, self._ask(future.exception, ANSWER_S))
-        else:
-            # The scheduler lost the unit: submit nothing before it answers again.
-            self.n_workers = 0
-            self.todo.append(unit)
+                await self._end()
 
-    def _handle_error(self, unit: int, error: BaseException) -> None:
-        """Retry a unit that was lost with its worker; raise other errors."""
-        if isinstance(error, ObygazeError):
-            raise error
-        if type(error).__name__ != "KilledWorker":
-            raise ObygazeError(
-                f"unit {unit}: {type(error).__name__}: {error}",
-                hint="install the same obygaze on every worker",
-            ) from error
-        self.kills[unit] += 1
-        if self.kills[unit] > MAX_KILLS:
-            raise ObygazeError(
-                f"unit {unit} was lost with its worker {self.kills[unit]} times",
-                hint="use --engine local to see the error",
-            ) from error
-        self.todo.append(unit)
+    async def _make(self, units: Sequence[int]) -> None:
+        """Submit the units, and report the events of those that are done."""
+        plan, strict = self.watch.plan.to_bytes(), self.watch.monitor.strict
+        maker = UnitMaker(self.name, plan, self.resources, strict)
+        register = partial(self.client.register_plugin, maker, self.name)
+        await self._ask(register, within_s=PATIENCE_S)
+        unit = partial(make_unit, self.name)
+        self.futures = self.client.map(unit, units, key=self.name, pure=False)
+        async for future in distributed.as_completed(self.futures, loop=self.client.loop):
+            for event in await _events_of(future):
+                self.watch.report(event)
+            future.release()
 
-    def _look(self) -> None:
-        """Count the workers; raise ClusterLost if none has worked for too long."""
-        if time.monotonic() - self.looked_at < LOOK_S:
-            return
-        try:
-            held = self._ask(self.client.processing)
-        except ClusterLost:
-            held = {}
-        self.looked_at = time.monotonic()
-        self.n_workers = len(held)
-        if any(held.values()):
-            self.alive_at, self.patience_s = time.monotonic(), PATIENCE_S
-        elif self.looked_at - self.alive_at > self.patience_s:
-            raise ClusterLost(
-                f"no worker of the Dask cluster has been busy for {self.patience_s:.0f} s",
-                hint="run the same command again, with a cluster that has workers",
-            )
+    async def _guard(self) -> None:
+        """Return when a stop is requested; raise ClusterLost if no worker is busy for too long."""
+        busy_at = time.monotonic()
+        while not self.watch.stop:
+            held = await self._ask(self.client.processing)
+            if any(held.values()):
+                busy_at = time.monotonic()
+            elif time.monotonic() - busy_at > PATIENCE_S:
+                raise ClusterLost(
+                    f"no worker of the Dask cluster has been busy for {PATIENCE_S:.0f} s",
+                    hint=AGAIN,
+                )
+            await asyncio.sleep(POLL_S)
 
-    def _end(self) -> None:
+    async def _end(self) -> None:
         """Remove everything from the cluster; its workers finish their current clip."""
-        with contextlib.suppress(ClusterLost):
-            if self.futures:
-                # Cancel first, so that a worker that reconnects now starts nothing.
-                self._ask(self.client.cancel, list(self.futures))
-                reason = self.stop.signal_name or "the end of the run"
-                run = partial(self.client.run, on_error="ignore")
-                self._ask(run, stop_and_wait, self.name, reason, within_s=STOP_S)
-            self._ask(self.client.unregister_worker_plugin, self.name)
+        # Cancel first, so that a worker that reconnects now starts nothing.
+        await self._ask(partial(self.client.cancel, self.futures))
+        reason = self.watch.stop.signal_name or "the end of the run"
+        await self._ask(
+            partial(self.client.run, stop_and_wait, self.name, reason, on_error="ignore")
+        )
+        await self._ask(partial(self.client.unregister_worker_plugin, self.name))
 
-    def _ask(self, function: Callable[..., Any], *words: Any, within_s: float | None = None) -> Any:
+    async def _ask(
+        self, function: Callable[[], Awaitable[Any]], within_s: float | None = None
+    ) -> Any:
         """Call a function of Dask with a time limit, since it may wait forever."""
-        answer: Future[Any] = Future()
         limit = ANSWER_S if within_s is None else within_s
-
-        def call() -> None:
-            try:
-                answer.set_result(function(*words))
-            except Exception as error:  # noqa: BLE001 - a broken client fails in many ways
-                answer.set_exception(error)
-
-        threading.Thread(target=call, daemon=True, name="ask-dask").start()
         try:
-            return answer.result(limit)
+            return await asyncio.wait_for(function(), limit)
         except Exception as error:
             why = str(error) or f"no response within {limit:.0f} s"
             raise ClusterLost(
-                f"the Dask cluster does not respond: {type(error).__name__}: {why}",
-                hint="run the same command again, with a cluster that responds",
+                f"the Dask cluster does not respond: {type(error).__name__}: {why}", hint=AGAIN
             ) from error
+
+
+async def _events_of(future: Any) -> Sequence[Event]:
+    """Return the events of a unit that has ended, or raise the error of its run."""
+    try:
+        events: Sequence[Event] = await future
+        return events
+    except ObygazeError:
+        raise
+    except Exception as error:
+        if future.cancelled():
+            raise ClusterLost("the connection to the Dask cluster was lost", hint=AGAIN) from error
+        hint = "check the logs of the workers; they need the same version of obygaze"
+        raise ObygazeError(f"{type(error).__name__}: {error}", hint=hint) from error
 
 
 class UnitMaker(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]
@@ -222,15 +224,12 @@ class UnitMaker(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]
     The worker keeps its backbones and decoders between units.
     """
 
-    def __init__(self, name: str, plan: bytes, shares: Sequence[Resources], strict: bool) -> None:
-        self.name, self.plan_bytes, self.shares, self.strict = name, plan, shares, strict
+    def __init__(self, name: str, plan: bytes, resources: Resources, strict: bool) -> None:
+        self.name, self.plan_bytes, self.resources, self.strict = name, plan, resources, strict
 
     def setup(self, worker: Any) -> None:
         """Prepare a worker; everything slow waits for the first unit."""
         self.lock, self.stop = threading.Lock(), StopFlag()
-        # The workers of a cluster of our own are numbered; others have names.
-        number = worker.name if isinstance(worker.name, int) else 0
-        self.resources = self.shares[number % len(self.shares)]
         self.loaded: tuple[ExtractPlan, list[LoadedTarget], DecodePool] | None = None
 
     def teardown(self, worker: Any) -> None:

@@ -25,17 +25,13 @@ POLL_S = 0.2
 
 
 def devices_of(text: str) -> list[str]:
-    """Return the devices of an option: one, several as in cuda:0,cuda:1, or all GPUs (cuda:all).
-
-    Args:
-        text: The value of the option; a number is that of a GPU.
+    """Return the devices of an option: one, several, or all GPUs (cuda:all).
 
     Example:
-        >>> devices_of("0,2")
+        >>> devices_of("cuda:0,cuda:2")
         ['cuda:0', 'cuda:2']
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
-    names = [f"cuda:{name}" if name.isdigit() else name for name in names]
     if names == ["cuda:all"]:
         cuda = need("torch", "extract", "computing on a GPU").cuda
         names = [f"cuda:{index}" for index in range(cuda.device_count())]

@@ -19,53 +19,57 @@ from support.servers import wait_until
 class DaskCluster:
     """A scheduler and its workers, each a process without a nanny."""
 
-    file: Path
-    scheduler: subprocess.Popen[bytes]
+    folder: Path
+    variables: Mapping[str, str]
+    scheduler: subprocess.Popen[bytes] = field(init=False)
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "scheduler.json"
+
+    def start(self, module: str, *words: str) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+        env = environment({**self.variables, "PYTHONPATH": path})
+        argv = [sys.executable, "-m", f"distributed.cli.{module}", "--host", "127.0.0.1"]
+        argv += ["--scheduler-file", str(self.file), "--no-dashboard", *words]
+        with (self.folder / "dask.log").open("ab") as log:
+            return subprocess.Popen(argv, env=env, cwd=self.folder, stdout=log, stderr=log)
+
+    def add_worker(self) -> None:
+        """Start a worker with the slow backbone."""
+        words = ("--nthreads", "1", "--no-nanny", "--preload", "support.slow_obygaze")
+        local = ("--local-directory", str(self.folder))
+        self.workers.append(self.start("dask_worker", *words, *local))
+
+    def kill_worker(self) -> None:
+        """End the worker that is there for the longest time."""
+        _kill(self.workers.pop(0))
 
     def kill(self) -> None:
         """End all of it at once, as when the power fails."""
-        for process in (self.scheduler, *self.workers):
-            process.send_signal(signal.SIGKILL)
-        for process in (self.scheduler, *self.workers):
-            process.wait()
+        _kill(self.scheduler, *self.workers)
+
+
+def _kill(*processes: subprocess.Popen[bytes]) -> None:
+    for process in processes:
+        process.send_signal(signal.SIGKILL)
+    for process in processes:
+        process.wait()
 
 
 @contextlib.contextmanager
 def running_dask(
-    folder: Path, n_workers: int, variables: Mapping[str, str]
+    folder: Path, n_workers: int, variables: Mapping[str, str] | None = None
 ) -> Iterator[DaskCluster]:
     """A cluster whose address is in a scheduler file; its workers have the slow backbone."""
-    file = folder / "scheduler.json"
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    env = environment({**variables, "PYTHONPATH": path})
-    with (folder / "dask.log").open("wb") as log:
-
-        def start(module: str, *words: str) -> subprocess.Popen[bytes]:
-            argv = [sys.executable, "-m", f"distributed.cli.{module}", *words]
-            return subprocess.Popen(argv, env=env, cwd=folder, stdout=log, stderr=log)
-
-        local = ("--host", "127.0.0.1")
-        seen = ("--scheduler-file", str(file), "--no-dashboard")
-        cluster = DaskCluster(file, start("dask_scheduler", *local, "--port", "0", *seen))
-        try:
-            wait_until(file.exists, "the Dask scheduler")
-            for _ in range(n_workers):
-                words = (*local, *seen, "--nthreads", "1", "--no-nanny")
-                more = ("--preload", "support.slow_obygaze", "--local-directory", str(folder))
-                cluster.workers.append(start("dask_worker", *words, *more))
-            yield cluster
-        finally:
-            cluster.kill()
-
-
-def children_of(pid: int, word: str) -> list[int]:
-    """The processes started by another whose command line has a word."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            # The name in brackets may hold spaces; the parent is the second field after it.
-            parent = int((path / "stat").read_text("utf-8").rpartition(")")[2].split()[1])
-            if parent == pid and word in (path / "cmdline").read_text("utf-8"):
-                found.append(int(path.name))
-    return sorted(found)
+    cluster = DaskCluster(folder, variables or {})
+    cluster.scheduler = cluster.start("dask_scheduler", "--port", "0")
+    try:
+        wait_until(cluster.file.exists, "the Dask scheduler")
+        for _ in range(n_workers):
+            cluster.add_worker()
+        yield cluster
+    finally:
+        cluster.kill()
+        cluster.file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Share work among processes: forks of this one, or the workers of a Dask cluster."""
+"""Share work among forks of this process."""
 
 import ctypes
 import multiprocessing
@@ -36,24 +36,13 @@ def fitting() -> Iterator[None]:
 
 
 def workers_for(n_jobs: int) -> int:
-    """Return the number of processes; for 0, one for each core or thread of the Dask cluster."""
-    if n_jobs:
-        return n_jobs
-    if _on_dask():
-        from joblib import effective_n_jobs
-
-        return int(effective_n_jobs(-1))
-    return usable_cores()
+    """Return the number of processes; for 0, one for each core."""
+    return n_jobs or usable_cores()
 
 
 def map_parts(work: Work[T], n_parts: int, n_jobs: int = 0) -> Iterator[T]:
-    """Yield `work(0), work(1), ...` in order; `workers_for(n_jobs)` processes compute them.
-
-    Inside `joblib.parallel_config(backend="dask")` they are tasks of that cluster.
-    """
+    """Yield `work(0), work(1), ...` in order; `workers_for(n_jobs)` processes compute them."""
     n_workers = min(workers_for(n_jobs), n_parts)
-    if n_workers > 1 and _on_dask():
-        return _by_dask(work, n_parts, n_workers)
     if n_workers > 1 and _can_fork():
         return _by_forks(work, n_parts, n_workers)
     return map(work, range(n_parts))
@@ -110,27 +99,3 @@ def _start_worker(work: Work[Any]) -> None:
 
 def _part(number: int) -> Any:
     return _WORK["work"](number)
-
-
-def _on_dask() -> bool:
-    # A backend can only be chosen after joblib was imported; its import is slow.
-    if "joblib" not in sys.modules:
-        return False
-    from joblib.parallel import get_active_backend
-
-    return type(get_active_backend()[0]).__name__ == "DaskDistributedBackend"
-
-
-def _by_dask(work: Work[T], n_parts: int, n_workers: int) -> Iterator[T]:
-    from joblib import Parallel, delayed
-
-    # The features travel with each task, so that a worker gets one task.
-    shares = [range(worker, n_parts, n_workers) for worker in range(n_workers)]
-    done: list[list[T]] = Parallel()(delayed(_elsewhere)(work, share) for share in shares)
-    return (done[part % n_workers][part // n_workers] for part in range(n_parts))
-
-
-def _elsewhere(work: Work[T], parts: Sequence[int]) -> list[T]:
-    # As in the calling process: the number of threads affects the last bits of a product.
-    with fitting():
-        return [work(part) for part in parts]

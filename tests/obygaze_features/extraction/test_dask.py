@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
+import distributed
 import pytest
 from support.checkpoints import save_tiny, write_tiny_card
 from support.cli import Result, environment, obygaze_argv, run_obygaze
-from support.dask_cluster import children_of, running_dask
+from support.dask_cluster import DaskCluster, running_dask
 from support.extraction import BLOCK_ROWS, a_plan, array_bytes, film_folder, plan_file
-from support.servers import wait_until
+from support.servers import free_port, wait_until
 from support.slow_obygaze import clips_begun, install
 
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
+from obygaze_features.extraction import dask_engine
+from obygaze_features.extraction.dask_engine import ClusterLost, extract_on, join_cluster
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.extraction.run import Resources, extract
+from obygaze_features.extraction.run import Event, Monitor, Resources, extract
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.status import missing_units
 from obygaze_features.manifest.model import Manifest
@@ -30,7 +33,6 @@ from obygaze_features.manifest.model import Manifest
 # 12 units of 4 clips; one clip cannot be read, so a whole run ends with 3.
 N_CLIPS, N_UNITS = 47, 12
 BAD = 5
-TWO = ("--engine", "dask", "--devices", "cpu,cpu")
 
 pytestmark = pytest.mark.xdist_group("dask")
 
@@ -73,6 +75,11 @@ class World:
             "TMPDIR": str(self.folder),
         }
 
+    def cluster(
+        self, n_workers: int, seconds: float = 0.0, together: int = 1
+    ) -> contextlib.AbstractContextManager[DaskCluster]:
+        return running_dask(self.folder, n_workers, self.variables(seconds, together))
+
     def start(self, *words: str, seconds: float = 0.0, together: int = 1) -> subprocess.Popen[str]:
         argv = [str(self.folder / "obygaze"), "extract", "run", str(self.folder / "plan.json")]
         run = subprocess.Popen(
@@ -86,8 +93,8 @@ class World:
         self.runs.append(run)
         return run
 
-    def run(self, *words: str, together: int = 1) -> Result:
-        return ended(self.start(*words, together=together))
+    def start_on(self, cluster: DaskCluster, *words: str) -> subprocess.Popen[str]:
+        return self.start("--scheduler", str(cluster.file), "--workers", "1", *words)
 
     def n_blocks(self) -> int:
         return len(list((self.store / "commits").glob("block-*.json")))
@@ -99,10 +106,6 @@ class World:
 def ended(run: subprocess.Popen[str]) -> Result:
     out, err = run.communicate(timeout=120)
     return Result(run.returncode, out, err)
-
-
-def workers_of(run: subprocess.Popen[str]) -> list[int]:
-    return children_of(run.pid, "spawn_main")
 
 
 @pytest.fixture
@@ -118,113 +121,77 @@ def world(films: Manifest, tmp_path: Path) -> Iterator[World]:
         run.communicate()
 
 
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-# ---- a cluster of our own ----------------------------------------------------------------------
+# ---- whole runs --------------------------------------------------------------------------------
 
 
 def test_the_same_bytes_from_two_workers(world: World, undisturbed: dict[str, bytes]) -> None:
     events = world.folder / "events.jsonl"
-    done = world.run(*TWO, "--json", "--events", str(events), together=2)
+    with world.cluster(2, together=2) as cluster:
+        done = ended(world.start_on(cluster, "--json", "--events", str(events)))
+        # The cluster was there before, and outlives the run.
+        assert [worker.poll() for worker in cluster.workers] == [None, None]
+        with join_cluster(str(cluster.file)) as client:
+            plugins = client.run(lambda dask_worker: list(dask_worker.plugins)).values()
     assert done.code == 3, done.stderr
     assert (done.json()["ok"], done.json()["failed"]) == (N_CLIPS - 1, 1)
     assert array_bytes(world.store) == undisturbed
     assert len(events.read_text("utf-8").splitlines()) == N_CLIPS
-    pids = set(world.log.read_text("utf-8").split())
-    assert len(pids) == 2, "both workers had something to do"
+    pids = world.log.read_text("utf-8").split()
+    assert len(pids) == N_CLIPS - 1
+    assert len(set(pids)) == 2, "both workers had something to do"
+    assert not [name for names in plugins for name in names if name.startswith("obygaze")]
 
 
 def test_the_same_bytes_from_workers_that_are_killed(
     world: World, undisturbed: dict[str, bytes]
 ) -> None:
-    """Every two seconds one worker is killed, sometimes both."""
-    run = world.start(*TWO, seconds=0.4)
-    draw = random.Random(7)
-    n_killed = 0
-    world.wait_for_blocks(1, run)
-    for round_ in range(4):
-        victims = workers_of(run)
-        for pid in victims if round_ == 2 else draw.sample(victims, min(1, len(victims))):
-            os.kill(pid, signal.SIGKILL)
-            n_killed += 1
-        before = world.n_blocks()
-        world.wait_for_blocks(before + 1, run)
-        time.sleep(draw.uniform(0.5, 1.5))
-    done = ended(run)
+    """A worker is killed three times, and another one joins."""
+    with world.cluster(2, seconds=0.2) as cluster:
+        run = world.start_on(cluster)
+        for least in (1, 4, 7):
+            world.wait_for_blocks(least, run)
+            cluster.kill_worker()
+            cluster.add_worker()
+        done = ended(run)
     assert done.code == 3, done.stderr
-    assert n_killed >= 4
     assert array_bytes(world.store) == undisturbed
-    assert clips_begun(world.log) <= N_CLIPS - 1 + n_killed * BLOCK_ROWS
+    assert clips_begun(world.log) <= N_CLIPS - 1 + 3 * BLOCK_ROWS
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
 def test_a_signal_ends_a_run(
     world: World, undisturbed: dict[str, bytes], number: signal.Signals, code: int
 ) -> None:
-    run = world.start(*TWO, seconds=0.3)
-    world.wait_for_blocks(2, run)
-    workers = workers_of(run)
-    # To all of them, as a terminal and most schedulers do it.
-    os.killpg(run.pid, number)
-    done = ended(run)
-    assert done.code == code, done.stderr
-    assert f"stopped by {number.name}" in done.stderr
-    assert len(workers) == 2
-    assert all(map(is_gone, workers))
-    assert clips_begun(world.log) <= world.n_blocks() * BLOCK_ROWS + 2 * BLOCK_ROWS
+    with world.cluster(2, seconds=0.3) as cluster:
+        run = world.start_on(cluster)
+        world.wait_for_blocks(2, run)
+        run.send_signal(number)
+        done = ended(run)
+        assert done.code == code, done.stderr
+        assert f"stopped by {number.name}" in done.stderr
+        n_begun, n_blocks = clips_begun(world.log), world.n_blocks()
+        assert n_begun <= n_blocks * BLOCK_ROWS + 2 * BLOCK_ROWS
+        assert n_blocks < N_UNITS
+        assert [worker.poll() for worker in cluster.workers] == [None, None]
+    assert clips_begun(world.log) == n_begun, "the workers had stopped when the run ended"
     # Another engine goes on where this one was.
-    assert world.run("--workers", "1").code == 3
+    assert ended(world.start("--workers", "1")).code == 3
     assert array_bytes(world.store) == undisturbed
 
 
-def test_workers_end_with_their_driver(world: World) -> None:
-    run = world.start(*TWO, seconds=0.3)
-    world.wait_for_blocks(1, run)
-    workers = workers_of(run)
-    decoders = [pid for worker in workers for pid in children_of(worker, "video.worker")]
-    assert (len(workers), len(decoders)) == (2, 2)
-    run.kill()
-    run.communicate()
-    wait_until(lambda: all(map(is_gone, [*workers, *decoders])), "the workers to end", 30)
-
-
-def test_an_error_of_a_worker_is_the_error_of_the_run(films: Manifest, world: World) -> None:
-    other = a_plan(films, world.folder, "descriptors", sampling="keyframes")
-    run_obygaze("extract", "run", plan_file(other, world.folder / "other.json"))
-    before = array_bytes(world.store)
-    # With two blocks to make, or nobody would look.
-    for block in (3, 7):
-        (world.store / "commits" / f"block-{block:05d}.json").unlink()
-    done = world.run(*TWO)
-    assert done.code == 5, done.stderr
-    assert "sampling.rule" in done.stderr
-    assert array_bytes(world.store) == before
-
-
-def test_changed_weights_are_refused(films: Manifest, world: World) -> None:
-    """The checkpoint is replaced during the run."""
-    pytest.importorskip("transformers")
-    weights = save_tiny("clip", world.folder / "weights")
-    few = films.with_clips(films.clips[10:15])
-    write_tiny_card("clip", world.folder / "backbones")
-    plan = a_plan(few, world.folder, "tiny-clip", weights=str(weights))
-    path = plan_file(plan, world.folder / "plan.json")
-    extract(plan, Resources(), StopFlag(), rows=range(BLOCK_ROWS))
-    store = Path(plan.targets[0].store)
-    before = array_bytes(store)
-    assert missing_units(plan) == [1]
-    save_tiny("clip", weights, seed=1)
-    done = run_obygaze("extract", "run", path, "--engine", "dask", "--devices", "cpu")
-    assert (done.code, "weights" in done.stderr) == (5, True), done.stderr
-    assert array_bytes(store) == before
-    save_tiny("clip", weights)
-    (state,) = extract(plan, Resources(), StopFlag())
-    assert (state.ok, state.done) == (5, True)
+def test_a_running_cluster_that_is_killed(world: World, undisturbed: dict[str, bytes]) -> None:
+    with world.cluster(2, seconds=0.3) as cluster:
+        run = world.start_on(cluster)
+        world.wait_for_blocks(2, run)
+        cluster.kill()
+        done = ended(run)
+    assert done.code == 1, done.stderr
+    assert "Dask cluster" in done.stderr
+    assert "the same command again" in done.stderr
+    assert 2 <= world.n_blocks() < N_UNITS
+    with world.cluster(2) as cluster:
+        assert ended(world.start_on(cluster)).code == 3
+    assert array_bytes(world.store) == undisturbed
 
 
 def test_two_runs_given_the_same_blocks_at_once(
@@ -237,47 +204,163 @@ def test_two_runs_given_the_same_blocks_at_once(
     assert clips_begun(world.log) > N_CLIPS, "they did work on the same blocks"
 
 
-# ---- a cluster that is there already -----------------------------------------------------------
+# ---- errors of workers -------------------------------------------------------------------------
 
 
-def test_a_running_cluster_that_is_killed(world: World, undisturbed: dict[str, bytes]) -> None:
-    with running_dask(world.folder, 2, world.variables(0.3)) as cluster:
-        run = world.start("--engine", "dask", "--scheduler", str(cluster.file))
-        world.wait_for_blocks(2, run)
-        cluster.kill()
-        done = ended(run)
-    assert done.code == 1, done.stderr
-    assert "Dask cluster" in done.stderr
-    assert "the same command again" in done.stderr
-    assert 2 <= world.n_blocks() < N_UNITS
-    (world.folder / "scheduler.json").unlink()
-    with running_dask(world.folder, 2, world.variables(0)) as cluster:
-        run = world.start("--engine", "dask", "--scheduler", str(cluster.file))
-        done = ended(run)
-        assert done.code == 3, done.stderr
-        # The cluster was there before, and outlives the run.
-        assert [worker.poll() for worker in cluster.workers] == [None, None]
-    assert array_bytes(world.store) == undisturbed
+def test_an_error_of_a_worker_is_the_error_of_the_run(films: Manifest, world: World) -> None:
+    other = a_plan(films, world.folder, "descriptors", sampling="keyframes")
+    run_obygaze("extract", "run", plan_file(other, world.folder / "other.json"))
+    before = array_bytes(world.store)
+    # With two blocks to make, or nobody would look.
+    for block in (3, 7):
+        (world.store / "commits" / f"block-{block:05d}.json").unlink()
+    with world.cluster(2) as cluster:
+        done = ended(world.start_on(cluster))
+    assert done.code == 5, done.stderr
+    assert "sampling.rule" in done.stderr
+    assert array_bytes(world.store) == before
 
 
-# ---- words -------------------------------------------------------------------------------------
+def test_changed_weights_are_refused(films: Manifest, world: World) -> None:
+    """The checkpoint is replaced during the run."""
+    pytest.importorskip("transformers")
+    weights = save_tiny("clip", world.folder / "weights")
+    few = films.with_clips(films.clips[10:15])
+    write_tiny_card("clip", world.folder / "backbones")
+    plan = a_plan(few, world.folder, "tiny-clip", weights=str(weights))
+    plan_file(plan, world.folder / "plan.json")
+    extract(plan, Resources(), StopFlag(), rows=range(BLOCK_ROWS))
+    store = Path(plan.targets[0].store)
+    before = array_bytes(store)
+    assert missing_units(plan) == [1]
+    save_tiny("clip", weights, seed=1)
+    with world.cluster(1) as cluster:
+        done = ended(world.start_on(cluster))
+    assert (done.code, "weights" in done.stderr) == (5, True), done.stderr
+    assert array_bytes(store) == before
+    save_tiny("clip", weights)
+    (state,) = extract(plan, Resources(), StopFlag())
+    assert (state.ok, state.done) == (5, True)
+
+
+def test_a_unit_that_ends_its_workers_ends_the_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end_worker(name: str, unit: int) -> list[Event]:
+        os._exit(1)
+
+    monkeypatch.setattr(dask_engine, "make_unit", end_worker)
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
+    with (
+        world.cluster(2) as cluster,
+        join_cluster(str(cluster.file)) as client,
+        pytest.raises(ObygazeError, match=r"(?s)KilledWorker.*the logs of the workers"),
+    ):
+        extract_on(client, world.plan, Resources(), StopFlag())
+
+
+# ---- clusters that do not respond --------------------------------------------------------------
+
+
+def test_a_scheduler_that_hangs_ends_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with world.cluster(1, seconds=0.3) as cluster, join_cluster(str(cluster.file)) as client:
+
+        def hang(event: object) -> None:
+            cluster.scheduler.send_signal(signal.SIGSTOP)
+            monkeypatch.setattr(dask_engine, "ANSWER_S", 1.0)
+
+        monitor = Monitor(on_event=hang)
+        with pytest.raises(ClusterLost, match="does not respond"):
+            extract_on(client, world.plan, Resources(), StopFlag(), monitor=monitor)
+    assert 1 <= world.n_blocks() < N_UNITS
+
+
+def test_a_cluster_without_workers_ends_the_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_engine, "PATIENCE_S", 3.0)
+    with (
+        world.cluster(0) as cluster,
+        join_cluster(str(cluster.file)) as client,
+        pytest.raises(ClusterLost, match="Dask cluster"),
+    ):
+        extract_on(client, world.plan, Resources(), StopFlag())
+    assert not world.store.exists()
+
+
+# ---- addresses and options ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "refused"),
+    [
+        ("tcp://10.1.2.3:8786", True),
+        ("tcp://cluster.example.org:8786", True),
+        ("ws://10.1.2.3:8786", True),
+        ("tcp://0.0.0.0:8786", True),
+        ("tcp://127.0.0.1:8786", False),
+        ("tcp://[::1]:8786", False),
+        ("tcp://localhost:8786", False),
+        ("tls://10.1.2.3:8786", False),
+    ],
+)
+def test_only_encrypted_clusters_are_joined_over_a_network(
+    address: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = SimpleNamespace(close=lambda timeout: None)
+    monkeypatch.setattr(distributed, "Client", lambda address, **more: client)
+    if refused:
+        with pytest.raises(FixUsage, match="is not encrypted"), join_cluster(address):
+            pass
+    with join_cluster(address, insecure=refused) as joined:
+        assert joined is client
+
+
+def test_the_address_of_a_scheduler_file_is_checked_too(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    file.write_text('{"address": "tcp://10.1.2.3:8786"}', encoding="utf-8")
+    with pytest.raises(FixUsage, match="is not encrypted"), join_cluster(str(file)):
+        pass
+    file.write_text("[]", encoding="utf-8")
+    with pytest.raises(FixInput, match="not a scheduler file of Dask"), join_cluster(str(file)):
+        pass
+    with pytest.raises(NotFound, match="no scheduler file"), join_cluster(str(tmp_path / "x")):
+        pass
+
+
+def test_no_scheduler_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_engine, "CONNECT_S", 1)
+    with (
+        pytest.raises(NotFound, match="no Dask scheduler answers"),
+        join_cluster(f"tcp://127.0.0.1:{free_port()}"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--engine", "dask"), "either --devices or --scheduler"),
-        ((*TWO, "--scheduler", "tls://a:1"), "either --devices or --scheduler"),
-        ((*TWO, "--worker", "0/2"), "--worker"),
-        (("--engine", "dask", "--devices", "cpu,0"), "only GPUs or only cpu"),
-        (("--devices", "0"), "--engine dask"),
-        (("--engine", "dask", "--scheduler", "tcp://10.0.0.1:1"), "is not encrypted"),
+        (("--scheduler", "tls://a:1", "--worker", "0/2"), "--worker"),
+        (("--scheduler", "tls://a:1", "--retry-failed"), "no --scheduler"),
+        (("--scheduler", "tls://a:1", "--device", "cuda:0,cuda:1"), "one --device"),
+        (("--scheduler", "tcp://10.0.0.1:1"), "is not encrypted"),
     ],
 )
 def test_invalid_options(world: World, words: tuple[str, ...], message: str) -> None:
     done = run_obygaze("extract", "run", world.folder / "plan.json", *words)
     assert (done.code, message in done.stderr) == (2, True), done.stderr
     assert not world.store.exists()
+
+
+def test_a_missing_package_is_named(world: World) -> None:
+    code = (
+        "import sys; sys.modules['distributed'] = None;"
+        " from obygaze import cli; sys.exit(cli.run(sys.argv[1:]))"
+    )
+    words = obygaze_argv("extract", "run", world.folder / "plan.json", "--scheduler", "tls://a:1")
+    argv = [sys.executable, "-c", code, *words[3:]]
+    done = subprocess.run(argv, env=environment(), capture_output=True, text=True)
+    assert (done.returncode, "obygaze[cluster]" in done.stderr) == (2, True), done.stderr
 
 
 def test_the_local_engine_imports_no_dask(world: World) -> None:

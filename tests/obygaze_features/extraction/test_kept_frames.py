@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cli import Result, run_obygaze
+from support.dask_cluster import running_dask
 from support.extraction import a_plan, array_bytes, film_folder, keep_manifest
 from support.videos import write_video
 
@@ -224,8 +225,9 @@ def test_plans_slurm_and_dask_need_no_films(workspace: Path, tmp_path: Path) -> 
     assert made["tasks"] == [0] and made["mem_gb"] >= 1
     assert command(workspace, "run", workspace / "slurm.json", "--worker", "0/1").code == 3
     pytest.importorskip("distributed")
-    dask = ("--engine", "dask", "--devices", "cpu,cpu")
-    assert command(workspace, "run", workspace / "dask.json", *dask).code == 3
+    with running_dask(tmp_path, 1) as cluster:
+        dask = ("--scheduler", cluster.file, "--workers", "1")
+        assert command(workspace, "run", workspace / "dask.json", *dask).code == 3
     for store in ("slurm", "dask"):
         assert array_bytes(workspace / "stores" / store) == expected
 
