@@ -17,7 +17,7 @@ import click
 from obygaze_features import __version__
 from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import human
-from obygaze_features.core.machine import package_version, this_machine
+from obygaze_features.core.machine import cache_folder, offline, package_version, this_machine
 from obygaze_features.core.workspace import MAKERS, Workspace
 
 # The codecs of film files, from DivX to today.
@@ -73,12 +73,9 @@ def problems_of(packages: Sequence[Facts]) -> list[str]:
     """Return one line for each required package that is missing or too old."""
     if not packages:
         return ["obygaze is not installed, only checked out: pip install -e ."]
-    return [
-        f"{one['name']}{one['needs']}, found {one['version'] or 'none'}: "
-        f"pip install '{one['name']}{one['needs']}'"
-        for one in packages
-        if not one["extras"] and not one["good"]
-    ]
+    bad = [one for one in packages if not one["extras"] and not one["good"]]
+    wanted = {one["name"] + one["needs"]: one["version"] or "none" for one in bad}
+    return [f"{name}, found {version}: pip install '{name}'" for name, version in wanted.items()]
 
 
 def _packages() -> list[Facts]:
@@ -163,12 +160,9 @@ def _folder(kind: str, path: Path) -> Facts:
 
 def _hub() -> Facts:
     """Return the cache of the Hugging Face hub, and whether downloads are disabled."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    home = os.environ.get("HF_HOME", f"{base}/huggingface")
-    cache = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub").expanduser()
+    cache = cache_folder()
     models = len(list(cache.glob("models--*"))) if cache.is_dir() else None
-    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
-    return {"cache": str(cache), "models": models, "offline": offline}
+    return {"cache": str(cache), "models": models, "offline": offline()}
 
 
 def to_text(found: Facts) -> str:

@@ -24,7 +24,7 @@ from benchmarks.extraction.ways import (
 from benchmarks.timing import Settings, rounds_text
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import Corrupt
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import Machine, duration, this_machine
 
 KINDS = (

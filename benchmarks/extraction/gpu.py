@@ -24,7 +24,7 @@ from obygaze_features.backbones.load import as_arrays, load_backbone
 from obygaze_features.backbones.pretrained import save_random
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import Machine, this_machine, usable_cores
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.bench import forward_runs

@@ -16,8 +16,8 @@ from benchmarks.timing import Comparison, Contestant, Settings, compare
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.families import PRETRAINED
 from obygaze_features.backbones.pretrained import save_random
-from obygaze_features.core.extras import need
 from obygaze_features.core.files import write_atomic
+from obygaze_features.core.lazy import need
 from obygaze_features.extraction.compute import ThreadComputer, clip_threads, computer_for, stack
 from obygaze_features.extraction.decoding import DecodedRow, decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target

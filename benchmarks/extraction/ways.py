@@ -16,7 +16,7 @@ from benchmarks.store.layouts import files_of
 from benchmarks.timing import OBYGAZE
 from obygaze_features.core.errors import InstallExtra, ObygazeError
 from obygaze_features.core.files import sha256_file
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.extraction.blocks import run_rows
 from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.decoding import NO_VIDEO, DecodedRow

@@ -12,7 +12,7 @@ from benchmarks.growth.store import QUICK_SIZES, SIZES
 from benchmarks.store.layouts import ids
 from benchmarks.timing import Settings
 from obygaze_features.core.console import human
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import Runs, duration, this_machine, time_runs
 from obygaze_features.extraction.estimate import estimate
 from obygaze_features.extraction.plan import Target, make_plan, read_plan_file, write_plan

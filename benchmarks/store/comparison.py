@@ -17,8 +17,8 @@ from benchmarks.store.over_http import LATENCY_S, LinkCost, measure_link
 from benchmarks.timing import Comparison, Contestant, Settings, compare
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import Corrupt, InstallExtra
-from obygaze_features.core.extras import need
 from obygaze_features.core.files import sync_dir
+from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import duration
 from obygaze_features.store.format.records import SEAL_FILE, STORE_FILE, Seal
 from obygaze_features.store.format.schema import ArraySpec, FileMark

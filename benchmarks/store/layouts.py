@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.errors import InstallExtra
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.store.read.reader import open_store

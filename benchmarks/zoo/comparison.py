@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.timing import OBYGAZE, Comparison, Contestant, Settings, compare
 from benchmarks.zoo.plain_loop import SETTINGS, count_steps
 from benchmarks.zoo.workspace import NAME, write_workspace
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import duration
 from obygaze_models.protocols.runner.records import read_run
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.zoo.workspace import NAME, WIDTHS
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store import open_store
 from obygaze_models.models.mlp import Job, MLPProbe

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.extras import need
 from obygaze_features.core.files import csv_bytes, write_atomic
+from obygaze_features.core.lazy import need
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import SEGMENT_COLUMNS
 from obygaze_features.manifest.vocabulary import concepts

@@ -10,13 +10,14 @@ import numpy as np
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card, Placement, Preset
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.hub import NO_WEIGHTS, WeightFiles, cache_folder, find_weights
+from obygaze_features.backbones.hub import NO_WEIGHTS, WeightFiles, find_weights
 from obygaze_features.backbones.load import as_arrays, check_device, load_from
 from obygaze_features.backbones.pretrained import library, silenced
 from obygaze_features.backbones.torch_backbone import Preprocessor, TorchBackbone
 from obygaze_features.backbones.weights import TENSORS, WrongWeights, is_blob
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
+from obygaze_features.core.machine import cache_folder
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import Workspace
 

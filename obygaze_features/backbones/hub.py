@@ -1,6 +1,5 @@
 """Find the weights of a card: in a given file or folder, or in the Hugging Face cache."""
 
-import os
 import re
 import socket
 from collections.abc import Collection
@@ -12,7 +11,8 @@ from urllib.request import getproxies
 
 from obygaze_features.backbones.base import Card
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError, first_line
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
+from obygaze_features.core.machine import cache_folder, offline
 from obygaze_features.core.schema_check import read_json
 
 FETCH_AGAIN = "fetch the checkpoint again"
@@ -57,23 +57,6 @@ class WeightFiles:
 
 
 NO_WEIGHTS = WeightFiles(Path(), (), "no weights needed")
-
-
-def offline() -> bool:
-    """Return whether the environment forbids the network."""
-    words = {"1", "true", "yes", "on"}
-    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    return any(os.environ.get(name, "").lower() in words for name in names)
-
-
-def cache_folder() -> Path:
-    """Return the folder of the hub cache, by the rules of its own library."""
-    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if os.environ.get(name):
-            return Path(os.environ[name]).expanduser()
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    home = os.environ.get("HF_HOME") or Path(caches) / "huggingface"
-    return Path(home).expanduser() / "hub"
 
 
 def repository_folder(checkpoint: str) -> Path:

@@ -11,7 +11,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import NO_WEIGHTS, WeightFiles, find_weights
 from obygaze_features.backbones.torch_backbone import on_device
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.core.workspace import Workspace
 
 

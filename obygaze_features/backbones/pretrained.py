@@ -21,7 +21,7 @@ from obygaze_features.backbones.weights import (
     read_weights,
 )
 from obygaze_features.core.errors import FixInput, InstallExtra, NotFound, ObygazeError, first_line
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 
 if TYPE_CHECKING:
     from torch import Tensor

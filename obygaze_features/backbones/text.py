@@ -11,7 +11,7 @@ import numpy.typing as npt
 from obygaze_features.backbones.base import Card, Placement
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import FAMILIES
-from obygaze_features.backbones.hub import WeightFiles, find_weights, offline
+from obygaze_features.backbones.hub import WeightFiles, find_weights
 from obygaze_features.backbones.pretrained import (
     PretrainedFamily,
     Text,
@@ -22,7 +22,8 @@ from obygaze_features.backbones.pretrained import (
 )
 from obygaze_features.backbones.weights import TENSORS, is_verified
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
+from obygaze_features.core.machine import offline
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Table, read_toml
 from obygaze_features.core.schema_rules import filled, list_of, matching, text

@@ -14,8 +14,8 @@ from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.hub import FETCH_AGAIN, WeightFiles, repository_folder
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Corrupt, FixInput, first_line
-from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_file
+from obygaze_features.core.lazy import need
 from obygaze_features.store.format.limits import check_memory
 
 if TYPE_CHECKING:

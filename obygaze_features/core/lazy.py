@@ -1,4 +1,4 @@
-"""Export the names of a package without importing their modules, so that `--help` is fast."""
+"""Imports that wait: names of packages, so that `--help` is fast, and optional packages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+
+from obygaze_features.core.errors import InstallExtra
 
 
 def lazy_exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -37,3 +39,17 @@ def _type_checking_imports(package: str) -> dict[str, str]:
         if isinstance(statement, ast.ImportFrom)
         for alias in statement.names
     }
+
+
+def need(module: str, extra: str, purpose: str) -> Any:
+    """Import an optional module; if it is missing, raise an error that names the extra."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        # An installed package with a missing dependency is a broken installation, not this case.
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise InstallExtra(
+            f"{purpose} needs the package {error.name!r}, which is not installed",
+            hint=f"pip install 'obygaze[{extra}]'",
+        ) from error

@@ -41,6 +41,23 @@ def package_version(name: str) -> str | None:
         return None
 
 
+def offline() -> bool:
+    """Return whether the environment forbids the network."""
+    words = {"1", "true", "yes", "on"}
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    return any(os.environ.get(name, "").lower() in words for name in names)
+
+
+def cache_folder() -> Path:
+    """Return the cache of the Hugging Face hub, by the rules of its own library."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if os.environ.get(name):
+            return Path(os.environ[name]).expanduser()
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("HF_HOME") or Path(caches) / "huggingface"
+    return Path(home).expanduser() / "hub"
+
+
 @dataclass(frozen=True)
 class Machine:
     """The machine a measurement or a run was made on."""

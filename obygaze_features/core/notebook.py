@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from obygaze_features.core.errors import UnknownName
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.core.schema_rules import near
 
 MAX_REPR = 120

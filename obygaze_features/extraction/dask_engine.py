@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeError
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
 from obygaze_features.extraction.run import (
     SILENT,

@@ -8,7 +8,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
 from obygaze_features.extraction.run import (
     SILENT,

@@ -17,7 +17,7 @@ from obygaze_features.extraction.recipes import exact_pictures, load_target, tar
 from obygaze_features.store import RowStatus, Store
 from obygaze_features.store.maps import MAPS, RANDOM, Directions, map_names, write_maps
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.saving import contact_sheet
+from obygaze_features.video.decoded_clip import contact_sheet
 
 COLOR = (255, 96, 0)
 

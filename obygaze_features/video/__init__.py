@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from obygaze_features.video.decode import decode_views as decode_views
     from obygaze_features.video.decoded_clip import DecodedClip as DecodedClip
     from obygaze_features.video.decoded_clip import View as View
+    from obygaze_features.video.decoded_clip import save_clip as save_clip
     from obygaze_features.video.film import VideoInfo as VideoInfo
     from obygaze_features.video.index import sample_indices as sample_indices
     from obygaze_features.video.pool import DecodeJob as DecodeJob
     from obygaze_features.video.pool import DecodePool as DecodePool
-    from obygaze_features.video.saving import save_clip as save_clip
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

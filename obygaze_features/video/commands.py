@@ -8,11 +8,10 @@ import click
 from obygaze_features.core.commands import LazyGroup, Session, force_option
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, View
+from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, View, save_clip
 from obygaze_features.video.film import probe
 from obygaze_features.video.index import Sampling
 from obygaze_features.video.resize import Resize
-from obygaze_features.video.saving import save_clip
 
 
 @click.group(cls=LazyGroup)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.extras import need
 from obygaze_features.core.files import PICTURES
+from obygaze_features.core.lazy import need
 
 # Formats whose packets carry times that are reliable if they are complete and unique.
 TIMED_CONTAINERS = ("mov", "matroska", "webm", "mpegts", "mpeg", "flv")

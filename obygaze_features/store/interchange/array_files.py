@@ -21,8 +21,8 @@ import numpy as np
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.extras import need
 from obygaze_features.core.files import require_file
+from obygaze_features.core.lazy import need
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.tables import CsvTable, read_table

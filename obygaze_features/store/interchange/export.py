@@ -17,7 +17,6 @@ from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, made_by_obygaze, new_file, new_folder
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.extras import need
 from obygaze_features.core.files import (
     csv_for_people,
     free_for,
@@ -25,6 +24,7 @@ from obygaze_features.core.files import (
     pretty_json,
     sha256_bytes,
 )
+from obygaze_features.core.lazy import need
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.schema import ArraySpec

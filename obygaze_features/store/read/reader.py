@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr, unknown_name
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.format.recipe import Recipe

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError, Stopped, first_line
-from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.lazy import need
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote.files import Files, Target, read_or_none
 from obygaze_features.store.remote.object_store import (

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped, without_secrets
-from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.lazy import need
 from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import FileMark

@@ -12,8 +12,7 @@ from support.cli import call_obygaze
 from support.videos import read_numbers, write_video
 
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import View
-from obygaze_features.video.saving import contact_sheet
+from obygaze_features.video.decoded_clip import View, contact_sheet
 
 
 @pytest.fixture(scope="module")

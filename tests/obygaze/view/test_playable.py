@@ -10,11 +10,11 @@ from support.kills import kill_everywhere
 from support.video_kinds import KINDS
 from support.videos import read_numbers
 
+from obygaze.view.media import make_proxy, media_facts, proxy_path
 from obygaze_features.core.console import Quiet
 from obygaze_features.video import View, decode_clip
 from obygaze_features.video.container import open_video
 from obygaze_features.video.film import film_index
-from obygaze_features.video.playable import make_proxy, media_facts, proxy_path
 
 REFUSED = {
     "avi_with_sound": "avi files, mpeg4 video (yuv420p)",

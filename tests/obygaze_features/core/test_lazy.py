@@ -5,7 +5,7 @@ import math
 import pytest
 
 from obygaze_features.core.errors import InstallExtra
-from obygaze_features.core.extras import need
+from obygaze_features.core.lazy import need
 
 
 def test_a_module_that_is_there_is_given():
