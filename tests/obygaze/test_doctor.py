@@ -148,6 +148,7 @@ def test_folders_tell_what_is_inside_and_what_is_free(workspace):
     "env, cache",
     [
         ({"HF_HUB_CACHE": "/c/hub"}, "/c/hub"),
+        ({"HUGGINGFACE_HUB_CACHE": "/c/hub"}, "/c/hub"),
         ({"HF_HOME": "/h"}, "/h/hub"),
         ({"HF_HOME": None, "XDG_CACHE_HOME": "/x"}, "/x/huggingface/hub"),
         ({"HF_HOME": None, "XDG_CACHE_HOME": None, "HOME": "/me"}, "/me/.cache/huggingface/hub"),
