@@ -335,7 +335,7 @@ def boxes(session: Session, maps: str, boxes: Path) -> None:
     Examples:
         obygaze explain boxes concept-maps faces.csv
     """
-    from obygaze_models.audits.boxes import audit_boxes
+    from obygaze_models.maps import audit_boxes
 
     found = audit_boxes(open_store(maps, workspace=session.workspace.root), boxes)
     names = ("x", "n_x", "share", "peaks", "area", "y", "share_of_y", "p_holm")

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -37,22 +36,6 @@ NULLS = ("uniform", "own", "pooled")
 # The paper's distances in tenths, rows and columns in the order of LEVELS.
 TENTHS: Ints = np.array([[0, 3, 7, 10], [3, 0, 4, 7], [7, 4, 0, 3], [10, 7, 3, 0]], dtype=np.int64)
 WITHOUT_NS = [LEVELS.index(level) for level in LEVELS if level != "NS"]
-
-
-@dataclass(frozen=True)
-class ChanceSettings:
-    """Settings of the simulation of chance.
-
-    `permutations` is the number of draws for each p-value (0: none); `n_random` that for an
-    expected disorder that is sampled, as in the paper, beside the closed form (0: none).
-    """
-
-    permutations: int = 9999
-    n_random: int = 0
-    seed: int = 0
-
-
-DEFAULT_CHANCE = ChanceSettings()
 
 
 @dataclass(frozen=True)
@@ -99,22 +82,10 @@ class AnnotatorPair:
 
     def simulated(self, null: str, times: int, seed: int) -> Ints:
         """Return the sum of distances, in tenths, of each of `times` draws under the null."""
-        return self._sums(shuffled_tables(self.counts, null, times, self._generator(null, seed)))
-
-    def sampled_gamma(self, null: str, chance: ChanceSettings) -> float | None:
-        """Return gamma with an expected disorder that is the mean of `n_random` drawn labelings."""
-        if not self.n or not chance.n_random:
-            return None
-        generator = self._generator(f"{null} drawn", chance.seed)
-        drawn = drawn_tables(*self._chances(null), self.n, chance.n_random, generator)
-        return _gamma(self.observed, int(self._sums(drawn).sum()) / (10 * self.n * len(drawn)))
-
-    def _generator(self, purpose: str, seed: int) -> np.random.Generator:
-        # A stream of its own for each film, pair, purpose and set of levels.
-        name = "\n".join((self.movie_id, *self.annotators, purpose, str(len(self.counts))))
-        return np.random.default_rng([seed, *name.encode()])
-
-    def _sums(self, tables: Ints) -> Ints:
+        # A stream of its own for each film, pair, null and set of levels.
+        name = "\n".join((self.movie_id, *self.annotators, null, str(len(self.counts))))
+        generator = np.random.default_rng([seed, *name.encode()])
+        tables = shuffled_tables(self.counts, null, times, generator)
         sums: Ints = np.einsum("tij,ij->t", tables, self.tenths)
         return sums
 
@@ -169,27 +140,30 @@ def mean_of_groups(groups: Iterable[object], values: Iterable[float | None]) -> 
 
 
 def p_value(
-    pairs: Sequence[AnnotatorPair], null: str, chance: ChanceSettings = DEFAULT_CHANCE
+    pairs: Sequence[AnnotatorPair], null: str, permutations: int = 9999, seed: int = 0
 ) -> float | None:
-    """Return the p-value (b + 1) / (m + 1); b of m draws agree at least as well by chance."""
+    """Return the p-value (b + 1) / (m + 1); b of m draws agree at least as well by chance.
+
+    It is None without draws, and where no pair has a gamma.
+    """
     usable = [pair for pair in pairs if pair.gamma(null) is not None]
     films = [pair.movie_id for pair in usable]
     real = mean_of_groups(films, [pair.gamma(null) for pair in usable])
-    if real is None or not chance.permutations:
+    if real is None or not permutations:
         return None
     in_film = Counter(films)
-    gammas = np.zeros(chance.permutations)
+    gammas = np.zeros(permutations)
     for pair in usable:
-        sums = pair.simulated(null, chance.permutations, chance.seed)
+        sums = pair.simulated(null, permutations, seed)
         disorder = sums / (10 * pair.n * (pair.expected(null) or 1.0))
         gammas += (1.0 - disorder) / (in_film[pair.movie_id] * len(in_film))
     # Means that are equal as fractions may differ in their last bits.
     as_good = int((gammas >= real - 1e-12).sum())
-    return (as_good + 1) / (chance.permutations + 1)
+    return (as_good + 1) / (permutations + 1)
 
 
 def agreement(
-    pairs: Sequence[AnnotatorPair], chance: ChanceSettings = DEFAULT_CHANCE
+    pairs: Sequence[AnnotatorPair], permutations: int = 9999, seed: int = 0
 ) -> dict[str, Any]:
     """Return all measures of agreement of these pairs, as one JSON document.
 
@@ -199,17 +173,13 @@ def agreement(
     means and p-values, and is listed in `degenerate`.
     """
     reduced = [pair.without_ns() for pair in pairs]
-    less = {f"{name}_without_ns": value for name, value in _measures(reduced, chance).items()}
-    document = {**_measures(pairs, chance), **less}
-    if chance.n_random:
-        document["sampled"] = {
-            "n_random": chance.n_random,
-            "gamma": document.pop("sampled_gamma"),
-            "gamma_without_ns": document.pop("sampled_gamma_without_ns"),
-        }
-    return document | {
-        "permutations": chance.permutations,
-        "seed": chance.seed,
+    draws = permutations, seed
+    less = {f"{name}_without_ns": value for name, value in _measures(reduced, *draws).items()}
+    return {
+        **_measures(pairs, *draws),
+        **less,
+        "permutations": permutations,
+        "seed": seed,
         "films": len({pair.movie_id for pair in pairs}),
         "degenerate": [
             {**_names(pair), "nulls": nulls, "without_ns": some is reduced}
@@ -218,13 +188,13 @@ def agreement(
             if (nulls := [null for null in NULLS if pair.gamma(null) is None])
         ],
         "pairs": [
-            {**_names(pair), **_record(pair, chance), "without_ns": _record(less, chance)}
+            {**_names(pair), **_record(pair, *draws), "without_ns": _record(less, *draws)}
             for pair, less in zip(pairs, reduced, strict=True)
         ],
     }
 
 
-def _measures(pairs: Sequence[AnnotatorPair], chance: ChanceSettings) -> dict[str, Any]:
+def _measures(pairs: Sequence[AnnotatorPair], permutations: int, seed: int) -> dict[str, Any]:
     """Return gamma and alpha as means over films and over pairs, and the p-values."""
     films, each = [pair.movie_id for pair in pairs], range(len(pairs))
 
@@ -232,39 +202,27 @@ def _measures(pairs: Sequence[AnnotatorPair], chance: ChanceSettings) -> dict[st
         return {null: mean_of_groups(groups, [of(pair, null) for pair in pairs]) for null in NULLS}
 
     alphas = [pair.alpha for pair in pairs]
-    measures: dict[str, Any] = {
+    return {
         "gamma": means(films, AnnotatorPair.gamma),
         "gamma_over_pairs": means(each, AnnotatorPair.gamma),
         "alpha": mean_of_groups(films, alphas),
         "alpha_over_pairs": mean_of_groups(each, alphas),
-        "p_value": {null: p_value(pairs, null, chance) for null in NULLS},
+        "p_value": {null: p_value(pairs, null, permutations, seed) for null in NULLS},
     }
-    if chance.n_random:
-        sampled = partial(AnnotatorPair.sampled_gamma, chance=chance)
-        measures["sampled_gamma"] = means(films, sampled)
-    return measures
 
 
 def _names(pair: AnnotatorPair) -> dict[str, Any]:
     return {"movie_id": pair.movie_id, "annotators": list(pair.annotators)}
 
 
-def _record(pair: AnnotatorPair, chance: ChanceSettings) -> dict[str, Any]:
+def _record(pair: AnnotatorPair, *draws: int) -> dict[str, Any]:
     expected = {null: pair.expected(null) for null in NULLS}
-    own = {name: v for name, v in _measures([pair], chance).items() if "over_pairs" not in name}
+    own = {name: v for name, v in _measures([pair], *draws).items() if "over_pairs" not in name}
     return {"n": pair.n, "observed": pair.observed, "expected": expected, **own}
 
 
 def _gamma(observed: float | None, expected: float | None) -> float | None:
     return None if observed is None or not expected else 1.0 - observed / expected
-
-
-def drawn_tables(
-    first: Ints, second: Ints, n: int, times: int, generator: np.random.Generator
-) -> Ints:
-    """Return random tables of `n` clips; each annotator's levels are drawn in these proportions."""
-    cells = np.outer(first, second) / (int(first.sum()) * int(second.sum()))
-    return generator.multinomial(n, cells.ravel(), times).reshape(times, *cells.shape)
 
 
 def shuffled_tables(counts: Ints, null: str, times: int, generator: np.random.Generator) -> Ints:
@@ -275,8 +233,8 @@ def shuffled_tables(counts: Ints, null: str, times: int, generator: np.random.Ge
     """
     first, second = counts.sum(axis=1), counts.sum(axis=0)
     if null == "uniform":
-        alike = np.ones_like(first)
-        return drawn_tables(alike, alike, int(counts.sum()), times, generator)
+        cells = np.full(counts.size, 1 / counts.size)
+        return generator.multinomial(int(counts.sum()), cells, times).reshape(times, *counts.shape)
     if null == "own":
         shape = (times, len(counts))
         rows, columns = np.broadcast_to(first, shape), np.broadcast_to(second, shape)

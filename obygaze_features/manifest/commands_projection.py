@@ -153,24 +153,8 @@ def project(
     default=9999,
     help="Number of draws for each p-value; 0 for no p-values.",
 )
-@click.option(
-    "--sampled",
-    type=click.IntRange(1, 1_000_000),
-    is_flag=False,
-    flag_value=62,
-    metavar="[N]",
-    help="Sample the expected disorder too, as the paper did: N draws, 62 if no N is given.",
-)
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the random draws.")
-def agree(
-    session: Session,
-    /,
-    threshold: str,
-    permutations: int,
-    sampled: int | None,
-    seed: int,
-    **source: Any,
-) -> None:
+def agree(session: Session, /, threshold: str, permutations: int, seed: int, **source: Any) -> None:
     """Measure the agreement of the annotators.
 
     Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
@@ -179,16 +163,15 @@ def agree(
     Examples:
         obygaze manifest agree segments.csv --clips clips.csv
         obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
-        obygaze manifest agree segments.csv --clips clips.csv --seed 7 --sampled
     """
-    from obygaze_features.manifest.agreement import ChanceSettings, agreement, pairs_of
+    from obygaze_features.manifest.agreement import agreement, pairs_of
 
     share = as_threshold(threshold)
     inputs, made = _project(session, share, **source)
     pairs = pairs_of(made, inputs[1])
     if not pairs:
         session.console.warn("no film has both clips and two annotators; nothing to compare")
-    document = agreement(pairs, ChanceSettings(permutations, sampled or 0, seed))
+    document = agreement(pairs, permutations, seed)
     session.console.show(
         {"threshold": threshold_text(share), **document}, _agreement_text(document)
     )
@@ -250,9 +233,8 @@ def _agreement_text(document: Mapping[str, Any]) -> str:
     """Return the measures under each null, then gamma of each film and pair."""
     from obygaze_features.manifest.agreement import NULLS
 
-    sampled = {f"sampled_{name}": values for name, values in document.get("sampled", {}).items()}
     measures = []
-    for name, means in (*sorted(document.items()), *sampled.items()):
+    for name, means in sorted(document.items()):
         if isinstance(means, Mapping) and tuple(means) == NULLS:
             values = means.values()
             # A p-value is never 0, and must not be shown as 0.

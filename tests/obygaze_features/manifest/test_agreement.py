@@ -22,9 +22,7 @@ from obygaze_features.manifest.agreement import (
     NULLS,
     TENTHS,
     AnnotatorPair,
-    ChanceSettings,
     agreement,
-    drawn_tables,
     mean_of_groups,
     p_value,
     pair_of,
@@ -100,7 +98,7 @@ def test_where_chance_alone_agrees_on_everything_there_is_no_gamma() -> None:
     pair = pair_of(["EN", "EN"], ["EN", "EN"])
     assert [pair.gamma(null) for null in NULLS] == [1.0, None, None]
     assert pair.alpha is None
-    document = agreement([pair], ChanceSettings(permutations=10))
+    document = agreement([pair], permutations=10)
     assert document["gamma"] == {"uniform": 1.0, "own": None, "pooled": None}
     assert document["p_value"]["own"] is None
     assert [entry["nulls"] for entry in document["degenerate"]] == [["own", "pooled"]] * 2
@@ -109,7 +107,7 @@ def test_where_chance_alone_agrees_on_everything_there_is_no_gamma() -> None:
 def test_without_clips_there_is_nothing() -> None:
     pair = pair_of(["NS"], ["S"]).without_ns()
     assert (pair.n, pair.observed, pair.expected("uniform"), pair.alpha) == (0, None, None, None)
-    document = agreement([], ChanceSettings(permutations=10))
+    document = agreement([], permutations=10)
     assert document["gamma"] == dict.fromkeys(NULLS)
     assert document["pairs"] == []
 
@@ -189,7 +187,7 @@ def test_a_p_value_is_the_share_of_labelings_that_agree_as_well(null: str) -> No
     others = [pair_of(*both).observed for both in every_labeling(labels, null)]
     exact = sum(other <= (pair.observed or 0) for other in others) / len(others)
     m = 20_000
-    p = p_value([pair], null, ChanceSettings(permutations=m))
+    p = p_value([pair], null, permutations=m)
     # Four standard errors of a share out of m draws.
     assert p == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / m) + 1 / m)
 
@@ -197,21 +195,20 @@ def test_a_p_value_is_the_share_of_labelings_that_agree_as_well(null: str) -> No
 def test_p_values_are_as_small_as_they_can_be_where_chance_never_agrees() -> None:
     labels = ["EN", "HN", "NS", "S"] * 20
     pair = pair_of(labels, labels)
-    assert [p_value([pair], null, ChanceSettings(permutations=99)) for null in NULLS] == [0.01] * 3
+    assert [p_value([pair], null, permutations=99) for null in NULLS] == [0.01] * 3
 
 
 def test_where_every_draw_is_the_same_p_is_one() -> None:
     # A constant labeling cannot be shuffled into another: ties count as agreeing as well.
     pair = pair_of(["EN", "EN", "S"], ["EN", "EN", "EN"])
-    assert p_value([pair], "own", ChanceSettings(permutations=50)) == 1.0
+    assert p_value([pair], "own", permutations=50) == 1.0
 
 
 def test_the_p_value_of_the_mean_counts_films_together() -> None:
     labels = (["EN", "S", "S", "HN"], ["EN", "S", "HN", "HN"])
     one = pair_of(*labels, movie_id="one")
     ten = [pair_of(*labels, movie_id=f"film{i}") for i in range(10)]
-    chance = ChanceSettings(permutations=999)
-    single, together = p_value([one], "own", chance), p_value(ten, "own", chance)
+    single, together = (p_value(films, "own", permutations=999) for films in ([one], ten))
     assert single is not None and together is not None
     assert together == 0.001 < 0.1 < single
 
@@ -230,7 +227,7 @@ def test_the_mean_is_over_films_and_a_film_counts_once() -> None:
         [pair.movie_id for pair in pairs], [pair.gamma("uniform") for pair in pairs]
     ) == close(expected)
     # As in the paper, every pair of annotators counts once: two that agree, two that do not.
-    document = agreement(pairs, ChanceSettings(permutations=0))
+    document = agreement(pairs, permutations=0)
     assert document["gamma"]["uniform"] == close(expected)
     assert document["gamma_over_pairs"]["uniform"] == close((2 + 2 * low) / 4)
 
@@ -253,22 +250,6 @@ def test_shuffled_tables_keep_what_the_null_keeps(null: str) -> None:
     else:
         mean = np.full((4, 4), counts.sum() / 16)
     assert tables.mean(axis=0) == pytest.approx(mean, abs=0.12)
-
-
-def test_drawn_tables_have_the_shares_they_were_given() -> None:
-    first, second = np.array([3, 1, 0]), np.array([1, 1, 2])
-    tables = drawn_tables(first, second, 40, 5000, np.random.default_rng(5))
-    assert tables.mean(axis=0) == pytest.approx(40 * np.outer(first, second) / 16, abs=0.15)
-
-
-@pytest.mark.parametrize("null", NULLS)
-def test_the_sampled_gamma_comes_near_the_closed_form_and_repeats_with_its_seed(null: str) -> None:
-    generator = np.random.default_rng(11)
-    pair = pair_of(*(generator.choice(LEVELS, 150, p=[0.4, 0.3, 0.1, 0.2]) for _ in range(2)))
-    many = pair.sampled_gamma(null, ChanceSettings(n_random=20_000))
-    assert many == pytest.approx(pair.gamma(null), abs=0.005)
-    few = [pair.sampled_gamma(null, ChanceSettings(n_random=62, seed=seed)) for seed in (1, 1, 2)]
-    assert few[0] == few[1] != few[2]
 
 
 class Replayed:
@@ -359,19 +340,18 @@ def test_the_command_gives_the_document_scripts_rely_on(tmp_path: Path) -> None:
     one, one_clips = film("one", "EN HN NS S", "EN NS NS EN")
     two, two_clips = film("two", "S EN EN", "S EN HN")
     inputs = [*one, *two], [*one_clips, *two_clips]
-    document = run(tmp_path, *inputs, "--json", "--sampled", "--seed", "3").json()
+    document = run(tmp_path, *inputs, "--json", "--seed", "3").json()
     low, high = 1 - 0.35 / 0.425, 1 - 0.1 / 0.425
     assert document["gamma"]["uniform"] == close((low + high) / 2)
     assert document["gamma_without_ns"]["uniform"] == close((-0.125 + 1 - 0.1 / (4 / 9)) / 2)
     assert set(document["p_value"]) == set(NULLS)
     assert all(0 < p <= 1 for p in document["p_value"].values())
-    assert document["sampled"]["n_random"] == 62
     (pair, _) = document["pairs"]
     assert (pair["movie_id"], pair["annotators"], pair["n"]) == ("one", ["A", "B"], 4)
     assert pair["observed"] == close(0.35)
     assert pair["expected"] == {"uniform": 0.425, "own": 0.425, "pooled": 0.40625}
     assert pair["without_ns"]["n"] == 2
-    again = run(tmp_path, *inputs, "--json", "--sampled=62", "--seed", "3").json()
+    again = run(tmp_path, *inputs, "--json", "--seed", "3").json()
     assert again == document
 
 
