@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from obygaze_models.audits.eat import audit_eat as audit_eat
     from obygaze_models.audits.gender import audit_gender_score as audit_gender_score
     from obygaze_models.audits.gender import gender_score as gender_score
-    from obygaze_models.audits.gender import prior_of_tokens as prior_of_tokens
     from obygaze_models.audits.group_tests import GroupTest as GroupTest
     from obygaze_models.audits.mediaeval import audit_mediaeval as audit_mediaeval
     from obygaze_models.audits.mediaeval_runs import read_affect_run as read_affect_run

@@ -275,18 +275,6 @@ def gender_estimate(caption: str, man: GenderScore, woman: GenderScore) -> Gende
     )
 
 
-def prior_of_tokens(log_probabilities: Sequence[float]) -> float:
-    """Return the prior of a caption: the arithmetic mean of the probabilities of its tokens.
-
-    Args:
-        log_probabilities: The natural logarithm of the probability of each token.
-    """
-    if not log_probabilities:
-        raise FixInput("a caption needs at least one token, got none")
-    mean = math.fsum(math.exp(value) for value in log_probabilities) / len(log_probabilities)
-    return _check_probability("lm", mean)
-
-
 def cut_shares(man: int, woman: int) -> tuple[float, float]:
     """Return both shares cut after two decimals, as published tables have them."""
     total = man + woman

@@ -9,7 +9,6 @@ from obygaze_features.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from obygaze_models.evaluation.bootstrap import Estimate as Estimate
     from obygaze_models.evaluation.bootstrap import estimate as estimate
-    from obygaze_models.evaluation.calibration import tune_threshold as tune_threshold
     from obygaze_models.evaluation.compare import holm as holm
     from obygaze_models.evaluation.compare import nadeau_bengio as nadeau_bengio
     from obygaze_models.evaluation.compare import paired_bootstrap as paired_bootstrap
@@ -20,5 +19,6 @@ if TYPE_CHECKING:
     from obygaze_models.evaluation.logistic import fit_logistic as fit_logistic
     from obygaze_models.evaluation.metrics import evaluate as evaluate
     from obygaze_models.evaluation.predictions import Predictions as Predictions
+    from obygaze_models.evaluation.predictions import tune_threshold as tune_threshold
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,4 +1,4 @@
-"""Logistic regression for inference: coefficients with standard errors, and collinearity.
+"""Logistic regression: coefficients with standard errors, collinearity, recalibrated scores.
 
 The maximum likelihood estimate does not exist where a linear combination of factors separates the
 two classes (found exactly, by linear programming). There, Firth's penalised likelihood gives finite
@@ -13,12 +13,19 @@ from numpy.typing import ArrayLike
 from scipy import optimize, special
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.predictions import BoolArray, FloatArray, as_codes, as_truth
+from obygaze_models.evaluation.predictions import (
+    BoolArray,
+    FloatArray,
+    as_codes,
+    as_scores,
+    as_truth,
+)
 
 MAX_ITERATIONS = 10_000  # Fisher steps of a nearly separated film take thousands
 # Near its maximum the likelihood is flat to its last digits: smaller steps are not compared.
 TOLERANCE = 1e-7
 MAX_STEP = 5.0
+NEXT_TO_ZERO = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +87,32 @@ def fit_logistic(
     errors = "independent" if clusters is None else "movies"
     method = "firth" if firth else "ml"
     return LogisticFit(beta, se, beta - reach, beta + reach, p, method, errors)
+
+
+def recalibrate(score: ArrayLike, y: ArrayLike, movies: ArrayLike) -> FloatArray:
+    """Return probabilities by Platt's method: logistic regression on the log odds of the scores.
+
+    The regression for a film is fitted on all other films, so that no clip changes its own
+    probability. Where it does not exist (a perfect order, one class), the scores stay as they are.
+
+    Args:
+        score: The probability of each clip.
+        y: The label of each clip, 0 or 1.
+        movies: The film of each clip.
+    """
+    truth = as_truth(y)
+    scores = as_scores(score, truth.size)
+    names, codes = as_codes(movies, truth.size)
+    odds = special.logit(np.clip(scores, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
+    found = scores.copy()
+    for film in range(len(names)):
+        inside = codes == film
+        try:
+            fit = fit_logistic(odds[~inside, None], truth[~inside], method="ml")
+        except FixInput:
+            continue
+        found[inside] = special.expit(fit.beta[0] + fit.beta[1] * odds[inside])
+    return found
 
 
 def with_intercept(X: ArrayLike, n_rows: int) -> FloatArray:

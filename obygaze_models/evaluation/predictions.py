@@ -1,4 +1,4 @@
-"""The input of every metric: labels, scores and decisions of clips, each checked once."""
+"""The input of every metric: labels, scores and decisions of clips; a threshold for decisions."""
 
 from __future__ import annotations
 
@@ -94,3 +94,33 @@ def as_codes(groups: ArrayLike, n_rows: int) -> tuple[NDArray[Any], IntArray]:
         raise FixInput(f"expected one group for each of {n_rows} rows, got shape {names.shape}")
     unique, codes = np.unique(names, return_inverse=True)
     return unique, codes.astype(np.intp)
+
+
+def tune_threshold(y: ArrayLike, score: ArrayLike) -> float | None:
+    """Return the threshold with the largest F1 on validation clips; None if they have one class.
+
+    All thresholds between two neighbouring scores are equivalent: the middle is taken, and of
+    equally good middles the one nearest to 0.5.
+
+    Args:
+        y: The labels; 1 is positive.
+        score: The scores.
+    """
+    truth = np.asarray(y) == 1
+    if truth.all() or not truth.any():
+        return None
+    scores = as_scores(score, truth.size)
+    distinct = np.unique(scores)
+    middle = (distinct[:-1] + distinct[1:]) / 2
+    # The middle of two adjacent floats rounds to one of them; only the lower one separates them.
+    middle = np.where(middle < distinct[1:], middle, distinct[:-1])
+    below = np.nextafter(distinct[0], -np.inf)
+    thresholds = np.unique(np.concatenate([[below], middle, [distinct[-1], 0.5]]))
+    # The clips below each threshold, from one sort.
+    order = np.argsort(scores, kind="stable")
+    n_below = np.searchsorted(scores[order], thresholds, side="right")
+    n_missed = np.concatenate([[0], np.cumsum(truth[order])])[n_below]
+    n_found = truth.sum() - n_missed
+    f1 = 2 * n_found / (truth.sum() + truth.size - n_below)
+    best = thresholds[f1 >= f1.max() - 1e-12]
+    return float(best[np.argmin(np.abs(best - 0.5))])

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import resample
-from obygaze_models.evaluation.calibration import recalibrate
+from obygaze_models.evaluation.logistic import recalibrate
 from obygaze_models.evaluation.metrics import DECISION_METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.registry import UNTRAINED

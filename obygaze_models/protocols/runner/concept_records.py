@@ -16,16 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
-from obygaze_models.evaluation.predictions import FloatArray
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.registry import BANK, build_head
+from obygaze_models.models.registry import BANK, build_head, find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.runner.banks import Examples, targets_of
-from obygaze_models.protocols.runner.execute import FitContext
+from obygaze_models.protocols.runner.execute import FitContext, fit_every_clip
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.protocols.runner.sensitivity import sensitivity_records
 from obygaze_models.protocols.runner.vectors import FoundVectors, find_vectors
 from obygaze_models.protocols.schema import Model, Protocol
 
@@ -116,12 +114,12 @@ def _bank_records(
             if record:
                 head = {"kind": "anatomy", "part": "head", "feature": context.feature}
                 records.append({**head, "model": name, **record})
-    return [*records, *sensitivity_records(context, vectors)]
+    return [*records, *_sensitivities(context, vectors)]
 
 
 def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
     """Yield the record of each concept."""
-    from obygaze_models.models.concept_report import concept_quality
+    from obygaze_models.models.concept_report import concept_quality, ranking_quality
 
     targets, seed = vectors.examples.targets, vectors.examples.seed
     scenes = vectors.table.scenes
@@ -174,6 +172,8 @@ def _on_noise(
     features: Features, table: ClipTable, settings: Mapping[str, Any], seed: int
 ) -> dict[str, Record]:
     """Return quality and stability of vectors found in the same way on random features."""
+    from obygaze_models.models.concept_report import ranking_quality
+
     noise = np.random.default_rng((seed, 1)).standard_normal(features.X.shape)
     try:
         found = find_vectors(replace(features, X=noise.astype(np.float32)), table, settings, seed)
@@ -188,19 +188,6 @@ def _on_noise(
             "stability": {"mean": cosine.mean(), "least": cosine.min()},
         }
     return records
-
-
-def ranking_quality(scores: FloatArray, target: NDArray[np.int64]) -> dict[str, FloatArray]:
-    """Return AP and AUC of each column of scores without ties; targets below 0 are not used."""
-    known = target >= 0
-    order = np.argsort(-scores[known], axis=0)
-    hits = (target[known] == 1)[order]
-    n, n_positive = len(hits), int(hits[:, 0].sum())
-    places = np.arange(1, n + 1)[:, None]
-    ap = (hits * hits.cumsum(axis=0) / places).sum(axis=0) / n_positive
-    ranks = (hits * (n + 1 - places)).sum(axis=0)
-    auc = (ranks - n_positive * (n_positive + 1) / 2) / (n_positive * (n - n_positive))
-    return {"ap": ap, "auc": auc}
 
 
 def _auc(vectors: FoundVectors, column: int, against: str) -> float | None:
@@ -311,3 +298,28 @@ def _interventions(
         for order, curves in by_order.items()
         if curves
     ]
+
+
+def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Record]:
+    """Yield a record for each probe and training task, both fitted on every clip."""
+    from obygaze_models.models.concept_report import sensitivity
+
+    rng = np.random.default_rng((context.protocol.fit.seed, 3))
+    random = rng.standard_normal((N_DIRECTIONS, vectors.bank.coef_.shape[1]))
+    directions = np.concatenate([vectors.bank.coef_, random])
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    probes = [n for n, model in context.models.items() if not find_kind(model.kind).head]
+    names = vectors.examples.names
+    for task in dict.fromkeys(train for train, _ in context.protocol.pairs):
+        for name in probes:
+            try:
+                clips, fit = fit_every_clip(context, context.models[name], task)
+            except FixTraining:
+                continue
+            X = context.store.of(clips).astype(np.float64)
+            positive = context.labels[task][clips] == 1
+            yield {
+                **{"kind": "anatomy", "part": "sensitivity", "feature": context.feature},
+                **{"model": name, "task": task, "n": int(positive.sum())},
+                "concepts": sensitivity(fit.estimator, X, positive, directions, names),
+            }

@@ -13,14 +13,12 @@ from itertools import chain, product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE
-from obygaze_models.evaluation.calibration import tune_threshold
 from obygaze_models.evaluation.leakage import Leak, check_leaks
-from obygaze_models.evaluation.predictions import IntArray, Predictions
+from obygaze_models.evaluation.predictions import IntArray, Predictions, tune_threshold
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable, disputed, other_annotators
@@ -324,15 +322,6 @@ def _test(
         n_validation=len(split.validation),
         leak=leak,
         are_probabilities=fit.threshold == 0.5,
-        tuned=_tune(*inner),
+        tuned=tune_threshold(*inner),
         chosen=fit.chosen,
     )
-
-
-def _tune(labels: NDArray[Any], scores: NDArray[Any]) -> float | None:
-    """Return the threshold with the best binary F1 on other clips, or None for one class."""
-    y = labels == 1
-    if not len(y) or y.all() or not y.any():
-        return None
-    found: float = tune_threshold(validation_y=y, validation_score=scores, metric="f1_binary")
-    return found

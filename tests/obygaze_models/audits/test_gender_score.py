@@ -16,7 +16,6 @@ from obygaze_models.audits.gender import (
     cut_shares,
     gender_estimate,
     gender_score,
-    prior_of_tokens,
 )
 
 
@@ -73,15 +72,6 @@ def test_what_cannot_be_scored(values: tuple[float, float, float], words: str) -
         gender_score(*values)
 
 
-def test_the_prior_is_the_arithmetic_mean() -> None:
-    expected = (math.exp(-1) + math.exp(-2) + math.exp(-3) + math.exp(-0.5)) / 4
-    assert prior_of_tokens([-1.0, -2.0, -3.0, -0.5]) == pytest.approx(expected, abs=1e-15)
-    with pytest.raises(FixInput):
-        prior_of_tokens([])
-    with pytest.raises(FixInput):
-        prior_of_tokens([1.0])
-
-
 def test_cut_shares_are_cut_not_rounded() -> None:
     assert cut_shares(770, 368) == (0.67, 0.32)
     assert cut_shares(792, 408) == (0.66, 0.34)
@@ -123,8 +113,6 @@ def test_published_cases(tmp_path: Path) -> None:
     for case in cases["formula_cases"]:
         score = gender_score(case["lm"], case["sim"], case["prob"]).score
         assert score == pytest.approx(case["score"], abs=1e-12)
-    for case in cases["sentence_score_cases"]:
-        assert prior_of_tokens(case["token_log_probs"]) == pytest.approx(case["mean"], abs=1e-12)
     for table in cases["poster_tables"]:
         assert list(cut_shares(table["man"], table["woman"])) == table["printed"]
     run = next(run for run in cases["script_runs"] if run["name"] == "random_GE")

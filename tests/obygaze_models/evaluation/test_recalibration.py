@@ -8,7 +8,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from obygaze_models.evaluation import Predictions, evaluate
-from obygaze_models.evaluation.calibration import recalibrate
+from obygaze_models.evaluation.logistic import recalibrate
 
 
 @pytest.fixture

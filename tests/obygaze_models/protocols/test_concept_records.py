@@ -14,12 +14,9 @@ from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
+from obygaze_models.models.concept_report import ranking_quality
 from obygaze_models.protocols.reading import load_protocol, shipped
-from obygaze_models.protocols.runner.concept_records import (
-    concept_jobs,
-    join_noise,
-    ranking_quality,
-)
+from obygaze_models.protocols.runner.concept_records import concept_jobs, join_noise
 from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.run import Inputs, gather
 from obygaze_models.protocols.runner.vectors import find_vectors

@@ -24,10 +24,10 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.mobygaze import read
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip
-from obygaze_models.evaluation.intervals import TIOUS, precisions
 from obygaze_models.models import LogisticProbe
 from obygaze_models.protocols.clips import ClipTable, clip_table, disputed, task_labels
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.runner.localise import TIOUS, precisions
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Data, Task

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from support.experiments import VISUAL, cell_of, films, planted, quick, run_on, store_of
 
+from obygaze_models.models.concept_report import scores_and_slopes, sensitivity
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.models.mlp import MLPProbe
-from obygaze_models.protocols.runner.sensitivity import along, scores_and_slopes
 
 
 def data(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +90,7 @@ def test_the_share_of_a_perceptron_by_hand() -> None:
     X = np.array([[1.0], [2.0], [-3.0], [-4.0]])
     positive = np.array([True, True, True, False])
     directions = np.array([[1.0], [-1.0], [-1.0]])  # a concept, and two others for chance
-    (found,) = along(probe, X, positive, directions, ["Look"])
+    (found,) = sensitivity(probe, X, positive, directions, ["Look"])
     assert found["share"] == pytest.approx(2 / 3)
     # The mean slope is 1/3; x has a deviation of 2.55 and |x| one of 1.12.
     assert found["slope"] == pytest.approx(1 / 3 * np.std([1, 2, -3, -4]) / np.std([1, 2, 3, 4]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from obygaze_models.evaluation.intervals import (
+from obygaze_models.protocols.runner.localise import (
     TIOUS,
     Rule,
     ScoredFilm,
