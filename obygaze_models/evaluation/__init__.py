@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from obygaze_models.evaluation.bootstrap import estimate as estimate
     from obygaze_models.evaluation.compare import holm as holm
     from obygaze_models.evaluation.compare import nadeau_bengio as nadeau_bengio
-    from obygaze_models.evaluation.compare import paired_bootstrap as paired_bootstrap
     from obygaze_models.evaluation.compare import sign_flip as sign_flip
     from obygaze_models.evaluation.error_analysis import analyse_success as analyse_success
     from obygaze_models.evaluation.leakage import check_leaks as check_leaks

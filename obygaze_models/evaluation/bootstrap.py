@@ -42,7 +42,6 @@ class Interval:
 
     low: float
     high: float
-    n_units: int
     n_undefined: int
 
     def covers(self, value: float) -> bool:
@@ -52,7 +51,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric with intervals and standard errors over movies and over clips."""
+    """A metric, or a difference, with intervals and standard errors over movies and over clips."""
 
     metric: str
     value: float
@@ -76,8 +75,11 @@ def estimate(
     level: float = 0.95,
     seed: int = 0,
     n_folds: int | None = None,
+    minus: Predictions | None = None,
 ) -> dict[str, Estimate]:
     """Return each metric with its interval over movies, and over clips as if independent.
+
+    With `minus` it is the difference of two models, both on the same drawn movies.
 
     Args:
         predictions: Labels, scores and decisions.
@@ -87,11 +89,21 @@ def estimate(
         level: The level of the intervals.
         seed: The seed of the draws.
         n_folds: The number of folds that the predictions were pooled from, if any.
+        minus: Predictions of another model for the same clips in the same order.
     """
     names = list(names)
+    if minus is not None and not np.array_equal(predictions.y, minus.y):
+        raise FixInput(
+            "the two models were not tested on the same clips in the same order",
+            hint="join their predictions on clip_id first",
+        )
 
     def statistics(weights: FloatArray) -> dict[str, FloatArray]:
-        return replicate(predictions, weights, names)
+        found = replicate(predictions, weights, names)
+        if minus is None:
+            return found
+        other = replicate(minus, weights, names)
+        return {name: found[name] - other[name] for name in names}
 
     n = len(predictions)
     drawn = partial(
@@ -99,7 +111,7 @@ def estimate(
         statistics,
         n_replicates=n_replicates,
         level=level,
-        within_unit=True,
+        within_unit=minus is None,
         inflation=reuse_inflation(n_folds),
     )
     movies = drawn(groups, seed=(seed, 0))
@@ -194,7 +206,7 @@ def interval_of(
     if k > 1 and draws.size > 1:
         error = float(draws.std(ddof=1)) * inflation**0.5
     undefined = int(values.size - draws.size)
-    return Interval(low, high, k, undefined), error
+    return Interval(low, high, undefined), error
 
 
 def expanded_tail(k: int, alpha: float = 0.05) -> float:

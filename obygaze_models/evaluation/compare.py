@@ -1,37 +1,20 @@
-"""Tests and intervals for the difference of two models on the same clips.
+"""Tests of the difference of two models on the same clips, and of many tests.
 
 Every test is paired. Under the null hypothesis the unit that can be exchanged is a movie, not a
 clip: all differences of a movie change sign together. k movies have 2^k sign patterns; up to 2^16
 are all evaluated, so that the p-value is exact, and of more a sample is drawn with a seed.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.bootstrap import Interval, resample, reuse_inflation
-from obygaze_models.evaluation.metrics import evaluate, replicate
-from obygaze_models.evaluation.predictions import FloatArray, Predictions
+from obygaze_models.evaluation.predictions import FloatArray
 
 MAX_EXACT = 16
 # Differences that are mathematically equal differ in the last bits of their sums.
 TIE = 1e-9
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The first model's metric minus the second's, with its interval over movies."""
-
-    metric: str
-    first: float
-    second: float
-    value: float
-    interval: Interval
-    se: float
 
 
 def nadeau_bengio(differences: ArrayLike, *, n_train: float, n_test: float) -> float:
@@ -80,54 +63,6 @@ def sign_flip(
     # All patterns include the observed one; a sample does not.
     p = extreme / means.size if exact else (extreme + 1) / (means.size + 1)
     return p, exact
-
-
-def paired_bootstrap(
-    first: Predictions,
-    second: Predictions,
-    groups: ArrayLike,
-    metrics: Sequence[str],
-    *,
-    n_replicates: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-    n_folds: int | None = None,
-) -> dict[str, Difference]:
-    """Return the difference of two models for each metric, both on the same drawn movies.
-
-    Args:
-        first: The predictions of the first model.
-        second: The predictions of the second model, for the same clips in the same order.
-        groups: The movie of each clip.
-        metrics: Names of metrics.
-        n_replicates: The number of bootstrap replicates.
-        level: The level of the intervals.
-        seed: The seed of the draws.
-        n_folds: The number of folds that the predictions were pooled from, if any.
-    """
-    if len(first) != len(second) or not np.array_equal(first.y, second.y):
-        raise FixInput(
-            "the two models were not tested on the same clips in the same order",
-            hint="join their predictions on clip_id first",
-        )
-
-    def statistics(weights: FloatArray) -> dict[str, FloatArray]:
-        a, b = replicate(first, weights, metrics), replicate(second, weights, metrics)
-        return {name: a[name] - b[name] for name in metrics}
-
-    drawn = resample(
-        statistics,
-        groups,
-        n_replicates=n_replicates,
-        level=level,
-        seed=(seed, 2),
-        inflation=reuse_inflation(n_folds),
-    )
-    a, b = evaluate(first, metrics), evaluate(second, metrics)
-    return {
-        name: Difference(name, a[name], b[name], a[name] - b[name], *drawn[name])
-        for name in metrics
-    }
 
 
 def holm(p_values: ArrayLike) -> FloatArray:

@@ -17,7 +17,7 @@ from scipy.special import digamma
 from sklearn.utils import check_random_state
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.models.common import Bools, FixTraining, Floats, Ints
+from obygaze_models.models.common import Bools, Floats, Ints
 from obygaze_models.models.estimator import Classifier
 
 if TYPE_CHECKING:
@@ -76,9 +76,8 @@ class Baseline(Classifier):
 
 @dataclass(eq=False, repr=False)
 class RandomBaseline(Baseline):
-    """Calls a random share of clips positive; the order of its scores is random too."""
+    """Gives every clip a random probability: one half of them are called positive."""
 
-    share: float = 0.5
     random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
@@ -86,15 +85,9 @@ class RandomBaseline(Baseline):
         tags.non_deterministic = True
         return tags
 
-    def _learn(self, X: Floats, y: Bools) -> None:
-        if not 0 < self.share < 1:
-            raise FixTraining(f"share must be between 0 and 1, got {self.share}")
-
     def _positive(self, X: Floats) -> Floats:
-        drawn = check_random_state(self.random_state).uniform(size=len(X))
-        above = 1 - 0.5 * drawn / self.share
-        below = 0.5 * (1 - drawn) / (1 - self.share)
-        return np.asarray(np.where(drawn < self.share, above, below))
+        drawn: Floats = 1 - check_random_state(self.random_state).uniform(size=len(X))
+        return drawn
 
 
 class AllPositive(Baseline):
@@ -111,47 +104,36 @@ class Prevalence(Baseline):
         return np.full(len(X), self.prevalence_)
 
 
-@dataclass(eq=False, repr=False)
 class FilmPrior(Baseline):
     """Gives every clip the share of positives among the training clips of its film.
 
-    The first column of X is the film. `strength` clips of the overall prevalence are added to each
-    film, so that a film of one clip is not certain and a film never seen has the overall share.
+    The first column of X is the film. One clip of the overall prevalence is added to each film, so
+    that a film of one clip is not certain and a film never seen has the overall share.
     """
 
     fitted: ClassVar[tuple[str, ...]] = (*Baseline.fitted, "films_", "share_")
 
-    strength: float = 1.0
-
     def _learn(self, X: Floats, y: Bools) -> None:
-        if not self.strength > 0:
-            raise FixTraining(f"strength must be above 0, got {self.strength}")
         self.films_, codes = np.unique(X[:, 0], return_inverse=True)
         n = np.bincount(codes)
-        added = self.strength * self.prevalence_
-        self.share_ = (np.bincount(codes, weights=y) + added) / (n + self.strength)
+        self.share_ = (np.bincount(codes, weights=y) + self.prevalence_) / (n + 1)
 
     def _positive(self, X: Floats) -> Floats:
         at = np.clip(np.searchsorted(self.films_, X[:, 0]), 0, self.films_.size - 1)
         return np.asarray(np.where(self.films_[at] == X[:, 0], self.share_[at], self.prevalence_))
 
 
-@dataclass(eq=False, repr=False)
 class Neighbour(Baseline):
     """Averages the labels of the training clips of the same film, weighted by nearness of scene.
 
-    X is film and scene (`places`); a weight is `exp(-|scene distance| / scale)`. A film
-    without training clips gets the overall prevalence.
+    X is film and scene (`places`); a weight is `exp(-|scene distance| / 2)`. A film without
+    training clips gets the overall prevalence.
     """
 
     min_features = 2
     fitted: ClassVar[tuple[str, ...]] = (*Baseline.fitted, "places_", "labels_")
 
-    scale: float = 2.0
-
     def _learn(self, X: Floats, y: Bools) -> None:
-        if not self.scale > 0:
-            raise FixTraining(f"scale must be above 0, got {self.scale}")
         self.places_, self.labels_ = X[:, :2], y.astype(np.float64)
 
     def _positive(self, X: Floats) -> Floats:
@@ -161,13 +143,13 @@ class Neighbour(Baseline):
             if there.any():
                 apart = np.abs(X[here, 1][:, None] - self.places_[there, 1][None, :])
                 # Only ratios of weights matter; from the nearest clip on, none of them can vanish.
-                votes = np.exp(-(apart - apart.min(axis=1, keepdims=True)) / self.scale)
+                votes = np.exp(-(apart - apart.min(axis=1, keepdims=True)) / 2)
                 shares = votes @ self.labels_[there] / votes.sum(axis=1)
                 positive[here] = np.clip(shares, 0.0, 1.0)
         return positive
 
 
-def oracle(strength: float = 1.0) -> LogisticRegression:
+def oracle() -> LogisticRegression:
     """Logistic regression for the true concepts (0/1 columns), for comparison with a bottleneck.
 
     Classes weigh the same. A model can have a higher F1, whose threshold this regression does not
@@ -175,7 +157,7 @@ def oracle(strength: float = 1.0) -> LogisticRegression:
     """
     from sklearn.linear_model import LogisticRegression  # late: other baselines start without it
 
-    return LogisticRegression(C=strength, class_weight="balanced", max_iter=1000)
+    return LogisticRegression(class_weight="balanced", max_iter=1000)
 
 
 BASELINES: dict[str, type[Baseline]] = {

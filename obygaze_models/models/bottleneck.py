@@ -187,14 +187,9 @@ class TrueValues:
     absent: Floats
 
     @classmethod
-    def from_training(cls, margins: Any, has: Any, quantile: float = 0.5) -> TrueValues:
-        """Return quantiles of the training margins of clips with and without each concept.
-
-        `quantile` is 0.5 for a typical clip, and 0.95 for a very clear one.
-        """
+    def from_training(cls, margins: Any, has: Any) -> TrueValues:
+        """Return the median training margins of clips with and without each concept."""
         rows, truth = np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=bool)
-        if not 0 <= quantile <= 1:
-            raise FixTraining(f"quantile must be between 0 and 1, got {quantile}")
         empty = np.flatnonzero(truth.all(axis=0) | ~truth.any(axis=0))
         if len(empty):
             raise FixTraining(
@@ -202,8 +197,8 @@ class TrueValues:
                 hint="leave that concept out",
             )
         columns = list(zip(rows.T, truth.T, strict=True))
-        present = [np.quantile(column[there], quantile) for column, there in columns]
-        absent = [np.quantile(column[~there], 1 - quantile) for column, there in columns]
+        present = [np.quantile(column[there], 0.5) for column, there in columns]
+        absent = [np.quantile(column[~there], 0.5) for column, there in columns]
         return cls(np.array(present), np.array(absent))
 
     def certainty(self, margins: Floats) -> Floats:

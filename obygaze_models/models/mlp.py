@@ -17,7 +17,6 @@ from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from obygaze_features.core.console import Progress, Quiet
 from obygaze_models.models.common import (
     FixTraining,
     Floats,
@@ -111,22 +110,15 @@ class MLPProbe(Classifier):
         return len(self.train_loss_)
 
 
-def fit_many(
-    X: NDArray[Any],
-    jobs: Sequence[Job],
-    probe: MLPProbe | None = None,
-    *,
-    progress: Progress | None = None,
-) -> list[MLPProbe]:
+def fit_many(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe | None = None) -> list[MLPProbe]:
     """Return a fitted probe for each job, in the order given; its classes are class numbers.
 
     Args:
         X: The features; rows that no job uses may be missing (NaN).
         jobs: The fits.
         probe: An unfitted probe with the settings of all fits; the seeds are those of the jobs.
-        progress: Is advanced by each finished fit.
     """
-    probe, progress = probe or MLPProbe(), progress or Quiet()
+    probe = probe or MLPProbe()
     _check(X, jobs, probe)
     together: dict[tuple[int, bytes, bytes], list[int]] = {}
     for i, job in enumerate(jobs):
@@ -137,7 +129,6 @@ def fit_many(
         fit.n_features_in_, fit.classes_ = X.shape[1], np.unique(job.labels[job.train])
     for group in together.values():
         _train_together(rows, [jobs[i] for i in group], [fits[i] for i in group])
-        progress.advance(len(group))
     return fits
 
 

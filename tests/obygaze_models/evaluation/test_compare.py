@@ -9,7 +9,8 @@ from sklearn.metrics import roc_auc_score
 from statsmodels.stats.multitest import multipletests
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.compare import holm, nadeau_bengio, paired_bootstrap, sign_flip
+from obygaze_models.evaluation.bootstrap import estimate
+from obygaze_models.evaluation.compare import holm, nadeau_bengio, sign_flip
 from obygaze_models.evaluation.predictions import Predictions
 
 
@@ -102,25 +103,31 @@ class TestSignFlip:
             sign_flip([np.inf, 1])
 
 
-class TestPairedBootstrap:
+class TestDifference:
     def test_a_difference_of_accuracies_is_a_mean(self) -> None:
         first, second, film = two_models(1, k=12, gain=0.3)
-        found = paired_bootstrap(first, second, film, ["accuracy", "auc"])
+        found = estimate(first, film, ["accuracy", "auc"], minus=second)
         right = (first.decision == first.y).astype(float) - (second.decision == second.y)
         of_film = np.array([right[film == k].mean() for k in range(12)])
         low, high = stats.t.interval(0.95, 11, of_film.mean(), stats.sem(of_film))
         accuracy = found["accuracy"]
         assert accuracy.value == pytest.approx(right.mean())
-        assert accuracy.interval.low == pytest.approx(low, abs=0.04)
-        assert accuracy.interval.high == pytest.approx(high, abs=0.04)
-        assert found["auc"].first == pytest.approx(roc_auc_score(first.y, first.score))
-        assert found["auc"].second == pytest.approx(roc_auc_score(second.y, second.score))
+        assert accuracy.by_movie.low == pytest.approx(low, abs=0.04)
+        assert accuracy.by_movie.high == pytest.approx(high, abs=0.04)
+        ours, theirs = (roc_auc_score(model.y, model.score) for model in (first, second))
+        assert found["auc"].value == pytest.approx(ours - theirs)
 
     def test_pairing_takes_out_what_both_share(self) -> None:
         first, _, film = two_models(1, k=12, gain=0.3)
         nearly = Predictions.of(first.y, np.clip(first.score + 0.001, 0, 1))
-        found = paired_bootstrap(first, nearly, film, ["auc"])["auc"]
-        assert found.interval.high - found.interval.low < 0.01
+        found = estimate(first, film, ["auc"], minus=nearly)["auc"]
+        assert found.by_movie.high - found.by_movie.low < 0.01
+
+    def test_other_clips_are_an_error(self) -> None:
+        first, second, film = two_models(1)
+        other = Predictions.of(~second.y, second.score)
+        with pytest.raises(FixInput, match="not tested on the same clips"):
+            estimate(first, film, ["auc"], minus=other)
 
 
 class TestHolm:

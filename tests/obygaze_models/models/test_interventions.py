@@ -18,13 +18,11 @@ HEAD = LogisticHead(10.0).fit(np.where(HAS, 1.0, -1.0), Y)
 VALUES = TrueValues(present=np.ones(3), absent=-np.ones(3))
 
 
-def test_true_values_are_quantiles_of_each_side() -> None:
+def test_true_values_are_the_medians_of_each_side() -> None:
     margins = np.array([[0.0], [1.0], [2.0], [10.0], [20.0], [30.0]])
     has = np.array([[0], [0], [0], [1], [1], [1]])
     middle = TrueValues.from_training(margins, has)
     assert (middle.present[0], middle.absent[0]) == (20.0, 1.0)
-    clear = TrueValues.from_training(margins, has, quantile=1.0)
-    assert (clear.present[0], clear.absent[0]) == (30.0, 0.0)
 
 
 @pytest.mark.parametrize("order", ["random", "uncertainty", "greedy"])
