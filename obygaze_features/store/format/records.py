@@ -35,13 +35,8 @@ MIN_VALUE_BYTES, MANY_VALUES = 16, 1_000_000
 # has its length, and at least one character.
 MANY_ROWS = 1_000_000
 MIN_ID_BYTES = 5
-STORE_FILE = "store.json"
-SEAL_FILE = "seal.json"
 README_FILE = "README.md"
 CLIPS_FILE = "clips.csv"
-PARTIAL_FILE = "partial.json"
-SOURCES_FILE = "sources.json"
-TEXT_KEY = "commits/text.json"
 _HEAD = b'{\n "sha256": "'
 _ZEROS = "0" * 64
 _DIGITS = slice(len(_HEAD), len(_HEAD) + 64)
@@ -211,6 +206,9 @@ _fields_of: Callable[[Any], list[tuple[str, tuple[str, ...], str, _Codec]]] = ca
 class Record:
     """A JSON file of a store; its fields are in the order in which they are in the file."""
 
+    # The name of the file, if a store has only one of this kind.
+    FILE = ""
+
     def to_bytes(self) -> bytes:
         """Return the bytes of the file."""
         document: dict[str, Any] = {"format": FORMAT, "version": VERSION}
@@ -226,9 +224,9 @@ class Record:
         return with_checksum(document)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read a file of a store on this machine."""
-        return cls.from_bytes(path.read_bytes(), str(path))
+    def load(cls, root: Path) -> Self:
+        """Read the file of a store on this machine."""
+        return cls.from_bytes((root / cls.FILE).read_bytes(), str(root / cls.FILE))
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Self:
@@ -255,6 +253,7 @@ class Record:
 class Plan(Record):
     """store.json: the plan of a store, which never changes."""
 
+    FILE = "store.json"
     created: str
     created_by: str
     manifest_name: str
@@ -381,6 +380,7 @@ class Marker(Record):
 class TextMarker(Record):
     """commits/text.json: marks the texts of a store as whole, and lists their files."""
 
+    FILE = "commits/text.json"
     files: Mapping[str, FileMark]
 
 
@@ -388,6 +388,7 @@ class TextMarker(Record):
 class Seal(Record):
     """seal.json: the status of every row and the mark of every file of a complete store."""
 
+    FILE = "seal.json"
     fingerprint: str
     counts: Mapping[str, int]
     noted: Mapping[int, RowStatus]
@@ -405,6 +406,7 @@ class Sources(Record):
     A file of its own, since readers of features do not need it.
     """
 
+    FILE = "sources.json"
     of_rows: Mapping[int, RowSource]
 
 
@@ -416,6 +418,7 @@ class Partial(Record):
     the seal was never fetched, and is missing rather than lost.
     """
 
+    FILE = "partial.json"
     blocks: Mapping[str, frozenset[int]]
 
     def holds(self, array: str, block: int) -> bool:

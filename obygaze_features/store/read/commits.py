@@ -10,11 +10,6 @@ from typing import NamedTuple
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.records import (
-    PARTIAL_FILE,
-    SEAL_FILE,
-    SOURCES_FILE,
-    STORE_FILE,
-    TEXT_KEY,
     Marker,
     Partial,
     Plan,
@@ -96,16 +91,16 @@ class Commits:
         return self.index is not None or self.seal is not None
 
     def _load_seal(self) -> None:
-        seal = read_record(self.files, Seal, SEAL_FILE)
+        seal = read_record(self.files, Seal)
         if seal is None:
             return
-        where = f"{self.files.location}/{SEAL_FILE}"
+        where = f"{self.files.location}/{Seal.FILE}"
         if seal.fingerprint != self.plan.recipe.fingerprint:
             raise Mismatch("the seal is of another recipe than the store", where=where)
-        if seal.files.get(STORE_FILE, FileMark(0, "")).sha256 != self.plan.sha256:
-            raise Corrupt(f"{SEAL_FILE} and {STORE_FILE} are not of the same store", where=where)
+        if seal.files.get(Plan.FILE, FileMark(0, "")).sha256 != self.plan.sha256:
+            raise Corrupt(f"{Seal.FILE} and {Plan.FILE} are not of the same store", where=where)
         self._check_rows(seal.noted, (0, self.plan.n_clips), where)
-        self._partial = read_record(self.files, Partial, PARTIAL_FILE)
+        self._partial = read_record(self.files, Partial)
         self._seal = seal
 
     @property
@@ -172,15 +167,15 @@ class Commits:
     @cached_property
     def _sources(self) -> Mapping[int, RowSource]:
         """The sources of all rows of a sealed store."""
-        if self._seal is None or SOURCES_FILE not in self._seal.files:
+        if self._seal is None or Sources.FILE not in self._seal.files:
             return {}
         data, where = (
-            read_or_none(self.files, SOURCES_FILE),
-            f"{self.files.location}/{SOURCES_FILE}",
+            read_or_none(self.files, Sources.FILE),
+            f"{self.files.location}/{Sources.FILE}",
         )
-        if data is None or sha256_bytes(data) != self._seal.files[SOURCES_FILE].sha256:
+        if data is None or sha256_bytes(data) != self._seal.files[Sources.FILE].sha256:
             what = "missing" if data is None else "not the file that the seal lists"
-            raise Corrupt(f"{SOURCES_FILE} is {what}", where=where, hint="obygaze store verify")
+            raise Corrupt(f"{Sources.FILE} is {what}", where=where, hint="obygaze store verify")
         return Sources.from_bytes(data, where).of_rows
 
     def statuses(
@@ -217,7 +212,7 @@ class Commits:
     def text_files(self) -> Mapping[str, FileMark]:
         """Return the files of the texts that go with the store; none if it has no texts."""
         index = self.index.listed if self._seal is None and self.index is not None else None
-        found = index or self.seal or read_record(self.files, TextMarker, TEXT_KEY)
+        found = index or self.seal or read_record(self.files, TextMarker)
         files = found.files if found is not None else {}
         return {name: files[name] for name in files if name.startswith(f"{TEXT_FOLDER}/")}
 
@@ -232,7 +227,7 @@ class Commits:
             files, partial = self.seal.files, self.partial
             return {n: files[n] for n in files if partial is None or partial.holds_file(n)}
         listed = dict(self.plan.files)
-        with collecting(TEXT_KEY):
+        with collecting(TextMarker.FILE):
             listed.update(self.text_files())
         for block in range(self.plan.n_blocks):
             with collecting(marker_key(block)):

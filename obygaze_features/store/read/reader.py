@@ -18,7 +18,7 @@ from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr, unknown_name
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.records import STORE_FILE, Plan
+from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import NOT_IN_STORE, ROW_DIM, ArraySpec, RowStatus
 from obygaze_features.store.format.text import TextTable
 from obygaze_features.store.read.arrays import Arrays
@@ -111,7 +111,7 @@ def open_store(location: str | Path | Files) -> Store:
     Reads one small file, whatever the size of the store.
     """
     files = open_files(location) if isinstance(location, str | Path) else location
-    plan = read_record(files, Plan, STORE_FILE)
+    plan = read_record(files, Plan)
     if plan is None:
         raise NotFound(
             "no store here: no store.json", where=files.location, hint="obygaze store ls"

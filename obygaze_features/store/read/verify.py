@@ -16,10 +16,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, 
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.chunks import crc32c_of
 from obygaze_features.store.format.records import (
-    PARTIAL_FILE,
     README_FILE,
-    SEAL_FILE,
-    STORE_FILE,
     Partial,
     Plan,
     Seal,
@@ -29,7 +26,7 @@ from obygaze_features.store.format.records import (
 from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
 from obygaze_features.store.read.commits import Expected
 from obygaze_features.store.read.diff import cosines
-from obygaze_features.store.read.index import INDEX_FILE, index_records
+from obygaze_features.store.read.index import MovieIndex, index_records
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.files import Files, read_or_none, read_record
@@ -159,30 +156,30 @@ def verify(
 def _opened(files: Files, report: VerifyReport) -> Store | None:
     """Return the store; None where store.json or the seal is damaged, and all else is unknown."""
     data = seal = None
-    with report.collecting(STORE_FILE):
-        data = read_or_none(files, STORE_FILE)
+    with report.collecting(Plan.FILE):
+        data = read_or_none(files, Plan.FILE)
     if report.problems:
         return None
-    with report.collecting(SEAL_FILE):
-        seal = read_record(files, Seal, SEAL_FILE)
+    with report.collecting(Seal.FILE):
+        seal = read_record(files, Seal)
     if seal is not None:
-        with report.collecting(PARTIAL_FILE):
-            read_record(files, Partial, PARTIAL_FILE)
+        with report.collecting(Partial.FILE):
+            read_record(files, Partial)
     if data is None:
         hint = "obygaze store ls lists the stores of the workspace"
         raise NotFound("no store here: no store.json", where=files.location, hint=hint)
     try:
-        store = Store(files, Plan.from_bytes(data, STORE_FILE))
+        store = Store(files, Plan.from_bytes(data, Plan.FILE))
     except ObygazeError as error:
         # A flipped bit can look like a later version; the seal has the right sha256.
-        mark = None if seal is None else seal.files.get(STORE_FILE, FileMark(0, ""))
+        mark = None if seal is None else seal.files.get(Plan.FILE, FileMark(0, ""))
         damaged = mark is not None and mark.sha256 != sha256_bytes(data)
         if isinstance(error, Mismatch) and not damaged:
             raise
-        report.add(STORE_FILE, error.what)
+        report.add(Plan.FILE, error.what)
         return None
     if not report.problems:
-        with report.collecting(SEAL_FILE):
+        with report.collecting(Seal.FILE):
             report.sealed = store.sealed
     return None if report.problems else store
 
@@ -200,8 +197,8 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
             name = plan.block_key(spec.name, block)
             if found is not None and name not in found.files:
                 report.add(name, "neither the seal nor a marker lists it")
-    if commits.seal is not None and INDEX_FILE in commits.seal.files:
-        with report.collecting(INDEX_FILE):
+    if commits.seal is not None and MovieIndex.FILE in commits.seal.files:
+        with report.collecting(MovieIndex.FILE):
             for name, record in index_records(store, commits.seal).items():
                 if read_record(store.files, type(record), name) != record:
                     raise Corrupt(f"{name} does not say what the seal and the ids say")
@@ -246,7 +243,7 @@ def _check_folders(
     files: Files, plan: Plan, marks: Mapping[str, FileMark], report: VerifyReport
 ) -> None:
     """Warn of files that are not listed; refuse links."""
-    known = {*marks, STORE_FILE, SEAL_FILE, README_FILE}
+    known = {*marks, Plan.FILE, Seal.FILE, README_FILE}
     arrays = [f"data.zarr/{name}" for name in (*ID_ARRAYS, *(spec.name for spec in plan.arrays))]
     folders = {name.rsplit("/", 1)[0] for name in known if "/" in name} | {*arrays, "data.zarr"}
     for folder in ("", "commits", *sorted(folders)):
@@ -276,7 +273,7 @@ def _is_orphan(files: Files, name: str) -> bool:
     marker = Path(marker_key(place[1]))
     places = (("staging", marker.stem), ("staging.sealing", marker.stem), ("commits", marker.name))
     listed = any(entry in (files.names(folder) or ()) for folder, entry in places)
-    return not listed and read_or_none(files, SEAL_FILE) is None
+    return not listed and read_or_none(files, Seal.FILE) is None
 
 
 def compare_decoded(

@@ -328,7 +328,8 @@ def read_or_none(files: Files, name: str) -> bytes | None:
     return None if piece is None else piece.data.tobytes()
 
 
-def read_record(files: Files, kind: type[R], name: str) -> R | None:
+def read_record(files: Files, kind: type[R], name: str = "") -> R | None:
     """Return one of a store's own JSON files, checked; None where it does not exist."""
+    name = name or kind.FILE
     data = read_or_none(files, name)
     return None if data is None else kind.from_bytes(data, f"{files.location}/{name}")

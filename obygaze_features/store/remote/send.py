@@ -18,14 +18,7 @@ from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import sha256_bytes, sha256_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import check_disk, disk_errors
-from obygaze_features.store.format.records import (
-    PARTIAL_FILE,
-    README_FILE,
-    SEAL_FILE,
-    STORE_FILE,
-    Partial,
-    Plan,
-)
+from obygaze_features.store.format.records import README_FILE, Partial, Plan, Seal
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_target
@@ -143,20 +136,20 @@ class _Upload(Transfer):
         target.prepare(selection.marks)
         existing_copy(target.files, selection, "another address")
         wanted = self.absent(lambda name: target.has(name, self.marks[name]))
-        title = Plan.from_bytes(selection.documents[STORE_FILE], "").recipe.title
+        title = Plan.from_bytes(selection.documents[Plan.FILE], "").recipe.title
         with stop_when_unreachable():
             self.move(lambda name: self._put(name, selection.read(name)), wanted, SENDING_THREADS)
             # The documents, store.json as the last.
             documents, partial = dict(selection.documents), None
-            store = documents.pop(STORE_FILE)
+            store = documents.pop(Plan.FILE)
             if selection.partial is not None:
-                partial = target.update(PARTIAL_FILE, self._listed)
+                partial = target.update(Partial.FILE, self._listed)
                 self.n_bytes += len(partial or b"")
             for name, data in documents.items():
                 self._put(name, data)
             if selection.sealed and partial is None:
-                target.remove(PARTIAL_FILE)
-            self._put(STORE_FILE, store)
+                target.remove(Partial.FILE)
+            self._put(Plan.FILE, store)
             target.settle(f"Features: {title}")
         return self.done(
             target.location,
@@ -175,11 +168,11 @@ class _Upload(Transfer):
     def _listed(self, old: bytes | None) -> bytes | None:
         """Return the partial.json of the copy with this selection; None where it is whole."""
         files, new = self.target.files, self.selection.partial
-        is_sealed = read_or_none(files, SEAL_FILE) is not None
+        is_sealed = read_or_none(files, Seal.FILE) is not None
         if old is None and is_sealed:
-            old = read_or_none(files, PARTIAL_FILE)  # it is made before the seal
+            old = read_or_none(files, Partial.FILE)  # it is made before the seal
         if old is not None:
-            there = Partial.from_bytes(old, f"{self.target.location}/{PARTIAL_FILE}")
+            there = Partial.from_bytes(old, f"{self.target.location}/{Partial.FILE}")
             new = extended(there, self.selection)
         elif is_sealed:
             new = None
@@ -214,9 +207,9 @@ def pack(
 
 def _not_packed(path: Path) -> str:
     with path.open("rb") as stream:
-        head = stream.read(NAME_AT + len(STORE_FILE))
-    is_packed = head.startswith(ENTRY) and head[NAME_AT:] == STORE_FILE.encode()
-    return "" if is_packed else f"it does not begin with {STORE_FILE}"
+        head = stream.read(NAME_AT + len(Plan.FILE))
+    is_packed = head.startswith(ENTRY) and head[NAME_AT:] == Plan.FILE.encode()
+    return "" if is_packed else f"it does not begin with {Plan.FILE}"
 
 
 PACKED = OwnFolder("packed store", _not_packed)
@@ -230,14 +223,14 @@ def _write_pack(
     progress.expect(selection.n_bytes, "B")
     documents = dict(selection.documents)
     if selection.partial is not None:
-        documents[PARTIAL_FILE] = selection.partial.to_bytes()
+        documents[Partial.FILE] = selection.partial.to_bytes()
     n_files = len(selection.marks) + len(documents)
     with disk_errors(path), new_file(path, PACKED, force=force) as draft:
         check_disk(selection.n_bytes, path.parent)
         with zipfile.ZipFile(draft, "x", zipfile.ZIP_STORED, strict_timestamps=True) as out:
             # store.json is first, so that a truncated zip can still be recognised.
             files = chain(
-                [(STORE_FILE, documents.pop(STORE_FILE)), *sorted(documents.items())],
+                [(Plan.FILE, documents.pop(Plan.FILE)), *sorted(documents.items())],
                 ((name, selection.read(name)) for name in sorted(selection.marks)),
             )
             for name, data in files:

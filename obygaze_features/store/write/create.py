@@ -21,7 +21,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.files import csv_bytes, sha256_bytes, sync_dir, write_synced
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
+from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, Plan
 from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
 from obygaze_features.store.read.describe import card_text
 
@@ -86,7 +86,7 @@ def create_store(
         zarr={},
         files={},
     )
-    if not (path / STORE_FILE).exists():
+    if not (path / Plan.FILE).exists():
         with disk_errors(path):
             _publish(path, plan, clip_ids, movie_ids)
     else:
@@ -96,7 +96,7 @@ def create_store(
 
 def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:
     """Return store.json of a store on this machine, which must have `recipe` if that is given."""
-    plan = Plan.load(path / STORE_FILE)
+    plan = Plan.load(path)
     if recipe is not None:
         plan.recipe.require(
             recipe,
@@ -143,7 +143,7 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
     documents = {key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")}
     marks = {name: FileMark(len(data), sha256_bytes(data)) for name, data in files.items()}
     whole = replace(plan, zarr=documents, files=marks)
-    files |= {STORE_FILE: whole.to_bytes(), README_FILE: card_text(whole, {}).encode("utf-8")}
+    files |= {Plan.FILE: whole.to_bytes(), README_FILE: card_text(whole, {}).encode("utf-8")}
     try:
         with draft_beside(path) as draft:
             for name in ("commits", "staging"):
@@ -157,7 +157,7 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
     except OSError as error:
         if not path.exists() or isinstance(error, PermissionError):
             raise
-        if not (path / STORE_FILE).exists():
+        if not (path / Plan.FILE).exists():
             raise AlreadyThere(
                 "this exists and is not a store", where=str(path), hint="choose another store name"
             ) from error

@@ -25,10 +25,6 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.store.format.records import (
     README_FILE,
-    SEAL_FILE,
-    SOURCES_FILE,
-    STORE_FILE,
-    TEXT_KEY,
     Marker,
     Plan,
     Seal,
@@ -54,7 +50,7 @@ def add_text(root: Path, table: TextTable) -> bool:
         if store.sealed:
             raise AlreadyThere("this store is sealed, without texts", where=str(root))
         _place_text(root, data)
-        write_exclusive(root / TEXT_KEY, TextMarker(marks).to_bytes())
+        write_exclusive(root / TextMarker.FILE, TextMarker(marks).to_bytes())
         there = open_store(root).commits.text_files()
         if there == marks:
             return True
@@ -114,7 +110,7 @@ def _place_text(root: Path, data: dict[str, bytes]) -> None:
 
 def seal_store(root: Path, plan: Plan) -> Seal:
     """Write seal.json, then remove the markers and what is left of the work."""
-    path = root / SEAL_FILE
+    path = root / Seal.FILE
     if not is_listed(path):
         pending = commit.pending_blocks(root, plan)
         if pending:
@@ -137,7 +133,7 @@ def seal_store(root: Path, plan: Plan) -> Seal:
         except FileNotFoundError:
             if not is_listed(path):  # else another process has sealed it, and removed the rest
                 raise
-    seal = Seal.load(path)
+    seal = Seal.load(root)
     _tidy(root)
     return seal
 
@@ -160,8 +156,8 @@ def _seal(root: Path) -> Seal | None:
             raise Corrupt(what, where=str(root), hint="obygaze store verify")
     sources = {row: source for marker in there for row, source in marker.sources.items()}
     if sources:
-        write_atomic(root / SOURCES_FILE, Sources(sources).to_bytes())
-    for name in (STORE_FILE, README_FILE, *([SOURCES_FILE] if sources else ()), *plan.files):
+        write_atomic(root / Sources.FILE, Sources(sources).to_bytes())
+    for name in (Plan.FILE, README_FILE, *([Sources.FILE] if sources else ()), *plan.files):
         files[name] = FileMark((root / name).stat().st_size, sha256_file(root / name))
     seal = Seal(
         fingerprint=plan.recipe.fingerprint,
@@ -200,7 +196,7 @@ def _tidy(root: Path) -> None:
     for name in (commit.STAGING, commit.SEALING, "commits"):
         # Two that seal at once remove the same files: what one misses, the other takes.
         shutil.rmtree(root / name, ignore_errors=True)
-    for name in (f".{SEAL_FILE}", f".{README_FILE}", f".{SOURCES_FILE}", "index/."):
+    for name in (f".{Seal.FILE}", f".{README_FILE}", f".{Sources.FILE}", "index/."):
         for left in root.glob(f"{name}*.tmp"):
             left.unlink(missing_ok=True)
     sync_dir(root)

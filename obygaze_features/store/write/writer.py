@@ -8,14 +8,7 @@ from obygaze_features.core.errors import AlreadyThere, Mismatch, NotFound
 from obygaze_features.core.files import is_listed
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.records import (
-    SEAL_FILE,
-    STORE_FILE,
-    Marker,
-    Plan,
-    Seal,
-    marker_key,
-)
+from obygaze_features.store.format.records import Marker, Plan, Seal, marker_key
 from obygaze_features.store.format.schema import RowSource, RowStatus
 from obygaze_features.store.format.text import TextTable
 from obygaze_features.store.read.reader import open_store
@@ -37,7 +30,7 @@ class StoreWriter:
 
     def __init__(self, path: Path | str, *, recipe: Recipe | None = None) -> None:
         self.path = Path(path)
-        if not (self.path / STORE_FILE).is_file():
+        if not (self.path / Plan.FILE).is_file():
             raise NotFound("no store here", where=str(path), hint="create_store makes one")
         self.plan: Plan = read_plan(self.path, recipe)
         arrays = open_store(self.path).arrays
@@ -110,7 +103,7 @@ class StoreWriter:
     @property
     def sealed(self) -> bool:
         """Whether the store is complete and closed."""
-        return is_listed(self.path / SEAL_FILE)
+        return is_listed(self.path / Seal.FILE)
 
     def pending_blocks(self) -> list[int]:
         """Return the blocks that are not committed, in order; claims do not count."""
@@ -195,7 +188,7 @@ class StoreWriter:
         if found is None:
             if not self.sealed:
                 return False
-            seal = Seal.load(self.path / SEAL_FILE)
+            seal = Seal.load(self.path)
             noted = {row: seal.noted[row] for row in range(*marker.rows) if row in seal.noted}
             marks = {name: seal.files.get(name) for name in marker.files}
             if noted != marker.noted or marks != marker.files:
