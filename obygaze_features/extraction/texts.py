@@ -15,8 +15,8 @@ from obygaze_features.core.files import csv_bytes, write_new
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import StoreWriter, TextTable
+from obygaze_features.store.format.recipe import same_space, space_of_level
 from obygaze_features.store.format.records import Plan
-from obygaze_features.store.format.text import same_space, space_of_level
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.text import LanguageModel, SentenceEncoder

@@ -16,8 +16,7 @@ from obygaze_features.core.files import parse_json, sha256_bytes
 from obygaze_features.store.format.chunks import ChunkLayout, crc32c_of
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import MANY_ROWS, Plan
-from obygaze_features.store.format.schema import ArraySpec, Bytes
-from obygaze_features.store.format.text import TEXT_FOLDER, WORDS, TextTable
+from obygaze_features.store.format.schema import TEXT_FOLDER, WORDS, ArraySpec, Bytes, TextTable
 from obygaze_features.store.read.commits import Commits, Expected
 from obygaze_features.store.remote.files import Files, Piece
 

@@ -1,14 +1,13 @@
 """Find which blocks and files a store has: by its seal, else by its markers."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from obygaze_features.core.errors import Corrupt, Mismatch
-from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.records import (
     Marker,
     Partial,
@@ -23,13 +22,13 @@ from obygaze_features.store.format.records import (
 from obygaze_features.store.format.schema import (
     MISSING,
     NOT_FETCHED,
+    TEXT_FOLDER,
     FileMark,
     RowSource,
     RowStatus,
 )
-from obygaze_features.store.format.text import TEXT_FOLDER
 from obygaze_features.store.read.index import INDEX_ROWS, Index, IndexPage
-from obygaze_features.store.remote.files import Files, read_or_none, read_record
+from obygaze_features.store.remote.files import Files, read_listed, read_or_none, read_record
 
 # So few statuses are looked through at once, not block by block.
 FEW_ROWS = 1000
@@ -167,34 +166,30 @@ class Commits:
     @cached_property
     def _sources(self) -> Mapping[int, RowSource]:
         """The sources of all rows of a sealed store."""
-        if self._seal is None or Sources.FILE not in self._seal.files:
+        mark = self._seal.files.get(Sources.FILE) if self._seal is not None else None
+        if mark is None:
             return {}
-        data, where = (
-            read_or_none(self.files, Sources.FILE),
-            f"{self.files.location}/{Sources.FILE}",
-        )
-        if data is None or sha256_bytes(data) != self._seal.files[Sources.FILE].sha256:
-            what = "missing" if data is None else "not the file that the seal lists"
-            raise Corrupt(f"{Sources.FILE} is {what}", where=where, hint="obygaze store verify")
-        return Sources.from_bytes(data, where).of_rows
+        data = read_listed(self.files, Sources.FILE, mark)
+        return Sources.from_bytes(data, f"{self.files.location}/{Sources.FILE}").of_rows
 
     def statuses(
-        self, is_held: Callable[[int], bool], blocks: Iterable[int] | None = None
+        self, arrays: Sequence[str], blocks: Iterable[int] | None = None
     ) -> dict[int, RowStatus]:
-        """Return the rows of some blocks, by default all, that are not simply ok.
+        """Return the rows of some blocks, by default all, that are not simply ok in some arrays.
 
-        In a block that is not held, the rows that would be ok are not fetched.
+        In a block that a partial copy holds of none of them, the rows that would be ok are missing.
         """
         found: dict[int, RowStatus] = {}
         if blocks is None:
             _ = self.seal  # one request, in place of all pages of the index
-        if self.is_sealed and self._seal and not self._partial and len(self._seal.noted) < FEW_ROWS:
+        partial = self.partial
+        if self.is_sealed and self._seal and not partial and len(self._seal.noted) < FEW_ROWS:
             rows, step = self._seal.noted, self.plan.block_rows
             wanted = None if blocks is None else set(blocks)
             return {n: rows[n] for n in sorted(rows) if wanted is None or n // step in wanted}
         for block in range(self.plan.n_blocks) if blocks is None else blocks:
             noted = self.noted(block)
-            if not is_held(block):
+            if partial is not None and not any(partial.holds(name, block) for name in arrays):
                 found.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
                 noted = {row: status for row, status in noted.items() if not status.is_ok}
             found.update(noted)
@@ -202,12 +197,8 @@ class Commits:
 
     def not_ok(self, array: str, blocks: Iterable[int] | None = None) -> dict[int, RowStatus]:
         """Return the rows of some blocks, by default all, that have no features in an array."""
-        found = self.statuses(lambda block: self.holds(array, block), blocks)
+        found = self.statuses((array,), blocks)
         return {row: status for row, status in found.items() if not status.is_ok}
-
-    def holds(self, array: str, block: int) -> bool:
-        """Return whether a committed block of an array is in this copy, which may be partial."""
-        return self.partial is None or self.partial.holds(array, block)
 
     def text_files(self) -> Mapping[str, FileMark]:
         """Return the files of the texts that go with the store; none if it has no texts."""

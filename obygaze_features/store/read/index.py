@@ -15,11 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.errors import Corrupt, Mismatch
-from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.records import Partial, Plan, Record, Seal
-from obygaze_features.store.format.schema import FileMark, RowSource, RowStatus
-from obygaze_features.store.format.text import TEXT_FOLDER
-from obygaze_features.store.remote.files import Files, read_or_none, read_record
+from obygaze_features.store.format.schema import TEXT_FOLDER, FileMark, RowSource, RowStatus
+from obygaze_features.store.remote.files import Files, read_listed, read_or_none, read_record
 
 if TYPE_CHECKING:
     from obygaze_features.store.read.reader import Store
@@ -76,7 +74,7 @@ def index_records(store: Store, seal: Seal) -> dict[str, Record]:
         )
     texts = {n: mark for n, mark in seal.files.items() if n.startswith(f"{TEXT_FOLDER}/")}
     data = {name: page.to_bytes() for name, page in pages.items()}
-    marks = {name: FileMark(len(d), sha256_bytes(d)) for name, d in data.items()}
+    marks = {name: FileMark.of(d) for name, d in data.items()}
     movies = MovieIndex(
         plan=plan.sha256, page_blocks=blocks, movies=runs_of(movie_ids), files={**marks, **texts}
     )
@@ -129,10 +127,10 @@ class Index:
         """Read a page; raise an error unless it is of the rows and blocks of its number."""
         plan, step, name = self.plan, self.listed.page_blocks, f"index/{number}.json"
         where = f"{self.files.location}/{name}"
-        data, mark = read_or_none(self.files, name), self.listed.files.get(name)
-        if data is None or FileMark(len(data), sha256_bytes(data)) != mark:
-            raise Corrupt(f"{name} is not the file that {MovieIndex.FILE} lists", where=where)
-        page = IndexPage.from_bytes(data, where)
+        mark = self.listed.files.get(name)
+        if mark is None:
+            raise Corrupt(f"{MovieIndex.FILE} does not list {name}", where=where)
+        page = IndexPage.from_bytes(read_listed(self.files, name, mark), where)
         blocks = range(number * step, min((number + 1) * step, plan.n_blocks))
         rows = range(blocks.start * plan.block_rows, plan.block_range(blocks[-1])[1])
         names = {plan.block_key(spec.name, block) for block in blocks for spec in plan.arrays}

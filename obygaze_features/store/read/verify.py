@@ -276,15 +276,13 @@ def _is_orphan(files: Files, name: str) -> bool:
     return not listed and read_or_none(files, Seal.FILE) is None
 
 
-def compare_decoded(
-    store: Store, k: int, reextract: Reextract, *, seed: int = 0, least_cosine: float = SAME_COSINE
-) -> VerifyReport:
+def compare_decoded(store: Store, k: int, reextract: Reextract) -> VerifyReport:
     """Extract some clips again and compare each level with the stored one, by its cosine."""
     if k < 1:
         raise FixInput(f"the number of clips must be at least 1, got {k}")
     report = VerifyReport(store.location, f"{k} clips extracted again", sealed=store.sealed)
     there = np.flatnonzero(store.status().is_ok)
-    chosen = np.sort(np.random.default_rng(seed).permutation(there)[:k])
+    chosen = np.sort(np.random.default_rng(0).permutation(there)[:k])
     clips = store.clip_ids[chosen].tolist()
     again = reextract(clips)
     report.warnings += [
@@ -303,7 +301,7 @@ def compare_decoded(
         found = cosines(stored, made)
         report.cosines[level] = {"least": float(found.min()), "median": float(np.median(found))}
         for clip, cosine in zip(asked, found.tolist(), strict=True):
-            if not cosine >= least_cosine:
+            if not cosine >= SAME_COSINE:
                 what = f"the cosine with the features extracted again is {cosine:.6f}"
                 report.add(f"{level} of {clip}", what)
     return report

@@ -37,7 +37,14 @@ from obygaze_features.store.format.records import Partial, Plan
 from obygaze_features.store.format.schema import Bytes, FileMark
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.remote import open_files
-from obygaze_features.store.remote.files import CountedFiles, Files, FolderFiles, Piece, open_zip
+from obygaze_features.store.remote.files import (
+    CountedFiles,
+    Files,
+    FolderFiles,
+    Piece,
+    not_as_listed,
+    open_zip,
+)
 from obygaze_features.store.remote.object_store import (
     AGAIN,
     NoRanges,
@@ -51,7 +58,6 @@ from obygaze_features.store.remote.selection import (
     Transferred,
     existing_copy,
     extended,
-    not_as_listed,
     select_files,
 )
 from obygaze_features.store.write.commit import rename_new

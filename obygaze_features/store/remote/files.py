@@ -17,7 +17,7 @@ import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.files import leads_out
-from obygaze_features.store.format.limits import check_document
+from obygaze_features.store.format.limits import check_document, check_memory
 from obygaze_features.store.format.records import Record
 from obygaze_features.store.format.schema import ID_ARRAYS, Bytes, FileMark
 
@@ -326,6 +326,26 @@ def read_or_none(files: Files, name: str) -> bytes | None:
     """Return a small file whole, or None where it does not exist."""
     piece = files.read(name)
     return None if piece is None else piece.data.tobytes()
+
+
+def read_listed(files: Files, name: str, mark: FileMark) -> bytes:
+    """Return a file whole; raise an error unless its bytes are the ones of its mark."""
+    check_memory(mark.n_bytes, name, files.location)
+    data = read_or_none(files, name)
+    if data is None:
+        raise Corrupt(f"{name} is missing", where=files.location, hint="obygaze store verify")
+    if FileMark.of(data) != mark:
+        raise not_as_listed(name, files.location)
+    return data
+
+
+def not_as_listed(name: str, where: str) -> Corrupt:
+    """Return the error for a file whose bytes are not those that were committed."""
+    return Corrupt(
+        f"{name} does not have the checksum that the store lists",
+        where=where,
+        hint="obygaze store verify --hash, of the store it is read from",
+    )
 
 
 def read_record(files: Files, kind: type[R], name: str = "") -> R | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from obygaze_features.core.console import Progress
 from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
-from obygaze_features.core.files import sha256_bytes, sha256_file
+from obygaze_features.core.files import sha256_file
 from obygaze_features.core.metadata import CITATION_FILE, CROISSANT_FILE, ZENODO_FILE, Publication
 from obygaze_features.core.schema_check import Table, read_json
 from obygaze_features.core.schema_rules import list_of, text
@@ -121,7 +121,7 @@ def croissant(store: Store, publication: Publication, packed: Path | None = None
         packed: The zip file of the packed store.
     """
     seal = read_or_none(store.files, Seal.FILE) or b""
-    listed = {**store.commits.listed_files(), Seal.FILE: FileMark(len(seal), sha256_bytes(seal))}
+    listed = {**store.commits.listed_files(), Seal.FILE: FileMark.of(seal)}
     arrays = {f"data.zarr/{spec.name}": spec for spec in store.plan.arrays}
     names = [name for name in sorted(listed) if name.partition("/c.")[0] not in arrays]
     files, zip_name = {name: listed[name] for name in names}, ""

@@ -10,8 +10,6 @@ from typing import Any
 
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
-from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import (
     README_FILE,
     Partial,
@@ -24,7 +22,13 @@ from obygaze_features.store.format.records import (
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files
-from obygaze_features.store.remote.files import CountedFiles, Files, read_or_none, read_record
+from obygaze_features.store.remote.files import (
+    CountedFiles,
+    Files,
+    read_listed,
+    read_or_none,
+    read_record,
+)
 
 THREADS = 16
 
@@ -52,21 +56,7 @@ class FileSelection:
 
     def read(self, name: str) -> bytes:
         """Read one file, and raise an error unless its bytes are the ones of its mark."""
-        mark, where = self.marks[name], self.source.location
-        check_memory(mark.n_bytes, name, where)
-        data = _document(self.source, name)
-        if len(data) != mark.n_bytes or sha256_bytes(data) != mark.sha256:
-            raise not_as_listed(name, where)
-        return data
-
-
-def not_as_listed(name: str, where: str) -> Corrupt:
-    """Return the error for a file whose bytes are not those that were committed."""
-    return Corrupt(
-        f"{name} does not have the checksum that the seal or marker lists",
-        where=where,
-        hint="obygaze store verify --hash, of the store it is read from",
-    )
+        return read_listed(self.source, name, self.marks[name])
 
 
 @dataclass(frozen=True)

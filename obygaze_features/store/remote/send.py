@@ -15,7 +15,7 @@ from pathlib import Path
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, draft_beside, new_file
 from obygaze_features.core.errors import AlreadyThere
-from obygaze_features.core.files import sha256_bytes, sha256_file
+from obygaze_features.core.files import sha256_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import README_FILE, Partial, Plan, Seal
@@ -39,8 +39,9 @@ from obygaze_features.store.remote.selection import (
 UNPACKED_FILES = 1_000
 # At most this many files are in memory at once.
 SENDING_THREADS = 4
-# The start of a packed store: the header of a zip entry, and its name.
-ENTRY, NAME_AT = b"PK\x03\x04", 30
+# A packed store starts with the header of a zip entry, and its name.
+FIRST = rb"(?s)\APK\x03\x04.{26}store\.json"
+PACKED = OwnFolder.marked("packed store", "the first entry", FIRST)
 # The first date a zip can have.
 DATE = (1980, 1, 1, 0, 0, 0)
 MODE = (stat.S_IFREG | 0o644) << 16
@@ -97,7 +98,7 @@ def send_packed(
     # A draft has a name by which the next call removes what a killed one left.
     with draft_beside(Path(tempfile.gettempdir(), f"obygaze-{os.getuid()}-{name}")) as folder:
         folder.mkdir(mode=0o700)
-        packed = _write_pack(selection, folder / name, progress=progress)
+        packed = pack(selection, folder / name, progress=progress)
         mark = FileMark(packed.n_bytes, packed.sha256)
         target.prepare({name: mark})
         is_there = target.has(name, mark)
@@ -109,7 +110,7 @@ def send_packed(
             target.put(name, packed.path, mark)
         for document, data in documents(packed.path).items():
             if read_or_none(target.files, document) != data:
-                target.put(document, data, FileMark(len(data), sha256_bytes(data)))
+                target.put(document, data, FileMark.of(data))
         target.settle(f"Features, packed: {name}")
     return transfer.done(
         f"{target.location}/{name}",
@@ -159,7 +160,7 @@ class _Upload(Transfer):
         )
 
     def _put(self, name: str, data: bytes) -> None:
-        self.target.put(name, data, FileMark(len(data), sha256_bytes(data)))
+        self.target.put(name, data, FileMark.of(data))
         self.advance(len(data))
         with self.lock:
             self.n_requests += 1
@@ -192,34 +193,22 @@ class Packed:
 
 
 def pack(
-    store: Store, path: Path | str, *, force: bool = False, progress: Progress | None = None
+    store: Store | FileSelection,
+    path: Path | str,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
 ) -> Packed:
     """Write a store into one zip file; every byte is checked on the way.
 
     Args:
-        store: the store to pack.
+        store: the store to pack, or the selected files of one.
         path: the new zip file.
         force: whether to replace a file of that name.
         progress: counts bytes.
     """
-    return _write_pack(select_files(store.files), Path(path), force=force, progress=progress)
-
-
-def _not_packed(path: Path) -> str:
-    with path.open("rb") as stream:
-        head = stream.read(NAME_AT + len(Plan.FILE))
-    is_packed = head.startswith(ENTRY) and head[NAME_AT:] == Plan.FILE.encode()
-    return "" if is_packed else f"it does not begin with {Plan.FILE}"
-
-
-PACKED = OwnFolder("packed store", _not_packed)
-
-
-def _write_pack(
-    selection: FileSelection, path: Path, *, force: bool = False, progress: Progress | None = None
-) -> Packed:
-    """Write the selected files into one zip file."""
-    progress = progress or Quiet()
+    selection = select_files(store.files) if isinstance(store, Store) else store
+    path, progress = Path(path), progress or Quiet()
     progress.expect(selection.n_bytes, "B")
     documents = dict(selection.documents)
     if selection.partial is not None:

@@ -18,7 +18,7 @@ from zarr.storage import MemoryStore
 from obygaze_features import __version__
 from obygaze_features.core.drafts import draft_beside, remove_abandoned
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
-from obygaze_features.core.files import csv_bytes, sha256_bytes, sync_dir, write_synced
+from obygaze_features.core.files import csv_bytes, sync_dir, write_synced
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, Plan
@@ -141,7 +141,7 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
     files = {f"data.zarr/{key}": data for key, data in arrays.items()}
     files[CLIPS_FILE] = clips_csv(clip_ids, movie_ids)
     documents = {key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")}
-    marks = {name: FileMark(len(data), sha256_bytes(data)) for name, data in files.items()}
+    marks = {name: FileMark.of(data) for name, data in files.items()}
     whole = replace(plan, zarr=documents, files=marks)
     files |= {Plan.FILE: whole.to_bytes(), README_FILE: card_text(whole, {}).encode("utf-8")}
     try:

@@ -16,7 +16,6 @@ from obygaze_features.core.drafts import own_tag
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
 from obygaze_features.core.files import (
     is_listed,
-    sha256_bytes,
     sha256_file,
     sync_dir,
     write_atomic,
@@ -31,8 +30,7 @@ from obygaze_features.store.format.records import (
     Sources,
     TextMarker,
 )
-from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.format.text import TEXT_FOLDER, WORDS, TextTable
+from obygaze_features.store.format.schema import TEXT_FOLDER, WORDS, FileMark, TextTable
 from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.index import INDEX_ROWS, index_records
 from obygaze_features.store.read.reader import open_store
@@ -43,7 +41,7 @@ from obygaze_features.store.write.create import CHUNK_KEYS, add_strings
 def add_text(root: Path, table: TextTable) -> bool:
     """Add a text table to a store that is not sealed; return False where the same was there."""
     data = _encoded(table)
-    marks = {name: FileMark(len(d), sha256_bytes(d)) for name, d in data.items()}
+    marks = {name: FileMark.of(d) for name, d in data.items()}
     store = open_store(root)
     there = store.commits.text_files()
     if not there:
@@ -171,7 +169,7 @@ def _seal(root: Path) -> Seal | None:
     for name, record in index_records(store, seal).items():
         data = record.to_bytes()
         write_atomic(root / name, data)
-        files[name] = FileMark(len(data), sha256_bytes(data))
+        files[name] = FileMark.of(data)
     return replace(seal, files=files)
 
 
