@@ -80,11 +80,8 @@ def info(session: Session, name: str) -> None:
     session.console.show({"name": name, **facts}, describe(found, note))
 
 
-TAG, SCHEMA = (
-    rb"(?s)\A---\n.{0,9999}  - obygaze-store",
-    rb"(?s)\A{.{0,9999}mlcommons\.org/croissant",
-)
-CARD = OwnFolder.marked("card", "the tag", TAG)
+CARD = OwnFolder.marked("card", "the tag", rb"(?s)\A---\n.{0,9999}  - obygaze-store")
+SCHEMA = rb"(?s)\A{.{0,9999}mlcommons\.org/croissant/1\.1"
 CROISSANT = OwnFolder.marked("Croissant document", "the schema", SCHEMA)
 
 

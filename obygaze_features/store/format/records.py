@@ -62,11 +62,6 @@ def with_checksum(value: Mapping[str, Any]) -> bytes:
     return bytes(data)
 
 
-def checksum_of(data: bytes) -> str:
-    """Return the sha256 in a file; other files refer to it by this."""
-    return data[_DIGITS].decode("ascii", errors="replace")
-
-
 def _checked_json(data: bytes, where: str) -> dict[str, Any]:
     n_values = sum(map(data.count, (b",", b"[", b"{"))) if len(data) > MANY_VALUES else 0
     if n_values > max(MANY_VALUES, len(data) // MIN_VALUE_BYTES):
@@ -208,6 +203,8 @@ class Record:
 
     # The name of the file, if a store has only one of this kind.
     FILE = ""
+    # The sha256 in the file, by which other files refer to it; empty if it was not read from one.
+    checksum = ""
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the file."""
@@ -243,10 +240,12 @@ class Record:
             recipe = values.get("recipe")
             if recipe is not None and recipe.fingerprint != document["fingerprint"]:
                 raise Mismatch("the fingerprint is not that of the recipe beside it", where=where)
-            return cls(**values)
+            record = cls(**values)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             raise Corrupt(f"invalid for format {VERSION} ({kind}{error})", where=where) from error
+        object.__setattr__(record, "checksum", data[_DIGITS].decode("ascii"))
+        return record
 
 
 @dataclass(frozen=True, kw_only=True)

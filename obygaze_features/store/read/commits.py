@@ -1,7 +1,7 @@
 """Find which blocks and files a store has: by its seal, else by its markers."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,6 @@ from obygaze_features.store.format.records import (
     Sources,
     TextMarker,
     block_of,
-    checksum_of,
     marker_key,
 )
 from obygaze_features.store.format.schema import (
@@ -226,7 +225,24 @@ class Commits:
                 listed.update(found.files if found is not None else {})
         return listed
 
-    def expected(self, name: str) -> Expected:
+    def possible(self, name: str) -> Iterator[Expected]:
+        """Yield what a file of data.zarr must be, then what else it may be at this time.
+
+        While rows of a block are replaced, a file is that of the marker or that of the claim.
+        """
+        yield self._expected(name)
+        place = block_of(name)
+        if self.is_sealed or name in self.plan.files or place is None:
+            return
+        array, block = place
+        with self._lock:
+            self._markers.pop(block, None)
+        yield self._expected(name)
+        claim = self._claim(block)
+        if claim is not None and name in claim.files:
+            yield Expected(claim.files[name], claim.crc32c.get(array, ""))
+
+    def _expected(self, name: str) -> Expected:
         """Return what a file of data.zarr must be; raise an error if none is listed."""
         mark, crc32c, place = self.plan.files.get(name), None, block_of(name)
         if name.startswith(TEXT_FOLDER):
@@ -251,27 +267,10 @@ class Commits:
         words = self._crc32c[array, first]
         return words[block - first] if block - first < len(words) else ""
 
-    def expected_now(self, name: str) -> list[Expected]:
-        """Return what a file of a block may be at this time; nothing if it cannot have changed.
-
-        While rows of a block are replaced, a file is that of the marker or that of the claim.
-        """
-        place = block_of(name)
-        if self.is_sealed or name in self.plan.files or place is None:
-            return []
-        array, block = place
-        with self._lock:
-            self._markers.pop(block, None)
-        found = [self.expected(name)]
-        claim = self._claim(block)
-        if claim is not None and name in claim.files:
-            found.append(Expected(claim.files[name], claim.crc32c.get(array, "")))
-        return found
-
     def _claim(self, block: int) -> Marker | None:
         """Return the marker of the claim that replaces the current marker of a block."""
-        current, marker = read_or_none(self.files, marker_key(block)), self.marker(block)
-        if current is None or marker is None:
+        marker = self.marker(block)
+        if marker is None:
             return None
         stem = Path(marker_key(block)).stem
         names = [f"commits/{stem}.{marker.revision + 1}.taken"]
@@ -282,6 +281,6 @@ class Commits:
         for name in names:
             data = read_or_none(self.files, name)
             claim = None if data is None else self._marker_of(data, block, name)
-            if claim is not None and claim.replaces == checksum_of(current):
+            if claim is not None and claim.replaces == marker.checksum:
                 return claim
         return None

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -205,38 +205,35 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
 
 
 def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:
-    is_block = block_of(name) is not None
-    expected = store.commits.expected(name) if is_block else Expected(mark)
-    try:
-        _compare(store.files, name, expected, hashes)
-    except Corrupt:
-        # Rows of its block may have been replaced meanwhile, or are being replaced.
-        for other in store.commits.expected_now(name) if is_block else ():
-            with suppress(Corrupt):
-                _compare(store.files, name, other, hashes)
-                return
-        raise
+    """Raise an error if a file is none of what it may be, which changes with rows replaced."""
+    problem = ""
+    for expected in store.commits.possible(name) if block_of(name) else [Expected(mark)]:
+        found = _problem(store.files, name, expected, hashes)
+        if not found:
+            return
+        problem = problem or found
+    raise Corrupt(problem)
 
 
-def _compare(files: Files, name: str, expected: Expected, hashes: bool) -> None:
+def _problem(files: Files, name: str, expected: Expected, hashes: bool) -> str:
+    """Return how a file differs from what is expected; "" if it does not."""
     mark, crc32c = expected
     is_chunk = crc32c is not None and len(crc32c) == 8
     piece = files.read(name, *((0, READ_BYTES) if hashes else (-4, None) if is_chunk else (0, 1)))
     if piece is None:
-        raise Corrupt("it is missing")
+        return "it is missing"
     if piece.total != mark.n_bytes:
-        raise Corrupt(f"it has {piece.total} bytes, expected {mark.n_bytes}")
-    if is_chunk and not hashes and crc32c_of(piece.data) != crc32c:
-        raise Corrupt("its checksum is not the one that was committed")
+        return f"it has {piece.total} bytes, expected {mark.n_bytes}"
     if not hashes:
-        return
+        is_own = not is_chunk or crc32c_of(piece.data) == crc32c
+        return "" if is_own else "its checksum is not the one that was committed"
     digest = hashlib.sha256(piece.data.data)
     for start in range(READ_BYTES, mark.n_bytes, READ_BYTES):
         more = files.read(name, start, start + READ_BYTES)
         if more is not None:
             digest.update(more.data.data)
-    if digest.hexdigest() != mark.sha256:
-        raise Corrupt("its sha256 is not the one that was committed")
+    is_own = digest.hexdigest() == mark.sha256
+    return "" if is_own else "its sha256 is not the one that was committed"
 
 
 def _check_folders(

@@ -109,27 +109,19 @@ class FolderFiles:
         path = f"{self.root}/{name}"
         self._check_folder(name.rpartition("/")[0])
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            with open(path, "rb", opener=_open_no_link) as stream:
+                total = os.fstat(stream.fileno()).st_size
+                check_document(name, total, self.location)
+                first, after = bounds(start, stop, total)
+                data: Bytes = np.empty(after - first, np.uint8)
+                stream.seek(first)
+                return Piece(data[: stream.readinto(data)], total)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise FixInput(LINK_REFUSED, where=path) from error
             raise
-        try:
-            total = os.fstat(descriptor).st_size
-            check_document(name, total, self.location)
-            first, after = bounds(start, stop, total)
-            data: Bytes = np.empty(after - first, np.uint8)
-            # One read returns at most 2 GB, and less on some network file systems.
-            done = 0
-            while done < len(data) and (
-                n := os.preadv(descriptor, [data[done:].data], first + done)
-            ):
-                done += n
-            return Piece(data[:done], total)
-        finally:
-            os.close(descriptor)
 
     def _check_folder(self, folder: str) -> None:
         """Refuse a folder that is a link, or outside; once for each folder."""
@@ -147,6 +139,10 @@ class FolderFiles:
         """Return the names in a folder."""
         path = self.root / folder
         return sorted(one.name for one in path.iterdir()) if path.is_dir() else []
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 def open_zip(path: Path) -> ZipFiles:

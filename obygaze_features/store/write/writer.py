@@ -102,10 +102,10 @@ class StoreWriter:
                 where=str(self.path),
                 hint="obygaze store merge, into a store that is not sealed",
             )
-        old, checksum = found
-        whole = self._with_rows_replaced(old, rows, arrays, statuses, sources)
+        whole = self._with_rows_replaced(found, rows, arrays, statuses, sources)
         marker, data = self._encoded(block, *whole, seconds, versions)
-        return self._put(replace(marker, revision=old.revision + 1, replaces=checksum), data)
+        new = replace(marker, revision=found.revision + 1, replaces=found.checksum)
+        return self._put(new, data)
 
     @property
     def sealed(self) -> bool:
@@ -129,10 +129,9 @@ class StoreWriter:
     def marker(self, block: int) -> Marker | None:
         """Return the marker of a block; None where it is not committed, or the store is sealed."""
         found = commit.read_marker(self.path, block)
-        if found is None:
-            return None
-        self.plan.require_own(found[0], block, str(self.path / marker_key(block)))
-        return found[0]
+        if found is not None:
+            self.plan.require_own(found, block, str(self.path / marker_key(block)))
+        return found
 
     def clean_litter(self) -> int:
         """Finish the claims of killed processes, remove their attempts; return how many of both."""
@@ -237,10 +236,10 @@ class StoreWriter:
             with disk_errors(self.path):
                 ours = self._try(marker, data)
             found = commit.read_marker(self.path, marker.block)
-            if found is None or found[0] != marker:
+            if found != marker:
                 # Another process was first, and a cache may still hide its marker.
                 found = commit.decided_marker(self.path, marker.block, marker.revision) or found
-            if ours and found and found[0] == marker:
+            if ours and found == marker:
                 return True
         if self._is_there(marker, found):
             return False
@@ -263,7 +262,7 @@ class StoreWriter:
             commit.discard(attempt)
         return ours
 
-    def _is_there(self, marker: Marker, found: tuple[Marker, str] | None) -> bool:
+    def _is_there(self, marker: Marker, found: Marker | None) -> bool:
         """Return whether the same content is committed; raise an error where other content is."""
         if found is None:
             if not self.sealed:
@@ -274,11 +273,10 @@ class StoreWriter:
             if noted != marker.noted or marks != marker.files:
                 raise _other_content(self.path, marker.block)
             return True
-        there, checksum = found
-        is_same = (there.files, there.noted) == (marker.files, marker.noted)
-        if checksum == marker.replaces:
+        is_same = (found.files, found.noted) == (marker.files, marker.noted)
+        if found.checksum == marker.replaces:
             # A row that is extracted again may have the same features and another source.
-            return is_same and there.sources == marker.sources
+            return is_same and found.sources == marker.sources
         if is_same:
             return True
         self.marker(marker.block)  # raises an error for a marker of another recipe
