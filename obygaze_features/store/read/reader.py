@@ -231,11 +231,6 @@ class Store:
         states = Counter(status.state for status in not_ok.values())
         return Status({"ok": int(is_ok.sum()), **dict(sorted(states.items()))}, noted, is_ok)
 
-    def status_of(self, rows: Iterable[int]) -> dict[int, RowStatus]:
-        """Return the status of each row that is not simply ok, in the blocks of some rows."""
-        blocks = {row // self.plan.block_rows for row in rows if row >= 0}
-        return self.commits.statuses(self.levels, sorted(blocks))
-
     def select(
         self,
         clips: Iterable[str] | None = None,

@@ -115,7 +115,7 @@ class FolderFiles:
                 first, after = bounds(start, stop, total)
                 data: Bytes = np.empty(after - first, np.uint8)
                 stream.seek(first)
-                return Piece(data[: stream.readinto(data)], total)
+                return Piece(data[: stream.readinto(data.data)], total)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

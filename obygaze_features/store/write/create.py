@@ -1,7 +1,6 @@
 """Create an empty store: its folder with store.json, the ids and the arrays."""
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from zarr.core.chunk_key_encodings import ChunkKeyEncodingParams
 from zarr.storage import MemoryStore
 
 from obygaze_features import __version__
-from obygaze_features.core.drafts import draft_beside, remove_abandoned
+from obygaze_features.core.drafts import OwnFolder, new_folder, remove_abandoned
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.files import csv_bytes, sync_dir, write_synced
 from obygaze_features.store.format.limits import disk_errors
@@ -38,6 +37,7 @@ COMPRESSORS: dict[str, Any] = {
     "zstd": ZstdCodec(level=3),
     "blosc": BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"),
 }
+STORE = OwnFolder("store", lambda folder: f"it has no {Plan.FILE}")
 # The file of a chunk is `c.0.0`, in one folder for each array.
 CHUNK_KEYS: ChunkKeyEncodingParams = {"name": "default", "separator": "."}
 
@@ -145,23 +145,16 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
     whole = replace(plan, zarr=documents, files=marks)
     files |= {Plan.FILE: whole.to_bytes(), README_FILE: card_text(whole, {}).encode("utf-8")}
     try:
-        with draft_beside(path) as draft:
+        with new_folder(path, STORE) as draft:
             for name in ("commits", "staging"):
-                (draft / name).mkdir(parents=True)
+                (draft / name).mkdir()
             for name, data in files.items():
                 (draft / name).parent.mkdir(parents=True, exist_ok=True)
                 write_synced(draft / name, data)
-            for folder, _, _ in os.walk(draft):
-                sync_dir(Path(folder))
-            draft.rename(path)
-    except OSError as error:
-        if not path.exists() or isinstance(error, PermissionError):
-            raise
+    except (AlreadyThere, OSError):
         if not (path / Plan.FILE).exists():
-            raise AlreadyThere(
-                "this exists and is not a store", where=str(path), hint="choose another store name"
-            ) from error
-    sync_dir(path.parent)
+            raise
+        sync_dir(path.parent)  # the same store, by another process
 
 
 def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
