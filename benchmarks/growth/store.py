@@ -14,14 +14,7 @@ from benchmarks.store import layouts
 from benchmarks.store.layouts import Activations
 from benchmarks.timing import Settings
 from obygaze_features.core.machine import Runs, duration, this_machine, time_runs
-from obygaze_features.store.format.records import (
-    SEAL_FILE,
-    STORE_FILE,
-    Marker,
-    Plan,
-    Seal,
-    marker_key,
-)
+from obygaze_features.store.format.records import Marker, Plan, Seal, marker_key
 from obygaze_features.store.format.schema import ArraySpec, FileMark
 from obygaze_features.store.read.describe import describe
 from obygaze_features.store.read.reader import open_store
@@ -121,9 +114,9 @@ def _sealed(path: Path, marks: Mapping[str, FileMark]) -> None:
         fingerprint=plan.recipe.fingerprint,
         counts={"ok": plan.n_clips},
         noted={},
-        files={**plan.files, **marks, STORE_FILE: FileMark(1, plan.sha256)},
+        files={**plan.files, **marks, Plan.FILE: FileMark(1, plan.sha256)},
     )
-    (path / SEAL_FILE).write_bytes(seal.to_bytes())
+    (path / Seal.FILE).write_bytes(seal.to_bytes())
     shutil.rmtree(path / "commits")
 
 

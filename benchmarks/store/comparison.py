@@ -20,7 +20,7 @@ from obygaze_features.core.errors import Corrupt, InstallExtra
 from obygaze_features.core.files import sync_dir
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import duration
-from obygaze_features.store.format.records import SEAL_FILE, STORE_FILE, Seal
+from obygaze_features.store.format.records import Plan, Seal
 from obygaze_features.store.format.schema import ArraySpec, FileMark
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write.writer import StoreWriter
@@ -226,6 +226,6 @@ def _plan_only(path: Path, n_clips: int) -> None:
         fingerprint=plan.recipe.fingerprint,
         counts={"ok": n_clips},
         noted={},
-        files={**plan.files, **marks, STORE_FILE: FileMark(1, plan.sha256)},
+        files={**plan.files, **marks, Plan.FILE: FileMark(1, plan.sha256)},
     )
-    (path / SEAL_FILE).write_bytes(seal.to_bytes())
+    (path / Seal.FILE).write_bytes(seal.to_bytes())

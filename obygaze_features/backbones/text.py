@@ -28,7 +28,8 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Table, read_toml
 from obygaze_features.core.schema_rules import filled, list_of, matching, text
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.format.text import TextTable, space_id_of
+from obygaze_features.store.format.recipe import space_id_of
+from obygaze_features.store.format.schema import TextTable
 
 SCHEMA = "obygaze-prompts/1"
 SHIPPED = {path.stem: path for path in sorted(Path(__file__).with_name("prompts").glob("*.toml"))}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import parse_json, sync_dir, take_name, taken
@@ -25,6 +26,8 @@ STALE_AFTER_S = 24 * 3600.0
 # The tag of a draft: the process that writes it.
 TAG = r"(?P<host>.*)\.(?P<pid>\d+)\.[0-9a-f]{12}"
 _MAX_NAME_BYTES = 100
+# Longer than the header of any table, and than what is before or after the data of any file.
+_MARK_BYTES = 10_000_000
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -37,6 +40,25 @@ class OwnFolder:
 
     kind: str
     refusal: Callable[[Path], str]
+
+    @classmethod
+    def marked(cls, kind: str, what: str, mark: bytes) -> Self:
+        """Return a kind of files: their first or last bytes match a regular expression.
+
+        Args:
+            kind: The name of the kind.
+            what: What has the mark, such as `the columns`.
+            mark: The regular expression.
+        """
+
+        def refusal(file: Path) -> str:
+            with file.open("rb") as stream:
+                head = stream.read(_MARK_BYTES)
+                stream.seek(max(0, file.stat().st_size - _MARK_BYTES))
+                is_own = re.search(mark, head) or re.search(mark, stream.read())
+            return "" if is_own else f"it does not have {what} of one"
+
+        return cls(kind, refusal)
 
 
 def made_by_obygaze(document: Path) -> bool:

@@ -17,7 +17,7 @@ from obygaze_features.extraction.recipes import CLEAN, decoder_recipe, sampling_
 from obygaze_features.extraction.sources import check_sources, source_of
 from obygaze_features.extraction.windows import Planned, decode_windows
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import (
     PICTURES,
     SPAN_ARRAYS,
@@ -110,7 +110,7 @@ def stores_of_frames(plan: ExtractPlan) -> list[Store]:
     """Return the stores of pictures of a plan's clips: those called MANIFEST.frames-* beside it."""
     own = {Path(target.store).resolve() for target in plan.targets}
     folder = Workspace(Path(plan.workspace)).folder("stores")
-    found = sorted(folder.glob(f"{plan.manifest}.frames-*/{STORE_FILE}"))
+    found = sorted(folder.glob(f"{plan.manifest}.frames-*/{Plan.FILE}"))
     stores = [open_store(path.parent) for path in found if path.parent.resolve() not in own]
     return [
         store

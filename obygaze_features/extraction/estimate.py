@@ -21,7 +21,7 @@ from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import chosen_levels, load_target, view_of
 from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.shared_machine import idle_gpus
-from obygaze_features.store.format.records import SEAL_FILE
+from obygaze_features.store.format.records import Seal
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.write.create import BLOCK_ROWS
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -269,7 +269,7 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate
         backbone=card.label,
         levels=levels,
         blocks=blocks,
-        blocks_done=blocks if (folder / SEAL_FILE).exists() else committed,
+        blocks_done=blocks if (folder / Seal.FILE).exists() else committed,
         # Each block has a file for each level, two for the times, and a marker.
         files=blocks * (len(levels) + has_mask + 3) + len(levels) + has_mask + 10,
         # The last block takes the space of a full one.

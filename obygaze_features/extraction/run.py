@@ -41,7 +41,7 @@ from obygaze_features.extraction.shared_machine import (
 from obygaze_features.extraction.sources import check_sources, refuse_changed, refuse_without_videos
 from obygaze_features.extraction.status import StoreStatus, rows_with_new_video, store_status
 from obygaze_features.store.format.limits import memory_bytes
-from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write.create import create_store, read_plan
@@ -212,7 +212,7 @@ def _open(
 ) -> LoadedTarget:
     """Open or create the store of a target."""
     recipe = recipe_of(backbone, view, levels, plan.grid)
-    if (Path(target.store) / STORE_FILE).is_file():
+    if (Path(target.store) / Plan.FILE).is_file():
         recipe = recipe.as_claimed_by(read_plan(Path(target.store)).recipe)
     create_store(
         target.store,
@@ -255,7 +255,7 @@ def extract(
         monitor: What to report of each clip, and whether to stop at the first that fails.
     """
     refuse_unusable(plan, rows, only_sealed=changed)
-    new = [t.store for t in plan.targets if not (Path(t.store) / STORE_FILE).is_file()]
+    new = [t.store for t in plan.targets if not (Path(t.store) / Plan.FILE).is_file()]
     if retry_failed and new:
         raise NotFound(
             "there is no store yet, so no clip to extract again",

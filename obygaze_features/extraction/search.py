@@ -13,7 +13,7 @@ from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.core.files import csv_bytes, write_new
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.format.text import same_space, space_of_level
+from obygaze_features.store.format.recipe import same_space, space_of_level
 
 
 class Hit(NamedTuple):

@@ -14,7 +14,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, planned_clips
 from obygaze_features.extraction.status import missing_units
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import OK, RowSource
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.read.verify import VerifyReport, changed_error
@@ -101,7 +101,7 @@ def refuse_changed(
     found: dict[Target, Store] = {}
     lines: dict[str, str] = {}
     for target in plan.targets:
-        if not (Path(target.store) / STORE_FILE).exists():
+        if not (Path(target.store) / Plan.FILE).exists():
             continue
         store = open_store(target.store)
         # A store of other clips is refused when it is opened for writing.

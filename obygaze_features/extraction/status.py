@@ -10,7 +10,7 @@ import numpy as np
 
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.store.format.records import Plan
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.write.writer import StoreWriter
 
@@ -190,7 +190,7 @@ def missing_units(plan: ExtractPlan) -> list[int]:
     """Return the units with a row to extract in some store, whose video exists if it is not new."""
     missing: set[int] = set()
     for target in plan.targets:
-        if not (Path(target.store) / STORE_FILE).exists():
+        if not (Path(target.store) / Plan.FILE).exists():
             return list(range(plan.n_units))
         writer = StoreWriter(target.store)
         other_blocks = writer.plan.n_blocks > 1 and plan.unit_rows % writer.plan.block_rows

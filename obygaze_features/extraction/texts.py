@@ -15,8 +15,8 @@ from obygaze_features.core.files import csv_bytes, write_new
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import StoreWriter, TextTable
-from obygaze_features.store.format.records import STORE_FILE
-from obygaze_features.store.format.text import same_space, space_of_level
+from obygaze_features.store.format.recipe import same_space, space_of_level
+from obygaze_features.store.format.records import Plan
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.text import LanguageModel, SentenceEncoder
@@ -50,7 +50,7 @@ def embed_texts(
 
 def add_texts(store: Path, table: TextTable) -> Path:
     """Add texts to a store of the same embedding space, once, before the store is sealed."""
-    if not (store / STORE_FILE).is_file():
+    if not (store / Plan.FILE).is_file():
         raise NotFound("no store here", where=str(store), hint="obygaze store ls lists the stores")
     writer = StoreWriter(store)
     recipe = writer.plan.recipe

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.format.schema import ArraySpec as ArraySpec
     from obygaze_features.store.format.schema import RowSource as RowSource
     from obygaze_features.store.format.schema import RowStatus as RowStatus
-    from obygaze_features.store.format.text import TextTable as TextTable
+    from obygaze_features.store.format.schema import TextTable as TextTable
     from obygaze_features.store.interchange import open_features as open_features
     from obygaze_features.store.interchange.export import export_store as export_store
     from obygaze_features.store.interchange.importing import ImportSettings as ImportSettings

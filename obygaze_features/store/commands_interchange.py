@@ -50,7 +50,6 @@ SHOWN = 20
         "--id-key", help="npz, hdf5, csv: the array or column of clip ids. [default: clip_id]"
     ),
     click.option("--movie-key", help="npz, hdf5, csv: the one of movie ids. [default: movie_id]"),
-    click.option("--as", "level", help="pth: the level's name. [default: clip or tokens]"),
     click.option("--manifest", help="A row for each clip of this manifest."),
 )
 @option_group(
@@ -125,7 +124,7 @@ def import_(
         obygaze store import npy features/ --level clip=xclip --level frames=xclip_frames -o mine
     """
     target = session.workspace.new_store(output)
-    keys = {name: options.pop(name) for name in ("id_key", "movie_key", "level")}
+    keys = {name: options.pop(name) for name in ("id_key", "movie_key")}
     source = open_features(format, sources, named_values(levels, "--level"), **keys)
     default: Pool = "also" if list(source.levels) == ["tokens"] else "none"
     told = named_values(facts, "--fact")

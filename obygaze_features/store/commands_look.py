@@ -1,7 +1,6 @@
 """`obygaze store ls`, `info`, `card`, `verify`, `diff`: look at stores and check them."""
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -81,14 +80,9 @@ def info(session: Session, name: str) -> None:
     session.console.show({"name": name, **facts}, describe(found, note))
 
 
-def _without(mark: bytes, file: Path) -> str:
-    with file.open("rb") as stream:
-        is_own = mark in stream.read(10_000)
-    return "" if is_own else f"it does not have {mark.decode().strip(' -')}"
-
-
-CARD = OwnFolder("card", partial(_without, b"  - obygaze-store"))
-CROISSANT = OwnFolder("Croissant document", partial(_without, b"mlcommons.org/croissant/1.1"))
+CARD = OwnFolder.marked("card", "the tag", rb"(?s)\A---\n.{0,9999}  - obygaze-store")
+SCHEMA = rb"(?s)\A{.{0,9999}mlcommons\.org/croissant/1\.1"
+CROISSANT = OwnFolder.marked("Croissant document", "the schema", SCHEMA)
 
 
 @command()

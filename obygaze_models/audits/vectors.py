@@ -16,7 +16,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Store, TextTable, open_store
-from obygaze_features.store.format.text import same_space, space_of_level
+from obygaze_features.store.format.recipe import same_space, space_of_level
 from obygaze_features.store.interchange.array_files import read_arrays
 from obygaze_models.audits.permutation import Floats
 from obygaze_models.audits.texts import opened_manifest

@@ -24,7 +24,7 @@ from obygaze_features.extraction.recipes import exact_pictures
 from obygaze_features.extraction.texts import write_texts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.store import TextTable, open_store
-from obygaze_features.store.format.text import space_of_level
+from obygaze_features.store.format.recipe import space_of_level
 from obygaze_features.store.maps import MAPS, map_names
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View

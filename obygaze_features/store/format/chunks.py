@@ -93,11 +93,6 @@ class ChunkLayout:
         return cls(shape, (rows, *tail), dtype, codec, n_chunks, is_shard) if expected else None
 
     @property
-    def chunk_bytes(self) -> int:
-        """The bytes of a chunk before compression; 0 for strings."""
-        return math.prod(self.chunk_shape) * self.dtype.itemsize if self.dtype else 0
-
-    @property
     def index_bytes(self) -> int:
         """The bytes of the index at the end of a shard."""
         return self.n_chunks * _ENTRY_BYTES + CRC_BYTES
@@ -161,7 +156,7 @@ class ChunkLayout:
         if self.codec is not None:
             is_zstd = self.codec.codec_id == "zstd"
             n_bytes = _zstd_size(head) if is_zstd else int.from_bytes(head[4:8], "little")
-            if n_bytes != self.chunk_bytes:
+            if n_bytes != math.prod(self.chunk_shape) * self.dtype.itemsize:
                 raise ValueError("a chunk that does not decode to the bytes of its rows")
             compressed, data = data, np.empty(n_bytes, np.uint8)
             self.codec.decode(compressed, data)

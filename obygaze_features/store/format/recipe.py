@@ -1,4 +1,7 @@
-"""The recipe of a store: the settings that determine its numbers, and their fingerprint."""
+"""The recipe of a store: the settings that determine its numbers, and their fingerprint.
+
+For some backbones it also says in which space of texts the vectors of a level are.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,15 @@ SECTIONS = (
 # In a recipe's backbone: the checkpoint, where its weights were not verified to be that one.
 UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
+
+
+# What the contrastive head of each family compares with text. Its other levels were never trained
+# for that.
+JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
+    "clip": ("frame-vector", "frame-mean"),
+    "siglip": ("frame-vector", "frame-mean"),
+    "xclip": ("mit-mean",),
+}
 
 
 @dataclass(frozen=True)
@@ -164,3 +176,36 @@ def _differences(
 def _shortened(value: Any) -> str:
     text = value if isinstance(value, str) else canonical_json(value).decode("utf-8")
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def space_id_of(checkpoint: str, revision: str, tensors_sha256: str) -> str:
+    """Return the name of a space: checkpoint, revision, and the hash of all its tensors."""
+    return f"{checkpoint or 'local'}@{revision or 'main'}#{tensors_sha256}"
+
+
+def same_space(first: str, second: str) -> bool:
+    """Return whether two names mean one space: if both end in a hash of tensors, by the hashes."""
+    hashes = [name.rpartition("#")[2] for name in (first, second) if "#" in name]
+    return hashes[0] == hashes[1] if len(hashes) == 2 else first == second
+
+
+def space_of_level(recipe: Recipe, level: str) -> str | None:
+    """Return the space of the vectors of a level; None where the recipe does not determine it.
+
+    A level that its backbone never compares with text is an error: its cosines mean nothing.
+    """
+    whole = recipe.to_json()
+    backbone: Mapping[str, Any] = whole.get("backbone", {})
+    tensors = whole.get("weights", {}).get("tensors")
+    taps, family = backbone.get("levels"), backbone.get("family")
+    if not isinstance(taps, dict) or not tensors or level not in taps:
+        return None
+    joint = [name for name, tap in taps.items() if tap in JOINT_TAPS.get(str(family), ())]
+    if level not in joint:
+        instead = f"--level {joint[0]}" if joint else "a store of CLIP, SigLIP or X-CLIP"
+        raise Mismatch(
+            f"{backbone.get('name')} never compares its level {level!r} with text", hint=instead
+        )
+    return space_id_of(
+        str(backbone.get("checkpoint", "")), str(backbone.get("revision", "")), str(tensors)
+    )

@@ -35,13 +35,8 @@ MIN_VALUE_BYTES, MANY_VALUES = 16, 1_000_000
 # has its length, and at least one character.
 MANY_ROWS = 1_000_000
 MIN_ID_BYTES = 5
-STORE_FILE = "store.json"
-SEAL_FILE = "seal.json"
 README_FILE = "README.md"
 CLIPS_FILE = "clips.csv"
-PARTIAL_FILE = "partial.json"
-SOURCES_FILE = "sources.json"
-TEXT_KEY = "commits/text.json"
 _HEAD = b'{\n "sha256": "'
 _ZEROS = "0" * 64
 _DIGITS = slice(len(_HEAD), len(_HEAD) + 64)
@@ -65,11 +60,6 @@ def with_checksum(value: Mapping[str, Any]) -> bytes:
     data = bytearray(pretty_json({"sha256": _ZEROS, **value}))
     data[_DIGITS] = sha256_bytes(bytes(data)).encode("ascii")
     return bytes(data)
-
-
-def checksum_of(data: bytes) -> str:
-    """Return the sha256 in a file; other files refer to it by this."""
-    return data[_DIGITS].decode("ascii", errors="replace")
 
 
 def _checked_json(data: bytes, where: str) -> dict[str, Any]:
@@ -211,6 +201,11 @@ _fields_of: Callable[[Any], list[tuple[str, tuple[str, ...], str, _Codec]]] = ca
 class Record:
     """A JSON file of a store; its fields are in the order in which they are in the file."""
 
+    # The name of the file, if a store has only one of this kind.
+    FILE = ""
+    # The sha256 in the file, by which other files refer to it; empty if it was not read from one.
+    checksum = ""
+
     def to_bytes(self) -> bytes:
         """Return the bytes of the file."""
         document: dict[str, Any] = {"format": FORMAT, "version": VERSION}
@@ -226,9 +221,9 @@ class Record:
         return with_checksum(document)
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read a file of a store on this machine."""
-        return cls.from_bytes(path.read_bytes(), str(path))
+    def load(cls, root: Path) -> Self:
+        """Read the file of a store on this machine."""
+        return cls.from_bytes((root / cls.FILE).read_bytes(), str(root / cls.FILE))
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Self:
@@ -245,16 +240,19 @@ class Record:
             recipe = values.get("recipe")
             if recipe is not None and recipe.fingerprint != document["fingerprint"]:
                 raise Mismatch("the fingerprint is not that of the recipe beside it", where=where)
-            return cls(**values)
+            record = cls(**values)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             raise Corrupt(f"invalid for format {VERSION} ({kind}{error})", where=where) from error
+        object.__setattr__(record, "checksum", data[_DIGITS].decode("ascii"))
+        return record
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Record):
     """store.json: the plan of a store, which never changes."""
 
+    FILE = "store.json"
     created: str
     created_by: str
     manifest_name: str
@@ -381,6 +379,7 @@ class Marker(Record):
 class TextMarker(Record):
     """commits/text.json: marks the texts of a store as whole, and lists their files."""
 
+    FILE = "commits/text.json"
     files: Mapping[str, FileMark]
 
 
@@ -388,6 +387,7 @@ class TextMarker(Record):
 class Seal(Record):
     """seal.json: the status of every row and the mark of every file of a complete store."""
 
+    FILE = "seal.json"
     fingerprint: str
     counts: Mapping[str, int]
     noted: Mapping[int, RowStatus]
@@ -405,6 +405,7 @@ class Sources(Record):
     A file of its own, since readers of features do not need it.
     """
 
+    FILE = "sources.json"
     of_rows: Mapping[int, RowSource]
 
 
@@ -416,6 +417,7 @@ class Partial(Record):
     the seal was never fetched, and is missing rather than lost.
     """
 
+    FILE = "partial.json"
     blocks: Mapping[str, frozenset[int]]
 
     def holds(self, array: str, block: int) -> bool:

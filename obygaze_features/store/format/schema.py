@@ -1,4 +1,4 @@
-"""The parts of a store: arrays, the status and the source of a row, the mark of a file."""
+"""The parts of a store: arrays, the status and the source of a row, marks of files, texts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import sha256_bytes
 
 FORMAT = "obygaze-store"
 VERSION = 1
@@ -24,6 +25,9 @@ DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 ROW_DIM = "row"
 # An upper bound; a larger number means a corrupt file.
 MAX_ROW_BYTES = 10**30
+# The texts that go with a store: their folder, and what is known of each besides its embedding.
+TEXT_FOLDER = "data.zarr/text"
+WORDS = ("prompt", "template", "attribute")
 # Pictures of films (uint8). A store with this array is private: it is not sent, packed or exported.
 PICTURES = "pictures"
 
@@ -189,3 +193,32 @@ class FileMark(NamedTuple):
 
     n_bytes: int
     sha256: str
+
+    @classmethod
+    def of(cls, data: bytes) -> FileMark:
+        """Return the mark of a file with these bytes."""
+        return cls(len(data), sha256_bytes(data))
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Texts and their embeddings, one row each, as the model gave them: not normalised.
+
+    `space_id` names the space that the embeddings share with an array of the store.
+    """
+
+    embeddings: npt.NDArray[np.float32]
+    prompt: Sequence[str]
+    template: Sequence[str]
+    attribute: Sequence[str]
+    space_id: str
+
+    def __post_init__(self) -> None:
+        values = np.ascontiguousarray(self.embeddings, dtype=np.float32)
+        object.__setattr__(self, "embeddings", values)
+        lengths = {len(values), *(len(getattr(self, name)) for name in WORDS)}
+        if values.ndim != 2 or not values.size or len(lengths) != 1:
+            raise FixInput("each row must have an embedding, a prompt, a template, an attribute")
+        wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if len(wrong):
+            raise FixInput(f"the embedding of row {wrong[0]} contains NaN or infinity")

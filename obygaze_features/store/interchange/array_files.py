@@ -250,8 +250,8 @@ def _numbers(table: CsvTable, columns: list[str]) -> Array:
     return values
 
 
-def open_pth(path: Path, levels: Mapping[str, str], *, level: str | None = None) -> FeatureSource:
-    """Open a folder with one tensor file a clip, stored as `level`.
+def open_pth(path: Path, levels: Mapping[str, str]) -> FeatureSource:
+    """Open a folder with one tensor file a clip.
 
     `levels` name keys, where the files hold dictionaries of tensors.
     """
@@ -263,14 +263,14 @@ def open_pth(path: Path, levels: Mapping[str, str], *, level: str | None = None)
     clips = by_clip(files, ids)
     keys = {
         name: {clip: (file, key) for clip, file in clips.items()}
-        for name, key in (levels or {level or "": ""}).items()
+        for name, key in (levels or {"": ""}).items()
     }
     movies = [movie_of(file.stem) if file.parent == root else file.parent.name for file in files]
     source = clip_source(origin_of("pth", root, files), keys, _tensor, levels, movie_ids=movies)
     n_others = sum(one.is_file() for one in root.rglob("*")) - len(files)
     if n_others > 0:
         source.warnings.append(f"{n_others} files were left out: not .pth")
-    if not levels and level is None:
+    if not levels:
         source.arrays = {_level_of(source): source.arrays[""]}
     return source
 

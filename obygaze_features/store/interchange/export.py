@@ -4,10 +4,10 @@ import csv
 import errno
 import json
 import os
-import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,8 +34,6 @@ from obygaze_features.store.read.reader import Store
 DATE = (1980, 1, 1, 0, 0, 0)
 LABELS = ("level", "concepts")
 EXPORT_FILE = ".obygaze-export.json"
-# Longer than the header of any table, and than what is before or after the data of any file.
-MARK_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -300,19 +298,6 @@ def _pth(job: _Job, path: Path) -> None:
         torch.save(torch.from_numpy(vectors[None].copy()), folder / f"{clip}.pth")
 
 
-def _own_file(what: str, mark: bytes) -> OwnFolder:
-    """Return the kind of files whose first or last bytes match a regular expression."""
-
-    def refusal(file: Path) -> str:
-        with file.open("rb") as stream:
-            head = stream.read(MARK_BYTES)
-            stream.seek(max(0, file.stat().st_size - MARK_BYTES))
-            is_own = re.search(mark, head) or re.search(mark, stream.read())
-        return "" if is_own else f"it does not have {what} of an export"
-
-    return OwnFolder("export", refusal)
-
-
 class _Format(NamedTuple):
     write: Callable[[_Job, Path], None]
     own: OwnFolder
@@ -321,15 +306,16 @@ class _Format(NamedTuple):
 
 
 EXPORT = OwnFolder("export", _not_an_export)
-FACTS = _own_file("the provenance", rb'\A{\s*"created_by": "obygaze ')
+_marked = partial(OwnFolder.marked, "export")
+FACTS = _marked("the provenance", rb'\A{\s*"created_by": "obygaze ')
 # HDF5 keeps the attributes of a file near its start, and a zip its names at the end.
-HDF5 = _own_file(f"the attribute {HDF5_LEVELS}", rb"(?s)\A\x89HDF.*" + HDF5_LEVELS.encode())
-NPZ = _own_file(f"the array {PROVENANCE}", rb"(?s)PK\x01\x02.*" + f"{PROVENANCE}.npy".encode())
-COLUMNS = rb"\Aclip_id,movie_id,(level,concepts,)?(\w+)_0(,\2_\d+)*\n"
+HDF5 = _marked(f"the attribute {HDF5_LEVELS}", rb"(?s)\A\x89HDF.*" + HDF5_LEVELS.encode())
+NPZ = _marked(f"the array {PROVENANCE}", rb"(?s)PK\x01\x02.*" + f"{PROVENANCE}.npy".encode())
+_COLUMNS = rb"\Aclip_id,movie_id,(level,concepts,)?(\w+)_0(,\2_\d+)*\n"
 FORMATS = {
     "hdf5": _Format(_hdf5, HDF5),
     "npz": _Format(_npz, NPZ, ids_are_names=False),
     "npy": _Format(_npy, EXPORT, in_folder=True),
-    "csv": _Format(_csv, _own_file("the columns", COLUMNS), ids_are_names=False),
+    "csv": _Format(_csv, _marked("the columns", _COLUMNS), ids_are_names=False),
     "pth": _Format(_pth, EXPORT, in_folder=True),
 }

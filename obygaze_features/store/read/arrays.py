@@ -16,8 +16,7 @@ from obygaze_features.core.files import parse_json, sha256_bytes
 from obygaze_features.store.format.chunks import ChunkLayout, crc32c_of
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import MANY_ROWS, Plan
-from obygaze_features.store.format.schema import ArraySpec, Bytes
-from obygaze_features.store.format.text import TEXT_FOLDER, WORDS, TextTable
+from obygaze_features.store.format.schema import TEXT_FOLDER, WORDS, ArraySpec, Bytes, TextTable
 from obygaze_features.store.read.commits import Commits, Expected
 from obygaze_features.store.remote.files import Files, Piece
 
@@ -189,14 +188,11 @@ class Arrays:
 
         This is as far as it can be seen in them: of parts, the length of the file and a checksum.
         """
-        expected = self.commits.expected(name)
-        piece = self.files.read(name, start, stop)
-        if piece is not None and _is_expected(piece, expected, layout, start, stop):
-            return piece.data
-        for now in self.commits.expected_now(name):
-            if piece is not None and _is_expected(piece, now, layout, start, stop):
+        piece = None
+        for expected in self.commits.possible(name):
+            piece = piece or self.files.read(name, start, stop)
+            if piece is not None and _is_expected(piece, expected, layout, start, stop):
                 return piece.data
-            expected = now
         n_bytes, what = expected.mark.n_bytes, "is missing"
         if piece is not None and piece.total == n_bytes:
             what = "does not have the checksum of the one that was committed"

@@ -1,20 +1,14 @@
 """Find which blocks and files a store has: by its seal, else by its markers."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from obygaze_features.core.errors import Corrupt, Mismatch
-from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.records import (
-    PARTIAL_FILE,
-    SEAL_FILE,
-    SOURCES_FILE,
-    STORE_FILE,
-    TEXT_KEY,
     Marker,
     Partial,
     Plan,
@@ -22,19 +16,18 @@ from obygaze_features.store.format.records import (
     Sources,
     TextMarker,
     block_of,
-    checksum_of,
     marker_key,
 )
 from obygaze_features.store.format.schema import (
     MISSING,
     NOT_FETCHED,
+    TEXT_FOLDER,
     FileMark,
     RowSource,
     RowStatus,
 )
-from obygaze_features.store.format.text import TEXT_FOLDER
 from obygaze_features.store.read.index import INDEX_ROWS, Index, IndexPage
-from obygaze_features.store.remote.files import Files, read_or_none, read_record
+from obygaze_features.store.remote.files import Files, read_listed, read_or_none, read_record
 
 # So few statuses are looked through at once, not block by block.
 FEW_ROWS = 1000
@@ -96,16 +89,16 @@ class Commits:
         return self.index is not None or self.seal is not None
 
     def _load_seal(self) -> None:
-        seal = read_record(self.files, Seal, SEAL_FILE)
+        seal = read_record(self.files, Seal)
         if seal is None:
             return
-        where = f"{self.files.location}/{SEAL_FILE}"
+        where = f"{self.files.location}/{Seal.FILE}"
         if seal.fingerprint != self.plan.recipe.fingerprint:
             raise Mismatch("the seal is of another recipe than the store", where=where)
-        if seal.files.get(STORE_FILE, FileMark(0, "")).sha256 != self.plan.sha256:
-            raise Corrupt(f"{SEAL_FILE} and {STORE_FILE} are not of the same store", where=where)
+        if seal.files.get(Plan.FILE, FileMark(0, "")).sha256 != self.plan.sha256:
+            raise Corrupt(f"{Seal.FILE} and {Plan.FILE} are not of the same store", where=where)
         self._check_rows(seal.noted, (0, self.plan.n_clips), where)
-        self._partial = read_record(self.files, Partial, PARTIAL_FILE)
+        self._partial = read_record(self.files, Partial)
         self._seal = seal
 
     @property
@@ -172,34 +165,30 @@ class Commits:
     @cached_property
     def _sources(self) -> Mapping[int, RowSource]:
         """The sources of all rows of a sealed store."""
-        if self._seal is None or SOURCES_FILE not in self._seal.files:
+        mark = self._seal.files.get(Sources.FILE) if self._seal is not None else None
+        if mark is None:
             return {}
-        data, where = (
-            read_or_none(self.files, SOURCES_FILE),
-            f"{self.files.location}/{SOURCES_FILE}",
-        )
-        if data is None or sha256_bytes(data) != self._seal.files[SOURCES_FILE].sha256:
-            what = "missing" if data is None else "not the file that the seal lists"
-            raise Corrupt(f"{SOURCES_FILE} is {what}", where=where, hint="obygaze store verify")
-        return Sources.from_bytes(data, where).of_rows
+        data = read_listed(self.files, Sources.FILE, mark)
+        return Sources.from_bytes(data, f"{self.files.location}/{Sources.FILE}").of_rows
 
     def statuses(
-        self, is_held: Callable[[int], bool], blocks: Iterable[int] | None = None
+        self, arrays: Sequence[str], blocks: Iterable[int] | None = None
     ) -> dict[int, RowStatus]:
-        """Return the rows of some blocks, by default all, that are not simply ok.
+        """Return the rows of some blocks, by default all, that are not simply ok in some arrays.
 
-        In a block that is not held, the rows that would be ok are not fetched.
+        In a block that a partial copy holds of none of them, the rows that would be ok are missing.
         """
         found: dict[int, RowStatus] = {}
         if blocks is None:
             _ = self.seal  # one request, in place of all pages of the index
-        if self.is_sealed and self._seal and not self._partial and len(self._seal.noted) < FEW_ROWS:
+        partial = self.partial
+        if self.is_sealed and self._seal and not partial and len(self._seal.noted) < FEW_ROWS:
             rows, step = self._seal.noted, self.plan.block_rows
             wanted = None if blocks is None else set(blocks)
             return {n: rows[n] for n in sorted(rows) if wanted is None or n // step in wanted}
         for block in range(self.plan.n_blocks) if blocks is None else blocks:
             noted = self.noted(block)
-            if not is_held(block):
+            if partial is not None and not any(partial.holds(name, block) for name in arrays):
                 found.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
                 noted = {row: status for row, status in noted.items() if not status.is_ok}
             found.update(noted)
@@ -207,17 +196,13 @@ class Commits:
 
     def not_ok(self, array: str, blocks: Iterable[int] | None = None) -> dict[int, RowStatus]:
         """Return the rows of some blocks, by default all, that have no features in an array."""
-        found = self.statuses(lambda block: self.holds(array, block), blocks)
+        found = self.statuses((array,), blocks)
         return {row: status for row, status in found.items() if not status.is_ok}
-
-    def holds(self, array: str, block: int) -> bool:
-        """Return whether a committed block of an array is in this copy, which may be partial."""
-        return self.partial is None or self.partial.holds(array, block)
 
     def text_files(self) -> Mapping[str, FileMark]:
         """Return the files of the texts that go with the store; none if it has no texts."""
         index = self.index.listed if self._seal is None and self.index is not None else None
-        found = index or self.seal or read_record(self.files, TextMarker, TEXT_KEY)
+        found = index or self.seal or read_record(self.files, TextMarker)
         files = found.files if found is not None else {}
         return {name: files[name] for name in files if name.startswith(f"{TEXT_FOLDER}/")}
 
@@ -232,7 +217,7 @@ class Commits:
             files, partial = self.seal.files, self.partial
             return {n: files[n] for n in files if partial is None or partial.holds_file(n)}
         listed = dict(self.plan.files)
-        with collecting(TEXT_KEY):
+        with collecting(TextMarker.FILE):
             listed.update(self.text_files())
         for block in range(self.plan.n_blocks):
             with collecting(marker_key(block)):
@@ -240,7 +225,24 @@ class Commits:
                 listed.update(found.files if found is not None else {})
         return listed
 
-    def expected(self, name: str) -> Expected:
+    def possible(self, name: str) -> Iterator[Expected]:
+        """Yield what a file of data.zarr must be, then what else it may be at this time.
+
+        While rows of a block are replaced, a file is that of the marker or that of the claim.
+        """
+        yield self._expected(name)
+        place = block_of(name)
+        if self.is_sealed or name in self.plan.files or place is None:
+            return
+        array, block = place
+        with self._lock:
+            self._markers.pop(block, None)
+        yield self._expected(name)
+        claim = self._claim(block)
+        if claim is not None and name in claim.files:
+            yield Expected(claim.files[name], claim.crc32c.get(array, ""))
+
+    def _expected(self, name: str) -> Expected:
         """Return what a file of data.zarr must be; raise an error if none is listed."""
         mark, crc32c, place = self.plan.files.get(name), None, block_of(name)
         if name.startswith(TEXT_FOLDER):
@@ -265,27 +267,10 @@ class Commits:
         words = self._crc32c[array, first]
         return words[block - first] if block - first < len(words) else ""
 
-    def expected_now(self, name: str) -> list[Expected]:
-        """Return what a file of a block may be at this time; nothing if it cannot have changed.
-
-        While rows of a block are replaced, a file is that of the marker or that of the claim.
-        """
-        place = block_of(name)
-        if self.is_sealed or name in self.plan.files or place is None:
-            return []
-        array, block = place
-        with self._lock:
-            self._markers.pop(block, None)
-        found = [self.expected(name)]
-        claim = self._claim(block)
-        if claim is not None and name in claim.files:
-            found.append(Expected(claim.files[name], claim.crc32c.get(array, "")))
-        return found
-
     def _claim(self, block: int) -> Marker | None:
         """Return the marker of the claim that replaces the current marker of a block."""
-        current, marker = read_or_none(self.files, marker_key(block)), self.marker(block)
-        if current is None or marker is None:
+        marker = self.marker(block)
+        if marker is None:
             return None
         stem = Path(marker_key(block)).stem
         names = [f"commits/{stem}.{marker.revision + 1}.taken"]
@@ -296,6 +281,6 @@ class Commits:
         for name in names:
             data = read_or_none(self.files, name)
             claim = None if data is None else self._marker_of(data, block, name)
-            if claim is not None and claim.replaces == checksum_of(current):
+            if claim is not None and claim.replaces == marker.checksum:
                 return claim
         return None

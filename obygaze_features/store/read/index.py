@@ -15,18 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.errors import Corrupt, Mismatch
-from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store.format.records import PARTIAL_FILE, SEAL_FILE, Plan, Record, Seal
-from obygaze_features.store.format.schema import FileMark, RowSource, RowStatus
-from obygaze_features.store.format.text import TEXT_FOLDER
-from obygaze_features.store.remote.files import Files, read_or_none, read_record
+from obygaze_features.store.format.records import Partial, Plan, Record, Seal
+from obygaze_features.store.format.schema import TEXT_FOLDER, FileMark, RowSource, RowStatus
+from obygaze_features.store.remote.files import Files, read_listed, read_or_none, read_record
 
 if TYPE_CHECKING:
     from obygaze_features.store.read.reader import Store
 
 Rows = npt.NDArray[np.int64]
 
-INDEX_FILE = "index/movies.json"
 # Below this the seal and the ids are so small that an index saves nothing.
 INDEX_ROWS = 16_384
 PAGE_ROWS = 4096
@@ -39,6 +36,7 @@ class MovieIndex(Record):
     `movies` has the first row and the row after the last, of each run of rows of a movie.
     """
 
+    FILE = "index/movies.json"
     plan: str
     page_blocks: int
     movies: Mapping[str, Sequence[tuple[int, int]]]
@@ -76,11 +74,11 @@ def index_records(store: Store, seal: Seal) -> dict[str, Record]:
         )
     texts = {n: mark for n, mark in seal.files.items() if n.startswith(f"{TEXT_FOLDER}/")}
     data = {name: page.to_bytes() for name, page in pages.items()}
-    marks = {name: FileMark(len(d), sha256_bytes(d)) for name, d in data.items()}
+    marks = {name: FileMark.of(d) for name, d in data.items()}
     movies = MovieIndex(
         plan=plan.sha256, page_blocks=blocks, movies=runs_of(movie_ids), files={**marks, **texts}
     )
-    return {INDEX_FILE: movies, **pages}
+    return {MovieIndex.FILE: movies, **pages}
 
 
 def runs_of(movie_ids: npt.NDArray[np.str_]) -> dict[str, list[tuple[int, int]]]:
@@ -100,7 +98,7 @@ class Index:
         self.movies = movies.movies
         self._pages: dict[int, IndexPage] = {}
         self._lock = threading.Lock()
-        where = f"{files.location}/{INDEX_FILE}"
+        where = f"{files.location}/{MovieIndex.FILE}"
         if movies.plan != plan.sha256:
             raise Mismatch("this index is of another store", where=where)
         runs = sorted(run for runs in movies.movies.values() for run in runs)
@@ -112,9 +110,9 @@ class Index:
     def find(cls, files: Files, plan: Plan) -> Self | None:
         """Return the index of a store; None where it has none, or it may not be used."""
         # A seal that was interrupted has left an index, but no seal.
-        if files.read(SEAL_FILE, 0, 1) is None or read_or_none(files, PARTIAL_FILE):
+        if files.read(Seal.FILE, 0, 1) is None or read_or_none(files, Partial.FILE):
             return None
-        movies = read_record(files, MovieIndex, INDEX_FILE)
+        movies = read_record(files, MovieIndex)
         return None if movies is None else cls(files, plan, movies)
 
     def page(self, block: int) -> IndexPage:
@@ -129,10 +127,10 @@ class Index:
         """Read a page; raise an error unless it is of the rows and blocks of its number."""
         plan, step, name = self.plan, self.listed.page_blocks, f"index/{number}.json"
         where = f"{self.files.location}/{name}"
-        data, mark = read_or_none(self.files, name), self.listed.files.get(name)
-        if data is None or FileMark(len(data), sha256_bytes(data)) != mark:
-            raise Corrupt(f"{name} is not the file that {INDEX_FILE} lists", where=where)
-        page = IndexPage.from_bytes(data, where)
+        mark = self.listed.files.get(name)
+        if mark is None:
+            raise Corrupt(f"{MovieIndex.FILE} does not list {name}", where=where)
+        page = IndexPage.from_bytes(read_listed(self.files, name, mark), where)
         blocks = range(number * step, min((number + 1) * step, plan.n_blocks))
         rows = range(blocks.start * plan.block_rows, plan.block_range(blocks[-1])[1])
         names = {plan.block_key(spec.name, block) for block in blocks for spec in plan.arrays}

@@ -18,9 +18,14 @@ from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr, unknown_name
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.records import STORE_FILE, Plan
-from obygaze_features.store.format.schema import NOT_IN_STORE, ROW_DIM, ArraySpec, RowStatus
-from obygaze_features.store.format.text import TextTable
+from obygaze_features.store.format.records import Plan
+from obygaze_features.store.format.schema import (
+    NOT_IN_STORE,
+    ROW_DIM,
+    ArraySpec,
+    RowStatus,
+    TextTable,
+)
 from obygaze_features.store.read.arrays import Arrays
 from obygaze_features.store.read.commits import Commits
 from obygaze_features.store.read.segments import Reducer, Rule, Segments, read_segments
@@ -111,7 +116,7 @@ def open_store(location: str | Path | Files) -> Store:
     Reads one small file, whatever the size of the store.
     """
     files = open_files(location) if isinstance(location, str | Path) else location
-    plan = read_record(files, Plan, STORE_FILE)
+    plan = read_record(files, Plan)
     if plan is None:
         raise NotFound(
             "no store here: no store.json", where=files.location, hint="obygaze store ls"
@@ -219,20 +224,12 @@ class Store:
     def status(self) -> Status:
         """Return the status of every row; in a store that is not sealed this reads all markers."""
         self.arrays.check_rows()
-        noted = self.commits.statuses(self._holds)
+        noted = self.commits.statuses(self.levels)
         not_ok = {row: status for row, status in noted.items() if not status.is_ok}
         is_ok = np.ones(self.n_clips, dtype=bool)
         is_ok[list(not_ok)] = False
         states = Counter(status.state for status in not_ok.values())
         return Status({"ok": int(is_ok.sum()), **dict(sorted(states.items()))}, noted, is_ok)
-
-    def status_of(self, rows: Iterable[int]) -> dict[int, RowStatus]:
-        """Return the status of each row that is not simply ok, in the blocks of some rows."""
-        blocks = {row // self.plan.block_rows for row in rows if row >= 0}
-        return self.commits.statuses(self._holds, sorted(blocks))
-
-    def _holds(self, block: int) -> bool:
-        return any(self.commits.holds(name, block) for name in self.levels)
 
     def select(
         self,
@@ -305,16 +302,15 @@ class Store:
         """Return the rows of a level that are there as a pandas DataFrame."""
         return self[level].to_frame()
 
-    def to_xarray(self, levels: Iterable[str] | None = None) -> Any:
-        """Return an xarray Dataset of some levels, by default all; rows that are not there are NaN.
+    def to_xarray(self) -> Any:
+        """Return an xarray Dataset of all levels; rows that are not there are NaN.
 
         It is read into memory. For arrays larger than that: `xarray.open_zarr` on data.zarr.
         """
         xarray = need("xarray", "frames", "Store.to_xarray")
-        names = self.levels if levels is None else tuple(levels)
         arrays = {
             name: ((ROW_DIM, *self.plan.array(name).dims), self.matrix(name, missing="nan").values)
-            for name in names
+            for name in self.levels
         }
         ids = {"clip_id": (ROW_DIM, self.clip_ids), "movie_id": (ROW_DIM, self.movie_ids)}
         return xarray.Dataset(arrays, coords=ids, attrs={"fingerprint": self.fingerprint})

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, 
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.chunks import crc32c_of
 from obygaze_features.store.format.records import (
-    PARTIAL_FILE,
     README_FILE,
-    SEAL_FILE,
-    STORE_FILE,
     Partial,
     Plan,
     Seal,
@@ -29,7 +26,7 @@ from obygaze_features.store.format.records import (
 from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
 from obygaze_features.store.read.commits import Expected
 from obygaze_features.store.read.diff import cosines
-from obygaze_features.store.read.index import INDEX_FILE, index_records
+from obygaze_features.store.read.index import MovieIndex, index_records
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.files import Files, read_or_none, read_record
@@ -159,30 +156,30 @@ def verify(
 def _opened(files: Files, report: VerifyReport) -> Store | None:
     """Return the store; None where store.json or the seal is damaged, and all else is unknown."""
     data = seal = None
-    with report.collecting(STORE_FILE):
-        data = read_or_none(files, STORE_FILE)
+    with report.collecting(Plan.FILE):
+        data = read_or_none(files, Plan.FILE)
     if report.problems:
         return None
-    with report.collecting(SEAL_FILE):
-        seal = read_record(files, Seal, SEAL_FILE)
+    with report.collecting(Seal.FILE):
+        seal = read_record(files, Seal)
     if seal is not None:
-        with report.collecting(PARTIAL_FILE):
-            read_record(files, Partial, PARTIAL_FILE)
+        with report.collecting(Partial.FILE):
+            read_record(files, Partial)
     if data is None:
         hint = "obygaze store ls lists the stores of the workspace"
         raise NotFound("no store here: no store.json", where=files.location, hint=hint)
     try:
-        store = Store(files, Plan.from_bytes(data, STORE_FILE))
+        store = Store(files, Plan.from_bytes(data, Plan.FILE))
     except ObygazeError as error:
         # A flipped bit can look like a later version; the seal has the right sha256.
-        mark = None if seal is None else seal.files.get(STORE_FILE, FileMark(0, ""))
+        mark = None if seal is None else seal.files.get(Plan.FILE, FileMark(0, ""))
         damaged = mark is not None and mark.sha256 != sha256_bytes(data)
         if isinstance(error, Mismatch) and not damaged:
             raise
-        report.add(STORE_FILE, error.what)
+        report.add(Plan.FILE, error.what)
         return None
     if not report.problems:
-        with report.collecting(SEAL_FILE):
+        with report.collecting(Seal.FILE):
             report.sealed = store.sealed
     return None if report.problems else store
 
@@ -200,53 +197,50 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
             name = plan.block_key(spec.name, block)
             if found is not None and name not in found.files:
                 report.add(name, "neither the seal nor a marker lists it")
-    if commits.seal is not None and INDEX_FILE in commits.seal.files:
-        with report.collecting(INDEX_FILE):
+    if commits.seal is not None and MovieIndex.FILE in commits.seal.files:
+        with report.collecting(MovieIndex.FILE):
             for name, record in index_records(store, commits.seal).items():
                 if read_record(store.files, type(record), name) != record:
                     raise Corrupt(f"{name} does not say what the seal and the ids say")
 
 
 def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:
-    is_block = block_of(name) is not None
-    expected = store.commits.expected(name) if is_block else Expected(mark)
-    try:
-        _compare(store.files, name, expected, hashes)
-    except Corrupt:
-        # Rows of its block may have been replaced meanwhile, or are being replaced.
-        for other in store.commits.expected_now(name) if is_block else ():
-            with suppress(Corrupt):
-                _compare(store.files, name, other, hashes)
-                return
-        raise
+    """Raise an error if a file is none of what it may be, which changes with rows replaced."""
+    problem = ""
+    for expected in store.commits.possible(name) if block_of(name) else [Expected(mark)]:
+        found = _problem(store.files, name, expected, hashes)
+        if not found:
+            return
+        problem = problem or found
+    raise Corrupt(problem)
 
 
-def _compare(files: Files, name: str, expected: Expected, hashes: bool) -> None:
+def _problem(files: Files, name: str, expected: Expected, hashes: bool) -> str:
+    """Return how a file differs from what is expected; "" if it does not."""
     mark, crc32c = expected
     is_chunk = crc32c is not None and len(crc32c) == 8
     piece = files.read(name, *((0, READ_BYTES) if hashes else (-4, None) if is_chunk else (0, 1)))
     if piece is None:
-        raise Corrupt("it is missing")
+        return "it is missing"
     if piece.total != mark.n_bytes:
-        raise Corrupt(f"it has {piece.total} bytes, expected {mark.n_bytes}")
-    if is_chunk and not hashes and crc32c_of(piece.data) != crc32c:
-        raise Corrupt("its checksum is not the one that was committed")
+        return f"it has {piece.total} bytes, expected {mark.n_bytes}"
     if not hashes:
-        return
+        is_own = not is_chunk or crc32c_of(piece.data) == crc32c
+        return "" if is_own else "its checksum is not the one that was committed"
     digest = hashlib.sha256(piece.data.data)
     for start in range(READ_BYTES, mark.n_bytes, READ_BYTES):
         more = files.read(name, start, start + READ_BYTES)
         if more is not None:
             digest.update(more.data.data)
-    if digest.hexdigest() != mark.sha256:
-        raise Corrupt("its sha256 is not the one that was committed")
+    is_own = digest.hexdigest() == mark.sha256
+    return "" if is_own else "its sha256 is not the one that was committed"
 
 
 def _check_folders(
     files: Files, plan: Plan, marks: Mapping[str, FileMark], report: VerifyReport
 ) -> None:
     """Warn of files that are not listed; refuse links."""
-    known = {*marks, STORE_FILE, SEAL_FILE, README_FILE}
+    known = {*marks, Plan.FILE, Seal.FILE, README_FILE}
     arrays = [f"data.zarr/{name}" for name in (*ID_ARRAYS, *(spec.name for spec in plan.arrays))]
     folders = {name.rsplit("/", 1)[0] for name in known if "/" in name} | {*arrays, "data.zarr"}
     for folder in ("", "commits", *sorted(folders)):
@@ -276,18 +270,16 @@ def _is_orphan(files: Files, name: str) -> bool:
     marker = Path(marker_key(place[1]))
     places = (("staging", marker.stem), ("staging.sealing", marker.stem), ("commits", marker.name))
     listed = any(entry in (files.names(folder) or ()) for folder, entry in places)
-    return not listed and read_or_none(files, SEAL_FILE) is None
+    return not listed and read_or_none(files, Seal.FILE) is None
 
 
-def compare_decoded(
-    store: Store, k: int, reextract: Reextract, *, seed: int = 0, least_cosine: float = SAME_COSINE
-) -> VerifyReport:
+def compare_decoded(store: Store, k: int, reextract: Reextract) -> VerifyReport:
     """Extract some clips again and compare each level with the stored one, by its cosine."""
     if k < 1:
         raise FixInput(f"the number of clips must be at least 1, got {k}")
     report = VerifyReport(store.location, f"{k} clips extracted again", sealed=store.sealed)
     there = np.flatnonzero(store.status().is_ok)
-    chosen = np.sort(np.random.default_rng(seed).permutation(there)[:k])
+    chosen = np.sort(np.random.default_rng(0).permutation(there)[:k])
     clips = store.clip_ids[chosen].tolist()
     again = reextract(clips)
     report.warnings += [
@@ -306,7 +298,7 @@ def compare_decoded(
         found = cosines(stored, made)
         report.cosines[level] = {"least": float(found.min()), "median": float(np.median(found))}
         for clip, cosine in zip(asked, found.tolist(), strict=True):
-            if not cosine >= least_cosine:
+            if not cosine >= SAME_COSINE:
                 what = f"the cosine with the features extracted again is {cosine:.6f}"
                 report.add(f"{level} of {clip}", what)
     return report

@@ -33,11 +33,18 @@ from obygaze_features.core.drafts import (
 from obygaze_features.core.errors import AlreadyThere, Corrupt, Stopped
 from obygaze_features.core.files import confined, locked, sha256_file, sync_dir, write_atomic
 from obygaze_features.store.format.limits import check_disk, disk_errors
-from obygaze_features.store.format.records import PARTIAL_FILE, STORE_FILE, Partial
+from obygaze_features.store.format.records import Partial, Plan
 from obygaze_features.store.format.schema import Bytes, FileMark
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.remote import open_files
-from obygaze_features.store.remote.files import CountedFiles, Files, FolderFiles, Piece, open_zip
+from obygaze_features.store.remote.files import (
+    CountedFiles,
+    Files,
+    FolderFiles,
+    Piece,
+    not_as_listed,
+    open_zip,
+)
 from obygaze_features.store.remote.object_store import (
     AGAIN,
     NoRanges,
@@ -51,7 +58,6 @@ from obygaze_features.store.remote.selection import (
     Transferred,
     existing_copy,
     extended,
-    not_as_listed,
     select_files,
 )
 from obygaze_features.store.write.commit import rename_new
@@ -124,7 +130,7 @@ def _fetch_rows(
     """
     started = time.monotonic()
     source = CountedFiles(open_files(location))
-    store, there = open_store(source), Path(target, STORE_FILE)
+    store, there = open_store(source), Path(target, Plan.FILE)
     is_copy = there.is_file() and sha256_file(there) == store.plan.sha256
     if is_copy or store.commits.find_index() is None:
         return None
@@ -176,7 +182,7 @@ class _Download(Transfer):
             if existing is not None or not _publish(self.draft, target):
                 _extend(self.draft, target, selection)
             draft.rmdir()
-        is_partial = (target / PARTIAL_FILE).exists()
+        is_partial = (target / Partial.FILE).exists()
         return self.done(str(given), partial=is_partial, remote=self.source.is_remote)
 
     def _has(self, name: str) -> bool:
@@ -247,7 +253,7 @@ def _existing(target: Path, selection: FileSelection) -> tuple[bool, Partial | N
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return None
     hint = "another name, then obygaze store merge"
-    if not (target / STORE_FILE).is_file():
+    if not (target / Plan.FILE).is_file():
         what = "this exists and is not a store"
         raise AlreadyThere(what, where=str(target), hint="another name with -o")
     found = existing_copy(FolderFiles(target), selection, hint)
@@ -309,7 +315,7 @@ def _is_own(draft: Path) -> bool:
 
 def _write_documents(draft: Path, selection: FileSelection) -> None:
     if selection.partial is not None:
-        write_atomic(draft / PARTIAL_FILE, selection.partial.to_bytes())
+        write_atomic(draft / Partial.FILE, selection.partial.to_bytes())
     if not selection.sealed:  # so that the extraction can be resumed
         (draft / "staging").mkdir(exist_ok=True)
         (draft / "commits").mkdir(exist_ok=True)
@@ -328,7 +334,7 @@ def _publish(draft: Path, target: Path) -> bool:
 
 def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
     """Add files to a copy, then record them if it is partial."""
-    (draft / PARTIAL_FILE).unlink(missing_ok=True)
+    (draft / Partial.FILE).unlink(missing_ok=True)
     with locked(target):
         existing = _existing(target, selection)
         if existing is None:
@@ -339,12 +345,12 @@ def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             path.rename(place)
             sync_dir(place.parent)
-        for left in target.glob(f".{PARTIAL_FILE}.*.tmp"):  # of a killed transfer
+        for left in target.glob(f".{Partial.FILE}.*.tmp"):  # of a killed transfer
             left.unlink(missing_ok=True)
         now = extended(existing[1], selection)
         if now is None:
-            (target / PARTIAL_FILE).unlink(missing_ok=True)
+            (target / Partial.FILE).unlink(missing_ok=True)
             sync_dir(target)
         else:
-            write_atomic(target / PARTIAL_FILE, now.to_bytes())
+            write_atomic(target / Partial.FILE, now.to_bytes())
     shutil.rmtree(draft)

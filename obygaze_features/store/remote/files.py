@@ -17,7 +17,7 @@ import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.files import leads_out
-from obygaze_features.store.format.limits import check_document
+from obygaze_features.store.format.limits import check_document, check_memory
 from obygaze_features.store.format.records import Record
 from obygaze_features.store.format.schema import ID_ARRAYS, Bytes, FileMark
 
@@ -109,27 +109,19 @@ class FolderFiles:
         path = f"{self.root}/{name}"
         self._check_folder(name.rpartition("/")[0])
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            with open(path, "rb", opener=_open_no_link) as stream:
+                total = os.fstat(stream.fileno()).st_size
+                check_document(name, total, self.location)
+                first, after = bounds(start, stop, total)
+                data: Bytes = np.empty(after - first, np.uint8)
+                stream.seek(first)
+                return Piece(data[: stream.readinto(data.data)], total)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise FixInput(LINK_REFUSED, where=path) from error
             raise
-        try:
-            total = os.fstat(descriptor).st_size
-            check_document(name, total, self.location)
-            first, after = bounds(start, stop, total)
-            data: Bytes = np.empty(after - first, np.uint8)
-            # One read returns at most 2 GB, and less on some network file systems.
-            done = 0
-            while done < len(data) and (
-                n := os.preadv(descriptor, [data[done:].data], first + done)
-            ):
-                done += n
-            return Piece(data[:done], total)
-        finally:
-            os.close(descriptor)
 
     def _check_folder(self, folder: str) -> None:
         """Refuse a folder that is a link, or outside; once for each folder."""
@@ -147,6 +139,10 @@ class FolderFiles:
         """Return the names in a folder."""
         path = self.root / folder
         return sorted(one.name for one in path.iterdir()) if path.is_dir() else []
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 def open_zip(path: Path) -> ZipFiles:
@@ -328,7 +324,28 @@ def read_or_none(files: Files, name: str) -> bytes | None:
     return None if piece is None else piece.data.tobytes()
 
 
-def read_record(files: Files, kind: type[R], name: str) -> R | None:
+def read_listed(files: Files, name: str, mark: FileMark) -> bytes:
+    """Return a file whole; raise an error unless its bytes are the ones of its mark."""
+    check_memory(mark.n_bytes, name, files.location)
+    data = read_or_none(files, name)
+    if data is None:
+        raise Corrupt(f"{name} is missing", where=files.location, hint="obygaze store verify")
+    if FileMark.of(data) != mark:
+        raise not_as_listed(name, files.location)
+    return data
+
+
+def not_as_listed(name: str, where: str) -> Corrupt:
+    """Return the error for a file whose bytes are not those that were committed."""
+    return Corrupt(
+        f"{name} does not have the checksum that the store lists",
+        where=where,
+        hint="obygaze store verify --hash, of the store it is read from",
+    )
+
+
+def read_record(files: Files, kind: type[R], name: str = "") -> R | None:
     """Return one of a store's own JSON files, checked; None where it does not exist."""
+    name = name or kind.FILE
     data = read_or_none(files, name)
     return None if data is None else kind.from_bytes(data, f"{files.location}/{name}")

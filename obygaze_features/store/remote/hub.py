@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError, Stopped, first_line
-from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.lazy import need
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote.files import Files, Target, read_or_none
@@ -163,14 +162,9 @@ class HuggingFaceHub:
         return Unreachable(f"the hub cannot be reached: {line}", where=where, hint=CHECK)
 
 
-def the_hub(repo: Repo) -> HuggingFaceHub:
-    """Return the hub for hf:// addresses."""
-    return HuggingFaceHub(repo)
-
-
 def open_hub(url: str) -> Files:
     """Return the files of a store on the hub, at its last commit: a later one changes none."""
-    hub = the_hub(Repo.parse(url))
+    hub = HuggingFaceHub(Repo.parse(url))
     return hub.files(hub.head())
 
 
@@ -183,7 +177,7 @@ class HubTarget(Target):
 
     def __init__(self, url: str) -> None:
         self.location, self.repo = url, Repo.parse(url)
-        self.hub = the_hub(self.repo)
+        self.hub = HuggingFaceHub(self.repo)
         self._batch: dict[str, bytes | Path] = {}
         self._n_bytes = self._n_staged = 0
         self._removed: list[str] = []
@@ -227,7 +221,7 @@ class HubTarget(Target):
         if new is None:
             self.remove(name)
         else:
-            self.put(name, new, FileMark(len(new), sha256_bytes(new)))
+            self.put(name, new, FileMark.of(new))
         return new
 
     def settle(self, message: str) -> None:

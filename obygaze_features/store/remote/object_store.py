@@ -13,7 +13,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stoppe
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.lazy import need
 from obygaze_features.store.format.limits import check_document
-from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote.files import Piece, Target
 
@@ -130,11 +130,11 @@ class ObjectFiles:
             return None
         except network_error() as error:
             # Buckets whose files are public and whose listing is not deny access to absent files.
-            is_optional = type(error).__name__ in DENIED and name != STORE_FILE
+            is_optional = type(error).__name__ in DENIED and name != Plan.FILE
             if (
                 is_optional
                 and self._status(ABSENT) == "denied"
-                and self._status(STORE_FILE) == "found"
+                and self._status(Plan.FILE) == "found"
             ):
                 return None
             raise explained(error, f"{self.location}/{name}") from error

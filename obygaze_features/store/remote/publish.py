@@ -6,12 +6,12 @@ from pathlib import Path
 from obygaze_features.core.console import Progress
 from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
-from obygaze_features.core.files import sha256_bytes, sha256_file
+from obygaze_features.core.files import sha256_file
 from obygaze_features.core.metadata import CITATION_FILE, CROISSANT_FILE, ZENODO_FILE, Publication
 from obygaze_features.core.schema_check import Table, read_json
 from obygaze_features.core.schema_rules import list_of, text
 from obygaze_features.core.workspace import is_url
-from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, SEAL_FILE
+from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, Seal
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.describe import card_text, explain, explain_recipe
 from obygaze_features.store.read.reader import Store
@@ -120,8 +120,8 @@ def croissant(store: Store, publication: Publication, packed: Path | None = None
         publication: The facts about it, from `publication_of`.
         packed: The zip file of the packed store.
     """
-    seal = read_or_none(store.files, SEAL_FILE) or b""
-    listed = {**store.commits.listed_files(), SEAL_FILE: FileMark(len(seal), sha256_bytes(seal))}
+    seal = read_or_none(store.files, Seal.FILE) or b""
+    listed = {**store.commits.listed_files(), Seal.FILE: FileMark.of(seal)}
     arrays = {f"data.zarr/{spec.name}": spec for spec in store.plan.arrays}
     names = [name for name in sorted(listed) if name.partition("/c.")[0] not in arrays]
     files, zip_name = {name: listed[name] for name in names}, ""

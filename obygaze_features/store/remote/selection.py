@@ -10,24 +10,25 @@ from typing import Any
 
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
-from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import (
-    PARTIAL_FILE,
     README_FILE,
-    SEAL_FILE,
-    STORE_FILE,
-    TEXT_KEY,
     Partial,
     Plan,
     Seal,
+    TextMarker,
     block_of,
     marker_key,
 )
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files
-from obygaze_features.store.remote.files import CountedFiles, Files, read_or_none, read_record
+from obygaze_features.store.remote.files import (
+    CountedFiles,
+    Files,
+    read_listed,
+    read_or_none,
+    read_record,
+)
 
 THREADS = 16
 
@@ -55,21 +56,7 @@ class FileSelection:
 
     def read(self, name: str) -> bytes:
         """Read one file, and raise an error unless its bytes are the ones of its mark."""
-        mark, where = self.marks[name], self.source.location
-        check_memory(mark.n_bytes, name, where)
-        data = _document(self.source, name)
-        if len(data) != mark.n_bytes or sha256_bytes(data) != mark.sha256:
-            raise not_as_listed(name, where)
-        return data
-
-
-def not_as_listed(name: str, where: str) -> Corrupt:
-    """Return the error for a file whose bytes are not those that were committed."""
-    return Corrupt(
-        f"{name} does not have the checksum that the seal or marker lists",
-        where=where,
-        hint="obygaze store verify --hash, of the store it is read from",
-    )
+        return read_listed(self.source, name, self.marks[name])
 
 
 @dataclass(frozen=True)
@@ -175,7 +162,7 @@ def select_files(
             )
         selection = _of_unsealed(store, files)
         # A seal is written before the markers are removed: without one, none was missed.
-        if read_or_none(inner, SEAL_FILE) is None:
+        if read_or_none(inner, Seal.FILE) is None:
             return selection
         files = CountedFiles(inner)
         store = open_store(files)
@@ -205,9 +192,9 @@ def _of_sealed(
         )
     marks = {name: mark for name, mark in seal.files.items() if wanted.holds_file(name)}
     partial = None if len(marks) == len(seal.files) else wanted
-    del marks[STORE_FILE]
+    del marks[Plan.FILE]
     _check_sizes(store, marks)
-    documents = {SEAL_FILE: _document(source, SEAL_FILE), STORE_FILE: store.plan.data}
+    documents = {Seal.FILE: _document(source, Seal.FILE), Plan.FILE: store.plan.data}
     n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in specs)
     return FileSelection(source, marks, documents, partial, n_bytes_rows)
 
@@ -220,11 +207,11 @@ def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
         markers = [marker for marker in found if marker is not None]
     marks = store.commits.listed_files()
     documents = {marker_key(marker.block): marker.to_bytes() for marker in markers}
-    for name in (README_FILE, TEXT_KEY):
+    for name in (README_FILE, TextMarker.FILE):
         data = read_or_none(source, name)
         if data is not None:
             documents[name] = data
-    documents[STORE_FILE] = plan.data
+    documents[Plan.FILE] = plan.data
     _check_sizes(store, marks)
     n_rows = sum(after - first for first, after in (marker.rows for marker in markers))
     n_bytes_rows = n_rows * sum(spec.row_bytes for spec in plan.arrays)
@@ -260,19 +247,19 @@ def existing_copy(
 
     None where there is none; an error if another store is there.
     """
-    store, where = read_or_none(files, STORE_FILE), files.location
+    store, where = read_or_none(files, Plan.FILE), files.location
     if store is None:
         return None
-    if store != selection.documents[STORE_FILE]:
-        ours = Plan.from_bytes(selection.documents[STORE_FILE], selection.source.location)
+    if store != selection.documents[Plan.FILE]:
+        ours = Plan.from_bytes(selection.documents[Plan.FILE], selection.source.location)
         Plan.from_bytes(store, where).recipe.require(
             ours.recipe, where=where, what="a store of another recipe is here"
         )
         raise AlreadyThere("another store of this recipe is here", where=where, hint=hint)
-    seal = read_or_none(files, SEAL_FILE)
-    if seal is not None and seal != selection.documents.get(SEAL_FILE):
+    seal = read_or_none(files, Seal.FILE)
+    if seal is not None and seal != selection.documents.get(Seal.FILE):
         raise AlreadyThere("a copy with another seal is here", where=where, hint=hint)
-    return seal is not None, read_record(files, Partial, PARTIAL_FILE)
+    return seal is not None, read_record(files, Partial)
 
 
 def extended(there: Partial | None, selection: FileSelection) -> Partial | None:
@@ -284,5 +271,5 @@ def extended(there: Partial | None, selection: FileSelection) -> Partial | None:
     for name, own in new.blocks.items():
         blocks[name] = blocks.get(name, frozenset()) | own
     both = Partial(blocks)
-    seal = Seal.from_bytes(selection.documents[SEAL_FILE], SEAL_FILE)
+    seal = Seal.from_bytes(selection.documents[Seal.FILE], Seal.FILE)
     return None if all(map(both.holds_file, seal.files)) else both

@@ -15,17 +15,10 @@ from pathlib import Path
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, draft_beside, new_file
 from obygaze_features.core.errors import AlreadyThere
-from obygaze_features.core.files import sha256_bytes, sha256_file
+from obygaze_features.core.files import sha256_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import check_disk, disk_errors
-from obygaze_features.store.format.records import (
-    PARTIAL_FILE,
-    README_FILE,
-    SEAL_FILE,
-    STORE_FILE,
-    Partial,
-    Plan,
-)
+from obygaze_features.store.format.records import README_FILE, Partial, Plan, Seal
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_target
@@ -46,8 +39,9 @@ from obygaze_features.store.remote.selection import (
 UNPACKED_FILES = 1_000
 # At most this many files are in memory at once.
 SENDING_THREADS = 4
-# The start of a packed store: the header of a zip entry, and its name.
-ENTRY, NAME_AT = b"PK\x03\x04", 30
+# A packed store starts with the header of a zip entry, and its name.
+FIRST = rb"(?s)\APK\x03\x04.{26}store\.json"
+PACKED = OwnFolder.marked("packed store", "the first entry", FIRST)
 # The first date a zip can have.
 DATE = (1980, 1, 1, 0, 0, 0)
 MODE = (stat.S_IFREG | 0o644) << 16
@@ -104,7 +98,7 @@ def send_packed(
     # A draft has a name by which the next call removes what a killed one left.
     with draft_beside(Path(tempfile.gettempdir(), f"obygaze-{os.getuid()}-{name}")) as folder:
         folder.mkdir(mode=0o700)
-        packed = _write_pack(selection, folder / name, progress=progress)
+        packed = pack(selection, folder / name, progress=progress)
         mark = FileMark(packed.n_bytes, packed.sha256)
         target.prepare({name: mark})
         is_there = target.has(name, mark)
@@ -116,7 +110,7 @@ def send_packed(
             target.put(name, packed.path, mark)
         for document, data in documents(packed.path).items():
             if read_or_none(target.files, document) != data:
-                target.put(document, data, FileMark(len(data), sha256_bytes(data)))
+                target.put(document, data, FileMark.of(data))
         target.settle(f"Features, packed: {name}")
     return transfer.done(
         f"{target.location}/{name}",
@@ -143,20 +137,20 @@ class _Upload(Transfer):
         target.prepare(selection.marks)
         existing_copy(target.files, selection, "another address")
         wanted = self.absent(lambda name: target.has(name, self.marks[name]))
-        title = Plan.from_bytes(selection.documents[STORE_FILE], "").recipe.title
+        title = Plan.from_bytes(selection.documents[Plan.FILE], "").recipe.title
         with stop_when_unreachable():
             self.move(lambda name: self._put(name, selection.read(name)), wanted, SENDING_THREADS)
             # The documents, store.json as the last.
             documents, partial = dict(selection.documents), None
-            store = documents.pop(STORE_FILE)
+            store = documents.pop(Plan.FILE)
             if selection.partial is not None:
-                partial = target.update(PARTIAL_FILE, self._listed)
+                partial = target.update(Partial.FILE, self._listed)
                 self.n_bytes += len(partial or b"")
             for name, data in documents.items():
                 self._put(name, data)
             if selection.sealed and partial is None:
-                target.remove(PARTIAL_FILE)
-            self._put(STORE_FILE, store)
+                target.remove(Partial.FILE)
+            self._put(Plan.FILE, store)
             target.settle(f"Features: {title}")
         return self.done(
             target.location,
@@ -166,7 +160,7 @@ class _Upload(Transfer):
         )
 
     def _put(self, name: str, data: bytes) -> None:
-        self.target.put(name, data, FileMark(len(data), sha256_bytes(data)))
+        self.target.put(name, data, FileMark.of(data))
         self.advance(len(data))
         with self.lock:
             self.n_requests += 1
@@ -175,11 +169,11 @@ class _Upload(Transfer):
     def _listed(self, old: bytes | None) -> bytes | None:
         """Return the partial.json of the copy with this selection; None where it is whole."""
         files, new = self.target.files, self.selection.partial
-        is_sealed = read_or_none(files, SEAL_FILE) is not None
+        is_sealed = read_or_none(files, Seal.FILE) is not None
         if old is None and is_sealed:
-            old = read_or_none(files, PARTIAL_FILE)  # it is made before the seal
+            old = read_or_none(files, Partial.FILE)  # it is made before the seal
         if old is not None:
-            there = Partial.from_bytes(old, f"{self.target.location}/{PARTIAL_FILE}")
+            there = Partial.from_bytes(old, f"{self.target.location}/{Partial.FILE}")
             new = extended(there, self.selection)
         elif is_sealed:
             new = None
@@ -199,45 +193,33 @@ class Packed:
 
 
 def pack(
-    store: Store, path: Path | str, *, force: bool = False, progress: Progress | None = None
+    store: Store | FileSelection,
+    path: Path | str,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
 ) -> Packed:
     """Write a store into one zip file; every byte is checked on the way.
 
     Args:
-        store: the store to pack.
+        store: the store to pack, or the selected files of one.
         path: the new zip file.
         force: whether to replace a file of that name.
         progress: counts bytes.
     """
-    return _write_pack(select_files(store.files), Path(path), force=force, progress=progress)
-
-
-def _not_packed(path: Path) -> str:
-    with path.open("rb") as stream:
-        head = stream.read(NAME_AT + len(STORE_FILE))
-    is_packed = head.startswith(ENTRY) and head[NAME_AT:] == STORE_FILE.encode()
-    return "" if is_packed else f"it does not begin with {STORE_FILE}"
-
-
-PACKED = OwnFolder("packed store", _not_packed)
-
-
-def _write_pack(
-    selection: FileSelection, path: Path, *, force: bool = False, progress: Progress | None = None
-) -> Packed:
-    """Write the selected files into one zip file."""
-    progress = progress or Quiet()
+    selection = select_files(store.files) if isinstance(store, Store) else store
+    path, progress = Path(path), progress or Quiet()
     progress.expect(selection.n_bytes, "B")
     documents = dict(selection.documents)
     if selection.partial is not None:
-        documents[PARTIAL_FILE] = selection.partial.to_bytes()
+        documents[Partial.FILE] = selection.partial.to_bytes()
     n_files = len(selection.marks) + len(documents)
     with disk_errors(path), new_file(path, PACKED, force=force) as draft:
         check_disk(selection.n_bytes, path.parent)
         with zipfile.ZipFile(draft, "x", zipfile.ZIP_STORED, strict_timestamps=True) as out:
             # store.json is first, so that a truncated zip can still be recognised.
             files = chain(
-                [(STORE_FILE, documents.pop(STORE_FILE)), *sorted(documents.items())],
+                [(Plan.FILE, documents.pop(Plan.FILE)), *sorted(documents.items())],
                 ((name, selection.read(name)) for name in sorted(selection.marks)),
             )
             for name, data in files:

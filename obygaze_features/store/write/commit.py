@@ -31,7 +31,7 @@ from obygaze_features.core.files import (
     write_exclusive,
     write_synced,
 )
-from obygaze_features.store.format.records import SEAL_FILE, Marker, Plan, checksum_of, marker_key
+from obygaze_features.store.format.records import Marker, Plan, Seal, marker_key
 
 # There is a staging/ as long as blocks can change; sealing moves it away first.
 STAGING = "staging"
@@ -45,20 +45,20 @@ class AttemptGone(Exception):
     """Another process removed this attempt as litter, or seals the store: check again."""
 
 
-def read_marker(root: Path, block: int) -> tuple[Marker, str] | None:
-    """Return the marker of a block and its checksum; None where the block was never committed."""
+def read_marker(root: Path, block: int) -> Marker | None:
+    """Return the marker of a block; None where the block was never committed."""
     path = root / marker_key(block)
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
-    return Marker.from_bytes(data, str(path)), checksum_of(data)
+    return Marker.from_bytes(data, str(path))
 
 
 def pending_blocks(root: Path, plan: Plan) -> list[int]:
     """Return the blocks that are not committed, in order; claims do not count."""
     there = {path.name for path in (root / "commits").glob("block-*.json")}
-    if is_listed(root / SEAL_FILE):  # asked last: a store sealed meanwhile loses its markers
+    if is_listed(root / Seal.FILE):  # asked last: a store sealed meanwhile loses its markers
         return []
     names = ((block, Path(marker_key(block)).name) for block in range(plan.n_blocks))
     return [block for block, name in names if name not in there]
@@ -111,7 +111,7 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
     if found is not None:
         marker, tag = found
         is_open = (
-            not is_listed(root / SEAL_FILE) and _current_checksum(root, block) == marker.replaces
+            not is_listed(root / Seal.FILE) and _current_checksum(root, block) == marker.replaces
         )
         if is_open and _decide(root, folder, marker, tag):
             _place(root, folder, marker, tag)
@@ -129,14 +129,14 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
             raise
 
 
-def decided_marker(root: Path, block: int, revision: int) -> tuple[Marker, str] | None:
-    """Return the marker that was decided on for a block, and its checksum.
+def decided_marker(root: Path, block: int, revision: int) -> Marker | None:
+    """Return the marker that was decided on for a block.
 
     It is published as soon as its claim is finished, even if a cache hides it from this machine.
     """
     path = _decision(root, block, revision)
     data = _read_hidden(path) if is_listed(path) else b""
-    return (Marker.from_bytes(data, str(path)), checksum_of(data)) if data else None
+    return Marker.from_bytes(data, str(path)) if data else None
 
 
 def _decision(root: Path, block: int, revision: int) -> Path:
@@ -175,7 +175,7 @@ def _read_hidden(path: Path) -> bytes:
 
 def _current_checksum(root: Path, block: int) -> str:
     current = read_marker(root, block)
-    return current[1] if current else ""
+    return current.checksum if current else ""
 
 
 def _claimed_marker(folder: Path) -> tuple[Marker, str] | None:
@@ -241,7 +241,7 @@ def litter(root: Path) -> Iterator[Path]:
 
 def make_room(root: Path) -> None:
     """Make the empty folders that archives and version control leave out."""
-    if not is_listed(root / SEALING) and not is_listed(root / SEAL_FILE):
+    if not is_listed(root / SEALING) and not is_listed(root / Seal.FILE):
         (root / STAGING).mkdir(exist_ok=True)
         (root / "commits").mkdir(exist_ok=True)
 

@@ -1,7 +1,6 @@
 """Create an empty store: its folder with store.json, the ids and the arrays."""
 
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,12 +15,12 @@ from zarr.core.chunk_key_encodings import ChunkKeyEncodingParams
 from zarr.storage import MemoryStore
 
 from obygaze_features import __version__
-from obygaze_features.core.drafts import draft_beside, remove_abandoned
+from obygaze_features.core.drafts import OwnFolder, new_folder, remove_abandoned
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
-from obygaze_features.core.files import csv_bytes, sha256_bytes, sync_dir, write_synced
+from obygaze_features.core.files import csv_bytes, sync_dir, write_synced
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
+from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, Plan
 from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
 from obygaze_features.store.read.describe import card_text
 
@@ -38,6 +37,7 @@ COMPRESSORS: dict[str, Any] = {
     "zstd": ZstdCodec(level=3),
     "blosc": BloscCodec(cname="zstd", clevel=3, shuffle="shuffle"),
 }
+STORE = OwnFolder("store", lambda folder: f"it has no {Plan.FILE}")
 # The file of a chunk is `c.0.0`, in one folder for each array.
 CHUNK_KEYS: ChunkKeyEncodingParams = {"name": "default", "separator": "."}
 
@@ -86,7 +86,7 @@ def create_store(
         zarr={},
         files={},
     )
-    if not (path / STORE_FILE).exists():
+    if not (path / Plan.FILE).exists():
         with disk_errors(path):
             _publish(path, plan, clip_ids, movie_ids)
     else:
@@ -96,7 +96,7 @@ def create_store(
 
 def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:
     """Return store.json of a store on this machine, which must have `recipe` if that is given."""
-    plan = Plan.load(path / STORE_FILE)
+    plan = Plan.load(path)
     if recipe is not None:
         plan.recipe.require(
             recipe,
@@ -141,27 +141,20 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
     files = {f"data.zarr/{key}": data for key, data in arrays.items()}
     files[CLIPS_FILE] = clips_csv(clip_ids, movie_ids)
     documents = {key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")}
-    marks = {name: FileMark(len(data), sha256_bytes(data)) for name, data in files.items()}
+    marks = {name: FileMark.of(data) for name, data in files.items()}
     whole = replace(plan, zarr=documents, files=marks)
-    files |= {STORE_FILE: whole.to_bytes(), README_FILE: card_text(whole, {}).encode("utf-8")}
+    files |= {Plan.FILE: whole.to_bytes(), README_FILE: card_text(whole, {}).encode("utf-8")}
     try:
-        with draft_beside(path) as draft:
+        with new_folder(path, STORE) as draft:
             for name in ("commits", "staging"):
-                (draft / name).mkdir(parents=True)
+                (draft / name).mkdir()
             for name, data in files.items():
                 (draft / name).parent.mkdir(parents=True, exist_ok=True)
                 write_synced(draft / name, data)
-            for folder, _, _ in os.walk(draft):
-                sync_dir(Path(folder))
-            draft.rename(path)
-    except OSError as error:
-        if not path.exists() or isinstance(error, PermissionError):
+    except (AlreadyThere, OSError):
+        if not (path / Plan.FILE).exists():
             raise
-        if not (path / STORE_FILE).exists():
-            raise AlreadyThere(
-                "this exists and is not a store", where=str(path), hint="choose another store name"
-            ) from error
-    sync_dir(path.parent)
+        sync_dir(path.parent)  # the same store, by another process
 
 
 def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:

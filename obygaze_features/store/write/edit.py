@@ -217,7 +217,8 @@ def _copy(
 
 def _origins(store: Store, rows: Sequence[int], names: Sequence[str]) -> Iterator[Origin | None]:
     """Yield where each clip is in a store; None for clips that are not in this copy of it."""
-    noted, partial = store.status_of(rows), store.commits.partial
+    blocks = sorted({row // store.plan.block_rows for row in rows if row >= 0})
+    noted, partial = store.commits.statuses(store.levels, blocks), store.commits.partial
     for row in rows:
         status = noted.get(row, OK) if row >= 0 else NOT_IN_STORE
         block = row // store.plan.block_rows

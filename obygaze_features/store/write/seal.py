@@ -16,7 +16,6 @@ from obygaze_features.core.drafts import own_tag
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
 from obygaze_features.core.files import (
     is_listed,
-    sha256_bytes,
     sha256_file,
     sync_dir,
     write_atomic,
@@ -25,18 +24,13 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.store.format.records import (
     README_FILE,
-    SEAL_FILE,
-    SOURCES_FILE,
-    STORE_FILE,
-    TEXT_KEY,
     Marker,
     Plan,
     Seal,
     Sources,
     TextMarker,
 )
-from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.format.text import TEXT_FOLDER, WORDS, TextTable
+from obygaze_features.store.format.schema import TEXT_FOLDER, WORDS, FileMark, TextTable
 from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.index import INDEX_ROWS, index_records
 from obygaze_features.store.read.reader import open_store
@@ -47,14 +41,14 @@ from obygaze_features.store.write.create import CHUNK_KEYS, add_strings
 def add_text(root: Path, table: TextTable) -> bool:
     """Add a text table to a store that is not sealed; return False where the same was there."""
     data = _encoded(table)
-    marks = {name: FileMark(len(d), sha256_bytes(d)) for name, d in data.items()}
+    marks = {name: FileMark.of(d) for name, d in data.items()}
     store = open_store(root)
     there = store.commits.text_files()
     if not there:
         if store.sealed:
             raise AlreadyThere("this store is sealed, without texts", where=str(root))
         _place_text(root, data)
-        write_exclusive(root / TEXT_KEY, TextMarker(marks).to_bytes())
+        write_exclusive(root / TextMarker.FILE, TextMarker(marks).to_bytes())
         there = open_store(root).commits.text_files()
         if there == marks:
             return True
@@ -114,7 +108,7 @@ def _place_text(root: Path, data: dict[str, bytes]) -> None:
 
 def seal_store(root: Path, plan: Plan) -> Seal:
     """Write seal.json, then remove the markers and what is left of the work."""
-    path = root / SEAL_FILE
+    path = root / Seal.FILE
     if not is_listed(path):
         pending = commit.pending_blocks(root, plan)
         if pending:
@@ -137,7 +131,7 @@ def seal_store(root: Path, plan: Plan) -> Seal:
         except FileNotFoundError:
             if not is_listed(path):  # else another process has sealed it, and removed the rest
                 raise
-    seal = Seal.load(path)
+    seal = Seal.load(root)
     _tidy(root)
     return seal
 
@@ -160,8 +154,8 @@ def _seal(root: Path) -> Seal | None:
             raise Corrupt(what, where=str(root), hint="obygaze store verify")
     sources = {row: source for marker in there for row, source in marker.sources.items()}
     if sources:
-        write_atomic(root / SOURCES_FILE, Sources(sources).to_bytes())
-    for name in (STORE_FILE, README_FILE, *([SOURCES_FILE] if sources else ()), *plan.files):
+        write_atomic(root / Sources.FILE, Sources(sources).to_bytes())
+    for name in (Plan.FILE, README_FILE, *([Sources.FILE] if sources else ()), *plan.files):
         files[name] = FileMark((root / name).stat().st_size, sha256_file(root / name))
     seal = Seal(
         fingerprint=plan.recipe.fingerprint,
@@ -175,7 +169,7 @@ def _seal(root: Path) -> Seal | None:
     for name, record in index_records(store, seal).items():
         data = record.to_bytes()
         write_atomic(root / name, data)
-        files[name] = FileMark(len(data), sha256_bytes(data))
+        files[name] = FileMark.of(data)
     return replace(seal, files=files)
 
 
@@ -200,7 +194,7 @@ def _tidy(root: Path) -> None:
     for name in (commit.STAGING, commit.SEALING, "commits"):
         # Two that seal at once remove the same files: what one misses, the other takes.
         shutil.rmtree(root / name, ignore_errors=True)
-    for name in (f".{SEAL_FILE}", f".{README_FILE}", f".{SOURCES_FILE}", "index/."):
+    for name in (f".{Seal.FILE}", f".{README_FILE}", f".{Sources.FILE}", "index/."):
         for left in root.glob(f"{name}*.tmp"):
             left.unlink(missing_ok=True)
     sync_dir(root)

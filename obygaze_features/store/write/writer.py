@@ -1,30 +1,30 @@
-"""Fill a store: commit blocks, replace failed rows, add texts, seal."""
+"""Fill a store: check blocks, encode and commit them, replace failed rows, add texts, seal."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from obygaze_features.core.errors import AlreadyThere, Mismatch, NotFound
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
 from obygaze_features.core.files import is_listed
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.records import (
-    SEAL_FILE,
-    STORE_FILE,
-    Marker,
-    Plan,
-    Seal,
-    marker_key,
-)
-from obygaze_features.store.format.schema import RowSource, RowStatus
-from obygaze_features.store.format.text import TextTable
+from obygaze_features.store.format.records import Marker, Plan, Seal, marker_key
+from obygaze_features.store.format.schema import OK, FileMark, RowSource, RowStatus, TextTable
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write import commit
-from obygaze_features.store.write.blocks import Pieces, Values, encode_block, with_rows_replaced
 from obygaze_features.store.write.create import read_plan
 from obygaze_features.store.write.seal import add_text, seal_store
 
 ATTEMPTS = 5
+Values = Mapping[str, npt.NDArray[Any]]
+# The bytes of a file, one after another.
+Pieces = Sequence[Any]
 
 
 class StoreWriter:
@@ -37,7 +37,7 @@ class StoreWriter:
 
     def __init__(self, path: Path | str, *, recipe: Recipe | None = None) -> None:
         self.path = Path(path)
-        if not (self.path / STORE_FILE).is_file():
+        if not (self.path / Plan.FILE).is_file():
             raise NotFound("no store here", where=str(path), hint="create_store makes one")
         self.plan: Plan = read_plan(self.path, recipe)
         arrays = open_store(self.path).arrays
@@ -66,8 +66,9 @@ class StoreWriter:
             seconds: time spent, by stage.
             versions: versions of the software.
         """
-        given = (block, arrays, statuses, sources, seconds, versions)
-        return self._put(*encode_block(self.plan, self._layouts, *given))
+        rows = range(*self.plan.block_range(block))
+        every = [OK] * len(rows) if statuses is None else statuses
+        return self._put(*self._encoded(block, arrays, every, sources, seconds, versions))
 
     def replace_rows(
         self,
@@ -101,16 +102,15 @@ class StoreWriter:
                 where=str(self.path),
                 hint="obygaze store merge, into a store that is not sealed",
             )
-        old, checksum = found
-        whole = with_rows_replaced(open_store(self.path), old, rows, arrays, statuses, sources)
-        given = (block, *whole, seconds, versions)
-        marker, data = encode_block(self.plan, self._layouts, *given)
-        return self._put(replace(marker, revision=old.revision + 1, replaces=checksum), data)
+        whole = self._with_rows_replaced(found, rows, arrays, statuses, sources)
+        marker, data = self._encoded(block, *whole, seconds, versions)
+        new = replace(marker, revision=found.revision + 1, replaces=found.checksum)
+        return self._put(new, data)
 
     @property
     def sealed(self) -> bool:
         """Whether the store is complete and closed."""
-        return is_listed(self.path / SEAL_FILE)
+        return is_listed(self.path / Seal.FILE)
 
     def pending_blocks(self) -> list[int]:
         """Return the blocks that are not committed, in order; claims do not count."""
@@ -129,10 +129,9 @@ class StoreWriter:
     def marker(self, block: int) -> Marker | None:
         """Return the marker of a block; None where it is not committed, or the store is sealed."""
         found = commit.read_marker(self.path, block)
-        if found is None:
-            return None
-        self.plan.require_own(found[0], block, str(self.path / marker_key(block)))
-        return found[0]
+        if found is not None:
+            self.plan.require_own(found, block, str(self.path / marker_key(block)))
+        return found
 
     def clean_litter(self) -> int:
         """Finish the claims of killed processes, remove their attempts; return how many of both."""
@@ -156,6 +155,79 @@ class StoreWriter:
         with disk_errors(self.path):
             return seal_store(self.path, self.plan)
 
+    def _encoded(
+        self,
+        block: int,
+        arrays: Values,
+        statuses: Sequence[RowStatus],
+        sources: Sequence[RowSource | None] | None,
+        seconds: Mapping[str, float] | None,
+        versions: Mapping[str, str] | None,
+    ) -> tuple[Marker, dict[str, Pieces]]:
+        """Check a block; return its marker and the bytes of its files."""
+        plan, rows = self.plan, range(*self.plan.block_range(block))
+        recorded = [None] * len(rows) if sources is None else sources
+        for what, given in (("statuses", statuses), ("sources", recorded)):
+            if len(given) != len(rows):
+                raise FixInput(f"{len(given)} {what} for the {len(rows)} rows of block {block}")
+        data: dict[str, Pieces] = {}
+        crc32c, files = {}, {}
+        for spec, values in zip(plan.arrays, _checked(plan, block, arrays, statuses), strict=True):
+            layout, name = self._layouts[spec.name], plan.block_key(spec.name, block)
+            fill_value = np.nan if spec.is_float else 0
+            data[name], crc32c[spec.name] = layout.encode(values, fill_value)
+            digest = hashlib.sha256()
+            for piece in data[name]:
+                digest.update(piece)
+            files[name] = FileMark(sum(map(len, data[name])), digest.hexdigest())
+        marker = Marker(
+            block=block,
+            rows=(rows.start, rows.stop),
+            recipe=plan.recipe,
+            noted={row: one for row, one in zip(rows, statuses, strict=True) if one != OK},
+            sources={row: one for row, one in zip(rows, recorded, strict=True) if one is not None},
+            files=files,
+            plan=plan.sha256,
+            crc32c=crc32c,
+            versions=dict(versions or {}),
+            seconds={key: round(float(value), 3) for key, value in (seconds or {}).items()},
+            host=socket.gethostname(),
+        )
+        return marker, data
+
+    def _with_rows_replaced(
+        self,
+        old: Marker,
+        rows: Sequence[int],
+        arrays: Values,
+        statuses: Sequence[RowStatus],
+        sources: Sequence[RowSource | None] | None,
+    ) -> tuple[Values, list[RowStatus], list[RowSource | None]]:
+        """Return a whole block with new results in rows that were not ok, or had another source."""
+        every = range(*old.rows)
+        if len(statuses) != len(rows) or len(set(rows)) != len(rows):
+            raise FixInput(f"{len(statuses)} statuses for {len(set(rows))} different rows")
+        new = _checked_shapes(self.plan, arrays, len(rows), f"block {old.block}")
+        merged = [old.noted.get(row, OK) for row in every]
+        recorded = [old.sources.get(row) for row in every]
+        given = [None] * len(rows) if sources is None else sources
+        for row, status, source in zip(rows, statuses, given, strict=True):
+            if row not in every:
+                raise FixInput(
+                    f"row {row} is outside block {old.block}, rows {every[0]}-{every[-1]}"
+                )
+            place = row - every.start
+            is_changed = None not in (source, recorded[place]) and source != recorded[place]
+            if merged[place].is_ok and not is_changed:
+                raise FixInput(f"row {row} is ok and its source did not change: not replaced")
+            merged[place], recorded[place] = status, source
+        places = np.asarray(rows) - every.start
+        whole, stored = {}, open_store(self.path).arrays
+        for spec in self.plan.arrays:
+            whole[spec.name] = stored.read(spec, np.array(every))
+            whole[spec.name][places] = new[spec.name]
+        return whole, merged, recorded
+
     def _put(self, marker: Marker, data: Mapping[str, Pieces]) -> bool:
         found = commit.read_marker(self.path, marker.block)
         for _ in range(ATTEMPTS):
@@ -164,10 +236,10 @@ class StoreWriter:
             with disk_errors(self.path):
                 ours = self._try(marker, data)
             found = commit.read_marker(self.path, marker.block)
-            if found is None or found[0] != marker:
+            if found != marker:
                 # Another process was first, and a cache may still hide its marker.
                 found = commit.decided_marker(self.path, marker.block, marker.revision) or found
-            if ours and found and found[0] == marker:
+            if ours and found == marker:
                 return True
         if self._is_there(marker, found):
             return False
@@ -190,22 +262,21 @@ class StoreWriter:
             commit.discard(attempt)
         return ours
 
-    def _is_there(self, marker: Marker, found: tuple[Marker, str] | None) -> bool:
+    def _is_there(self, marker: Marker, found: Marker | None) -> bool:
         """Return whether the same content is committed; raise an error where other content is."""
         if found is None:
             if not self.sealed:
                 return False
-            seal = Seal.load(self.path / SEAL_FILE)
+            seal = Seal.load(self.path)
             noted = {row: seal.noted[row] for row in range(*marker.rows) if row in seal.noted}
             marks = {name: seal.files.get(name) for name in marker.files}
             if noted != marker.noted or marks != marker.files:
                 raise _other_content(self.path, marker.block)
             return True
-        there, checksum = found
-        is_same = (there.files, there.noted) == (marker.files, marker.noted)
-        if checksum == marker.replaces:
+        is_same = (found.files, found.noted) == (marker.files, marker.noted)
+        if found.checksum == marker.replaces:
             # A row that is extracted again may have the same features and another source.
-            return is_same and there.sources == marker.sources
+            return is_same and found.sources == marker.sources
         if is_same:
             return True
         self.marker(marker.block)  # raises an error for a marker of another recipe
@@ -218,3 +289,51 @@ def _other_content(path: Path, block: int) -> Mismatch:
         where=str(path),
         hint="use the same versions and device on all machines, or another store",
     )
+
+
+def _checked(
+    plan: Plan, block: int, arrays: Values, statuses: Sequence[RowStatus]
+) -> Iterator[npt.NDArray[Any]]:
+    """Yield the arrays as they will be stored: of their types, nothing in rows that failed."""
+    where, first = f"block {block}", plan.block_range(block)[0]
+    given = _checked_shapes(plan, arrays, len(statuses), where)
+    ok = np.array([status.is_ok for status in statuses], dtype=bool)
+    for spec in plan.arrays:
+        with np.errstate(over="ignore"):  # overflow is found and named below
+            values = given[spec.name].astype(spec.dtype, copy=not ok.all())
+        if spec.is_level:
+            is_half = values.dtype == np.float16  # of these NumPy tests the bits ten times faster
+            finite = (values.view("u2") & 0x7C00) != 0x7C00 if is_half else np.isfinite(values)
+            wrong = np.flatnonzero(ok & ~finite.reshape(len(ok), -1).all(axis=1))
+            if len(wrong):
+                raise FixInput(
+                    f"row {first + int(wrong[0])} and {len(wrong) - 1} more are ok but not finite",
+                    where=f"{spec.name}, {where}",
+                    hint="give them the status failed, or use a wider dtype",
+                )
+        if not ok.all():
+            values[~ok] = np.nan if spec.is_float else 0
+        yield values
+
+
+def _checked_shapes(
+    plan: Plan, arrays: Values, n_rows: int, where: str
+) -> dict[str, npt.NDArray[Any]]:
+    names = {spec.name for spec in plan.arrays}
+    if names != set(arrays):
+        raise FixInput(
+            f"expected the arrays {', '.join(sorted(names))}, got {', '.join(sorted(arrays))}",
+            where=where,
+        )
+    given = {name: np.asarray(values) for name, values in arrays.items()}
+    for spec in plan.arrays:
+        values, shape = given[spec.name], (n_rows, *spec.tail_shape)
+        if values.shape != shape:
+            raise FixInput(
+                f"the shape is {values.shape}, the store has {shape}", where=f"{spec.name}, {where}"
+            )
+        if not np.can_cast(values.dtype, spec.dtype, "same_kind"):
+            raise FixInput(
+                f"{values.dtype} cannot be stored as {spec.dtype}", where=f"{spec.name}, {where}"
+            )
+    return given

@@ -21,7 +21,7 @@ from obygaze_features.backbones.load import load_backbone  # noqa: E402
 from obygaze_features.backbones.text import SHIPPED, embed_prompts, load_text_tower, read_prompts  # noqa: E402  # noqa: E402
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
 from obygaze_features.store import Recipe  # noqa: E402
-from obygaze_features.store.format.text import same_space, space_of_level  # noqa: E402
+from obygaze_features.store.format.recipe import same_space, space_of_level  # noqa: E402
 
 FAMILIES = ("clip", "xclip", "siglip")
 TEXTS = ["a happy man", "the Sad woman on a bed", "a dog"]

@@ -15,7 +15,7 @@ from support.stores import a_recipe, fill_store, plan_store, some_ids
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
-from obygaze_features.store.format.text import same_space, space_id_of
+from obygaze_features.store.format.recipe import same_space, space_id_of
 
 HASH = "ef" * 32
 SPACE = space_id_of("toy/clip", "main", HASH)

@@ -12,7 +12,7 @@ from support.cli import call_obygaze
 from support.stores import a_recipe, fill_store, plan_store, some_ids
 
 from obygaze_features.store import ArraySpec
-from obygaze_features.store.format.text import space_id_of
+from obygaze_features.store.format.recipe import space_id_of
 from obygaze_models.audits.vectors import word_probabilities
 
 ESTIMATION = "caption,lm_man,sim_man,lm_woman,sim_woman,prob\n"

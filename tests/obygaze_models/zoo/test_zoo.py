@@ -519,7 +519,7 @@ def test_push_to_a_bucket_or_the_hub_replaces_another_model_only_with_force(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other, hub = _another(saved, tmp_path, data), FolderHub(tmp_path / "hub")
-    monkeypatch.setattr(hub_module, "the_hub", hub.of)
+    monkeypatch.setattr(hub_module, "HuggingFaceHub", hub.of)
     with s3_server(tmp_path / "moto") if url.startswith("s3") else nullcontext({}) as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)

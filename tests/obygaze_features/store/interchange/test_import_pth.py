@@ -205,12 +205,10 @@ def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
         import_store(open_features("pth", [root]), tmp_path / "s")
     assert "--pool only" in str(error.value)
     done = import_store(
-        open_features("pth", [root], level="pooled"),
-        tmp_path / "s",
-        settings=ImportSettings(pool="only"),
+        open_features("pth", [root]), tmp_path / "s", settings=ImportSettings(pool="only")
     )
-    assert done.levels == {"pooled": (2,)}
-    assert open_store(tmp_path / "s").matrix("pooled").values.tolist() == [
+    assert done.levels == {"tokens": (2,)}
+    assert open_store(tmp_path / "s").matrix("tokens").values.tolist() == [
         [2.0 * i, 2.0 * i + 1] for i in range(4)
     ]
 

@@ -266,7 +266,7 @@ def test_a_seal_that_lists_a_file_of_no_block_is_an_error_for_the_user(
 ) -> None:
     """The first four ended as a bug of obygaze when the store was pulled or packed."""
     path = a_copy(sealed[0], tmp_path)
-    seal = Seal.load(path / "seal.json")
+    seal = Seal.load(path)
     listed = {**seal.files, name: FileMark(3, "ab" * 32)}
     (path / "seal.json").write_bytes(replace(seal, files=listed).to_bytes())
     report = tmp_path / "got"

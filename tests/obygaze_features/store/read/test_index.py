@@ -177,7 +177,7 @@ def test_a_page_of_another_store_of_the_same_plan_gives_no_wrong_numbers(tmp_pat
     a_store(tmp_path / "s")
     a_store(tmp_path / "other", seed=1)
     (tmp_path / "s/index/2.json").write_bytes((tmp_path / "other/index/2.json").read_bytes())
-    with pytest.raises(Corrupt, match=r"index/2\.json is not the file"):
+    with pytest.raises(Corrupt, match=r"index/2\.json does not have the checksum"):
         open_store(RemoteFiles(tmp_path / "s")).matrix("clip", movies=[MOVIE], missing="drop")
     for name in ("movies", "2", "3"):
         data = (tmp_path / f"other/index/{name}.json").read_bytes()

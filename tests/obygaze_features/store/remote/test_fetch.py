@@ -37,7 +37,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
 )
 from obygaze_features.store import RowStatus, open_store
-from obygaze_features.store.format.text import TextTable
+from obygaze_features.store.format.schema import TextTable
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import fetch as fetch_module
 from obygaze_features.store.remote.fetch import pull

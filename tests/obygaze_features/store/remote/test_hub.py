@@ -28,7 +28,7 @@ def tree(root: Path) -> dict[str, bytes]:
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderHub:
     made = FolderHub(tmp_path / "hub")
-    monkeypatch.setattr(hub_module, "the_hub", made.of)
+    monkeypatch.setattr(hub_module, "HuggingFaceHub", made.of)
     return made
 
 
@@ -164,9 +164,9 @@ def test_a_push_that_another_one_overtakes_starts_again(
         seen = head()
         other = FolderHub(hub.root)
         other.messages = hub.messages
-        monkeypatch.setattr(hub_module, "the_hub", other.of)
+        monkeypatch.setattr(hub_module, "HuggingFaceHub", other.of)
         push(open_store(sealed), "hf://lab/films", levels=["pooled"])
-        monkeypatch.setattr(hub_module, "the_hub", hub.of)
+        monkeypatch.setattr(hub_module, "HuggingFaceHub", hub.of)
         return seen
 
     target = HubTarget("hf://lab/films")
