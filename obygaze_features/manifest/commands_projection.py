@@ -10,7 +10,7 @@ import click
 
 from obygaze_features.core.commands import Session, command, force_option, json_option, option_group
 from obygaze_features.core.console import count, few, table
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import write_all_new, write_new
 from obygaze_features.manifest import exchange
@@ -218,6 +218,14 @@ def _project(
     if made.unseen:
         n_clips = count(len(made.unseen), "clip")
         session.console.warn(f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}")
+    if not made.merged:
+        hint = (
+            "the same movie_id in both tables" if clips else f"a number below {every} for --every"
+        )
+        what = (
+            "no clip lies in a film with segments" if clips else "the segments span no whole clip"
+        )
+        raise FixInput(what, where=clips or segments, hint=hint)
     return inputs, made
 
 

@@ -71,7 +71,7 @@ def test_an_import_of_other_bytes_leaves_what_is_there(tmp_path: Path) -> None:
     table.write_text(TABLE + "b,m\n", encoding="utf-8")
     refused = call_obygaze(*words)
     assert refused.code == 1
-    assert "Try: choose another name with -o, or replace it with --force" in refused.stderr
+    assert "Try: choose another name, or replace it with --force" in refused.stderr
     assert (tmp_path / "manifests" / "mine.csv").read_bytes() == before
     summary = json.loads(call_obygaze(*words, "--force", "--json").ok().stdout)
     assert summary["clips"] == 2
