@@ -200,6 +200,9 @@ def _explained(error: Exception) -> ObygazeError:
         where = os.fspath(error.filename) if isinstance(error.filename, str | Path) else None
         hint = SYSTEM_HINTS.get(error.errno or 0) or (where and "check the path")
         found = ObygazeError(error.strerror or str(error), where=where, hint=hint)
+    elif isinstance(error, ModuleNotFoundError):
+        hint = "pip install --upgrade obygaze; obygaze doctor lists what is missing"
+        found, code = ObygazeError(f"the package {error.name!r} is not installed", hint=hint), 2
     else:
         first = (str(error).splitlines() or [""])[0]
         found = ObygazeError(

@@ -185,13 +185,10 @@ def estimate(
         timed: Also measure a forward pass of each backbone whose weights are on this machine.
     """
     workspace, device = Workspace(Path(plan.workspace)), shares[0].device
-    stores, views, of_torch = [], [], []
-    for target in plan.targets:
-        card = find_card(target.backbone, workspace)
-        store, view = _store(plan, target, card)
-        stores.append(store)
-        views.append(view)
-        of_torch += [card.label] * card.family.needs_torch
+    cards = [find_card(target.backbone, workspace) for target in plan.targets]
+    pairs = [_store(plan, *pair) for pair in zip(plan.targets, cards, strict=True)]
+    stores, views = [store for store, _ in pairs], [view for _, view in pairs]
+    of_torch = [card.label for card in cards if card.family.needs_torch]
     with_video = [row for row, clip in enumerate(plan.rows) if clip.video]
     kept = find_kept_frames(plan, with_video, views, changed=True)
     # Each file is checked once: a million checks take long on a network disk.
@@ -201,8 +198,8 @@ def estimate(
     jobs = [(row, tuple(dict.fromkeys(views))) for row in probed]
     seconds, unreadable, clip_bytes = _probe(plan, jobs, kept)
     if timed:
-        pairs = zip(stores, plan.targets, strict=True)
-        stores = [_timed(store, target, workspace, shares[0]) for store, target in pairs]
+        both = zip(stores, plan.targets, strict=True)
+        stores = [_timed(store, target, workspace, shares[0]) for store, target in both]
     on_cpu = device == "cpu" and any(store.weight_bytes for store in stores)
     folder = Path(plan.targets[0].store)
     while not folder.exists():

@@ -219,12 +219,9 @@ def _project(
         n_clips = count(len(made.unseen), "clip")
         session.console.warn(f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}")
     if not made.merged:
-        hint = (
-            "the same movie_id in both tables" if clips else f"a number below {every} for --every"
-        )
-        what = (
-            "no clip lies in a film with segments" if clips else "the segments span no whole clip"
-        )
+        what, hint = "the segments span no whole clip", "a smaller number for --every"
+        if clips:
+            what, hint = "no clip lies in a film with segments", "the same movie_id in both tables"
         raise FixInput(what, where=clips or segments, hint=hint)
     return inputs, made
 

@@ -90,6 +90,18 @@ def test_of_many_details_the_first_are_shown_and_the_others_counted(tmp_path):
     assert len(told["error"]["details"]) == 205
 
 
+def test_a_required_package_that_is_missing_is_no_bug_in_obygaze(provoke):
+    def fail(session: Session) -> None:
+        raise ModuleNotFoundError("No module named 'h5py'", name="h5py")
+
+    provoke(fail)
+    result = call_obygaze("provoke")
+    assert result.code == 2
+    assert result.stderr.startswith(
+        "Error: the package 'h5py' is not installed\n  Try: pip install"
+    )
+
+
 @pytest.mark.parametrize("returned, code", [(None, 0), (0, 0), (3, 3), (True, 0), ("text", 0)])
 def test_a_command_may_return_its_exit_code(provoke, returned, code):
     provoke(lambda session: returned)

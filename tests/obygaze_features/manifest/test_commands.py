@@ -169,3 +169,17 @@ def test_selections_without_clips(titled: Path) -> None:
     assert "unknown concept 'Boddy' (did you mean 'Body'?)" in refused.stderr
     refused = call_obygaze("manifest", "show", "m", "--where", "level == NS", cwd=titled)
     assert "no clip with level == NS" in refused.stderr
+
+
+def test_linking_a_wrong_folder_keeps_the_links(titled: Path) -> None:
+    (titled / "videos").mkdir()
+    (titled / "videos" / "a.mp4").touch()
+    call_obygaze("manifest", "link", "m", "videos", cwd=titled).ok()
+    before = (titled / "manifests" / "m.csv").read_bytes()
+    assert b"a.mp4" in before
+    (titled / "others").mkdir()
+    (titled / "others" / "z.mp4").touch()
+    refused = call_obygaze("manifest", "link", "m", "others", cwd=titled)
+    assert (refused.code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("Error: no file matches a clip\n  in: others\n  Try: ")
+    assert (titled / "manifests" / "m.csv").read_bytes() == before
