@@ -61,6 +61,15 @@ BENCHMARKS = {
         " runs; films without reliable times are decoded for it. The clips without an index are at"
         " the beginning, in the middle and at the end, and their mean is shown.",
     ),
+    "sweeps": Benchmark(
+        "benchmarks.decoding.sweeps:measure",
+        "The time of a sweep over all windows of a film, without the model, compared with one plain"
+        " decode of all its pictures in one process, and with a decode that also converts them to"
+        " RGB (and resizes them), which every model needs. A sweep also starts its processes and"
+        " writes its shared memory for the first time: about 3 s, however long the film is. At full"
+        " size, the rest is one copy of each picture to the process of the model, and a second one"
+        " of the windows that lie in two parts of the film.",
+    ),
     "extract": Benchmark(
         "benchmarks.extraction.pipeline:measure",
         "The time of a run compared with its slower stage alone, and the time that two backbones"

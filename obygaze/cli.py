@@ -72,6 +72,9 @@ COMMANDS = {
     ),
 }
 
+# How many lines below an error are printed without -v.
+SHOWN_DETAILS = 10
+
 # What click is given: None lets the stream decide.
 COLORS = {"auto": None, "always": True, "never": False}
 
@@ -146,7 +149,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("OBYGAZE_DEBUG") and not is_of_click:
             raise error
         explained = _explained(error)
-        _print(explained, color, as_json="--json" in options)
+        _print(explained, color, options)
         return explained.exit_code
 
 
@@ -162,15 +165,18 @@ def _color_of(options: Sequence[str]) -> bool | None:
     return False if os.environ.get("NO_COLOR") else None
 
 
-def _print(error: ObygazeError, color: bool | None, *, as_json: bool) -> None:
+def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> None:
     """Print an error below its details; with --json as one line, a JSON document."""
-    if as_json:
+    if "--json" in options:
         document = {key: getattr(error, key) for key in ("what", "where", "hint", "details")}
         document = {"error": document, "exit_code": error.exit_code}
         click.echo(json_text({"json_version": JSON_VERSION, **document}), err=True)
         return
-    for line in error.details:
+    most = None if {"-v", "--verbose"} & {*options} else SHOWN_DETAILS
+    for line in error.details[:most]:
         click.echo(printable(line), err=True)
+    if most and len(error.details) > most:
+        click.echo(f"... and {len(error.details) - most} more lines; -v shows them", err=True)
     label = click.style("Error: ", fg="red", bold=True)
     click.echo(label + printable(str(error)), err=True, color=color)
 
@@ -194,6 +200,9 @@ def _explained(error: Exception) -> ObygazeError:
         where = os.fspath(error.filename) if isinstance(error.filename, str | Path) else None
         hint = SYSTEM_HINTS.get(error.errno or 0) or (where and "check the path")
         found = ObygazeError(error.strerror or str(error), where=where, hint=hint)
+    elif isinstance(error, ModuleNotFoundError):
+        hint = "pip install --upgrade obygaze; obygaze doctor lists what is missing"
+        found, code = ObygazeError(f"the package {error.name!r} is not installed", hint=hint), 2
     else:
         first = (str(error).splitlines() or [""])[0]
         found = ObygazeError(

@@ -147,7 +147,8 @@ def audit_boxes(store: Store, boxes: Path) -> list[dict[str, Any]]:
     names, inside = np.array(map_names(store)), read_boxes(boxes, store)
     found = store.matrix(MAPS, clips=list(inside), missing="drop")
     if not len(found):
-        raise FixInput("no clip with a box has maps", where=str(boxes))
+        hint = "clip ids as the store of maps has them: obygaze store info"
+        raise FixInput("no clip with a box has maps", where=str(boxes), hint=hint)
     masks = [inside[clip] for clip in found.clip_ids.tolist()]
     values = [clip_shares(own, mask) for own, mask in zip(found.values, masks, strict=True)]
     shares, peaks = (np.stack(part, axis=1) for part in zip(*values, strict=True))

@@ -123,8 +123,8 @@ def _measure(container: str, folder: Path, n_clips: int) -> ContainerCost:
     suffix = ".mpg" if container == "mpg" else suffix
     spec = FilmSpec("part", suffix, codec, options=options, n_frames=CLIP_S * RATE, width=640)
     part = make_film(spec, folder)
-    single = _repeat(part, folder / f"single.{container}", 1)
-    film = _repeat(part, folder / f"film.{container}", n_clips)
+    single = repeat(part, folder / f"single.{container}", 1, CLIP_S)
+    film = repeat(part, folder / f"film.{container}", n_clips, CLIP_S)
     indexes = folder / f"indexes-{container}"
     _, index = _cost(lambda: make_index(film, indexes))
     # The first round of each imports and fills caches, and is not counted.
@@ -184,12 +184,12 @@ def _mean(costs: Sequence[Cost]) -> Cost:
     )
 
 
-def _repeat(part: Path, target: Path, times: int) -> Path:
-    """Copy the coded pictures of a file into another one, several times."""
+def repeat(part: Path, target: Path, times: int, seconds: int) -> Path:
+    """Copy the coded pictures of a file of some seconds into another one, several times."""
     with av().open(str(part)) as old:
         stream = old.streams.video[0]
         packets = [packet for packet in old.demux(stream) if packet.size]
-        ticks = int(Fraction(CLIP_S) / stream.time_base)
+        ticks = int(Fraction(seconds) / stream.time_base)
         known = all(packet.dts is not None for packet in packets)
         with av().open(str(target), "w") as new:
             copy = new.add_stream_from_template(stream)

@@ -77,7 +77,7 @@ def check_name(path: Path) -> Path:
         raise FixUsage(
             f"{str(path)!r} cannot be the name of a result",
             where=str(place),
-            hint="another name with -o",
+            hint="choose another name",
         )
     return place
 

@@ -31,6 +31,7 @@ class ObygazeError(Exception):
     """
 
     exit_code = 1
+    usual_hint: str | None = None
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class ObygazeError(Exception):
         self.what = _line(what)
         super().__init__(self.what)
         self.where = where and _line(where)
-        self.hint = hint and _line(hint)
+        self.hint = _line(hint) if hint else self.usual_hint
         self.details = tuple(map(without_secrets, details))
 
     def __str__(self) -> str:
@@ -88,6 +89,7 @@ class Corrupt(ObygazeError):
     """A file differs from its checksum or its format: fetch or extract it again."""
 
     exit_code = 4
+    usual_hint = "fetch or copy it again, or make it again"
 
 
 class Mismatch(ObygazeError):

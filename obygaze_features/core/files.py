@@ -270,7 +270,7 @@ def free_for(path: Path, data: bytes) -> bool:
 
 def taken(what: str, path: Path) -> AlreadyThere:
     """Return the error that something has the name of a result, which --force would replace."""
-    hint = "choose another name with -o, or replace it with --force"
+    hint = "choose another name, or replace it with --force"
     return AlreadyThere(what, where=str(path), hint=hint)
 
 

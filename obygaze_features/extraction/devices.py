@@ -1,6 +1,7 @@
 """Extract on several devices of one machine, with a process for each."""
 
 import multiprocessing
+import re
 import threading
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, wait
@@ -38,7 +39,7 @@ def devices_of(text: str) -> list[str]:
         if not names:
             raise FixUsage("this machine has no CUDA device", hint="--device cpu")
     kinds = {name.partition(":")[0] for name in names}
-    if unknown := sorted(kinds - {"cpu", "cuda"}):
+    if unknown := [name for name in names if not re.fullmatch("cpu|cuda(:[0-9]+)?", name)]:
         raise FixUsage(f"unknown device {unknown[0]!r}", hint="cpu, cuda, or cuda:1")
     if len(kinds) > 1:
         what = f"expected only GPUs or only cpu, got {text}: features of a GPU differ slightly"

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,7 @@ class CostEstimate:
     workers: int
     device: str = "cpu"
     idle_gpus: Sequence[str] = ()
+    without_torch: Sequence[str] = ()
 
     def hours(self) -> dict[str, float | None]:
         """Return the hours to decode, to compute and in all, of what is left; None if unknown.
@@ -123,6 +125,9 @@ class CostEstimate:
             for s in self.stores
             if s.weights in UNAVAILABLE or s.why
         ]
+        if self.without_torch:
+            install = "torch is not installed here: pip install 'obygaze[extract]'"
+            found.append(f"{few(self.without_torch)}: {install}")
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -180,11 +185,10 @@ def estimate(
         timed: Also measure a forward pass of each backbone whose weights are on this machine.
     """
     workspace, device = Workspace(Path(plan.workspace)), shares[0].device
-    stores, views = [], []
-    for target in plan.targets:
-        store, view = _store(plan, target, find_card(target.backbone, workspace))
-        stores.append(store)
-        views.append(view)
+    cards = [find_card(target.backbone, workspace) for target in plan.targets]
+    pairs = [_store(plan, *pair) for pair in zip(plan.targets, cards, strict=True)]
+    stores, views = [store for store, _ in pairs], [view for _, view in pairs]
+    of_torch = [card.label for card in cards if card.family.needs_torch]
     with_video = [row for row, clip in enumerate(plan.rows) if clip.video]
     kept = find_kept_frames(plan, with_video, views, changed=True)
     # Each file is checked once: a million checks take long on a network disk.
@@ -194,8 +198,8 @@ def estimate(
     jobs = [(row, tuple(dict.fromkeys(views))) for row in probed]
     seconds, unreadable, clip_bytes = _probe(plan, jobs, kept)
     if timed:
-        pairs = zip(stores, plan.targets, strict=True)
-        stores = [_timed(store, target, workspace, shares[0]) for store, target in pairs]
+        both = zip(stores, plan.targets, strict=True)
+        stores = [_timed(store, target, workspace, shares[0]) for store, target in both]
     on_cpu = device == "cpu" and any(store.weight_bytes for store in stores)
     folder = Path(plan.targets[0].store)
     while not folder.exists():
@@ -212,6 +216,7 @@ def estimate(
         workers=sum(share.workers for share in shares),
         device=",".join(share.device for share in shares),
         idle_gpus=idle_gpus() if on_cpu else (),
+        without_torch=() if find_spec("torch") else of_torch,
     )
 
 

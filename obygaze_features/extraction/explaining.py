@@ -71,9 +71,9 @@ def draw_maps(
     workspace: Workspace, store: Store, clip: str, folder: Path, *, force: bool = False
 ) -> list[Path]:
     """Draw the maps of a clip over its exact pictures: a file for each direction not at random."""
-    decoded, maps = exact_pictures(workspace, store, clip), store.matrix(MAPS, clips=[clip])
-    paths = []
-    for name, own in zip(map_names(store), maps.values[0], strict=True):
+    names, paths = map_names(store), list[Path]()
+    maps, decoded = store.matrix(MAPS, clips=[clip]), exact_pictures(workspace, store, clip)
+    for name, own in zip(names, maps.values[0], strict=True):
         if not name.startswith(RANDOM):
             pictures = overlay(decoded.frames, own)
             shown = replace(decoded, pictures=pictures, rows=np.arange(len(pictures)))

@@ -206,7 +206,8 @@ def submit(script: Path) -> str:
     )
     if done.returncode:
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise ObygazeError(f"sbatch rejected the script: {reason}", where=str(script))
+        hint = f"correct the options, or edit the script and: sbatch {script}"
+        raise ObygazeError(f"sbatch rejected the script: {reason}", where=str(script), hint=hint)
     return done.stdout.strip().partition(";")[0]
 
 

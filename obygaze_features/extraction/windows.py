@@ -69,6 +69,8 @@ def make_windows(
         raise FixInput(f"{count(len(lines), 'film')} cannot be read", hint=hint, details=lines)
     pairs = sorted(videos.items())
     cut = tuple(_film(*pair, film_index(folder / pair[1], indexes)[0]) for pair in pairs)
+    if not any(grid.n_windows(film.n_frames, film.duration_s) for film in cut):
+        raise FixInput("no film holds a whole window", where=str(films), hint="a shorter window")
     header = replace(source, unit="window", grid=grid.check(), video_root=str(folder.resolve()))
     return Manifest(name, header, Windows(cut, grid))
 
@@ -229,7 +231,10 @@ class _Sweep:
         if len(pieces) == 1:
             whole, rows = pieces[0]
         else:
-            whole = np.concatenate([one[rows] for one, rows in pieces])
+            ends = np.cumsum([len(rows) for _, rows in pieces])
+            whole = np.empty((ends[-1], *pieces[0][0].shape[1:]), np.uint8)
+            for (one, rows), part in zip(pieces, np.split(whole, ends[:-1]), strict=True):
+                one.take(rows, 0, part, "clip")  # in other modes they are copied twice
             rows = np.arange(len(whole))
         times_s, mask = self.index.times_s, sampled.mask
         clip = DecodedClip(

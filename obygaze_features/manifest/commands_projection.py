@@ -10,7 +10,7 @@ import click
 
 from obygaze_features.core.commands import Session, command, force_option, json_option, option_group
 from obygaze_features.core.console import count, few, table
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import write_all_new, write_new
 from obygaze_features.manifest import exchange
@@ -201,6 +201,11 @@ def _project(
     if made.unseen:
         n_clips = count(len(made.unseen), "clip")
         session.console.warn(f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}")
+    if not made.merged:
+        what, hint = "the segments span no whole clip", "a smaller number for --every"
+        if clips:
+            what, hint = "no clip lies in a film with segments", "the same movie_id in both tables"
+        raise FixInput(what, where=clips or segments, hint=hint)
     return inputs, made
 
 

@@ -161,7 +161,8 @@ def read_elan(text: str, path: Path, fps: Fraction) -> Iterator[Mark]:
             raise ValueError("a document type is not allowed")  # it could define entities
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError) as error:
-        raise FixInput(f"not a file of ELAN: {error}", where=str(path)) from None
+        what = f"not a file of ELAN: {error}"
+        raise FixInput(what, where=str(path), hint="save it again in ELAN") from None
     media = root.find("HEADER/MEDIA_DESCRIPTOR[@TIME_ORIGIN]")
     origin = "0" if media is None else media.get("TIME_ORIGIN", "")
     times = {one.get("TIME_SLOT_ID"): one.get("TIME_VALUE", "") for one in root.iter("TIME_SLOT")}
@@ -242,7 +243,8 @@ def import_segments(files: Sequence[Path], name: str, fps: float) -> ImportedMan
             extra = dict(zip(EXTRA, cells, strict=True))
             clips.append(Clip(clip_id, film, None, "", *span, level, own, extra))
     if not clips:
-        raise FixInput("no annotation has times", where=", ".join(map(str, files)))
+        hint = "check that the program that wrote the file opens it and shows annotations"
+        raise FixInput("no annotation has times", where=", ".join(map(str, files)), hint=hint)
     known = {name: "unknown" for clip in clips for name in clip.concepts} | {**concepts()}
     header = Header(name, known, unit="segment", sources=tuple(map(source_of, files)))
     return ImportedManifest(Manifest(name, header, tuple(clips), EXTRA))

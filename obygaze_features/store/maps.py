@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.notebook import unknown_name
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import OK, TIME_ARRAYS, ArraySpec, RowStatus
 from obygaze_features.store.read.reader import Store
@@ -43,7 +44,7 @@ def map_names(store: Store) -> list[str]:
     """Return the directions of a store of maps, the random ones last."""
     facts = store.recipe.to_json().get(MAPS)
     if facts is None:
-        hint = "obygaze explain concepts or obygaze explain text makes one"
+        hint = "obygaze explain concepts or obygaze explain model makes one"
         raise FixInput("this is not a store of maps", where=store.location, hint=hint)
     return list(facts["directions"])
 
@@ -78,6 +79,9 @@ def write_maps(
     spec = ArraySpec(MAPS, (len(names), *grid), DIMS, "float16")
     times = [one for one in plan.arrays if one.name in TIME_ARRAYS]
     rows = source.select(clips=clip_ids).rows
+    if rows.min(initial=0) < 0:
+        absent = clip_ids[int(rows.argmin())]
+        raise unknown_name("clip", absent, source.clip_ids.tolist(), source.location)
     create_store(
         path,
         recipe=recipe,

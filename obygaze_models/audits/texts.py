@@ -56,11 +56,11 @@ def read_texts(
         for column in (text, *columns, *cluster):
             if column not in cells:
                 what = f"no column {column!r}{near(column, cells)}; found {', '.join(cells)}"
-                raise NotFound(what, where=where)
+                raise NotFound(what, where=where, hint="--text COLUMN, and --group or --cluster")
         place = " ".join(cells[column] for column in cluster) if cluster else where
         texts.append(LabelledText(cells[text], labels(cells), place))
-    if not texts:
-        raise FixInput("no texts: expected rows, or .txt files", where=source_name(source))
+    if not any(one.text.strip() for one in texts):
+        raise FixInput(f"no texts in {text!r}", where=source_name(source), hint="--text COLUMN")
     return texts
 
 

@@ -75,6 +75,33 @@ def test_details_come_before_the_error(provoke):
     ]
 
 
+def test_of_many_details_the_first_are_shown_and_the_others_counted(tmp_path):
+    rows = [f"c-{number},m,X" for number in range(205)]
+    (tmp_path / "t.csv").write_text("\n".join(["clip_id,movie_id,level", *rows, ""]))
+    words = ("manifest", "import", "csv", "t.csv")
+    lines = call_obygaze(*words, cwd=tmp_path).stderr.splitlines()
+    assert [line.split(":")[1] for line in lines[:10]] == [str(row) for row in range(2, 12)]
+    assert lines[10] == "... and 195 more lines; -v shows them"
+    assert lines[11].startswith("Error: ")
+    assert lines[11].endswith(": 205 violations")
+    assert len(lines) == 14
+    assert len(call_obygaze(*words, "-v", cwd=tmp_path).stderr.splitlines()) == 205 + 3
+    told = json.loads(call_obygaze(*words, "--json", cwd=tmp_path).stderr)
+    assert len(told["error"]["details"]) == 205
+
+
+def test_a_required_package_that_is_missing_is_no_bug_in_obygaze(provoke):
+    def fail(session: Session) -> None:
+        raise ModuleNotFoundError("No module named 'h5py'", name="h5py")
+
+    provoke(fail)
+    result = call_obygaze("provoke")
+    assert result.code == 2
+    assert result.stderr.startswith(
+        "Error: the package 'h5py' is not installed\n  Try: pip install"
+    )
+
+
 @pytest.mark.parametrize("returned, code", [(None, 0), (0, 0), (3, 3), (True, 0), ("text", 0)])
 def test_a_command_may_return_its_exit_code(provoke, returned, code):
     provoke(lambda session: returned)

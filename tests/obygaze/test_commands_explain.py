@@ -134,3 +134,17 @@ def test_concepts_and_boxes(tmp_path: Path) -> None:
     done = run_obygaze("-C", tmp_path, "explain", "boxes", "maps", tmp_path / "boxes.csv").ok()
     assert VISUAL[0] in done.stdout
     assert "random directions" in done.stdout
+
+
+def test_a_clip_without_maps_is_an_error_that_names_it(world: tuple[Path, list[Any]]) -> None:
+    place, _ = world
+    for words, what in (
+        (("draw", "joy", "nobody"), "nobody: missing"),
+        (("draw", "films.tiny-clip", "tt0-000"), "this is not a store of maps"),
+        (("model", "films.tiny-clip", "nobody", "--weights", "weights"), "no clip 'nobody'"),
+    ):
+        result = run_obygaze("explain", *words, "-o", "new", cwd=place)
+        assert result.code == 1
+        assert what in result.stderr
+        assert "  Try: " in result.stderr
+    assert not (place / "stores" / "new").exists()

@@ -16,6 +16,23 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 
 
+# What a new process reads first: a finder of modules that finds all but two.
+_WITHOUT_TORCH = """
+import sys
+from importlib.machinery import PathFinder
+
+
+class Hiding(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        hidden = name in ("torch", "transformers")
+        return None if hidden else super().find_spec(name, path, target)
+
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding
+"""
+
+
 @dataclass(frozen=True)
 class Result:
     """What a command left: its exit code and what it said on both streams."""
@@ -59,6 +76,13 @@ def run_obygaze(
         check=False,
     )
     return Result(done.returncode, done.stdout, done.stderr)
+
+
+def without_torch(folder: Path) -> dict[str, str]:
+    """The variables of a process that finds neither torch nor transformers."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(_WITHOUT_TORCH, encoding="utf-8")
+    return {"PYTHONPATH": str(folder)}
 
 
 def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:

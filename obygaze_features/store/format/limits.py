@@ -83,6 +83,6 @@ def disk_errors(path: Path) -> Iterator[None]:
             raise FixInput(
                 f"this folder cannot be written: {error.strerror}",
                 where=str(path),
-                hint="choose another folder with -o, or copy with obygaze store subset",
+                hint="choose another folder, or copy with obygaze store subset",
             ) from error
         raise

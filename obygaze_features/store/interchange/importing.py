@@ -184,7 +184,8 @@ class _Job:
             small = dtype == "float16" and len(sizes) > 1
             found[Shape(sizes, self.settings.dtype or ("float16" if small else "float32"))] += 1
         if not found:
-            raise FixInput(f"no clip has a usable {level}{why}", where=name_of(self.source))
+            what, hint = f"no clip has a usable {level}{why}", "--level NAME=KEY of another array"
+            raise FixInput(what, where=name_of(self.source), hint=hint)
         shape, n_usual = found.most_common(1)[0]
         if 2 * n_usual <= found.total():
             shapes = [f"{n} clips of {one.sizes} {one.dtype}" for one, n in found.most_common(20)]

@@ -282,6 +282,8 @@ def compare_decoded(store: Store, k: int, reextract: Reextract) -> VerifyReport:
     chosen = np.sort(np.random.default_rng(0).permutation(there)[:k])
     clips = store.clip_ids[chosen].tolist()
     again = reextract(clips)
+    if clips and not again:
+        raise FixInput("no clip was extracted again", where=store.location, hint="--weights PATH")
     report.warnings += [
         f"{clip} could not be extracted again" for clip in clips if clip not in again
     ]

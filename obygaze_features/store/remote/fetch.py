@@ -255,7 +255,7 @@ def _existing(target: Path, selection: FileSelection) -> tuple[bool, Partial | N
     hint = "another name, then obygaze store merge"
     if not (target / Plan.FILE).is_file():
         what = "this exists and is not a store"
-        raise AlreadyThere(what, where=str(target), hint="another name with -o")
+        raise AlreadyThere(what, where=str(target), hint="choose another name")
     found = existing_copy(FolderFiles(target), selection, hint)
     if found is not None and not found[0]:
         what = "this copy is not sealed, so no file can be added"

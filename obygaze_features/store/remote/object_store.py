@@ -62,7 +62,8 @@ def object_store(url: str, **client: Any) -> Any:
     try:
         return stores.from_url(url, client_options=client, retry_config=RETRIES, **config)
     except (ValueError, OSError, network_error()) as error:
-        raise FixInput(f"this address cannot be read: {_first_line(error)}", where=url) from error
+        what, hint = f"this address cannot be read: {_first_line(error)}", "s3://BUCKET/NAME"
+        raise FixInput(what, where=url, hint=hint) from error
 
 
 def network_error() -> type[Exception]:

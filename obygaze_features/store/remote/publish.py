@@ -46,7 +46,7 @@ def publish(
         recovered: How much of the pictures can be recovered, from `read_recovered`.
         progress: Counts bytes.
     """
-    if not creators:
+    if not creators or not all(map(str.strip, creators)):
         raise FixUsage("a publication needs the name of who made it", hint='--creator "Doe, Jane"')
     publication = publication_of(store, creators=creators, recovered=recovered)
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.cli import run_obygaze
+from support.cli import run_obygaze, without_torch
 
 from obygaze.demo.tour import CARD, MARK, _claim, save_tiny_xclip
 from obygaze_features.core.errors import AlreadyThere, FixUsage
@@ -15,21 +15,6 @@ from obygaze_features.store.read.reader import open_store
 
 # The thirty-first of twelve clips a film is the seventh of the third film.
 BROKEN = "tt9000003-007"
-# What a new process reads first: a finder of modules that finds all but two.
-WITHOUT_TORCH = """
-import sys
-from importlib.machinery import PathFinder
-
-
-class Hiding(PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        hidden = name in ("torch", "transformers")
-        return None if hidden else super().find_spec(name, path, target)
-
-
-sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding
-"""
 
 
 def _page_of(folder: Path) -> str:
@@ -48,10 +33,7 @@ def _stores_of(folder: Path) -> set[str]:
 @pytest.mark.timeout(300)  # half a minute of work, on a machine that may be busy
 def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
     folder, hidden = tmp_path / "demo", tmp_path / "hidden"
-    hidden.mkdir()
-    (hidden / "sitecustomize.py").write_text(WITHOUT_TORCH, encoding="utf-8")
-    env = {"PYTHONPATH": str(hidden)}
-    done = run_obygaze("-C", tmp_path, "demo", env=env, timeout=280).ok()
+    done = run_obygaze("-C", tmp_path, "demo", env=without_torch(hidden), timeout=280).ok()
     _page_of(folder)
     page = folder / "runs" / "honest" / "report.html"
     assert done.stdout.rstrip().splitlines()[-1].startswith(f"The report is {page};")

@@ -38,6 +38,8 @@ def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> di
 
 def test_the_devices_of_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
     assert devices_of("cuda:1") == ["cuda:1"]
+    with pytest.raises(FixUsage, match="unknown device 'cuda:x'"):
+        devices_of("cuda:0,cuda:x")
     assert devices_of("cuda:0, cuda:2") == ["cuda:0", "cuda:2"]
     with pytest.raises(FixUsage, match="only GPUs or only cpu, got cpu,cuda:0"):
         devices_of("cpu,cuda:0")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
-from support.cli import run_obygaze
+from support.cli import run_obygaze, without_torch
 from support.extraction import film_folder, keep_manifest
 
 from obygaze_features.extraction import devices as devices_module
@@ -152,6 +152,18 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     first, second = _plan(tmp_path, "-b", "descriptors")["obstacles"]
     assert first == "1 videos of the manifest are missing: tt0-002"
     assert second.startswith("tt0-000 cannot be decoded: ")
+
+
+def test_a_missing_torch_is_an_obstacle_with_the_extra_to_install(world: Path) -> None:
+    words = ("extract", "plan", "films", "-b", "clip-b16", "-b", "descriptors", "--probe", "0")
+    env = without_torch(world / "hidden")
+    plan = run_obygaze("-C", world, *words, "--json", env=env).ok().json()
+    missing = "clip-b16: torch is not installed here: pip install 'obygaze[extract]'"
+    assert plan["obstacles"][-1] == missing
+    assert plan["without_torch"] == ["clip-b16"]
+    pytest.importorskip("torch")
+    plan = run_obygaze("-C", world, *words, "--json").ok().json()
+    assert missing not in plan["obstacles"]
 
 
 def test_unusable_weights_are_obstacles(world: Path) -> None:

@@ -204,6 +204,10 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
     (tmp_path / "films" / "bad.mp4").write_bytes(b"not a video")
     with pytest.raises(FixInput, match="1 film"):
         make_windows(tmp_path / "films", Grid(16, 16), workspace=workspace, name="w")
+    (tmp_path / "films" / "bad.mp4").rename(tmp_path / "bad.mp4")
+    write_video(tmp_path / "films" / "a.mkv", numbers=range(15), size=(64, 48))
+    with pytest.raises(FixInput, match="no film holds a whole window"):
+        make_windows(tmp_path / "films", Grid(16, 16), workspace=workspace, name="w")
     grid = Grid(16, 16)
     short = Manifest("w", Header("x", unit="window", grid=grid), Windows((), grid))
     with pytest.raises(FixInput, match="1 violation"):

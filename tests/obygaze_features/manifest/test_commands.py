@@ -71,7 +71,7 @@ def test_an_import_of_other_bytes_leaves_what_is_there(tmp_path: Path) -> None:
     table.write_text(TABLE + "b,m\n", encoding="utf-8")
     refused = call_obygaze(*words)
     assert refused.code == 1
-    assert "Try: choose another name with -o, or replace it with --force" in refused.stderr
+    assert "Try: choose another name, or replace it with --force" in refused.stderr
     assert (tmp_path / "manifests" / "mine.csv").read_bytes() == before
     summary = json.loads(call_obygaze(*words, "--force", "--json").ok().stdout)
     assert summary["clips"] == 2
@@ -169,3 +169,17 @@ def test_selections_without_clips(titled: Path) -> None:
     assert "unknown concept 'Boddy' (did you mean 'Body'?)" in refused.stderr
     refused = call_obygaze("manifest", "show", "m", "--where", "level == NS", cwd=titled)
     assert "no clip with level == NS" in refused.stderr
+
+
+def test_linking_a_wrong_folder_keeps_the_links(titled: Path) -> None:
+    (titled / "videos").mkdir()
+    (titled / "videos" / "a.mp4").touch()
+    call_obygaze("manifest", "link", "m", "videos", cwd=titled).ok()
+    before = (titled / "manifests" / "m.csv").read_bytes()
+    assert b"a.mp4" in before
+    (titled / "others").mkdir()
+    (titled / "others" / "z.mp4").touch()
+    refused = call_obygaze("manifest", "link", "m", "others", cwd=titled)
+    assert (refused.code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("Error: no file matches a clip\n  in: others\n  Try: ")
+    assert (titled / "manifests" / "m.csv").read_bytes() == before

@@ -103,6 +103,22 @@ def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(tmp_path: Pa
     assert "1 clip: EN 0, HN 0, NS 0, S 1, without a label 0" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["project", "agree"])
+def test_clips_of_other_films_alone_are_an_error(tmp_path: Path, command: str) -> None:
+    marked = write_segments(tmp_path / "s.csv", marks("0-49 S"))
+    cut = write_spans(tmp_path / "c.csv", clips("0-9", movie="unseen"))
+    for words, what in (
+        (("--clips", cut), "Error: no clip lies in a film with segments"),
+        (("--every", "3", "--fps", "25"), "Error: the segments span no whole clip"),
+    ):
+        result = call_obygaze("manifest", command, marked, *words)
+        assert (result.code, result.stdout) == (1, "")
+        error, where, hint = result.stderr.splitlines()[-3:]
+        assert error == what
+        assert where.startswith(f"  in: {tmp_path}")
+        assert hint.startswith("  Try: ")
+
+
 def test_a_concept_outside_the_vocabulary_is_told_and_kept(tmp_path: Path) -> None:
     result = run(tmp_path, marks("0-99 S Body|Bdy"), clips("0-99"))
     assert result.json()["merged"][0]["concepts"] == ["Bdy", "Body"]

@@ -41,6 +41,13 @@ def test_a_store_that_grows_is_packed_with_a_warning(home: Path, tmp_path: Path)
     assert "not sealed" in said.stderr
 
 
+def test_push_to_another_folder_suggests_no_option_that_push_lacks(home: Path) -> None:
+    result = call_obygaze("-C", home, "store", "push", "toy", home)
+    assert result.code == 1
+    assert result.stderr.splitlines()[0] == "Error: this exists and is not a store"
+    assert result.stderr.splitlines()[2] == "  Try: choose another name"
+
+
 def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
     with web_server(home / "stores") as server:
         done = call_obygaze("-C", home, "store", "pull", f"{server.url}/toy", "-o", "copy").ok()

@@ -126,6 +126,8 @@ def test_clips_extracted_again_are_compared_by_cosine(tmp_path: Path) -> None:
     assert "shape (3,), stored (4,)" in str(short.problems[0])
     with pytest.raises(FixInput):
         compare_decoded(store, 0, extracted_again(values, store))
+    with pytest.raises(FixInput, match="no clip was extracted again"):
+        compare_decoded(store, 3, lambda clips: {})
 
 
 def test_cosines_by_hand() -> None:

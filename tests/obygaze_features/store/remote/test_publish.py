@@ -120,6 +120,7 @@ def test_what_cannot_be_published(tmp_path: Path, workspace: Path, monkeypatch: 
     refused = run_obygaze(*run, "open", "--to", tmp_path / "z", *by)
     assert refused.code == 1 and "only a whole, sealed store is published" in refused.stderr
     assert run_obygaze(*run, "toy", "--to", "s3://films/toy", *by).code == 2
+    assert run_obygaze(*run, "toy", "--to", tmp_path / "z", "--creator", " ").code == 2
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     assert run_obygaze(*run, "toy", "--to", tmp_path / "mine", *by).code != 0
