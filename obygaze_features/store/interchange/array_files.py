@@ -221,8 +221,8 @@ def open_csv(
             return numbers[name]
         if name not in table.columns:
             there = ", ".join(columns) or "none"
-            what, hint = f"no columns {name}_0, {name}_1, ...", f"one of the numbered: {there}"
-            raise FixInput(what, where=str(path), hint=hint)
+            what = f"no columns {name!r}_0, ...; numbered: {there}"
+            raise FixInput(what, where=str(path), hint="--level NAME=COLUMNS")
         return np.array([row[name] for row in table.rows], dtype=np.str_)
 
     if not numbers and not levels:
