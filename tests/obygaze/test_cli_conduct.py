@@ -293,7 +293,8 @@ def test_quiet_and_verbose_may_stand_after_the_command(tmp_path):
         assert call_obygaze(*words, cwd=tmp_path).ok().stderr == ""
     for words in (["--json", "manifest", "ls"], ["manifest", "--json", "ls"]):
         assert call_obygaze(*words, cwd=tmp_path).ok().json()["manifests"] == []
-    (tmp_path / "t.csv").write_text("clip_id,movie_id\na,m\n", encoding="utf-8")
+    (tmp_path / "t.csv").write_text("clip_id,movie_id\na,m\nb,m\n", encoding="utf-8")
+    (tmp_path / "b.mp4").touch()
     call_obygaze("manifest", "import", "csv", "t.csv", cwd=tmp_path).ok()
     linked = ("manifest", "link", "t", ".")
     assert "a: no video" not in call_obygaze(*linked, cwd=tmp_path).ok().stderr
