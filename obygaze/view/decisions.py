@@ -50,12 +50,9 @@ def scores_of(run: ReportRun, cell: Record) -> dict[str, Score]:
 def agreement(
     levels: Mapping[str, str], classes: Mapping[str, int], scores: Mapping[str, Score]
 ) -> dict[str, Any]:
-    """Return on how many clips an annotator and a model can be compared, their agreement and kappa.
+    """Return how many clips an annotator and a model both judged, their agreement and kappa.
 
-    Args:
-        levels: The level that the annotator gave each clip.
-        classes: The class, 0 or 1, of each level that the task of the model has.
-        scores: What `scores_of` returned.
+    `classes` has the class, 0 or 1, of each level that is part of the model's task.
     """
     both = [
         (bool(classes[levels[clip]]), score["positive"])

@@ -110,11 +110,10 @@ class Site:
         A film is in the arm in which its first mark was made. `marks` is "first" for the marks as
         they were first saved in that arm, "last" for the table as it is.
         """
-        if self.run is None:
-            raise FixUsage("agreement with a model needs a run", hint="--run RUN")
-        task = self.run.protocol["tasks"][cells_of(self.run)[cell]["test"]]
+        run = self.run
+        task = run.protocol["tasks"][cells_of(run)[cell]["test"]] if run else {}
         if not task.get("classes"):
-            raise FixUsage("the classes of this run are not levels", hint="--run of another run")
+            raise FixUsage("agreement needs a run whose classes are levels", hint="--run RUN")
         rows, spans, scores = list[Document](), self._spans(), self._scores(cell)
         for path in self._tables():
             arms, first = first_marks(path)

@@ -1,7 +1,6 @@
 """`obygaze bundle`: what a machine without a network needs to run a plan, in one folder."""
 
 import json
-import platform
 import shutil
 import subprocess
 import sys
@@ -26,17 +25,15 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan, read_plan_file
 
 
-def make_bundle(
-    plan: ExtractPlan, folder: Path, pip_words: Sequence[str] = ()
-) -> list[ObygazeError]:
-    """Write wheels, weights, plan and README, and return why parts are missing.
+def make_bundle(plan: ExtractPlan, folder: Path, pip: Sequence[str] = ()) -> list[ObygazeError]:
+    """Write wheels, weights, plan and README, and return why weights are missing.
 
     The same call again adds what is missing: a checkpoint or the wheels are there whole or not.
 
     Args:
         plan: The plan to run on the node, which needs the films under the same paths.
         folder: A new folder, or an incomplete bundle of the same plan.
-        pip_words: Options of pip, and further packages.
+        pip: Options of pip, and further packages.
     """
     own = [t.backbone for t in plan.targets if ":" in t.backbone.removeprefix(FRAMES)]
     if own:
@@ -47,21 +44,17 @@ def make_bundle(
     _write_plan(plan, cards, folder)
     for path in workspace.folder("backbones").glob("*.toml"):
         write_new(folder / "backbones" / path.name, path.read_bytes())
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    readme = render("bundle.md", "obygaze_features.extraction", plan=plan, python=python)
+    write_atomic(folder / "README.md", readme.encode())
+    extra = "extract" if any(card.family.needs_torch for card in cards) else "video"
+    _collect_wheels(folder / "wheels", [f"obygaze[{extra}]{_source()}", *pip])
     for card, target in zip(cards, plan.targets, strict=True):
         try:
             if card.family.needs_weights:
                 _copy_weights(card, target.weights, folder)
         except ObygazeError as error:
             missing.append(error)
-    extra = "extract" if any(card.family.needs_torch for card in cards) else "video"
-    try:
-        _collect_wheels(folder / "wheels", [f"obygaze[{extra}]{_source()}", *pip_words])
-    except ObygazeError as error:
-        missing.append(error)
-    python = ".".join(platform.python_version_tuple()[:2])
-    facts = {"python": python, "system": f"{platform.system()} {platform.machine()}"}
-    readme = render("bundle.md", "obygaze_features.extraction", plan=plan, **facts)
-    write_atomic(folder / "README.md", readme.encode())
     return missing
 
 
@@ -113,8 +106,8 @@ def _collect_wheels(folder: Path, words: Sequence[str]) -> None:
     if folder.exists():
         return
     with draft_beside(folder) as draft:
-        pip = [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(draft), *words]
-        if subprocess.run(pip, stdout=2, check=False).returncode:  # to stderr, like all progress
+        call = [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(draft), *words]
+        if subprocess.run(call, stdout=2, check=False).returncode:  # to stderr, like all progress
             what = "pip could not collect the packages; its lines above have the reason"
             raise ObygazeError(what, where=str(folder), hint="options of pip after --")
         draft.rename(folder)
@@ -140,6 +133,6 @@ def bundle(session: Session, plan: Path, pip_words: tuple[str, ...], folder: Pat
     if missing:
         hint = "the same command again, when the lines above are corrected"
         details = [line for error in missing for line in str(error).splitlines()]
-        what = f"the bundle is not complete: {count(len(missing), 'part')} missing"
+        what = f"the bundle is not complete: {count(len(missing), 'checkpoint')} missing"
         raise ObygazeError(what, where=str(folder), hint=hint, details=details)
     session.console.show({"folder": str(folder)}, f"{folder}: complete; copy it to the node")

@@ -297,7 +297,7 @@ def test_agreement_with_the_model_by_arm_as_first_and_last_marked(tmp_path: Path
         ("assisted", "last"): (2, 0.5, 0.0),
     }
     done = call_obygaze("view", "films", "--agreement", cwd=tmp_path)
-    assert done.code == 2 and "agreement with a model needs a run" in done.stderr
+    assert done.code == 2 and "agreement needs a run whose classes are levels" in done.stderr
 
 
 def test_tables_of_several_annotators_are_projected_and_compared_together(tmp_path: Path) -> None:
