@@ -187,9 +187,7 @@ def _list(session: Session) -> None:
         help="Write the page as files, without videos, and end.",
     ),
     click.option("--thumbnails", is_flag=True, help="--export: with a small picture of each clip."),
-    click.option(
-        "--agreement", is_flag=True, help="Print how far annotators agree with the model, and end."
-    ),
+    click.option("--agreement", is_flag=True, help="Only print how annotators and model agree."),
     click.option("--no-browser", is_flag=True, help="Only print the address."),
 )
 def view(

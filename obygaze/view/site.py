@@ -131,9 +131,8 @@ class Site:
         found = []
         for film, clips in self.films.items():
             rate = self._rate(film)
-            for clip, ends in lay_out(clips, self._length, rate)["spans"].items():
-                first, after = (round(end * rate) for end in ends)
-                found.append(ClipSpan(clip, film, first, after - 1))
+            for clip, (start, end) in lay_out(clips, self._length, rate)["spans"].items():
+                found.append(ClipSpan(clip, film, round(start * rate), round(end * rate) - 1))
         return found
 
     def where(self, expression: str) -> list[str]:

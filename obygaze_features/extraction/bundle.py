@@ -71,8 +71,7 @@ def _write_plan(plan: ExtractPlan, cards: Sequence[Card], folder: Path) -> None:
     data, path = replace(plan, targets=targets, workspace=".").to_bytes(), folder / "plan.json"
     is_new = not folder.exists() or not any(folder.iterdir())
     if not is_new and not (path.is_file() and path.read_bytes() == data):
-        what = "this folder is not a bundle of this plan"
-        raise AlreadyThere(what, where=str(folder), hint="-o with the name of a new folder")
+        raise AlreadyThere("not a bundle of this plan", where=str(folder), hint="-o NEW_FOLDER")
     write_new(path, data)
 
 

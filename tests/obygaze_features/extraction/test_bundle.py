@@ -80,7 +80,7 @@ def test_a_folder_with_another_plan_and_own_code_are_refused(place: Path) -> Non
     (place / "night" / "plan.json").write_text("{}")
     done = run_obygaze("bundle", "descriptors.json", "-o", "night", cwd=place)
     assert done.code == 1
-    assert "this folder is not a bundle of this plan\n  in: night" in done.stderr
+    assert "not a bundle of this plan\n  in: night" in done.stderr
     text = (place / "descriptors.json").read_text()
     text = text.replace('"backbone": "descriptors"', '"backbone": "frames:mine.py:card"')
     (place / "own.json").write_text(text)
