@@ -206,7 +206,7 @@ def _project(
         what, hint = "the segments span no whole clip", "a smaller number for --every"
         if clips:
             what, hint = "no clip lies in a film with segments", "the same movie_id in both tables"
-        raise FixInput(what, where=clips or segments, hint=hint)
+        raise FixInput(what, where=clips or ", ".join(segments), hint=hint)
     return inputs, made
 
 
