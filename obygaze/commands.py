@@ -187,6 +187,7 @@ def _list(session: Session) -> None:
         help="Write the page as files, without videos, and end.",
     ),
     click.option("--thumbnails", is_flag=True, help="--export: with a small picture of each clip."),
+    click.option("--agreement", is_flag=True, help="Only print how annotators and model agree."),
     click.option("--no-browser", is_flag=True, help="Only print the address."),
 )
 def view(
@@ -195,6 +196,7 @@ def view(
     proxy: bool,
     folder: Path | None,
     thumbnails: bool,
+    agreement: bool,
     no_browser: bool,
     **inputs: Any,
 ) -> None:
@@ -206,6 +208,7 @@ def view(
         obygaze view films --run honest
         obygaze view films --model my-bottleneck --store films.xclip
         obygaze view films --annotate ada --blind
+        obygaze view films --run honest --agreement
         obygaze view films --run honest --export page --thumbnails
     """
     from obygaze.view.app import export, server_of
@@ -214,6 +217,12 @@ def view(
     if thumbnails and folder is None:
         raise FixUsage("--thumbnails needs --export", hint="--export DIR with it")
     site = open_site(**inputs, workspace=session.workspace.root)
+    if agreement:
+        found = site.agreement()
+        rows = [list(row.values()) for row in found]
+        headers = ("annotator", "arm", "marks", "clips", "agreement", "kappa")
+        session.console.show({"agreement": found}, table(headers, rows))
+        return
     if proxy:
         site.media.make_proxies(session.console.progress)
     if folder is not None:

@@ -47,6 +47,27 @@ def scores_of(run: ReportRun, cell: Record) -> dict[str, Score]:
     return found
 
 
+def agreement(
+    levels: Mapping[str, str], classes: Mapping[str, int], scores: Mapping[str, Score]
+) -> dict[str, Any]:
+    """Return how many clips an annotator and a model both judged, their agreement and kappa.
+
+    `classes` has the class, 0 or 1, of each level that is part of the model's task.
+    """
+    both = [
+        (bool(classes[levels[clip]]), score["positive"])
+        for clip, score in scores.items()
+        if levels.get(clip) in classes
+    ]
+    if not both:
+        return {"clips": 0, "agreement": None, "kappa": None}
+    observed = fmean(one == other for one, other in both)
+    annotator, model = (fmean(column) for column in zip(*both, strict=True))
+    chance = annotator * model + (1 - annotator) * (1 - model)
+    kappa = (observed - chance) / (1 - chance) if chance < 1 else None
+    return {"clips": len(both), "agreement": observed, "kappa": kappa}
+
+
 def run_facts(run: ReportRun, number: int, scores: Mapping[str, Score]) -> dict[str, Any]:
     """Return what the page says about a run and the chosen cell.
 

@@ -17,7 +17,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import csv_bytes, json_values, locked, sha256_bytes, write_atomic
 from obygaze_features.manifest.exchange import plain
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import SEGMENT_COLUMNS, read_segments
+from obygaze_features.manifest.projection import SEGMENT_COLUMNS, Segment, read_segments
 from obygaze_features.manifest.tables import read_table
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
@@ -139,3 +139,16 @@ class MarkTable:
             "mark": own_id,
             "version": int(version or 0) + 1,
         }
+
+
+def first_marks(table: Path) -> tuple[dict[str, str], list[Segment]]:
+    """Return the arm in which each film was begun, and the marks as they were first saved in it."""
+    path, arms, first = table.with_suffix(".history.jsonl"), dict[str, str](), dict[str, Segment]()
+    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+        try:
+            mark = json.loads(line)["after"]
+        except ValueError:
+            continue  # a kill cut this line off
+        if mark and mark["arm"] == arms.setdefault(mark["movie_id"], mark["arm"]):
+            first.setdefault(mark["mark"], Segment(*(mark[name] for name in SEGMENT_COLUMNS)))
+    return arms, list(first.values())

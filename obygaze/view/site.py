@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from heapq import nlargest
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,15 @@ from sklearn.preprocessing import normalize
 
 from obygaze.features import PathLike, open_store, workspace_of
 from obygaze.models import load_model, named_manifest, read_run
-from obygaze.view.decisions import Explainer, Score, cells_of, run_facts, scores_of
-from obygaze.view.marks import NAME, SHOTS, MarkTable
+from obygaze.view.decisions import Explainer, Score, agreement, cells_of, run_facts, scores_of
+from obygaze.view.marks import NAME, SHOTS, MarkTable, first_marks
 from obygaze.view.media import Media
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.projection import Segment, read_segments
+from obygaze_features.manifest.projection import ClipSpan, Segment, project, read_segments
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
@@ -103,6 +103,37 @@ class Site:
         except ObygazeError as error:
             document["notes"].append(error.what)
         return document
+
+    def agreement(self, cell: int = 0) -> list[Document]:
+        """Return how far each annotator agrees with the out-of-fold decisions of the run's model.
+
+        A film is in the arm in which its first mark was made. `marks` is "first" for the marks as
+        they were first saved in that arm, "last" for the table as it is.
+        """
+        run = self.run
+        task = run.protocol["tasks"][cells_of(run)[cell]["test"]] if run else {}
+        if not task.get("classes"):
+            raise FixUsage("agreement needs a run whose classes are levels", hint="--run RUN")
+        rows, spans, scores = list[Document](), self._spans(), self._scores(cell)
+        for path in self._tables():
+            arms, first = first_marks(path)
+            states = {"first": first, "last": read_segments(path)}
+            for arm, marks in product(sorted(set(arms.values())), states):
+                own = [one for one in states[marks] if arms.get(one.movie_id) == arm]
+                for name, found in project(own, spans).by_annotator.items():
+                    levels = {row.clip_id: row.level for row in found if row.labelled}
+                    facts = {"annotator": name, "arm": arm, "marks": marks}
+                    rows.append(facts | agreement(levels, task["classes"], scores))
+        return rows
+
+    def _spans(self) -> list[ClipSpan]:
+        """Return the pictures of the film that each clip has."""
+        found = []
+        for film, clips in self.films.items():
+            rate = self._rate(film)
+            for clip, (start, end) in lay_out(clips, self._length, rate)["spans"].items():
+                found.append(ClipSpan(clip, film, round(start * rate), round(end * rate) - 1))
+        return found
 
     def where(self, expression: str) -> list[str]:
         """Return the clips for which an expression holds."""
@@ -186,15 +217,21 @@ class Site:
     def _segments(self, notes: list[str]) -> Iterator[Segment]:
         """Yield the segments of all annotators: those given, those of `segments/MANIFEST.*.csv`."""
         yield from self.segments
-        start, own = f"{self.manifest.name}.", self.marks.path if self.marks else None
-        for path in sorted(self.workspace.folder("segments").glob("*.csv")):
-            name = path.stem.removeprefix(start)
-            is_table = path.stem.startswith(start) and NAME.fullmatch(name) and name != SHOTS
-            if is_table and path != own and not self.blind:
+        own = self.marks.path if self.marks else None
+        for path in () if self.blind else self._tables():
+            if path != own:
                 try:
                     yield from read_segments(path)
                 except ObygazeError as error:
                     notes.append(f"{path.name} is not shown: {error.what}")
+
+    def _tables(self) -> list[Path]:
+        """Return the tables of marks, one for each annotator: `segments/MANIFEST.NAME.csv`."""
+        start, folder = f"{self.manifest.name}.", self.workspace.folder("segments")
+        found = (
+            (path, path.stem.removeprefix(start)) for path in sorted(folder.glob(f"{start}*.csv"))
+        )
+        return [path for path, name in found if NAME.fullmatch(name) and name != SHOTS]
 
     def _shots(self, film: str) -> list[tuple[int, int]]:
         """Return the shots of a film, first and last frame: `segments/MANIFEST.shots.csv`."""

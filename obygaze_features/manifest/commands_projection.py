@@ -1,7 +1,7 @@
 """`obygaze manifest project`, `agree`, `export`: labels from segments, agreement, exchange."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ Inputs = tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]
 
 input_options = option_group(
     "Options",
-    click.argument("segments"),
+    click.argument("segments", nargs=-1, required=True),
     click.option(
         "--clips",
         help="CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).",
@@ -163,6 +163,7 @@ def agree(session: Session, /, threshold: str, permutations: int, seed: int, **s
     Examples:
         obygaze manifest agree segments.csv --clips clips.csv
         obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
+        obygaze manifest agree segments/films.ada.csv segments/films.ben.csv --clips c.csv
     """
     from obygaze_features.manifest.agreement import agreement, pairs_of
 
@@ -181,7 +182,7 @@ def _project(
     session: Session,
     share: Fraction,
     *,
-    segments: str,
+    segments: Sequence[str],
     clips: str | None,
     every: str | None,
     **options: Any,
@@ -192,7 +193,7 @@ def _project(
     if every is not None and not _LENGTH.fullmatch(every):
         raise FixUsage(f"--every must be a number of seconds, got {every!r}", hint="--every 30")
     cut = Fraction(every) if every is not None else _table_path(session, clips or "")
-    inputs = read_inputs(_table_path(session, segments), cut, **options)
+    inputs = read_inputs([_table_path(session, name) for name in segments], cut, **options)
     concepts = {concept for segment in inputs[0] for concept in segment.concepts}
     unknown = sorted(concept for concept in concepts if canonical_concept(concept) is None)
     if unknown:
@@ -205,7 +206,7 @@ def _project(
         what, hint = "the segments span no whole clip", "a smaller number for --every"
         if clips:
             what, hint = "no clip lies in a film with segments", "the same movie_id in both tables"
-        raise FixInput(what, where=clips or segments, hint=hint)
+        raise FixInput(what, where=clips or ", ".join(segments), hint=hint)
     return inputs, made
 
 

@@ -269,32 +269,40 @@ def read_segments(path: Path) -> tuple[Segment, ...]:
 
 
 def read_inputs(
-    segments: Path, clips: Path | Fraction, *, fps: float | Fraction | None = None
+    segments: Path | Sequence[Path], clips: Path | Fraction, *, fps: float | Fraction | None = None
 ) -> tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]:
-    """Return the segments and the clip spans of two tables; one error has all violations of both.
+    """Return the segments and the clip spans of tables; one error has all violations of all.
 
     Args:
-        segments: A table with the columns movie_id, annotator, start_frame, end_frame, level and
+        segments: Tables with the columns movie_id, annotator, start_frame, end_frame, level and
             concepts (joined with '|').
         clips: A table with the columns clip_id, movie_id, start_frame and end_frame, or start_s
             and end_s; or a length in seconds: the films are cut into clips of that length.
         fps: Frames per second of films without a `framerate` in the table of segments.
     """
-    wrong, wrong_clips = Violations(segments), Violations(str(clips))
-    table = _table(segments, SEGMENT_COLUMNS, "segments", wrong)
+    paths = [segments] if isinstance(segments, Path) else segments
+    each, wrong_clips = [Violations(path) for path in paths], Violations(str(clips))
+    tables = [_table(Path(one.path), SEGMENT_COLUMNS, "segments", one) for one in each]
+    table, wrong = _joined(tables), each[0]
     found = tuple(one for row in table.rows if (one := _segment(row)) is not None)
     if isinstance(clips, Fraction):
         rates = _film_rates(table, fps, wrong)
-        spans = () if wrong else _equal_clips(found, clips, rates)
+        spans = () if any(each) else _equal_clips(found, clips, rates)
     else:
         spans = _spans(clips, wrong_clips, lambda: _film_rates(table, fps, wrong))
-    raise_together("the segments cannot be projected on clips", wrong, wrong_clips)
+    raise_together("the segments cannot be projected on clips", *each, wrong_clips)
     return found, spans
 
 
 def _table(path: Path, required: Sequence[str], content: str, found: Violations) -> CsvTable:
     options: dict[str, Any] = {"delimiter": None, "skip_blank": True, "violations": found}
     return read_table(path, required=required, content=content, **options)
+
+
+def _joined(tables: Sequence[CsvTable]) -> CsvTable:
+    """Return the rows of several tables, with the columns that all of them have."""
+    columns = [c for c in tables[0].columns if all(c in table.columns for table in tables)]
+    return CsvTable(tuple(columns), tuple(row for table in tables for row in table.rows))
 
 
 def _segment(row: TableRow) -> Segment | None:

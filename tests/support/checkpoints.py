@@ -7,6 +7,7 @@ or taken twice changes the numbers by far more than any tolerance.
 from __future__ import annotations
 
 import importlib
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from typing import Any
 
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import find_card
+from obygaze_features.core.files import sha256_file
 
 FORMS = ("safetensors", "bin")
 CARD_OF = {
@@ -219,6 +221,22 @@ def stir(model: Any, seed: int) -> None:
             drawn = torch.randn(parameter.shape, generator=generator) * spread
             norm = parameter.ndim == 1 and "norm" in name and name.endswith("weight")
             parameter.copy_(drawn + 1.0 if norm else drawn)
+
+
+def hub_cache(card: Card, home: Path, folder: Path, commit: str = "c0ffee") -> Path:
+    """A checkpoint in the layout of the hub's cache, large files under their sha256."""
+    repository = home / ("models--" + card.checkpoint.replace("/", "--"))
+    snapshot = repository / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    reference = repository / "refs" / card.revision
+    reference.parent.mkdir(parents=True)
+    reference.write_text(commit)
+    for path in folder.iterdir():
+        blob = repository / "blobs" / sha256_file(path)
+        shutil.copy(path, blob)
+        (snapshot / path.name).symlink_to(Path("..", "..", "blobs", blob.name))
+    return snapshot
 
 
 def lsmdc_tensors(

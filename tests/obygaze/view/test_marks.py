@@ -8,16 +8,19 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli import run_obygaze
+from support.cli import call_obygaze, run_obygaze
 from support.film_pages import film_clips, manifest, mark, save, segment, served, site, table
 from support.kills import kill_everywhere
+from support.runs import cell, write_run
 
 from obygaze.view.marks import MarkTable, Outdated
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.projection import read_segments
 
 CLIPS = film_clips("lake", "lake.mp4")
@@ -246,3 +249,72 @@ def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
     marks.save(mark(1))
     assert os.access(marks.path, os.R_OK)
     assert [one.annotator for one in read_segments(marks.path)] == [segment(0, 1).annotator]
+
+
+def run_of_decisions(folder: Path, decisions: dict[str, str]) -> Path:
+    """A run whose model decided on S (1) or EN (0) for the clips of each film, a digit each."""
+    header = "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision\n"
+    rows = [
+        f"{film}-{k:03d},{film},EN_S,EN_S,EN_S,ridge,clip,fold 0,0,0,.5,{digit}\n"
+        for film, digits in decisions.items()
+        for k, digit in enumerate(digits)
+    ]
+    protocol = {"name": "made-up", "tasks": {"EN_S": {"classes": {"EN": 0, "S": 1}}}}
+    records = [cell(train="EN_S")]
+    return write_run(folder, records, header + "".join(rows), protocol={**protocol, "report": {}})
+
+
+def test_agreement_with_the_model_by_arm_as_first_and_last_marked(tmp_path: Path) -> None:
+    clips = [
+        replace(clip, extra={"framerate": "25"})
+        for clip in (*film_clips("lake", "", 8), *film_clips("pond", "", 2))
+    ]
+    films = manifest(tmp_path, clips, "framerate")
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    run_of_decisions(tmp_path / "runs" / "one", {"lake": "01010100", "pond": "11"})
+    blind, open_ = (table(tmp_path, films, "ada", blind=arm) for arm in (True, False))
+
+    def clip(k: int, level: str = "S", film: str = "lake", **more: Any) -> dict[str, Any]:
+        span = {"start_frame": 25 * k, "end_frame": 25 * k + 24}
+        return mark(k, movie_id=film, level=level, **span, **more)
+
+    for one in (clip(1), clip(2), clip(4, "HN")):
+        blind.save(one)
+    for one in (clip(2, version=1, deleted=True), clip(3), clip(4, version=1)):
+        open_.save(one)
+    open_.save({**clip(0, film="pond"), "mark": mark(9)["mark"]})
+    words = ("view", "films", "--run", "one", "--agreement", "--json")
+    rows = call_obygaze(*words, cwd=tmp_path).ok().json()["agreement"]
+    found = {(r["arm"], r["marks"]): (r["clips"], r["agreement"], r["kappa"]) for r in rows}
+    assert {row["annotator"] for row in rows} == {"ada"}
+    assert found == {
+        # ada 0110-000, model 0101-100: 4 of 7 alike, by chance 2/7 3/7 + 5/7 4/7 = 26/49
+        ("blind", "first"): (7, pytest.approx(4 / 7), pytest.approx(2 / 23)),
+        # ada 01011000, model 01010100: 6 of 8 alike, by chance 3/8 3/8 + 5/8 5/8 = 34/64
+        ("blind", "last"): (8, pytest.approx(6 / 8), pytest.approx(7 / 15)),
+        # ada 10, model 11: a model that always decides alike has kappa 0
+        ("assisted", "first"): (2, 0.5, 0.0),
+        ("assisted", "last"): (2, 0.5, 0.0),
+    }
+    done = call_obygaze("view", "films", "--agreement", cwd=tmp_path)
+    assert done.code == 2 and "agreement needs a run whose classes are levels" in done.stderr
+
+
+def test_tables_of_several_annotators_are_projected_and_compared_together(tmp_path: Path) -> None:
+    films = manifest(tmp_path, CLIPS)
+    for name, levels in (("ada", ("S", "HN")), ("ben", ("S", "S"))):
+        for k, level in enumerate(levels):
+            span = {"start_frame": 25 * k, "end_frame": 25 * k + 24}
+            table(tmp_path, films, name).save(mark(k, level=level, **span))
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_frame,end_frame\na,lake,0,24\nb,lake,25,49\nc,lake,50,74\n", "utf-8"
+    )
+    tables = ("segments/films.ada.csv", "segments/films.ben.csv", "--clips", "clips.csv", "--json")
+    made = call_obygaze("manifest", "project", *tables, cwd=tmp_path).ok().json()
+    assert [row["level"] for row in made["merged"]] == ["S", "S", "EN"]
+    found = call_obygaze("manifest", "agree", *tables, cwd=tmp_path).ok().json()
+    (pair,) = found["pairs"]
+    # Distances 0, .7, 0; by their own frequencies (S HN EN, S S EN) the expected one is
+    # (0 + 0 + 1 + .7 + .7 + .3 + 1 + 1 + 0) / 9 = 4.7 / 9.
+    assert (pair["annotators"], pair["n"]) == (["ada", "ben"], 3)
+    assert pair["gamma"]["own"] == pytest.approx(1 - (0.7 / 3) / (4.7 / 9))

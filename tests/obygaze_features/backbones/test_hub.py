@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import save_tiny, tiny_card, write_tiny_card
+from support.checkpoints import hub_cache, save_tiny, tiny_card, write_tiny_card
 from support.cli import run_obygaze
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
-from obygaze_features.backbones.base import Card  # noqa: E402
 from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.hub import find_weights, is_cached  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
@@ -27,24 +26,6 @@ from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
 from obygaze_features.core.workspace import Workspace  # noqa: E402
 
 torch.set_num_threads(1)
-
-
-def hub_cache(card: Card, home: Path, folder: Path, commit: str = "c0ffee") -> Path:
-    """A checkpoint in the layout of the hub's cache, large files under their sha256."""
-    from obygaze_features.core.files import sha256_file
-
-    repository = home / ("models--" + card.checkpoint.replace("/", "--"))
-    snapshot = repository / "snapshots" / commit
-    snapshot.mkdir(parents=True)
-    (repository / "blobs").mkdir()
-    reference = repository / "refs" / card.revision
-    reference.parent.mkdir(parents=True)
-    reference.write_text(commit)
-    for path in folder.iterdir():
-        blob = repository / "blobs" / sha256_file(path)
-        shutil.copy(path, blob)
-        (snapshot / path.name).symlink_to(blob)
-    return snapshot
 
 
 def test_the_hub_cache_is_found_without_network(

@@ -301,6 +301,27 @@ def test_timecodes_drop_no_numbers(rate: str, frame: int, code: str, tmp_path: P
     assert f"00:00:00:00 {code} 00:00:00:00 {code}".encode() in text
 
 
+@pytest.mark.parametrize("shown", RATES)
+def test_opentimelineio_reads_the_edit_list(shown: str, tmp_path: Path) -> None:
+    otio = pytest.importorskip("opentimelineio")
+    pytest.importorskip("otio_cmx3600_adapter")
+    spans = {"ada": [(0, 23), (100, 199), (1440, 1440), (86_399, 86_500)], "ben": [(90, 150)]}
+    segments = [Segment("film", who, *span, "S") for who in spans for span in spans[who]]
+    film = FilmSegments("film", RATES[shown], None, segments)
+    ((path, text),) = export([film], "edl", tmp_path).items()
+    path.write_bytes(text)
+    whole = round(RATES[shown])
+    timeline = otio.adapters.read_from_file(str(path), adapter_name="cmx_3600", rate=whole)
+    found: dict[str, list[tuple[int, int]]] = {"ada": [], "ben": []}
+    for clip in timeline.find_clips():
+        span = clip.source_range
+        first, n = span.start_time.to_frames(), span.duration.to_frames()
+        (comment,) = clip.metadata["cmx_3600"]["comments"]
+        assert comment.endswith(": S")
+        found[comment.split(": ")[1]].append((first, first + n - 1))
+    assert found == spans
+
+
 def test_events_of_one_track_of_an_edit_list_do_not_overlap(workspace: Path) -> None:
     lines = exported(workspace, "edl").read_text("utf-8").splitlines()
     events = [line.split() for line in lines if line[:3].isdigit()]

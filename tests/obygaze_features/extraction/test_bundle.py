@@ -1,0 +1,122 @@
+"""A bundle for a node without a network: what is missing, a second call, and a run on the node."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.checkpoints import hub_cache, save_tiny, tiny_card, write_tiny_card
+from support.cli import ROOT, environment, run_obygaze
+from support.extraction import film_folder, keep_manifest
+
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.extraction.bundle import make_bundle
+from obygaze_features.extraction.plan import read_plan_file
+from obygaze_features.store import open_store
+
+# A proxy that nobody answers: whatever asks the network fails.
+NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
+PIP = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_COMPILE": "1"}
+
+
+@pytest.fixture
+def place(workspace: Path) -> Path:
+    """A workspace with a film of three clips, a card of a tiny checkpoint, and two plans."""
+    keep_manifest(film_folder(workspace / "films", 3), workspace)
+    write_tiny_card("clip", workspace / "backbones", "tests/tiny")
+    for name in ("tiny-clip", "descriptors"):
+        words = ("extract", "plan", "films", "-b", name, "--probe", "0", "-o", f"{name}.json")
+        run_obygaze(*words, cwd=workspace).ok()
+    return workspace
+
+
+def cached(place: Path) -> Path:
+    """The folder of a hub cache that has the tiny checkpoint."""
+    hub_cache(tiny_card("clip", "tests/tiny"), place / "hub", save_tiny("clip", place / "files"))
+    return place / "hub"
+
+
+def test_what_is_missing_is_named_and_the_same_call_adds_it(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, folder = read_plan_file(place / "tiny-clip.json"), place / "night"
+    monkeypatch.setenv("HF_HUB_CACHE", str(place / "hub"))
+    with pytest.raises(ObygazeError, match="pip could not collect the packages"):
+        make_bundle(plan, folder, ["--no-such-option"])
+    assert not (folder / "wheels").exists()
+    (folder / "wheels").mkdir()  # as a call leaves it that pip was done with
+    (missing,) = make_bundle(plan, folder)
+    assert missing.what == "no weights for tiny-clip, and the environment forbids the network"
+    assert not list(folder.rglob("*.safetensors"))
+    cached(place)
+    assert make_bundle(plan, folder) == []
+    (copy,) = folder.rglob("*.safetensors")
+    assert copy.read_bytes() == (place / "files" / "model.safetensors").read_bytes()
+    assert copy.resolve().is_relative_to(folder)
+
+
+def test_weights_of_a_path_are_carried(place: Path) -> None:
+    save_tiny("clip", place / "files")
+    text = (place / "tiny-clip.json").read_text()
+    text = text.replace('"weights": null', f'"weights": "{place / "files"}"')
+    (place / "own.json").write_text(text)
+    with pytest.raises(ObygazeError, match="pip"):
+        make_bundle(read_plan_file(place / "own.json"), place / "night", ["--no-such-option"])
+    (place / "night" / "wheels").mkdir()
+    assert make_bundle(read_plan_file(place / "own.json"), place / "night") == []
+    (target,) = read_plan_file(place / "night" / "plan.json").targets
+    assert (target.weights, target.store) == ("weights/tiny-clip/files", "stores/films.tiny-clip")
+    assert {path.name for path in (place / "night" / target.weights).iterdir()} == {
+        *("config.json", "model.safetensors")
+    }
+
+
+def test_a_folder_with_another_plan_and_own_code_are_refused(place: Path) -> None:
+    (place / "night").mkdir()
+    (place / "night" / "plan.json").write_text("{}")
+    done = run_obygaze("bundle", "descriptors.json", "-o", "night", cwd=place)
+    assert done.code == 1
+    assert "not a bundle of this plan\n  in: night" in done.stderr
+    text = (place / "descriptors.json").read_text()
+    text = text.replace('"backbone": "descriptors"', '"backbone": "frames:mine.py:card"')
+    (place / "own.json").write_text(text)
+    done = run_obygaze("bundle", "own.json", "-o", "new", cwd=place)
+    assert (done.code, (place / "new").exists()) == (2, False)
+    assert "own code cannot be bundled: frames:mine.py:card" in done.stderr
+
+
+@pytest.mark.timeout(900)
+def test_the_commands_of_the_readme_run_on_a_machine_without_a_network(place: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "click"]
+    asked = subprocess.run([*pip, "--dest", place / "asked"], capture_output=True, check=False)
+    if asked.returncode:
+        pytest.skip(f"no package index: {asked.stderr.decode().strip().splitlines()[-1]}")
+    env = {"HF_HUB_CACHE": str(cached(place))}
+    words = ("tiny-clip.json", "-o", "night", "--json", "--", "-c", ROOT / "constraints.txt")
+    made = run_obygaze("bundle", *words, cwd=place, env=env, timeout=600).ok().json()
+    assert made["folder"] == "night"
+    run_obygaze("extract", "run", "tiny-clip.json", cwd=place, env=env).ok()
+
+    node = (place / "night").rename(place / "node")
+    readme = (node / "README.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\$ (.*)", readme, re.MULTILINE)
+    assert len(commands) == 3
+    bare = {name: None for name in environment() if name.startswith(("PIP_", "HF_", "PYTHON"))}
+    done = subprocess.run(
+        ["bash", "-ec", "\n".join(commands)],
+        cwd=node,
+        env=environment(
+            {**bare, **NO_NETWORK, "PIP_CONFIG_FILE": "/dev/null", "PIP_NO_COMPILE": "1"}
+        ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    here, there = (open_store(p / "stores" / "films.tiny-clip") for p in (place, node))
+    assert here.fingerprint == there.fingerprint
+    assert np.array_equal(here.matrix("clip").values, there.matrix("clip").values)
