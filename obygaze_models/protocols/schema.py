@@ -136,6 +136,8 @@ class ReportSettings:
     each test task, with `contrast_seeds` re-trainings of models that start at random.
     `learning_films` are numbers of training films, such as 2, 4 and 8, of a learning curve.
     `localise` names models that score all windows of a film, to find the positive segments.
+    With `levels`, scores are compared with the order EN < HN < NS < S, on test tasks of three or
+    more levels.
     """
 
     title: str = ""
@@ -150,6 +152,7 @@ class ReportSettings:
     contrast_seeds: Annotated[int, whole(1, 1000)] = 5
     learning_films: Annotated[tuple[int, ...], list_of(whole(1))] = ()
     localise: Annotated[tuple[str, ...], list_of(name)] = ()
+    levels: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -174,7 +174,10 @@ PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
     "contrast": (comparisons.contrasts,),
     "remarks": (remarks,),
     "clips": (clips,),
-    "results": (results.results, results.argmax, results.localisations, results.learning),
+    "results": (
+        *(results.results, results.argmax, results.levels),
+        *(results.localisations, results.learning),
+    ),
     "paper": (results.paper,),
     "films": (results.films, films.clip_tables),
     "comparisons": (comparisons.differences,),

@@ -140,6 +140,16 @@ def localisations(run: ReportRun) -> Part:
         yield make_table("localisation", "localisation", rows)
 
 
+def levels(run: ReportRun) -> Part:
+    """Yield how well scores follow the order of the levels, and the error of predicted levels."""
+    names = ("concordance", "macro_error")
+    if records := run.of("levels"):
+        rows = run.rows_by_pair(
+            records, lambda r: [*(number_of(r, name) for name in names), Number(r["blind_error"])]
+        )
+        yield make_table("levels", "levels", rows)
+
+
 def learning(run: ReportRun) -> Part:
     """Yield the primary metric of each model by the number of training films."""
     curves = run.of("learning")

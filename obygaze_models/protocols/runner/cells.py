@@ -50,6 +50,7 @@ class TestedFold:
     """The test of one fit of one fold: the test clips, their truth and scores.
 
     `tuned` is the threshold that other clips chose; `chosen` are settings and facts of the fit.
+    `levels` is the probability of each annotation level, of models that learn them.
     """
 
     fold: str
@@ -62,6 +63,7 @@ class TestedFold:
     are_probabilities: bool = True
     tuned: float | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
+    levels: FloatArray | None = None
 
     @cached_property
     def values(self) -> dict[str, float]:
@@ -122,8 +124,9 @@ class Cell:
         for t in self.tested:
             kept = ~np.isin(t.rows, rows)
             if kept.any():
-                own = t.predictions.take(kept)
-                tested.append(replace(t, rows=t.rows[kept], predictions=own))
+                own, levels = t.predictions.take(kept), t.levels
+                levels = None if levels is None else levels[kept]
+                tested.append(replace(t, rows=t.rows[kept], predictions=own, levels=levels))
         return replace(self, tested=tested)
 
     def statistics(
@@ -224,12 +227,23 @@ class Cell:
     @cached_property
     def mean_scores(self) -> FloatArray:
         """The score of each clip of the universe, averaged over all fits that tested it."""
-        total, times = np.zeros(len(self.universe)), np.zeros(len(self.universe))
-        for t in self.tested:
+        return self._mean([t.predictions.score for t in self.tested])
+
+    @cached_property
+    def mean_levels(self) -> FloatArray | None:
+        """The probability of each level, as `mean_scores`; None if the model learns no levels."""
+        known = [t.levels for t in self.tested if t.levels is not None]
+        return self._mean(known) if known else None
+
+    def _mean(self, values: Sequence[FloatArray]) -> FloatArray:
+        """Return the mean over all fits that tested a clip, from the values of each test."""
+        total = np.zeros((len(self.universe), *values[0].shape[1:]))
+        times = np.zeros(len(self.universe))
+        for t, own in zip(self.tested, values, strict=True):
             at = np.searchsorted(self.universe, t.rows)
-            total[at] += t.predictions.score
+            total[at] += own
             times[at] += 1
-        return np.asarray(total / times)
+        return np.asarray((total.T / times).T)
 
     def by_group(
         self, groups: NDArray[np.str_], only: Sequence[str] | None = None

@@ -324,4 +324,5 @@ def _test(
         are_probabilities=fit.threshold == 0.5,
         tuned=tune_threshold(*inner),
         chosen=fit.chosen,
+        levels=None if fit.levels is None else fit.levels(split.test),
     )

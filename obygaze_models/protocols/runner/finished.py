@@ -94,5 +94,6 @@ def _from_json(test: dict[str, Any]) -> TestedFold:
         np.array(p["decision"], dtype=np.bool_),
     )
     leak = Leak(**{**test["leak"], "clips": tuple(test["leak"]["clips"])})
-    rows = np.array(test["rows"], dtype=np.intp)
-    return TestedFold(**{**test, "rows": rows, "predictions": predictions, "leak": leak})
+    rows, levels = np.array(test["rows"], dtype=np.intp), test["levels"]
+    arrays = {"rows": rows, "levels": None if levels is None else np.array(levels)}
+    return TestedFold(**{**test, **arrays, "predictions": predictions, "leak": leak})

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.manifest.vocabulary import LEVELS
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models import registry
 from obygaze_models.models.baselines import BASELINES, oracle
@@ -34,7 +35,8 @@ class FoldFit:
 
     A score above `threshold` is positive. `found_on` are the clips that concept vectors were found
     on, in the fit itself and in those that chose its settings. `inner` are the classes and the
-    scores of training rows by fits without them: on those, another threshold is chosen.
+    scores of training rows by fits without them: on those, another threshold is chosen. `levels`
+    is the function from clips to the probability of each annotation level.
     """
 
     estimator: Any
@@ -43,6 +45,7 @@ class FoldFit:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     found_on: IntArray = field(default_factory=NO_ROWS.copy)
     inner: Scored | None = None
+    levels: Callable[[IntArray], FloatArray] | None = None
 
 
 def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
@@ -229,10 +232,16 @@ def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
         found: FloatArray = head.predict_proba(margins[own])[:, wanted].sum(axis=1)
         return found
 
+    def levels(clips: IntArray) -> FloatArray:
+        found = model.predict_proba(banks.features.of(clips))
+        learnt = [LEVELS.index(level) for level in model.classes_.tolist()]
+        return np.asarray(found @ np.eye(len(LEVELS))[learnt])
+
     inner = None
     if model.residual is None and data.join_validation:
         inner = _over_inner_splits(data, score_inside)
-    return FoldFit(model, score, 0.5, chosen, found_on, inner)
+    ordered = levels if kind == "ordinal" else None
+    return FoldFit(model, score, 0.5, chosen, found_on, inner, ordered)
 
 
 def _inner_splits(data: FoldData) -> Iterator[tuple[IntArray, IntArray]]:

@@ -119,6 +119,7 @@ class Run:
             "coverage": self.of("coverage"),
             "argmax": self.of("argmax"),
             "localisations": self.of("localisation"),
+            "levels": self.of("levels"),
             "remarks": [record["text"] for record in self.of("remark")],
             "seconds": dict(self.about["seconds"]),
         }

@@ -47,6 +47,7 @@ def result_text(run: Run) -> str:
         of_films = "; of one film there is no interval over films."
     parts.append(f"Values {how}{of_films}")
     parts += [_argmax(record) for record in run.of("argmax")]
+    parts += [_levels(record) for record in run.of("levels") if record["feature"]]
     parts += [_localisation(record) for record in run.of("localisation")]
     parts += [line for record in run.of("coverage") for line in _coverage(record)]
     parts += [f"! {record['text']}" for record in run.of("remark")]
@@ -125,6 +126,17 @@ def _argmax(record: Record) -> str:
         f"{record['model']} ({record['feature']}), most probable of {', '.join(record['tasks'])}: "
         f"accuracy {_short(record['accuracy'])} {low}-{high} on {record['n_test']} clips, "
         f"largest class {_short(record['majority'])}"
+    )
+
+
+def _levels(record: Record) -> str:
+    low, high = (_short(end) if end is not None else "-" for end in record["concordance"]["ci"])
+    error = record.get("macro_error")
+    of_levels = f", error in levels {error['value']:.2f}" if error else ""
+    return (
+        f"{record['model']} ({record['feature']}), trained on {record['train']}: "
+        f"{_short(record['concordance']['value'])} {low}-{high} of pairs of {record['test']} "
+        f"in the order of the levels{of_levels}"
     )
 
 

@@ -23,7 +23,9 @@ from obygaze_models.protocols.runner.run import Inputs, gather, run_protocol
 
 FILES = ("results.json", "predictions.csv")
 CHANGES = (
-    'grid.models=["ridge", "mlp", "pcbm-lr"]',
+    "models.ordinal.kind=ordinal",
+    'grid.models=["ridge", "mlp", "pcbm-lr", "ordinal"]',
+    "report.levels=true",  # the probabilities of levels are kept with a test
     'grid.train=["EN_S", "ENHN_S"]',
     'grid.test=["ENHN_S"]',
     "report.concepts=false",

@@ -50,7 +50,7 @@ class TestShipped:
                 "paper-fig3",
                 "paper-pcbm",
             ),
-            *("honest", "honest-frames"),
+            *("honest", "honest-frames", "honest-levels"),
             *("mobygaze-visual", "mobygaze-diversity", "mobygaze-weak"),
             *("mediaeval2015-valence", "mediaeval2015-arousal", "mediaeval2015-violence"),
         }
