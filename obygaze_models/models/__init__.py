@@ -4,7 +4,7 @@ Each is a scikit-learn estimator whose fitted state is plain arrays (`state`).
 
 probes       `mlp.MLPProbe`, `mlp.fit_many` for many at once; `linear`; `frames.FrameProbe`
 concepts     `concepts.ConceptBank`, `concepts.concept_targets`, `concept_report`
-bottlenecks  `bottleneck.Bottleneck` with a head of `heads` or `sparse_heads`; `interventions`
+bottlenecks  `bottleneck.Bottleneck` with a head of `heads`, `sparse_heads` or `time_head`
 baselines    `baselines`
 by name      `registry.build`, for the kinds that a protocol names
 """
@@ -49,5 +49,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.mlp import fit_many as fit_many
     from obygaze_models.models.sparse_heads import ScorecardHead as ScorecardHead
     from obygaze_models.models.sparse_heads import SparseHead as SparseHead
+    from obygaze_models.models.time_head import TimeHead as TimeHead
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import validate_data
 
 from obygaze_models.evaluation.metrics import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.common import FixTraining, Floats, Ints, encode_classes
+from obygaze_models.models.common import FixTraining, Floats, Ints, are_frames, encode_classes
 from obygaze_models.models.concepts import ConceptBank, cross_fit_folds, cross_fitted_margins
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.heads import Head, LogisticHead, OrdinalHead
@@ -75,7 +75,8 @@ class Bottleneck(Classifier):
     The head is fitted on cross-fitted margins: each row is projected on vectors found without its
     fold (whole films where groups are given), because margins of rows that the vectors were found
     on are better than those of new rows. `cross_fit=0` projects in sample, as the released code.
-    The defaults are a `ConceptBank()` and a `LogisticHead()`.
+    The defaults are a `ConceptBank()` and a `LogisticHead()`. With a `TimeHead`, X may be frames
+    [clips, frames, width]: concepts are found on the mean of frames, margins are those of frames.
     """
 
     bank: ConceptBank | None = None
@@ -103,6 +104,8 @@ class Bottleneck(Classifier):
 
         `concepts` are targets as in `concept_targets`. Without them each class is its own concept.
         """
+        frames = X if are_frames(X) else None
+        X = X if frames is None else np.mean(X, axis=1)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         kept = np.ones(len(X), dtype=bool) if rows is None else np.asarray(rows, dtype=bool)
@@ -114,9 +117,9 @@ class Bottleneck(Classifier):
         self.bank_ = clone(bank).fit(X, targets, groups)
         folds = cross_fit_folds(y, groups, self.cross_fit)
         if folds is None:
-            margins = self.bank_.transform(X)[kept]
+            margins = self.bank_.transform(X if frames is None else frames)[kept]
         else:
-            margins = cross_fitted_margins(bank, X, targets, folds, groups)[kept]
+            margins = cross_fitted_margins(bank, X, targets, folds, groups, frames)[kept]
         inside = None if groups is None else groups[kept]
         self.head_ = clone(self.part("head")).fit(margins, y[kept], groups=inside)
         if self.residual is not None:
@@ -125,8 +128,8 @@ class Bottleneck(Classifier):
         return self
 
     def margins(self, X: Any) -> Floats:
-        """Return the margin of each row to each concept."""
-        rows = self._check(X)
+        """Return the margin of each row, or of each frame of clips, to each concept."""
+        rows = X if are_frames(X) else self._check(X)
         margins: Floats = self.bank_.transform(rows)
         return margins
 

@@ -54,6 +54,16 @@ def column_scales(X: Floats) -> Floats:
     return np.where(found > 0, found, 1.0)
 
 
+def are_frames(X: Any) -> bool:
+    """Return whether rows are frames or tokens of clips, and not one vector for each clip."""
+    return getattr(X, "ndim", 2) > 2
+
+
+def frames_of(X: NDArray[Any]) -> NDArray[Any]:
+    """Return frames [clips, frames, width], from frames or from the tokens of each frame."""
+    return X if X.ndim < 4 else X.mean(axis=2)
+
+
 def draw_seed(random_state: Any) -> int:
     """Return a seed from a scikit-learn random state; an integer is its own seed."""
     if isinstance(random_state, int | np.integer):

@@ -265,7 +265,7 @@ def scores_and_slopes(probe: Any, X: Floats) -> tuple[Floats, Floats]:
 
 def _out_of_fold(head: Any, X: Floats, y: Any, folds: Any) -> Floats:
     scores, numbers = np.empty(len(y)), np.unique(folds)
-    for fold, own in zip(numbers, X if X.ndim == 3 else [X] * len(numbers), strict=True):
+    for fold, own in zip(numbers, X if X.ndim > 2 else [X] * len(numbers), strict=True):
         inside = folds == fold
         model = clone(head).fit(own[~inside], y[~inside])
         scores[inside] = model.predict_proba(own[inside])[:, 1]

@@ -20,6 +20,7 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
+    are_frames,
     balanced_weights,
     draw_seed,
     one_thread,
@@ -96,8 +97,10 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Floats:
-        """Return the margin of each row to each concept's plane."""
+        """Return the margin of each row, or of each frame of clips, to each concept's plane."""
         check_is_fitted(self)
+        if are_frames(X):
+            return self.transform(X.reshape(-1, X.shape[-1])).reshape(*X.shape[:-1], -1)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         margins: Floats = X @ self.coef_.T + self.intercept_
         return margins
@@ -262,18 +265,22 @@ def cross_fit_folds(y: NDArray[Any], groups: NDArray[Any] | None, n_folds: int) 
 
 
 def cross_fitted_margins(
-    bank: ConceptBank, X: Any, targets: Any, folds: Any, groups: Any = None
+    bank: ConceptBank, X: Any, targets: Any, folds: Any, groups: Any = None, frames: Any = None
 ) -> Floats:
-    """Return the margins of each row to planes found without its fold, for fitting a head."""
+    """Return the margins of each row to planes found without its fold, for fitting a head.
+
+    With `frames` [rows, frames, width], the margins are those of the frames of each row.
+    """
     gram, folds = Gram(X), np.asarray(folds)
     columns = concept_columns(targets, len(gram.X))
     if len(np.unique(folds)) < 2:
         raise FixTraining("cross-fitting requires at least two folds")
-    margins = np.empty(columns.shape)
+    own = gram.X if frames is None else np.asarray(frames)
+    margins = np.empty((*own.shape[:-1], columns.shape[1]))
     for fold in np.unique(folds):
         inside = folds == fold
         part = clone(bank).fit_rows(gram, columns, np.flatnonzero(~inside), groups)
-        margins[inside] = gram.X[inside] @ part.coef_.T + part.intercept_
+        margins[inside] = own[inside] @ part.coef_.T + part.intercept_
     return margins
 
 

@@ -43,7 +43,7 @@ CLASSES = (
     *("MLPProbe", "LogisticProbe", "RidgeProbe", "SVMProbe", "FrameProbe", "ConceptBank"),
     *("LogisticHead", "TreeHead", "SparseHead", "ScorecardHead", "OrdinalHead", "ResidualHead"),
     *("Bottleneck", "RandomBaseline", "AllPositive", "Prevalence", "FilmPrior", "Neighbour"),
-    "InstalledProbe",
+    *("InstalledProbe", "TimeHead"),
 )
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
@@ -168,6 +168,7 @@ KINDS = {
     "pcbm-sparse": ModelKind("Bottleneck", {"max_concepts": Setting(whole(1), 8)}, "SparseHead"),
     "scorecard": ModelKind("Bottleneck", _SCORECARD, "ScorecardHead"),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
+    "pcbm-time": ModelKind("Bottleneck", _LOGISTIC, "TimeHead", level="frames"),
     "ordinal": ModelKind(
         "Bottleneck", {"C": Setting(_POSITIVE, 1.0), "scaled": _SCALED}, "OrdinalHead", _ORDER
     ),

@@ -39,7 +39,8 @@ RELEASED = (
 class Examples:
     """The examples of some concepts in a store: targets of each row, a column for each name.
 
-    With `films`, tolerances are chosen over whole films.
+    With `films`, tolerances are chosen over whole films. `frames` are those of each row, whose
+    margins are wanted, if the store is one of frames.
     """
 
     gram: Gram
@@ -48,6 +49,7 @@ class Examples:
     films: NDArray[np.str_] | None
     settings: Mapping[str, Any]
     seed: int
+    frames: NDArray[Any] | None = None
 
     def find(self, rows: IntArray, tolerances: Tolerances = None) -> ConceptBank:
         """Return vectors found on some rows, with tolerances that were chosen before, if given."""
@@ -57,8 +59,9 @@ class Examples:
         return found
 
     def margins(self, bank: ConceptBank, rows: IntArray | slice) -> FloatArray:
-        """Return the margins of some rows."""
-        margins: FloatArray = self.gram.X[rows] @ bank.coef_.T + bank.intercept_
+        """Return the margins of some rows, or of their frames."""
+        X = self.gram.X if self.frames is None else self.frames
+        margins: FloatArray = X[rows] @ bank.coef_.T + bank.intercept_
         return margins
 
     def lack(self, rows: IntArray) -> bool:
@@ -91,7 +94,7 @@ class Banks:
         """The products of all rows, for every linear model of every fold."""
         from obygaze_models.models.linear_solvers import Gram
 
-        return Gram(self.features.X)
+        return Gram(self.features.vectors)
 
     def rows(self, clips: IntArray) -> NDArray[Any]:
         """Return the vectors of some clips."""
@@ -152,7 +155,8 @@ class Banks:
             known.sort(key=lambda column: order.get(self.table.concept_names[column], len(order)))
         names = [self.table.concept_names[column] for column in known]
         films = by_row if self.grouped else None
-        examples = Examples(self.gram, targets[:, known], names, films, settings, self.seed)
+        own = targets[:, known], names, films, settings, self.seed
+        examples = Examples(self.gram, *own, self.features.frames)
         chosen: Tolerances = None
         if settings["tolerance"] == "folds":
             tried = [_by_fold(examples, C, rows, folds[clips])[1].mean(axis=0) for C in TOLERANCES]

@@ -90,7 +90,7 @@ def _bank_records(
     targets, leak = vectors.examples.targets, None
     with suppress(FixTraining):
         # One set of vectors for all films: those found without a film would identify that film.
-        margins = vectors.bank.transform(vectors.features.X)
+        margins = vectors.bank.transform(vectors.features.vectors)
         leak = film_leak(margins, vectors.films, seed=vectors.examples.seed)
     records: list[Record] = [
         {
@@ -102,7 +102,7 @@ def _bank_records(
             "concepts": list(_qualities(vectors, protocol.report.replicates)),
             "left_out": dict(vectors.left_out),
             "cosines": cosines(vectors.bank.coef_).tolist(),
-            "purity": concept_matrix(vectors.margins, targets).tolist(),
+            "purity": concept_matrix(vectors.clip_margins, targets).tolist(),
             "co_occurrence": co_occurrence(targets).tolist(),
             "film_leak": leak,
             "note": "",
@@ -126,7 +126,7 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
     places = np.arange(len(vectors.table)) if scenes is None else scenes
     order = np.lexsort((places[vectors.clips], vectors.films))  # clips of a film in its order
     found = concept_quality(
-        vectors.margins[order],
+        vectors.clip_margins[order],
         targets[order],
         vectors.films[order],
         vectors.examples.names,
@@ -182,7 +182,9 @@ def _on_noise(
     records = {}
     for column, name in enumerate(found.examples.names):
         cosine = found.part_cosines[:, column]
-        quality = ranking_quality(found.margins[:, [column]], found.examples.targets[:, column])
+        quality = ranking_quality(
+            found.clip_margins[:, [column]], found.examples.targets[:, column]
+        )
         records[name] = {
             **{metric: float(values[0]) for metric, values in quality.items()},
             "stability": {"mean": cosine.mean(), "least": cosine.min()},
@@ -198,7 +200,7 @@ def _auc(vectors: FoundVectors, column: int, against: str) -> float | None:
     rows = y >= 0
     if len(np.unique(y[rows])) < 2:
         return None
-    return float(roc_auc_score(y[rows], vectors.margins[rows, column]))
+    return float(roc_auc_score(y[rows], vectors.clip_margins[rows, column]))
 
 
 def _head_record(
@@ -210,6 +212,7 @@ def _head_record(
     margins was fitted on. Where a setting offers a choice, the first value is taken.
     """
     from obygaze_models.models.concept_report import task_gain
+    from obygaze_models.models.time_head import TimeHead
 
     if model.kind in WITHOUT_TASK:
         return None
@@ -222,7 +225,9 @@ def _head_record(
         head = new_head().fit(own, y, groups=films)
     except FixTraining:
         return None
-    folds = found.head_folds[rows]
+    folds, rules = found.head_folds[rows], None
+    if isinstance(head, TimeHead):
+        rules, own = head.rule_names(found.examples.names), head.pool(own)
     without = [found.margins_without(fold) for fold in np.unique(folds).tolist()]
     known = [margins[rows] for margins in without if margins is not None]
     gain, curves = None, list[Record]()
@@ -252,6 +257,7 @@ def _head_record(
         if hasattr(head, "left_")
         else None,
         "weights": weights,
+        "rules": rules,
         "task_gain": gain,
         "interventions": curves,
     }
@@ -266,6 +272,7 @@ def _interventions(
     true concepts, class and film of all rows.
     """
     from obygaze_models.models.bottleneck import TrueValues, intervene
+    from obygaze_models.models.time_head import TimeHead
 
     sizes: list[float] = []
     by_order: dict[str, list[Any]] = {"greedy": [], "uncertainty": [], "random": []}
@@ -273,12 +280,14 @@ def _interventions(
         outside = ~inside
         if any(len(np.unique(y[part])) < 2 for part in (inside, outside)):
             continue
+        head = new_head().fit(margins[outside], y[outside], groups=films[outside])
+        if isinstance(head, TimeHead):
+            margins, head = head.pool(margins), head.on_pooled()
         fitting = margins[outside], has[outside], y[outside]
         try:
             values = TrueValues.from_training(*fitting[:2])
         except FixTraining:  # a concept that no clip of the other films has cannot be corrected
             continue
-        head = new_head().fit(margins[outside], y[outside], groups=films[outside])
         tested = (head, margins[inside], has[inside], y[inside], values)
         random = partial(intervene, *tested, order="random", n_draws=N_DRAWS)
         by_order["greedy"].append(intervene(*tested, order="greedy", fitting=fitting))
@@ -308,7 +317,8 @@ def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Recor
     random = rng.standard_normal((N_DIRECTIONS, vectors.bank.coef_.shape[1]))
     directions = np.concatenate([vectors.bank.coef_, random])
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    probes = [n for n, model in context.models.items() if not find_kind(model.kind).head]
+    kinds = {name: find_kind(model.kind) for name, model in context.models.items()}
+    probes = [name for name, one in kinds.items() if one.level == "clip" and not one.head]
     names = vectors.examples.names
     for task in dict.fromkeys(train for train, _ in context.protocol.pairs):
         for name in probes:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.format.schema import SPAN_ARRAYS
-from obygaze_models.models.common import column_scales
+from obygaze_models.models.common import column_scales, frames_of
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Feature
 
@@ -48,6 +49,17 @@ class Features:
     def of(self, clips: NDArray[np.intp]) -> NDArray[np.float32]:
         """Return the vectors of some clips of the table."""
         return self.X[self.row_of[clips]]
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """One vector for each clip that has one: of frames their mean."""
+        middle = tuple(range(1, self.X.ndim - 1))
+        return self.X.mean(axis=middle, dtype=np.float32) if middle else self.X
+
+    @cached_property
+    def frames(self) -> NDArray[Any] | None:
+        """The vectors of each frame (of tokens their mean); None where a clip has one vector."""
+        return None if self.X.ndim < 3 else frames_of(self.X)
 
     def bags(self, clips: NDArray[np.intp]) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
         """Return the windows of some clips, one clip after another, and the number of each."""

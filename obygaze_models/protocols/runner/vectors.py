@@ -27,8 +27,9 @@ MOST_FOLDS = 4
 class FoundVectors:
     """Concept vectors of one store: found on all clips, and margins by vectors of other films.
 
-    Rows are those of the store's matrix; `parts` is the number of the part that a row was left out
-    with. Columns are the concepts of `known`, which are columns of the clip table.
+    Rows are those of the store's matrix; margins of frames are [rows, frames, concepts]. `parts` is
+    the number of the part that a row was left out with. Columns are the concepts of `known`, which
+    are columns of the clip table.
     """
 
     features: Features
@@ -59,6 +60,11 @@ class FoundVectors:
         return self.table.has_concept[self.clips][:, self.known]
 
     @property
+    def clip_margins(self) -> FloatArray:
+        """One margin for each clip and concept: of frames their mean."""
+        return self.margins if self.margins.ndim < 3 else self.margins.mean(axis=1)
+
+    @property
     def head_folds(self) -> IntArray:
         """The fold of each row in which heads are evaluated: a few parts together.
 
@@ -72,7 +78,7 @@ class FoundVectors:
         Those of the fold itself are by vectors of all other folds; those of another fold, on which
         a head is fitted, by vectors of the rest. None if a concept has too few examples there.
         """
-        margins = np.empty(self.margins.shape)
+        margins = np.empty_like(self.margins)
         for other in np.unique(self.head_folds).tolist():
             key = frozenset({fold, other})
             if key not in self.without:
@@ -103,9 +109,10 @@ def find_vectors(
             f"no concept has {MIN_ROWS} clips with it and {MIN_ROWS} without, in several films"
         )
     names = [table.concept_names[column] for column in known]
-    examples = Examples(Gram(features.X), targets[:, known], names, films, settings, seed)
+    own = targets[:, known], names, films, settings, seed
+    examples = Examples(Gram(features.vectors), *own, features.frames)
     bank = examples.find(np.arange(len(films)))
-    margins, cosines = np.empty((len(films), len(known))), []
+    margins, cosines = examples.margins(bank, slice(None)), []
     for part in range(len(part_names)):
         # Tolerances are found once, as for the cells; vectors anew for each part.
         inside = np.flatnonzero(parts == part)

@@ -31,6 +31,7 @@ HEADS = {
     "pcbm-sparse": "SparseHead",
     "scorecard": "ScorecardHead",
     "pcbm-h": "LogisticHead",
+    "pcbm-time": "TimeHead",
     "ordinal": "OrdinalHead",
 }
 PROBES = {

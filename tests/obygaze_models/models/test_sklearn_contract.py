@@ -17,6 +17,7 @@ from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.sparse_heads import ScorecardHead, SparseHead
+from obygaze_models.models.time_head import TimeHead
 
 ESTIMATORS: list[Any] = [
     MLPProbe(),
@@ -29,6 +30,7 @@ ESTIMATORS: list[Any] = [
     ScorecardHead(),
     OrdinalHead(),
     ResidualHead(),
+    TimeHead(),
     FrameProbe(),
     FrameProbe("attention"),
     Bottleneck(ConceptBank(C=0.1), cross_fit=3),

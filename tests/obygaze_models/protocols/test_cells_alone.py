@@ -39,7 +39,7 @@ ALL = (*ONE_VECTOR, "choosy", "choosy-pcbm")
 
 def every_kind(*changes: str, names: Sequence[str] = ALL) -> Protocol:
     """The honest tasks with a model of every kind, and two that choose a setting."""
-    banks = [kind for kind, own in KINDS.items() if own.head] + ["choosy-pcbm"]
+    banks = [kind for kind in ONE_VECTOR if KINDS[kind].head] + ["choosy-pcbm"]
     listed = ", ".join(f'"{name}"' for name in names)
     return quick(
         "honest",

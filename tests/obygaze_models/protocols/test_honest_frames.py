@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.runner.features import join
 from obygaze_models.protocols.schema import Data
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.page import sections_of
 
 
 def marked(manifest: Any) -> Any:
@@ -46,6 +49,50 @@ def test_the_order_sensitive_head_gains_over_the_pooled_vector(tmp_path: Path) -
     low, high = sorted(sign * end for end in gain["ci"])
     print(low, high)
     assert 0 < low < sign * gain["difference"] < high
+
+
+def test_a_bottleneck_over_time_shows_its_rules(tmp_path: Path) -> None:
+    """Sure clips have Look before Body or after it, hard ones one of both: concepts to find."""
+    rng = np.random.default_rng(1)
+    clips, X = [], rng.normal(size=(240, 6, 8)).astype(np.float32)
+    for row, clip in enumerate(films(6, 40)):
+        level = ("S", "S", "HN", "EN")[row % 4]
+        names = {"S": ("Look", "Body"), "HN": ("Look",) if row % 8 < 4 else ("Body",), "EN": ()}
+        order = ("LB", "BL", "", "")[row % 4]
+        places = np.sort(rng.choice(6, 2, replace=False))
+        places = places[::-1] if order == "BL" else places
+        for column, (name, place) in enumerate(zip(("Look", "Body"), places, strict=True)):
+            X[row, place, column] += 6 * (name in names[level])
+        clips.append(replace(clip, level=level, concepts=names[level], extra={"order": order}))
+    manifest = replace(films(6, 40), clips=tuple(clips), columns=("order",))
+    store = store_of(tmp_path / "frames", manifest, X, level="frames")
+    protocol = quick(
+        *("honest-frames", "tasks.order.positive=order == LB", "tasks.order.negative=order == BL"),
+        *(
+            'grid.train=["order", "EN_S"]',
+            'grid.test=["order", "EN_S"]',
+            'grid.models=["mean", "pcbm-time"]',
+        ),
+        "models.pcbm-time.tolerance=0.1",
+    )
+    run = run_on(tmp_path, protocol, manifest, {"x": store})
+    ap = {m: cell_of(run.cells, model=m, test="order")["ap"] for m in ("mean", "pcbm-time")}
+    assert ap["pcbm-time"]["value"] > 0.9 and ap["mean"]["value"] < 0.65
+    head, binary = (r for r in run.of("anatomy") if r["part"] == "head")
+    rules = dict(zip(head["concepts"], head["rules"], strict=True))
+    assert rules == {"Look": "before Body", "Body": "before Look"}
+    assert head["weights"]["coef"][head["concepts"].index("Look")] > 0
+    assert head["interventions"] == []  # every clip of the task has both concepts
+    assert [curve["order"] for curve in binary["interventions"]] == [
+        "greedy",
+        "uncertainty",
+        "random",
+    ]
+    (bank,) = [r for r in run.of("anatomy") if r["part"] == "concepts"]
+    for concept in bank["concepts"]:  # found, and not from random frames
+        assert concept["auc"]["value"] > 0.8 > concept["noise"]["auc"]
+    text = "".join(table.as_csv() for s in sections_of(ReportRun.of_run(run)) for table in s.tables)
+    assert "before Look" in text
 
 
 def test_frames_are_those_of_the_store(tmp_path: Path) -> None:
