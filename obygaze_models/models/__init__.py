@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from obygaze_models.models.concept_report import concept_matrix as concept_matrix
     from obygaze_models.models.concept_report import concept_quality as concept_quality
     from obygaze_models.models.concept_report import film_leak as film_leak
+    from obygaze_models.models.concept_report import leakage_scores as leakage_scores
     from obygaze_models.models.concept_report import task_gain as task_gain
     from obygaze_models.models.concepts import ConceptBank as ConceptBank
     from obygaze_models.models.concepts import cross_fitted_margins as cross_fitted_margins

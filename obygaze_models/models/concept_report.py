@@ -1,8 +1,8 @@
 """The quality of concept vectors: ranking against chance, and other information in their margins.
 
 Margins may contain information about the task itself (`task_gain`), about other concepts
-(`concept_matrix`) or about the film (`film_leak`). How the score of a probe changes along the
-vectors is its `sensitivity`.
+(`concept_matrix`), about both in units of information (`leakage_scores`) or about the film
+(`film_leak`). How the score of a probe changes along the vectors is its `sensitivity`.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 from sklearn.base import clone
+from sklearn.feature_selection import mutual_info_classif, mutual_info_regression
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score, balanced_accuracy_score, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    mutual_info_score,
+    roc_auc_score,
+)
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -180,6 +186,42 @@ def co_occurrence(targets: Any) -> Floats:
     """Return the same matrix for the true concepts: how far concepts occur together in clips."""
     columns = np.asarray(targets, dtype=np.int64)
     return concept_matrix(np.where(columns < 0, 0, columns), columns)
+
+
+def leakage_scores(margins: Any, has: Any, y: Any, *, seed: int = 0) -> dict[str, float]:
+    """Return how much more margins say about the task and each other than true concepts do.
+
+    The scores of arXiv 2504.14094. `ctl` (concepts to task): the information of a margin about the
+    task less that of the true concept, as shares of the entropy of the task, at least 0, averaged
+    over concepts. `icl` (between concepts): the same for each pair of concepts, where information
+    is divided by the root of the product of both own ones. Information of margins is estimated from
+    three nearest neighbours; `ctl_chance` and `icl_chance` are what that gives for shuffled margins
+    beside concepts without information.
+    """
+    rows, truth, labels = np.asarray(margins, dtype=np.float64), np.asarray(has), np.asarray(y)
+    rng = np.random.default_rng(seed)
+    of_truth = _information(truth, labels, discrete=True)
+    parts = {"": _information(rows, labels, seed=seed)}
+    parts["_chance"] = _information(rng.permuted(rows, axis=0), labels, seed=seed)
+    found: dict[str, float] = {}
+    for name, own in parts.items():
+        gains = [a - (0 if name else b) for a, b in zip(own, of_truth, strict=True)]
+        ctl, icl = (np.maximum(gain, 0).mean() if gain.size else 0.0 for gain in gains)
+        found |= {f"ctl{name}": float(ctl), f"icl{name}": float(icl)}
+    return found
+
+
+def _information(
+    columns: Any, y: Any, *, discrete: bool = False, seed: int = 0
+) -> tuple[Floats, Floats]:
+    """Return shares of information: of each column about the class, and of each pair of columns."""
+    options = {"discrete_features": discrete, "random_state": seed}
+    between = mutual_info_classif if discrete else mutual_info_regression
+    table = np.array([between(columns, column, **options) for column in columns.T])
+    own = np.maximum(np.diag(table), 1e-12)  # of a constant column 0
+    pairs = np.triu_indices(len(table), 1)
+    task = mutual_info_classif(columns, y, **options) / mutual_info_score(y, y)
+    return task, (table / np.sqrt(np.outer(own, own)))[pairs]
 
 
 def film_leak(margins: Any, films: Any, *, n_folds: int = 5, seed: int = 0) -> dict[str, float]:

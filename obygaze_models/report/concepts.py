@@ -56,6 +56,14 @@ def concepts(run: ReportRun) -> Part:
             yield make_table(
                 "concepts", f"{key}-{number}", [*concepts, *references], bank=bank_name(bank)
             )
+    scores = ("ctl", "ctl_chance", "icl", "icl_chance")
+    leaks = [
+        (f"{bank_name(bank)}, {task}", *(Number(leak[score]) for score in scores))
+        for bank in run.banks
+        for task, leak in (bank.get("leakage") or {}).items()
+    ]
+    if leaks:
+        yield make_table("leakage", "leakage", leaks)
     parts = ("from_margins", "from_truth", "gain", "prevalence")
     gains = [(head_name(head), head["task_gain"]) for head in run.heads if head["task_gain"]]
     if gains:

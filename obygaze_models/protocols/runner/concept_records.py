@@ -105,6 +105,7 @@ def _bank_records(
             "purity": concept_matrix(vectors.clip_margins, targets).tolist(),
             "co_occurrence": co_occurrence(targets).tolist(),
             "film_leak": leak,
+            "leakage": _leakage(context, vectors),
             "note": "",
         }
     ]
@@ -115,6 +116,19 @@ def _bank_records(
                 head = {"kind": "anatomy", "part": "head", "feature": context.feature}
                 records.append({**head, "model": name, **record})
     return [*records, *_sensitivities(context, vectors)]
+
+
+def _leakage(context: FitContext, vectors: FoundVectors) -> dict[str, Record]:
+    """Return the leakage scores of the margins for each training task."""
+    from obygaze_models.models.concept_report import leakage_scores
+
+    found: dict[str, Record] = {}
+    for task in dict.fromkeys(train for train, _ in context.protocol.pairs):
+        labels = context.labels[task][vectors.clips]
+        if len(rows := np.flatnonzero(labels >= 0)) > 10 and len(np.unique(labels[rows])) == 2:
+            own = vectors.clip_margins[rows], vectors.has[rows], labels[rows]
+            found[task] = leakage_scores(*own, seed=context.protocol.fit.seed)
+    return found
 
 
 def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:

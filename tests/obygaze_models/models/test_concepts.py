@@ -123,6 +123,15 @@ def test_liblinear_is_not_the_paper_machine() -> None:
     assert (cosines < 0.999).all()
 
 
+def test_the_mean_difference_is_fastcav() -> None:
+    """Mean of the rows with the concept after all rows are centred, of length 1."""
+    X, Y, _ = clips()
+    for column in Y.T:  # with other shares of positives, only the length changes
+        normal = (X - X.mean(axis=0))[column == 1].mean(axis=0)
+        bank = ConceptBank(method="mean-difference").fit(X, column)
+        np.testing.assert_allclose(bank.coef_[0], normal / np.linalg.norm(normal), atol=1e-12)
+
+
 def test_the_mean_difference_by_hand() -> None:
     X = np.array([[0.0, 0.0], [2.0, 0.0], [4.0, 3.0], [6.0, 5.0]])
     bank = ConceptBank(method="mean-difference").fit(X, [0, 0, 1, 1])
