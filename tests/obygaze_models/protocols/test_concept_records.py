@@ -196,6 +196,7 @@ def test_it_is_asked_for_by_the_protocol_and_in_the_results(tmp_path, inputs):
     assert records_of(quiet) == []
     assert {name for name in shipped() if load_protocol(name).report.concepts} == {
         "honest",
+        "honest-frames",
         "paper-pcbm",
     }
     manifest = films(4, 24, seed=3)
