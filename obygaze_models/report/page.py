@@ -175,7 +175,7 @@ PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
     "remarks": (remarks,),
     "clips": (clips,),
     "results": (
-        *(results.results, results.argmax, results.levels),
+        *(results.results, results.argmax, results.levels, results.annotators),
         *(results.localisations, results.learning),
     ),
     "paper": (results.paper,),

@@ -150,6 +150,21 @@ def levels(run: ReportRun) -> Part:
         yield make_table("levels", "levels", rows)
 
 
+def annotators(run: ReportRun) -> Part:
+    """Yield distances to what all annotators said, and the errors by annotator."""
+    if records := run.of("annotators"):
+        names, measures = list(records[0]["errors"]), ("manhattan", "wasserstein")
+        rows = run.rows_by_pair(
+            records,
+            lambda r: [
+                *(number_of(r, name) for name in measures),
+                Number(r.get("blind_manhattan")),
+                *(Number(r["errors"].get(name)) for name in names),
+            ],
+        )
+        yield make_table("annotators", "annotators", rows, [f"error, {n or '-'}" for n in names])
+
+
 def learning(run: ReportRun) -> Part:
     """Yield the primary metric of each model by the number of training films."""
     curves = run.of("learning")

@@ -1,10 +1,12 @@
-"""How well scores follow the order of the annotation levels, EN < HN < NS < S.
+"""How well scores follow the levels EN < HN < NS < S, and how near they are to all annotators.
 
 Ranks are compared within films only, because the scores of two folds are of two fits. The errors of
-predicted levels count the same for each level, however many clips it has.
+predicted levels count the same for each level, however many clips it has. Of clips that several
+annotators labelled, the measures are those of the shared task LeWiDi 2025 (arXiv 2510.08460).
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from obygaze_features.manifest.vocabulary import LEVELS
 from obygaze_models.evaluation.bootstrap import Statistics, resample
 from obygaze_models.evaluation.metrics import Values, divide
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
-from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.clips import ClipTable, other_annotators
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import Protocol
@@ -44,6 +46,48 @@ def level_records(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -
             **found,
             "blind_error": float(distances.mean(axis=1).min()),
         }
+
+
+def annotator_records(
+    protocol: Protocol, cells: Sequence[Cell], table: ClipTable
+) -> Iterator[Record]:
+    """Yield how near each cell is to the annotators of its clips, where several labelled them."""
+    if not any(table.others):
+        return
+    groups, names = table.column(protocol.splits.group), table.column("annotator")
+    for cell in (c for c in cells if c.share is None):
+        said = other_annotators(cell.test, protocol.tasks[cell.test], table)[cell.universe]
+        kept = np.flatnonzero(np.isfinite(said))
+        rows, scores = cell.universe[kept], cell.mean_scores
+        is_probability = all(t.are_probabilities for t in cell.tested)
+        wrong = (scores > (0.5 if is_probability else 0.0)) != cell.y
+        own = names[cell.universe]
+        found: Record = {"errors": {n: float(wrong[own == n].mean()) for n in np.unique(own)}}
+        films = np.unique(groups[rows], return_inverse=True)[1]
+        if is_probability and len(rows):
+            n_others = np.array([len(table.others[row]) for row in rows])
+            target = (cell.y[kept] + n_others * said[kept]) / (1 + n_others)
+            distances = {"manhattan": 2 * np.abs(scores[kept] - target)}
+            if cell.mean_levels is not None:
+                gaps = np.cumsum(cell.mean_levels[kept] - _level_shares(table, rows), axis=1)
+                distances["wasserstein"] = np.abs(gaps[:, :-1]).sum(axis=1)
+            for name, values in distances.items():
+                mean = partial(_mean, name, values, films)
+                found |= with_interval(mean, cell, protocol, films, within_unit=False)
+            found["blind_manhattan"] = float(2 * np.abs(np.median(target) - target).mean())
+        about = {key: getattr(cell, key) for key in ("model", "feature", "train", "test")}
+        yield {"kind": "annotators", **about, "n_test": len(rows), **found}
+
+
+def _mean(name: str, values: FloatArray, films: IntArray, weights: FloatArray) -> Values:
+    own = weights[:, films]
+    return {name: own @ values / own.sum(axis=1)}
+
+
+def _level_shares(table: ClipTable, rows: IntArray) -> FloatArray:
+    """Return the share of the annotators of each row that gave it each level."""
+    given = [[table.clips[row].level, *(c.level for c in table.others[row])] for row in rows]
+    return np.array([[own.count(level) / len(own) for level in LEVELS] for own in given])
 
 
 def pairs_in_order(scores: FloatArray, ranks: IntArray) -> tuple[float, float]:

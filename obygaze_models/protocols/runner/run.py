@@ -29,7 +29,7 @@ from obygaze_models.protocols.runner.concept_records import concept_jobs, join_n
 from obygaze_models.protocols.runner.execute import FitContext, run_baselines, run_models
 from obygaze_models.protocols.runner.features import Features, join, with_windows
 from obygaze_models.protocols.runner.finished import FinishedTests
-from obygaze_models.protocols.runner.level_records import level_records
+from obygaze_models.protocols.runner.level_records import annotator_records, level_records
 from obygaze_models.protocols.runner.localise import localisation_records
 from obygaze_models.protocols.runner.processes import fitting, map_jobs
 from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run, check_free, write_run
@@ -237,6 +237,7 @@ def _records(
         *done[:n_first],
         *argmax_records(protocol, cells, groups),
         *level_records(protocol, everything, inputs.table),
+        *annotator_records(protocol, everything, inputs.table),
         *analyses(protocol, cells, inputs.table),
         *join_noise(concepts),
         *(coverage(store, inputs.usable(store.features)) for store in stores),
