@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from obygaze.models import run as run
     from obygaze.models import train as train
     from obygaze_features.core.errors import ObygazeError as ObygazeError
+    from obygaze_features.extraction.explaining import draw_maps as draw_maps
+    from obygaze_features.extraction.explaining import write_saliency as write_saliency
     from obygaze_features.extraction.search import search as search
     from obygaze_models.audits import audit_annotations as audit_annotations
     from obygaze_models.audits import audit_captions as audit_captions
@@ -39,5 +41,7 @@ if TYPE_CHECKING:
     from obygaze_models.audits import audit_gender_score as audit_gender_score
     from obygaze_models.audits import audit_mediaeval as audit_mediaeval
     from obygaze_models.audits import audit_pixels as audit_pixels
+    from obygaze_models.audits.boxes import audit_boxes as audit_boxes
+    from obygaze_models.maps import write_concept_maps as write_concept_maps
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

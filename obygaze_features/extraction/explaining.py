@@ -70,7 +70,15 @@ def write_saliency(
 def draw_maps(
     workspace: Workspace, store: Store, clip: str, folder: Path, *, force: bool = False
 ) -> list[Path]:
-    """Draw the maps of a clip over its exact pictures: a file for each direction not at random."""
+    """Draw the maps of a clip over its exact pictures: a file for each direction not at random.
+
+    Args:
+        workspace: Where the manifest of the store is.
+        store: A store of maps.
+        clip: The clip, whose frames are decoded again.
+        folder: Where the files are written.
+        force: Replace files that are there.
+    """
     names, paths = map_names(store), list[Path]()
     maps, decoded = store.matrix(MAPS, clips=[clip]), exact_pictures(workspace, store, clip)
     for name, own in zip(names, maps.values[0], strict=True):

@@ -18,7 +18,6 @@ from obygaze_models.models.concepts import inner_folds
 from obygaze_models.models.heads import LinearHead, LogisticHead
 
 MAXIMUM, MEAN = -1, -2  # other rules are the number of the concept that the peak is compared with
-INNER_FOLDS = 3
 
 
 @dataclass(eq=False, repr=False)
@@ -36,7 +35,8 @@ class TimeHead(LogisticHead):
         if are_frames(X):
             positive = np.asarray(y) == np.max(y)
             margins = frames_of(np.asarray(X, dtype=np.float64))
-            self.rules_ = choose_rules(margins, positive, groups)
+            films = None if groups is None else np.asarray(groups)
+            self.rules_ = choose_rules(margins, positive, films)
             return super().fit(pool_in_time(margins, self.rules_), y, groups)
         super().fit(X, y, groups)
         self.rules_ = np.full(self.n_features_in_, MEAN)
@@ -85,8 +85,7 @@ def choose_rules(margins: Floats, positive: Bools, groups: NDArray[Any] | None =
 
     There are many orders, one for each other concept; a chance one rarely holds in every fold.
     """
-    films = None if groups is None else np.asarray(groups)
-    folds = inner_folds(positive, films, INNER_FOLDS) or [np.ones(len(positive), dtype=np.bool_)]
+    folds = inner_folds(positive, groups, n_folds=3) or [np.ones(len(positive), dtype=np.bool_)]
     columns = options(margins)
     found = [
         np.array([_auc(values[fold], positive[fold]) - 0.5 for fold in folds])

@@ -69,15 +69,12 @@ def concepts(run: ReportRun) -> Part:
     if gains:
         rows = [(name, *(Number(gain[part]) for part in parts)) for name, gain in gains]
         yield make_table("task_gain", "task-gain", rows)
-    for columns, heads in grouped(
-        [head for head in run.heads if head.get("rules")], lambda head: tuple(head["concepts"])
-    ).items():
-        rules = [(head_name(head), *head["rules"]) for head in heads]
-        yield make_table("rules", f"rules-{slug(heads[0]['feature'])}", rules, columns)
     linear = [head for head in run.heads if head["weights"]]
     for columns, heads in grouped(linear, lambda head: tuple(head["concepts"])).items():
         weights = [(head_name(head), *map(Number, effects(head))) for head in heads]
         yield make_table("weights", f"weights-{slug(heads[0]['feature'])}", weights, columns)
+        if rules := [(head_name(head), *own) for head in heads if (own := head.get("rules"))]:
+            yield make_table("rules", f"rules-{slug(heads[0]['feature'])}", rules, columns)
 
 
 def _concept_row(concept: Record) -> Row:

@@ -161,10 +161,10 @@ def film_value(record: Record, film: str, metric: str) -> float | None:
 
 
 def number_of(record: Record, metric: str) -> Number:
-    """Return a metric of a cell with its interval over films."""
+    """Return a metric of a cell with its interval over films, if it has one."""
     found = record.get(metric)
     if not isinstance(found, Mapping):
-        return Number(None)
+        return Number(found)
     low, high = found.get("ci") or (None, None)
     value = found.get("value")
     return Number(found.get("mean") if value is None else value, low, high)

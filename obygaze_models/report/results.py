@@ -133,36 +133,27 @@ def argmax(run: ReportRun) -> Part:
 
 def localisations(run: ReportRun) -> Part:
     """Yield the precision of the segments that models found in whole films, by overlap."""
-    names = ("map", "blind", *(str(number / 10) for number in range(3, 8)))
-    records = run.of("localisation")
-    if records:
-        rows = run.rows_by_pair(records, lambda r: [number_of(r, name) for name in names])
-        yield make_table("localisation", "localisation", rows)
+    overlaps = (str(number / 10) for number in range(3, 8))
+    yield from _by_pair(run, "localisation", ("map", "blind", *overlaps))
 
 
 def levels(run: ReportRun) -> Part:
     """Yield how well scores follow the order of the levels, and the error of predicted levels."""
-    names = ("concordance", "macro_error")
-    if records := run.of("levels"):
-        rows = run.rows_by_pair(
-            records, lambda r: [*(number_of(r, name) for name in names), Number(r["blind_error"])]
-        )
-        yield make_table("levels", "levels", rows)
+    yield from _by_pair(run, "levels", ("concordance", "macro_error", "blind_error"))
 
 
 def annotators(run: ReportRun) -> Part:
     """Yield distances to what all annotators said, and the errors by annotator."""
-    if records := run.of("annotators"):
-        names, measures = list(records[0]["errors"]), ("manhattan", "wasserstein")
-        rows = run.rows_by_pair(
-            records,
-            lambda r: [
-                *(number_of(r, name) for name in measures),
-                Number(r.get("blind_manhattan")),
-                *(Number(r["errors"].get(name)) for name in names),
-            ],
-        )
-        yield make_table("annotators", "annotators", rows, [f"error, {n or '-'}" for n in names])
+    names = {f"error, {name or '-'}": name for r in run.of("annotators") for name in r["errors"]}
+    measures = ("manhattan", "wasserstein", "blind_manhattan")
+    yield from _by_pair(run, "annotators", (*measures, *names.values()), [*names])
+
+
+def _by_pair(run: ReportRun, kind: str, names: Sequence[str], headers: Sequence[str] = ()) -> Part:
+    """Yield a table of some numbers of the records of a kind."""
+    if records := [{**record, **record.get("errors", {})} for record in run.of(kind)]:
+        rows = run.rows_by_pair(records, lambda r: [number_of(r, name) for name in names])
+        yield make_table(kind, kind, rows, headers)
 
 
 def learning(run: ReportRun) -> Part:
