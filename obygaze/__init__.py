@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from obygaze_models.audits import audit_gender_score as audit_gender_score
     from obygaze_models.audits import audit_mediaeval as audit_mediaeval
     from obygaze_models.audits import audit_pixels as audit_pixels
-    from obygaze_models.audits.boxes import audit_boxes as audit_boxes
+    from obygaze_models.maps import audit_boxes as audit_boxes
     from obygaze_models.maps import write_concept_maps as write_concept_maps
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)
