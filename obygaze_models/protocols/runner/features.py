@@ -1,5 +1,6 @@
 """Read the vectors of a store for the clips of a protocol, and list the missing ones."""
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
-from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.format.schema import SPAN_ARRAYS
@@ -114,12 +114,14 @@ def join(
         missing |= {table.ids[row]: ZERO for row in clips[good & ~(length > 0)]}
         good &= length > 0
         X = np.asarray(X / np.where(good, length, 1.0)[:, None], dtype=np.float32)
-    X, clips = np.ascontiguousarray(X[good]), clips[good]
+    X, clips = np.ascontiguousarray(X if good.all() else X[good]), clips[good]
     if data.scale == "standard":
         wide = X.astype(np.float64)
         X = np.asarray((wide - wide.mean(axis=0)) / column_scales(wide), dtype=np.float32)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
+    digest = hashlib.sha256(X.data)  # of the array itself: frames are large, and need no copy
+    digest.update("\n".join(table.ids[row] for row in clips).encode())
     origin = {
         "location": store.location,
         "backbone": backbone,
@@ -129,7 +131,7 @@ def join(
         "fingerprint": store.fingerprint,
         "sealed": store.sealed,
         "manifest": store.plan.manifest_name,
-        "sha256": sha256_bytes(X.tobytes() + "\n".join(table.ids[row] for row in clips).encode()),
+        "sha256": digest.hexdigest(),
     }
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
     return Features(name, X, row_of, ordered, origin)
