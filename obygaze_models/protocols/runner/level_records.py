@@ -42,7 +42,6 @@ def level_records(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -
             "kind": "levels",
             **{key: getattr(cell, key) for key in ("model", "feature", "train", "test")},
             "n_test": len(rows),
-            "n_of_level": {level: int((own == i).sum()) for i, level in enumerate(LEVELS)},
             **found,
             "blind_error": float(distances.mean(axis=1).min()),
         }
