@@ -174,10 +174,13 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         scores = np.empty((len(folds), len(tolerances)))
         for i, fold in enumerate(folds):
             sample = self._sample(rows[~fold], positive[~fold], seed)
-            for j, C in enumerate(tolerances):
-                normal, bias = find_plane(self.method, gram, *sample, C, exact=self.unit_norm)
-                scored = Predictions.of(positive[fold], gram.X[rows[fold]] @ normal + bias)
-                scores[i, j] = evaluate(scored, ["ap"])["ap"]
+            planes = [
+                find_plane(self.method, gram, *sample, C, exact=self.unit_norm) for C in tolerances
+            ]
+            normals, biases = (np.array(part) for part in zip(*planes, strict=True))
+            margins = normals @ gram.X[rows[fold]].T + biases[:, None]
+            scored = [Predictions.of(positive[fold], own) for own in margins]
+            scores[i] = [evaluate(one, ["ap"])["ap"] for one in scored]
         return float(tolerances[int(scores.mean(axis=0).argmax())])
 
 

@@ -6,7 +6,7 @@ has a name of its own and never replaces the other.
 
 import warnings
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,14 @@ MAX_STEPS = 50  # for each row, of a repeated fit; those that end at all take a 
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
 
+class Means(NamedTuple):
+    """The difference of the means of both sides, and where it puts their outermost rows."""
+
+    normal: Floats
+    highest: float  # of the rows with the concept
+    lowest: float  # of the rows without it
+
+
 class Gram:
     """Rows with their products; support vector machines are fitted on any subset of the rows.
 
@@ -47,6 +55,7 @@ class Gram:
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
+        self._last_means: tuple[bytes, Means | None] = (b"", None)
 
     @cached_property
     def products(self) -> Floats:
@@ -72,17 +81,19 @@ class Gram:
         tolerance that rounding does not allow is never reached: after `MAX_STEPS` the plane before
         it is returned.
         """
-        most = C * (np.ones(len(rows)) if weight is None else weight)
-        found = self._all_at_bound(rows, positive, most) if exact else None
-        if found is not None:
-            return found
-        products, tolerance = self._products_of(rows), TOLERANCE
+        weights = np.ones(len(rows)) if weight is None else weight
+        means = self._means_of(rows, positive, weights) if exact else None
+        if means is not None and C * (means.highest - means.lowest) <= 2:
+            return C * means.normal, -C * (means.highest + means.lowest) / 2
+        most, products, tolerance = C * weights, self._products_of(rows), TOLERANCE
         svm = _fit_svm(products, positive, C, weight, tolerance)
         for _ in range(MAX_FITS - 1):
             dual = svm.dual_coef_[0]
             bound = np.abs(dual) >= (1 - AT_BOUND) * most[svm.support_]
-            # Where every row has the largest weight allowed, no other solution is left.
-            if not exact or bound.sum() >= len(rows) - 1:
+            # Where every row has the largest weight allowed, no other solution is left. Rows that
+            # have less lie on the margin; with some on both sides, decisions are far apart.
+            n_inside = np.unique(dual[~bound] > 0).size
+            if not exact or n_inside == 2 or bound.sum() >= len(rows) - 1:
                 break
             duals = np.zeros(len(rows))
             duals[svm.support_] = dual
@@ -101,23 +112,23 @@ class Gram:
             raise FixTraining("the support vector machine has a vector that is not finite")
         return normal, float(svm.intercept_[0])
 
-    def _all_at_bound(self, rows: Ints, positive: Bools, most: Floats) -> Plane | None:
-        """Return the solution in which every row has the largest weight allowed, if it is optimal.
+    def _means_of(self, rows: Ints, positive: Bools, weights: Floats) -> Means | None:
+        """Return the difference of weighted means, where both sides have equal weight.
 
-        It is where both sides have equal weight and all decisions fit between the margins, as for
-        small tolerances: the vector is then a difference of means, without iterations. Of the
-        biases that are equally good the middle one is returned; libsvm's depends on rounding.
+        Where it is the solution, every row has the largest weight allowed and all decisions fit
+        between the margins, as for small tolerances. Of the biases that are equally good the
+        middle one is taken; libsvm's depends on rounding. The result of the last call is kept.
         """
-        if abs(most[positive].sum() - most[~positive].sum()) > EQUAL * most.sum():
-            return None
-        duals = np.zeros(len(self.X))
-        duals[rows] = np.where(positive, most, -most)
-        along = (self.X @ (duals @ self.X))[rows]
-        low, high = -1 - along[~positive].min(), 1 - along[positive].max()
-        if not low <= high:
-            return None
-        support = np.concatenate([rows[~positive], rows[positive]])  # the order of libsvm
-        return duals[support] @ self.X[support], float(low + high) / 2
+        key = b"|".join(part.tobytes() for part in (rows, positive, weights))
+        if self._last_means[0] != key:
+            duals, means = np.zeros(len(self.X)), None
+            duals[rows] = np.where(positive, weights, -weights)
+            if abs(duals.sum()) <= EQUAL * weights.sum():
+                normal = duals @ self.X
+                along = (self.X @ normal)[rows]
+                means = Means(normal, float(along[positive].max()), float(along[~positive].min()))
+            self._last_means = key, means
+        return self._last_means[1]
 
     def _products_of(self, rows: Ints) -> Floats:
         """Return the products of some rows; those of the last call are kept."""
@@ -211,10 +222,10 @@ def find_plane(
     """
     if positive.all() or not positive.any():
         raise FixTraining("rows with the concept and rows without it are both required")
-    X, codes = gram.X[rows], positive.astype(np.int64)
     if method == "svm":
-        normal, bias = gram.svm(rows, positive, C, weights, exact=exact)
-    elif method == "logistic":
+        return gram.svm(rows, positive, C, weights, exact=exact)
+    X, codes = gram.X[rows], positive.astype(np.int64)
+    if method == "logistic":
         (normal,), (bias,) = logistic(X, codes, C, weights)
     elif method == "mean-difference":
         present, absent = X[positive].mean(axis=0), X[~positive].mean(axis=0)
