@@ -1,7 +1,7 @@
 """Figures in one style; the same data give the same bytes."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +15,7 @@ LEVEL_NAMES = {"EN": "easy negative", "HN": "hard negative", "NS": "not sure", "
 INK = "#2b2b2b"
 MUTED = "#77756f"
 PALE = "#ecebe7"
+PNG_DPI = 160
 
 _STYLE = {
     "font.family": ["DejaVu Sans"],
@@ -58,23 +59,30 @@ def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
         stem: The path without its suffix.
         force: Replace files that have other contents.
     """
-    drawn = {"svg": _rendered(figure, format="svg", metadata={"Date": None, "Creator": None})}
-    engine = figure.get_layout_engine()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    # The printers of the canvases draw once; `savefig` draws everything twice.
+    nothing = {"Date": None, "Creator": None}
+    drawn = {"svg": _printed(FigureCanvasSVG(figure).print_svg, nothing)}
+    engine, dpi = figure.get_layout_engine(), figure.dpi
     figure.set_layout_engine("none")  # the layout of the SVG, which is not computed again
-    drawn["png"] = _rendered(figure, format="png", dpi=160, metadata={"Software": None})
+    figure.set_dpi(PNG_DPI)
+    drawn["png"] = _printed(FigureCanvasAgg(figure).print_png, {"Software": None})
     figure.set_layout_engine(engine)
+    figure.set_dpi(dpi)
     files = {stem.with_name(f"{stem.name}.{kind}"): data for kind, data in drawn.items()}
     write_all_new(files, force=force)
     first, second = files
     return first, second
 
 
-def _rendered(figure: Any, **options: Any) -> bytes:
+def _printed(write: Callable[..., Any], metadata: dict[str, None]) -> bytes:
     stream = BytesIO()
     with warnings.catch_warnings():
         # Missing characters in the font, and labels too long for the layout, are not errors.
         warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
-        figure.savefig(stream, **options)
+        write(stream, metadata=metadata)
     return stream.getvalue()
 
 
