@@ -15,7 +15,6 @@ LEVEL_NAMES = {"EN": "easy negative", "HN": "hard negative", "NS": "not sure", "
 INK = "#2b2b2b"
 MUTED = "#77756f"
 PALE = "#ecebe7"
-PNG_DPI = 160
 
 _STYLE = {
     "font.family": ["DejaVu Sans"],
@@ -52,7 +51,7 @@ def canvas(width: float, height: float, **layout: Any) -> Iterator[tuple[Any, An
 
 
 def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
-    """Write a figure as SVG and PNG, without dates, and return both paths.
+    """Write a finished figure as SVG and PNG, without dates, and return both paths.
 
     Args:
         figure: The matplotlib figure.
@@ -63,26 +62,22 @@ def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     # The printers of the canvases draw once; `savefig` draws everything twice.
-    nothing = {"Date": None, "Creator": None}
-    drawn = {"svg": _printed(FigureCanvasSVG(figure).print_svg, nothing)}
-    engine, dpi = figure.get_layout_engine(), figure.dpi
-    figure.set_layout_engine("none")  # the layout of the SVG, which is not computed again
-    figure.set_dpi(PNG_DPI)
-    drawn["png"] = _printed(FigureCanvasAgg(figure).print_png, {"Software": None})
-    figure.set_layout_engine(engine)
-    figure.set_dpi(dpi)
+    drawn = {"svg": _printed(FigureCanvasSVG(figure).print_svg, "Date", "Creator")}
+    # The layout of the SVG, which is not computed again.
+    figure.set(layout_engine="none", dpi=160)
+    drawn["png"] = _printed(FigureCanvasAgg(figure).print_png, "Software")
     files = {stem.with_name(f"{stem.name}.{kind}"): data for kind, data in drawn.items()}
     write_all_new(files, force=force)
     first, second = files
     return first, second
 
 
-def _printed(write: Callable[..., Any], metadata: dict[str, None]) -> bytes:
+def _printed(write: Callable[..., Any], *left_out: str) -> bytes:
     stream = BytesIO()
     with warnings.catch_warnings():
         # Missing characters in the font, and labels too long for the layout, are not errors.
         warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
-        write(stream, metadata=metadata)
+        write(stream, metadata=dict.fromkeys(left_out))
     return stream.getvalue()
 
 

@@ -166,8 +166,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             return float(self.C)
         tolerances = self.tolerances
         if tolerances is None:
-            scale = total_variance(gram.X[rows])
-            tolerances = [step / scale for step in INNER]
+            tolerances = (np.array(INNER) / total_variance(gram.X[rows])).tolist()
         folds = inner_folds(positive, None if groups is None else groups[rows], self.inner_folds)
         if not folds:  # too few rows or films to validate
             return float(tolerances[len(tolerances) // 2])
@@ -179,8 +178,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             ]
             normals, biases = (np.array(part) for part in zip(*planes, strict=True))
             margins = normals @ gram.X[rows[fold]].T + biases[:, None]
-            scored = [Predictions.of(positive[fold], own) for own in margins]
-            scores[i] = [evaluate(one, ["ap"])["ap"] for one in scored]
+            scores[i] = [evaluate(Predictions.of(positive[fold], m), ["ap"])["ap"] for m in margins]
         return float(tolerances[int(scores.mean(axis=0).argmax())])
 
 

@@ -126,18 +126,16 @@ class RidgePath:
         self.root = np.ones((len(X), 1)) if weights is None else np.sqrt(weights)[:, None]
         self.x_mean, self.t_mean = (np.average(a, axis=0, weights=weights) for a in (X, targets))
         self.targets = self.root * (targets - self.t_mean)
-        centred = self.root * (X - self.x_mean)
+        centred = self.centred = self.root * (X - self.x_mean)
         is_wide = X.shape[1] > len(X)
         squares, vectors = np.linalg.eigh(centred @ centred.T if is_wide else centred.T @ centred)
         kept = squares > SMALLEST * squares[-1]
         self.squares, vectors = squares[kept], vectors[:, kept]
         self.U = vectors if is_wide else centred @ vectors / np.sqrt(self.squares)
-        self.V = centred.T @ vectors / np.sqrt(self.squares) if is_wide else vectors
 
     def plane(self, alpha: float) -> tuple[Floats, Floats]:
         """Return coefficients and intercepts at one strength; the intercept is not penalised."""
-        shrunk = np.sqrt(self.squares) / (self.squares + alpha)
-        coef: Floats = (self.targets.T @ self.U * shrunk) @ self.V.T
+        coef: Floats = (self.targets.T @ self.U / (self.squares + alpha)) @ self.U.T @ self.centred
         return coef, self.t_mean - coef @ self.x_mean
 
     def left_out(self, alphas: ArrayLike, groups: NDArray[Any] | None) -> Floats:
@@ -146,8 +144,7 @@ class RidgePath:
         The first axis is that of the strengths, then come rows and targets.
         """
         keep = self.squares / (self.squares + np.asarray(alphas)[:, None])
-        fitted = self.U @ (keep[:, :, None] * (self.U.T @ self.targets))
-        left_out: Floats = self.targets - fitted
+        left_out: Floats = self.targets - self.U @ (keep[:, :, None] * (self.U.T @ self.targets))
         if groups is None:
             share = self.root**2 / (self.root**2).sum()  # of each row in the intercept
             free = 1 - share - self.U**2 @ keep[:, :, None]
@@ -159,8 +156,7 @@ class RidgePath:
             rows = np.flatnonzero(groups == group)
             rest = np.eye(len(rows)) - self.root[rows] @ self.root[rows].T / (self.root**2).sum()
             half = self.U[rows] * np.sqrt(keep)[:, None, :]
-            smoother = half @ half.transpose(0, 2, 1)
-            left_out[:, rows] = np.linalg.solve(rest - smoother, left_out[:, rows])
+            left_out[:, rows] = np.linalg.solve(rest - half @ half.mT, left_out[:, rows])
         return left_out / self.root
 
 

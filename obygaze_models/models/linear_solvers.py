@@ -6,7 +6,7 @@ has a name of its own and never replaces the other.
 
 import warnings
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +37,6 @@ MAX_STEPS = 50  # for each row, of a repeated fit; those that end at all take a 
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
 
-class Means(NamedTuple):
-    """The difference of the means of both sides, and where it puts their outermost rows."""
-
-    normal: Floats
-    highest: float  # of the rows with the concept
-    lowest: float  # of the rows without it
-
-
 class Gram:
     """Rows with their products; support vector machines are fitted on any subset of the rows.
 
@@ -55,7 +47,7 @@ class Gram:
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
-        self._last_means: tuple[bytes, Means | None] = (b"", None)
+        self._last_means: tuple[bytes, tuple[Floats, float, float] | None] = (b"", None)
 
     @cached_property
     def products(self) -> Floats:
@@ -83,17 +75,15 @@ class Gram:
         """
         weights = np.ones(len(rows)) if weight is None else weight
         means = self._means_of(rows, positive, weights) if exact else None
-        if means is not None and C * (means.highest - means.lowest) <= 2:
-            return C * means.normal, -C * (means.highest + means.lowest) / 2
+        if means is not None and C * (means[1] - means[2]) <= 2:
+            return C * means[0], -C * (means[1] + means[2]) / 2
         most, products, tolerance = C * weights, self._products_of(rows), TOLERANCE
         svm = _fit_svm(products, positive, C, weight, tolerance)
         for _ in range(MAX_FITS - 1):
             dual = svm.dual_coef_[0]
             bound = np.abs(dual) >= (1 - AT_BOUND) * most[svm.support_]
-            # Where every row has the largest weight allowed, no other solution is left. Rows that
-            # have less lie on the margin; with some on both sides, decisions are far apart.
-            n_inside = np.unique(dual[~bound] > 0).size
-            if not exact or n_inside == 2 or bound.sum() >= len(rows) - 1:
+            # Where every row has the largest weight allowed, no other solution is left.
+            if not exact or bound.sum() >= len(rows) - 1:
                 break
             duals = np.zeros(len(rows))
             duals[svm.support_] = dual
@@ -112,12 +102,15 @@ class Gram:
             raise FixTraining("the support vector machine has a vector that is not finite")
         return normal, float(svm.intercept_[0])
 
-    def _means_of(self, rows: Ints, positive: Bools, weights: Floats) -> Means | None:
-        """Return the difference of weighted means, where both sides have equal weight.
+    def _means_of(
+        self, rows: Ints, positive: Bools, weights: Floats
+    ) -> tuple[Floats, float, float] | None:
+        """Return the difference of weighted means, its highest positive and lowest negative row.
 
-        Where it is the solution, every row has the largest weight allowed and all decisions fit
-        between the margins, as for small tolerances. Of the biases that are equally good the
-        middle one is taken; libsvm's depends on rounding. The result of the last call is kept.
+        It is the solution where both sides have equal weight (else None), every row has the largest
+        weight allowed, and all decisions fit between the margins, as for small tolerances. Of the
+        biases that are equally good the middle one is taken; libsvm's depends on rounding. The
+        result of the last call is kept.
         """
         key = b"|".join(part.tobytes() for part in (rows, positive, weights))
         if self._last_means[0] != key:
@@ -126,7 +119,7 @@ class Gram:
             if abs(duals.sum()) <= EQUAL * weights.sum():
                 normal = duals @ self.X
                 along = (self.X @ normal)[rows]
-                means = Means(normal, float(along[positive].max()), float(along[~positive].min()))
+                means = normal, float(along[positive].max()), float(along[~positive].min())
             self._last_means = key, means
         return self._last_means[1]
 

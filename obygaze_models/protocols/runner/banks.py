@@ -93,10 +93,6 @@ class Banks:
 
         return Gram(self.features.X)
 
-    def rows(self, clips: IntArray) -> NDArray[Any]:
-        """Return the vectors of some clips."""
-        return self.gram.X[self.features.row_of[clips]]
-
     def margins(
         self, settings: Mapping[str, Any], data: FoldData
     ) -> tuple[ConceptBank, FloatArray, IntArray]:
