@@ -1,7 +1,7 @@
 """Figures in one style; the same data give the same bytes."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -51,30 +51,33 @@ def canvas(width: float, height: float, **layout: Any) -> Iterator[tuple[Any, An
 
 
 def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
-    """Write a figure as SVG and PNG, without dates, and return both paths.
+    """Write a finished figure as SVG and PNG, without dates, and return both paths.
 
     Args:
         figure: The matplotlib figure.
         stem: The path without its suffix.
         force: Replace files that have other contents.
     """
-    drawn = {"svg": _rendered(figure, format="svg", metadata={"Date": None, "Creator": None})}
-    engine = figure.get_layout_engine()
-    figure.set_layout_engine("none")  # the layout of the SVG, which is not computed again
-    drawn["png"] = _rendered(figure, format="png", dpi=160, metadata={"Software": None})
-    figure.set_layout_engine(engine)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    # The printers of the canvases draw once; `savefig` draws everything twice.
+    drawn = {"svg": _printed(FigureCanvasSVG(figure).print_svg, "Date", "Creator")}
+    # The layout of the SVG, which is not computed again.
+    figure.set(layout_engine="none", dpi=160)
+    drawn["png"] = _printed(FigureCanvasAgg(figure).print_png, "Software")
     files = {stem.with_name(f"{stem.name}.{kind}"): data for kind, data in drawn.items()}
     write_all_new(files, force=force)
     first, second = files
     return first, second
 
 
-def _rendered(figure: Any, **options: Any) -> bytes:
+def _printed(write: Callable[..., Any], *left_out: str) -> bytes:
     stream = BytesIO()
     with warnings.catch_warnings():
         # Missing characters in the font, and labels too long for the layout, are not errors.
         warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
-        figure.savefig(stream, **options)
+        write(stream, metadata=dict.fromkeys(left_out))
     return stream.getvalue()
 
 

@@ -169,18 +169,19 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             return float(self.C)
         tolerances = self.tolerances
         if tolerances is None:
-            scale = total_variance(gram.X[rows])
-            tolerances = [step / scale for step in INNER]
+            tolerances = (np.array(INNER) / total_variance(gram.X[rows])).tolist()
         folds = inner_folds(positive, None if groups is None else groups[rows], self.inner_folds)
         if not folds:  # too few rows or films to validate
             return float(tolerances[len(tolerances) // 2])
         scores = np.empty((len(folds), len(tolerances)))
         for i, fold in enumerate(folds):
             sample = self._sample(rows[~fold], positive[~fold], seed)
-            for j, C in enumerate(tolerances):
-                normal, bias = find_plane(self.method, gram, *sample, C, exact=self.unit_norm)
-                scored = Predictions.of(positive[fold], gram.X[rows[fold]] @ normal + bias)
-                scores[i, j] = evaluate(scored, ["ap"])["ap"]
+            planes = [
+                find_plane(self.method, gram, *sample, C, exact=self.unit_norm) for C in tolerances
+            ]
+            normals, biases = (np.array(part) for part in zip(*planes, strict=True))
+            margins = normals @ gram.X[rows[fold]].T + biases[:, None]
+            scores[i] = [evaluate(Predictions.of(positive[fold], m), ["ap"])["ap"] for m in margins]
         return float(tolerances[int(scores.mean(axis=0).argmax())])
 
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from obygaze_models.models.common import FixTraining, Floats, Ints, total_variance
 from obygaze_models.models.estimator import Classifier, ClassWeight
@@ -15,6 +15,7 @@ from obygaze_models.models.linear_solvers import Gram, logistic
 from obygaze_models.models.mlp_network import softmax
 
 MAX_ROUNDS = 10
+SMALLEST = 1e-14  # of squared lengths, in units of the largest; smaller ones are rounding
 ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))  # times the total variance
 
 
@@ -104,61 +105,59 @@ class RidgeProbe(LinearProbe):
         targets = np.where(np.eye(n_classes, dtype=bool)[codes], 1.0, -1.0)
         targets = targets[:, 1:] if n_classes == 2 else targets
         path = RidgePath(X, targets, self._row_weights(codes, self.class_weight))
-        alphas = self.alphas
-        if alphas is None:
-            alphas = [step * total_variance(X) for step in ALPHAS]
-        self.errors_ = np.array([path.left_out_error(alpha, groups) for alpha in alphas])
-        self.alpha_ = float(alphas[int(self.errors_.argmin())])
+        alphas = np.array(ALPHAS) * total_variance(X) if self.alphas is None else self.alphas
+        left_out = path.left_out(alphas, groups)
+        self.errors_ = ((path.root * left_out) ** 2).mean(axis=(1, 2))
+        best = int(self.errors_.argmin())
+        self.alpha_ = float(alphas[best])
         self.coef_, self.intercept_ = path.plane(self.alpha_)
-        self.left_out_scores_ = targets - path.left_out(self.alpha_, groups)
+        self.left_out_scores_ = targets - left_out[best]
 
 
 class RidgePath:
     """All ridge regressions of some targets on the same rows, from one decomposition.
 
     Rows have a weight each, or all the same. `root` is its square root, by which rows and targets
-    are multiplied.
+    are multiplied. The decomposition is that of the products of rows, or of columns if there are
+    fewer of them: it takes a third of the time of one of the rows themselves.
     """
 
     def __init__(self, X: Floats, targets: Floats, weights: Floats | None = None) -> None:
         self.root = np.ones((len(X), 1)) if weights is None else np.sqrt(weights)[:, None]
         self.x_mean, self.t_mean = (np.average(a, axis=0, weights=weights) for a in (X, targets))
         self.targets = self.root * (targets - self.t_mean)
-        centred = self.root * (X - self.x_mean)
-        self.U, self.s, self.V = np.linalg.svd(centred, full_matrices=False)
+        centred = self.centred = self.root * (X - self.x_mean)
+        is_wide = X.shape[1] > len(X)
+        squares, vectors = np.linalg.eigh(centred @ centred.T if is_wide else centred.T @ centred)
+        kept = squares > SMALLEST * squares[-1]
+        self.squares, vectors = squares[kept], vectors[:, kept]
+        self.U = vectors if is_wide else centred @ vectors / np.sqrt(self.squares)
 
     def plane(self, alpha: float) -> tuple[Floats, Floats]:
         """Return coefficients and intercepts at one strength; the intercept is not penalised."""
-        shrunk = self.s / (self.s**2 + alpha)
-        coef: Floats = (self.targets.T @ self.U * shrunk) @ self.V
+        coef: Floats = (self.targets.T @ self.U / (self.squares + alpha)) @ self.U.T @ self.centred
         return coef, self.t_mean - coef @ self.x_mean
 
-    def left_out(self, alpha: float, groups: NDArray[Any] | None) -> Floats:
-        """Return the errors of each row, predicted from the other groups, without refitting."""
-        share = self.root**2 / (self.root**2).sum()  # of each row in the intercept
-        keep = self.s**2 / (self.s**2 + alpha)
-        residual = self.targets - (self.U * keep) @ (self.U.T @ self.targets)
+    def left_out(self, alphas: ArrayLike, groups: NDArray[Any] | None) -> Floats:
+        """Return the errors of rows predicted from the other groups, without refitting.
+
+        The first axis is that of the strengths, then come rows and targets.
+        """
+        keep = self.squares / (self.squares + np.asarray(alphas)[:, None])
+        left_out: Floats = self.targets - self.U @ (keep[:, :, None] * (self.U.T @ self.targets))
         if groups is None:
-            free = 1 - share - ((self.U**2) @ keep)[:, None]
-            left_out: Floats = residual / np.maximum(free, 1e-12) / self.root
-            return left_out
+            share = self.root**2 / (self.root**2).sum()  # of each row in the intercept
+            free = 1 - share - self.U**2 @ keep[:, :, None]
+            left_out /= np.maximum(free, 1e-12)
+            return left_out / self.root
         if len(np.unique(groups)) < 2:
             raise FixTraining("leaving out groups requires at least two groups")
-        left_out = np.empty_like(residual)
         for group in np.unique(groups):
             rows = np.flatnonzero(groups == group)
-            mean = self.root[rows] @ self.root[rows].T / (self.root**2).sum()
-            smoother = (self.U[rows] * keep) @ self.U[rows].T + mean
-            left_out[rows] = np.linalg.solve(np.eye(len(rows)) - smoother, residual[rows])
+            rest = np.eye(len(rows)) - self.root[rows] @ self.root[rows].T / (self.root**2).sum()
+            half = self.U[rows] * np.sqrt(keep)[:, None, :]
+            left_out[:, rows] = np.linalg.solve(rest - half @ half.mT, left_out[:, rows])
         return left_out / self.root
-
-    def left_out_error(self, alpha: float, groups: NDArray[Any] | None) -> float:
-        """Return mean squared error of each group predicted from the others, without refitting."""
-        left_out = self.root * self.left_out(alpha, groups)
-        if groups is None:
-            return float((left_out**2).mean())
-        by_group = [float((left_out[groups == group] ** 2).sum()) for group in np.unique(groups)]
-        return sum(by_group) / float(left_out.size)
 
 
 @dataclass(eq=False, repr=False)

@@ -47,6 +47,7 @@ class Gram:
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
+        self._last_means: tuple[bytes, tuple[Floats, float, float] | None] = (b"", None)
 
     @cached_property
     def products(self) -> Floats:
@@ -72,11 +73,11 @@ class Gram:
         tolerance that rounding does not allow is never reached: after `MAX_STEPS` the plane before
         it is returned.
         """
-        most = C * (np.ones(len(rows)) if weight is None else weight)
-        found = self._all_at_bound(rows, positive, most) if exact else None
-        if found is not None:
-            return found
-        products, tolerance = self._products_of(rows), TOLERANCE
+        weights = np.ones(len(rows)) if weight is None else weight
+        means = self._means_of(rows, positive, weights) if exact else None
+        if means is not None and C * (means[1] - means[2]) <= 2:
+            return C * means[0], -C * (means[1] + means[2]) / 2
+        most, products, tolerance = C * weights, self._products_of(rows), TOLERANCE
         svm = _fit_svm(products, positive, C, weight, tolerance)
         for _ in range(MAX_FITS - 1):
             dual = svm.dual_coef_[0]
@@ -101,23 +102,26 @@ class Gram:
             raise FixTraining("the support vector machine has a vector that is not finite")
         return normal, float(svm.intercept_[0])
 
-    def _all_at_bound(self, rows: Ints, positive: Bools, most: Floats) -> Plane | None:
-        """Return the solution in which every row has the largest weight allowed, if it is optimal.
+    def _means_of(
+        self, rows: Ints, positive: Bools, weights: Floats
+    ) -> tuple[Floats, float, float] | None:
+        """Return the difference of weighted means, its highest positive and lowest negative row.
 
-        It is where both sides have equal weight and all decisions fit between the margins, as for
-        small tolerances: the vector is then a difference of means, without iterations. Of the
-        biases that are equally good the middle one is returned; libsvm's depends on rounding.
+        It is the solution where both sides have equal weight (else None), every row has the largest
+        weight allowed, and all decisions fit between the margins, as for small tolerances. Of the
+        biases that are equally good the middle one is taken; libsvm's depends on rounding. The
+        result of the last call is kept.
         """
-        if abs(most[positive].sum() - most[~positive].sum()) > EQUAL * most.sum():
-            return None
-        duals = np.zeros(len(self.X))
-        duals[rows] = np.where(positive, most, -most)
-        along = (self.X @ (duals @ self.X))[rows]
-        low, high = -1 - along[~positive].min(), 1 - along[positive].max()
-        if not low <= high:
-            return None
-        support = np.concatenate([rows[~positive], rows[positive]])  # the order of libsvm
-        return duals[support] @ self.X[support], float(low + high) / 2
+        key = b"|".join(part.tobytes() for part in (rows, positive, weights))
+        if self._last_means[0] != key:
+            duals, means = np.zeros(len(self.X)), None
+            duals[rows] = np.where(positive, weights, -weights)
+            if abs(duals.sum()) <= EQUAL * weights.sum():
+                normal = duals @ self.X
+                along = (self.X @ normal)[rows]
+                means = normal, float(along[positive].max()), float(along[~positive].min())
+            self._last_means = key, means
+        return self._last_means[1]
 
     def _products_of(self, rows: Ints) -> Floats:
         """Return the products of some rows; those of the last call are kept."""
@@ -211,10 +215,10 @@ def find_plane(
     """
     if positive.all() or not positive.any():
         raise FixTraining("rows with the concept and rows without it are both required")
-    X, codes = gram.X[rows], positive.astype(np.int64)
     if method == "svm":
-        normal, bias = gram.svm(rows, positive, C, weights, exact=exact)
-    elif method == "logistic":
+        return gram.svm(rows, positive, C, weights, exact=exact)
+    X, codes = gram.X[rows], positive.astype(np.int64)
+    if method == "logistic":
         (normal,), (bias,) = logistic(X, codes, C, weights)
     elif method == "mean-difference":
         present, absent = X[positive].mean(axis=0), X[~positive].mean(axis=0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from obygaze_features.core.figures import MUTED, label_rows
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
@@ -137,9 +137,9 @@ def _detectable(run: ReportRun, record: Record) -> float | None:
     low, high = record.get("ci") or (None, None)
     if low is None or high is None or record["n_movies"] < 3:
         return None
-    t = student_t(record["n_movies"] - 1)
-    tail = t.ppf((1 + run.settings.get("confidence", 0.95)) / 2)
-    return float((tail + t.ppf(0.8)) * (high - low) / (2 * tail))
+    confidence = run.settings.get("confidence", 0.95)
+    tail, power = stdtrit(record["n_movies"] - 1, ((1 + confidence) / 2, 0.8))
+    return float((tail + power) * (high - low) / (2 * tail))
 
 
 def _analyses(run: ReportRun) -> Iterable[tuple[list[Record], list[str], str, str]]:

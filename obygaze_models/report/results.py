@@ -120,7 +120,7 @@ def argmax(run: ReportRun) -> Part:
         (
             run.label(record),
             record["n_test"],
-            Number(record["accuracy"], *(record["ci"] or (None, None))),
+            Number(record["accuracy"]),
             Number(record["f1_macro"]),
             Number(record["majority"]),
         )

@@ -96,10 +96,6 @@ class Banks:
 
         return Gram(self.features.vectors)
 
-    def rows(self, clips: IntArray) -> NDArray[Any]:
-        """Return the vectors of some clips."""
-        return self.gram.X[self.features.row_of[clips]]
-
     def margins(
         self, settings: Mapping[str, Any], data: FoldData
     ) -> tuple[ConceptBank, FloatArray, IntArray]:

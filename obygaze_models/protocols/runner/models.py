@@ -215,7 +215,7 @@ def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
     model.classes_, chosen = model.head_.classes_, {}
     if model.residual is not None:
         offset = model.head_.decision_function(margins)
-        rows = banks.rows(data.fit_rows)
+        rows = banks.gram.X[banks.features.row_of[data.fit_rows]]
         model.residual_ = clone(model.residual).fit(rows, data.y, offset=offset)
         chosen = {"residual_share": model.residual_.share_}
 

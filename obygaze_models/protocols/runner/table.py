@@ -121,10 +121,9 @@ def _contrast(record: Record) -> str:
 
 
 def _argmax(record: Record) -> str:
-    low, high = (_short(end) if end is not None else "-" for end in record["ci"])
     return (
         f"{record['model']} ({record['feature']}), most probable of {', '.join(record['tasks'])}: "
-        f"accuracy {_short(record['accuracy'])} {low}-{high} on {record['n_test']} clips, "
+        f"accuracy {_short(record['accuracy'])} on {record['n_test']} clips, "
         f"largest class {_short(record['majority'])}"
     )
 

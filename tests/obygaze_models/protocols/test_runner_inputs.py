@@ -31,6 +31,9 @@ from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schema import Data, Feature, Protocol
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.results import argmax
+from obygaze_models.report.tables import Number
 
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 
@@ -497,6 +500,9 @@ class TestExtras:
         )
         interval = found["accuracy"][0]
         assert record["ci"] == pytest.approx([interval.low, interval.high])
+        # In simulations this interval is too wide: a report gives the accuracy alone.
+        (shown,) = argmax(ReportRun.of_run(run))
+        assert shown.rows[0][2] == Number(record["accuracy"])
 
     def test_success_is_regressed_on_eleven_factors(self, tmp_path: Path) -> None:
         manifest = films(6, 40)
