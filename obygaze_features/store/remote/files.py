@@ -261,7 +261,7 @@ class _Ranges:
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self.place, io.SEEK_END: self.zip.total}[whence]
         if base + offset < 0:
-            raise ValueError("a place before the start of the file")
+            raise ValueError("it is too short")
         self.place = base + offset
         return self.place
 
