@@ -169,8 +169,10 @@ def _list(session: Session) -> None:
 @command()
 @click.argument("manifest", required=False)
 @click.option("--run", help="Show the out-of-fold scores of this run.")
-@click.option("--store", help="Features, to find similar clips. [default: the run's]")
+@click.option("--store", help="Features, to find clips. [default: the run's]")
+@click.option("--weights", help="Weights of the text tower. [default: the backbone's own]")
 @click.option("--model", help="Explain the decisions of this saved bottleneck.")
+@click.option("--maps", metavar="STORE", help="Show these maps of `explain` with each clip.")
 @click.option("--segments", type=file_type, help="Show the segments of this CSV, too.")
 @option_group(
     "Annotate",
@@ -206,7 +208,7 @@ def view(
 
     Examples:
         obygaze view films --run honest
-        obygaze view films --model my-bottleneck --store films.xclip
+        obygaze view films --model my-bottleneck --store films.xclip --maps concept-maps
         obygaze view films --annotate ada --blind
         obygaze view films --run honest --agreement
         obygaze view films --run honest --export page --thumbnails

@@ -14,7 +14,6 @@ from obygaze.view.site import Site
 from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import json_values
-from obygaze_features.manifest.model import Clip
 
 STATIC = {"index.html": "text/html", "view.css": "text/css", "view.js": "text/javascript"}
 DATA_FILE, DATA_START = "data.js", b"const EXPORTED = "
@@ -31,8 +30,9 @@ def server_of(site: Site) -> PageServer:
     def document(make: Callable[..., Any], asked: Asked) -> Reply:
         return Reply.of(make(**{k: int(v) if k == "cell" else v for k, v in asked.items()}))
 
-    def of_clip(draw: Callable[[Clip], bytes], kind: str, asked: Asked) -> Reply:
-        picture = draw(site.shown[asked["key"]])
+    def of_clip(draw: Callable[..., bytes], kind: str, asked: Asked) -> Reply:
+        names = [asked[name] for name in asked if name == "direction"]
+        picture = draw(site.shown[asked["key"]], *names)
         return Reply(picture, kind, headers={"Cache-Control": "private, max-age=3600"})
 
     def of_video(make: Callable[..., bytes | Path], kind: str, asked: Asked) -> Reply:
@@ -47,8 +47,10 @@ def server_of(site: Site) -> PageServer:
         "api/film": partial(document, site.film),
         "api/clip": partial(document, site.clip),
         "api/where": partial(document, site.where),
+        "api/search": partial(document, site.search),
         "thumb/": partial(of_clip, media.thumbnail, "image/jpeg"),
         "sheet/": partial(of_clip, media.sheet, "image/png"),
+        "map/": partial(of_clip, media.map_sheet, "image/png"),
         "still/": partial(of_video, media.still, "image/jpeg"),
         "times/": partial(of_video, media.times, "application/octet-stream"),
         "media/": partial(of_video, media.playable, ""),
@@ -64,13 +66,15 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
     Args:
         site: The page.
         folder: The new folder; an exported page there is replaced.
-        thumbnails: Write a small picture of each clip, too.
+        thumbnails: Write a small picture of each clip, and its maps, too.
     """
-    site, pictures = replace(site, marks=None), dict[str, bytes]()
+    site = replace(site, marks=None, maps=site.maps if thumbnails else None)
+    pictures, media = dict[str, bytes](), site.media
     for clip in site.shown.values() if thumbnails else ():
         with suppress(ObygazeError):  # no picture of a clip whose video is missing or damaged
-            pictures[clip.clip_id] = site.media.thumbnail(clip)
-    content = {"overview 0": site.overview(), "pictures": list(pictures)}
+            pictures[clip.clip_id] = media.thumbnail(clip)
+    maps = [(clip, name) for clip in site.shown for name in media.directions(clip)]
+    content: dict[str, Any] = {"overview 0": site.overview(), "pictures": [*pictures], "maps": maps}
     content |= {f"film {film}": {**site.film(film), "pieces": []} for film in site.films}
     content |= {f"clip {clip}": site.clip(clip) for clip in site.shown}
     data = json.dumps(json_values(content), allow_nan=False).encode("utf-8")
@@ -81,6 +85,10 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
         (draft / "thumb").mkdir()
         for number, picture in enumerate(pictures.values()):  # an id may not be a name of a file
             (draft / "thumb" / f"{number}.jpg").write_bytes(picture)
+        for number, (clip_id, name) in enumerate(maps):
+            with suppress(ObygazeError):
+                sheet = media.map_sheet(site.shown[clip_id], name)
+                (draft / "thumb" / f"map{number}.png").write_bytes(sheet)
 
 
 def _static_bytes(name: str) -> bytes:

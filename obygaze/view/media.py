@@ -28,8 +28,11 @@ from obygaze_features.core.drafts import new_file
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.explaining import map_sheets
 from obygaze_features.manifest.link import EXTENSIONS
 from obygaze_features.manifest.model import Clip
+from obygaze_features.store import Store
+from obygaze_features.store.maps import MAPS, RANDOM, map_names
 from obygaze_features.video import DecodedClip, View, decode_clip
 from obygaze_features.video.container import av, open_video
 from obygaze_features.video.decoded_clip import contact_sheet
@@ -62,11 +65,12 @@ class MediaFacts(NamedTuple):
 
 @dataclass(frozen=True)
 class Media:
-    """The videos under a folder."""
+    """The videos under a folder, and the maps of their clips."""
 
     root: str
     names: Sequence[str]
     workspace: Workspace
+    maps: Store | None = None
 
     @cached_property
     def by_key(self) -> dict[str, str]:
@@ -154,10 +158,27 @@ class Media:
     def _of_clip(self, clip: Clip, view: View) -> DecodedClip:
         return self._decoded(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
 
+    def directions(self, clip_id: str) -> list[str]:
+        """Return the directions for which a clip has maps, without those at random."""
+        if self.maps is None:
+            return []
+        found = self.maps.matrix(MAPS, clips=[clip_id], missing="drop")
+        return [name for name in map_names(self.maps) if len(found) and not name.startswith(RANDOM)]
+
+    def map_sheet(self, clip: Clip, direction: str) -> bytes:
+        """Return the maps of a direction over the pictures of a clip, as PNG."""
+        with _LOCK:
+            return _map_sheets(self.workspace, self.maps, clip.clip_id)[direction]
+
     def _decoded(self, name: str, view: View, **part: Any) -> DecodedClip:
         path, indexes = self.path(name), self.workspace.folder("indexes")
         with _LOCK:
             return decode_clip(path, view, **part, max_substituted=1, indexes=indexes)
+
+
+@lru_cache(maxsize=2)  # the page asks for each direction of a clip; all are drawn at once
+def _map_sheets(workspace: Workspace, maps: Store | None, clip_id: str) -> dict[str, bytes]:
+    return dict(map_sheets(workspace, maps, clip_id)) if maps else {}
 
 
 def _jpeg(picture: NDArray[np.uint8]) -> bytes:

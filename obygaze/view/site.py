@@ -19,15 +19,18 @@ from obygaze.models import load_model, named_manifest, read_run
 from obygaze.view.decisions import Explainer, Score, agreement, cells_of, run_facts, scores_of
 from obygaze.view.marks import NAME, SHOTS, MarkTable, first_marks
 from obygaze.view.media import Media
+from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.search import search
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.projection import ClipSpan, Segment, project, read_segments
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
+from obygaze_features.store.maps import map_names
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.report.lookup import ReportRun, grouped
 
@@ -51,6 +54,8 @@ class Site:
     run: ReportRun | None = None
     store: Store | None = None
     explainer: Explainer | None = None
+    maps: Store | None = None
+    weights: str | None = None
     segments: Sequence[Segment] = ()
     marks: MarkTable | None = None
     blind: bool = False
@@ -94,7 +99,8 @@ class Site:
             on: Concepts, joined with '|', that are switched on in the bottleneck.
             off: Concepts that are switched off.
         """
-        document = {**self._entry(self.shown[clip_id], self._scores(cell)), "notes": []}
+        entry = self._entry(self.shown[clip_id], self._scores(cell))
+        document = {**entry, "notes": [], "maps": self.media.directions(clip_id)}
         switched = dict.fromkeys(on.split("|"), True) | dict.fromkeys(off.split("|"), False)
         try:
             if self.explainer:
@@ -140,11 +146,22 @@ class Site:
         shown = self.manifest.with_clips(self.shown.values())
         return [clip.clip_id for clip in shown.where(expression)]
 
+    def search(self, text: str) -> list[tuple[str, float]]:
+        """Return the clips with features, the most like a text first, each with its cosine."""
+        if self.store is None:
+            raise FixUsage("a search needs features", hint="--store STORE")
+        hits = search(self.store, text=text, top=self.store.n_clips, load=self._tower)
+        return [(hit.clip_id, hit.cosine) for hit in hits]
+
+    @lru_cache(maxsize=1)  # noqa: B019 - there is one site in a program
+    def _tower(self, card: str) -> TextTower:
+        return load_text_tower(card, self.weights, workspace=self.workspace, download=False)
+
     @cached_property
     def media(self) -> Media:
         """The videos of the manifest."""
         names = sorted({clip.video for clip in self.manifest if clip.video})
-        return Media(self.manifest.header.video_root, names, self.workspace)
+        return Media(self.manifest.header.video_root, names, self.workspace, self.maps)
 
     @cached_property
     def films(self) -> dict[str, list[Clip]]:
@@ -248,6 +265,8 @@ def open_site(
     run: PathLike | None = None,
     store: PathLike | None = None,
     model: PathLike | None = None,
+    maps: PathLike | None = None,
+    weights: str | None = None,
     segments: Path | None = None,
     annotate: str | None = None,
     blind: bool = False,
@@ -260,6 +279,8 @@ def open_site(
         run: Show the out-of-fold scores of this run.
         store: The features. The default is those of the run, if the workspace has them.
         model: Explain the decisions of this saved bottleneck.
+        maps: Show the maps of this store, which `obygaze explain` made.
+        weights: The weights of the text model that searches, if not the backbone's own.
         segments: Show the segments of this table, as `obygaze manifest project` reads it.
         annotate: Let this annotator mark segments; they are saved in `segments/`.
         blind: Show neither predictions nor what others marked.
@@ -287,11 +308,16 @@ def open_site(
     if saved and not (found and isinstance(saved.estimator, Bottleneck)):
         what = f"--model {saved.info.name} ({saved.info.kind}) must be a bottleneck, with --store"
         raise FixUsage(what, hint="a model of obygaze train pcbm-lr, and the store of its features")
+    opened = open_store(maps, workspace=workspace) if maps else None
+    if opened:
+        map_names(opened)  # raises an error for another kind of store
     return Site(
         **site,
         run=scored,
         store=found,
         explainer=Explainer(saved, found, clips) if saved and found else None,
+        maps=opened,
+        weights=weights,
         segments=read_segments(segments) if segments else (),
     )
 

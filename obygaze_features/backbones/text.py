@@ -145,6 +145,7 @@ def load_text_tower(
     *,
     tokenizer: str | Path | None = None,
     workspace: Workspace | None = None,
+    download: bool = True,
 ) -> TextTower:
     """Return the text model of a backbone.
 
@@ -153,6 +154,7 @@ def load_text_tower(
         weights: A file or folder of weights. The default is the card's own checkpoint.
         tokenizer: The folder of the tokenizer. The default is that of the weights, or of the hub.
         workspace: The workspace whose own cards are found too.
+        download: Download what is missing; without, nothing is loaded from the network.
     """
     if isinstance(card, str):
         card = find_card(card, workspace)
@@ -161,7 +163,7 @@ def load_text_tower(
         known = [name for name, each in FAMILIES.items() if getattr(each, "text", None)]
         what = f"{card.name} has no text model that obygaze can load"
         raise FixUsage(what, hint=f"use a backbone of the families {', '.join(known)}")
-    files = find_weights(card, weights, download=True)
+    files = find_weights(card, weights, download=download)
     family.inspect(card, files)
     if "text_config" not in (files.json_file("config.json") or {}):
         what, hint = "the checkpoint has no text model", "use the whole checkpoint, as on the hub"
@@ -170,7 +172,7 @@ def load_text_tower(
     model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))
     claim = (card.checkpoint, card.revision) if is_verified(card, files, hashes) else ("", "")
     config = getattr(model.config, "text_config", model.config)
-    words = _tokenizer(card, files, tokenizer)
+    words = _tokenizer(card, files, tokenizer, download=download and not offline())
     if len(words) > int(config.vocab_size):
         raise FixInput(
             f"the tokenizer has {len(words)} tokens, the tower {config.vocab_size}:"
@@ -194,11 +196,11 @@ def embed_prompts(tower: TextTower, prompts: PromptSet) -> TextTable:
     return TextTable(tower.embed(texts), texts, templates, attributes, tower.space_id)
 
 
-def _tokenizer(card: Card, files: WeightFiles, named: str | Path | None) -> Any:
+def _tokenizer(card: Card, files: WeightFiles, named: str | Path | None, *, download: bool) -> Any:
     auto = library("models.auto.tokenization_auto").AutoTokenizer
     folder = Path(named).expanduser() if named is not None else files.folder
     here = any((folder / name).is_file() for name in _TOKENIZER_FILES)
-    if not here and (named is not None or not card.checkpoint or offline()):
+    if not here and (named is not None or not card.checkpoint or not download):
         hint = "--tokenizer FOLDER with tokenizer.json, as on the hub"
         raise NotFound("no tokenizer beside the weights", where=str(folder), hint=hint)
     source, options = (str(folder), {}) if here else (card.checkpoint, {"revision": card.revision})

@@ -79,15 +79,22 @@ def draw_maps(
         folder: Where the files are written.
         force: Replace files that are there.
     """
-    names, paths = map_names(store), list[Path]()
-    maps, decoded = store.matrix(MAPS, clips=[clip]), exact_pictures(workspace, store, clip)
+    paths = list[Path]()
+    for name, sheet in map_sheets(workspace, store, clip):
+        paths.append(folder / f"{clip}.{'-'.join(name.split())}.png")
+        write_new(paths[-1], sheet, force=force)
+    return paths
+
+
+def map_sheets(workspace: Workspace, store: Store, clip: str) -> Iterator[tuple[str, bytes]]:
+    """Yield each direction not at random, with a PNG of the maps of a clip over its pictures."""
+    names, maps = map_names(store), store.matrix(MAPS, clips=[clip])
+    decoded = exact_pictures(workspace, store, clip)
     for name, own in zip(names, maps.values[0], strict=True):
         if not name.startswith(RANDOM):
             pictures = overlay(decoded.frames, own)
             shown = replace(decoded, pictures=pictures, rows=np.arange(len(pictures)))
-            paths.append(folder / f"{clip}.{'-'.join(name.split())}.png")
-            write_new(paths[-1], contact_sheet(shown), force=force)
-    return paths
+            yield name, contact_sheet(shown)
 
 
 def overlay(pictures: NDArray[np.uint8], maps: NDArray[Any]) -> NDArray[np.uint8]:

@@ -1,12 +1,14 @@
 """`obygaze search`: the clips of a store that are most like a text or a clip, by exact cosine."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
-from obygaze_features.backbones.text import load_text_tower
+from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.commands import Session, command, force_option
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixUsage, Mismatch
@@ -33,6 +35,7 @@ def search(
     top: int = 20,
     weights: str | None = None,
     workspace: str | Path | None = None,
+    load: Callable[[str], TextTower] | None = None,
 ) -> list[Hit]:
     """Return the clips most like a text or a clip, best first; the store is read block by block.
 
@@ -46,6 +49,7 @@ def search(
         top: How many clips.
         weights: The weights of the text tower, if they are not the backbone's own.
         workspace: The workspace, if it is not the current one.
+        load: Returns the text tower of a card, instead of `load_text_tower`.
 
     Example:
         >>> len(og.search("mine", like="alba-001", top=5))
@@ -58,7 +62,8 @@ def search(
     if (text is None) == (like is None):
         raise FixUsage("expected a text or a clip", hint="--text WORDS or --like CLIP")
     if text is not None:
-        query = _of_text(store, level, text, weights, place)
+        load = load or partial(load_text_tower, weights=weights, workspace=place)
+        query = _of_text(store, level, text, load)
     else:
         found = store.matrix(level, clips=[like or ""]).values.astype(np.float64)
         query = found.reshape(-1, found.shape[-1]).mean(axis=0)
@@ -77,14 +82,13 @@ def search(
     return [Hit(*facts) for facts in zip(*names, cosines.tolist(), strict=True)]
 
 
-def _of_text(store: Store, level: str, text: str, weights: str | None, place: Workspace) -> Any:
+def _of_text(store: Store, level: str, text: str, load: Callable[[str], TextTower]) -> Any:
     """Return the vector of a text, which must be in the space of the level."""
     space, texts = space_of_level(store.recipe, level), store.text()
     if texts is not None and text in texts.prompt:
         found, name = texts.embeddings[list(texts.prompt).index(text)], texts.space_id
     else:
-        card = store.recipe.to_json().get("backbone", {}).get("name", "")
-        tower = load_text_tower(card, weights, workspace=place)
+        tower = load(store.recipe.to_json().get("backbone", {}).get("name", ""))
         found, name = tower.embed([text])[0], tower.space_id
     if space is None or not same_space(space, name):
         what = f"the text is in another embedding space than the clips: {name}, not {space}"

@@ -32,9 +32,11 @@ async function load(name, asked = {}) {
   if (exported) return exported[[name, ...Object.values(asked).slice(0, 1)].join(" ")];
   const answer = await send(`api/${name}?${new URLSearchParams(asked)}`);
   const found = await answer.json();
-  if (!answer.ok) throw new Error(found.error);
+  if (!answer.ok) throw new Error(messageOf(found));
   return found;
 }
+
+const messageOf = ({ error, hint }) => (hint ? `${error}. Try: ${hint}` : error);
 
 let silence;
 function tell(text) {
@@ -97,6 +99,8 @@ const ORDERS = {
 };
 let found = []; // the clips of the grid
 let shown = 0; // how many of them are there already
+let cosines = null; // of each clip with a text, if one is searched
+let nChoices = 0;
 
 function surenessOfError(clip) {
   const middle = (page.run.scale[0] + page.run.scale[1]) / 2;
@@ -112,30 +116,45 @@ function prepareFilters() {
   options(order, Object.entries(ORDERS).map(([name, [text]]) => [name, text]));
   level.parentNode.hidden = concept.parentNode.hidden = page.blind;
   order.parentNode.hidden = !page.run;
-  $("where-label").hidden = page.blind || Boolean(exported);
+  $("where-label").hidden = $("text-label").hidden = page.blind || Boolean(exported);
 }
 
 async function chooseClips() {
-  const { film, level, concept, order, where } = $("filters").elements;
-  const text = where.value.trim();
-  const allowed = text ? new Set(await load("where", { expression: text })) : null;
+  const choice = ++nChoices, { film, level, concept, order, where, text } = $("filters").elements;
+  const [expression, words] = [where.value.trim(), text.value.trim()];
+  let allowed, ranked;
+  try {
+    if (words) $("n-clips").textContent = "Searching ...";
+    allowed = expression ? new Set(await load("where", { expression })) : null;
+    ranked = words ? new Map(await load("search", { text: words })) : null;
+  } catch (error) {
+    if (choice === nChoices) showClips([], error.message);
+    return;
+  }
+  if (choice !== nChoices) return; // something else was chosen in the meantime
+  cosines = ranked;
+  order.disabled = Boolean(cosines);
   const fits = (clip) => (!film.value || clip.film === film.value)
     && (!level.value || clip.level === level.value)
     && (!concept.value || clip.concepts.includes(concept.value))
-    && (!allowed || allowed.has(clip.id));
-  showClips(page.clips.filter(fits).sort(ORDERS[order.value][1]));
+    && (!allowed || allowed.has(clip.id))
+    && (!cosines || cosines.has(clip.id));
+  const byText = (a, b) => cosines.get(b.id) - cosines.get(a.id);
+  const clips = page.clips.filter(fits).sort(cosines ? byText : ORDERS[order.value][1]);
+  const orderText = cosines ? `, the most like “${words}” first` : "";
+  showClips(clips, `${clips.length} of ${page.clips.length} clips${orderText}`);
 }
 
-function showClips(clips) {
+function showClips(clips, message) {
   found = clips;
   shown = 0;
-  $("n-clips").textContent = `${found.length} of ${page.clips.length} clips`;
+  $("n-clips").textContent = message;
   $("grid").replaceChildren();
   addClips();
 }
 
 function addClips() {
-  $("grid").append(...found.slice(shown, shown + BATCH).map((clip) => el("li", {}, card(clip))));
+  $("grid").append(...found.slice(shown, shown + BATCH).map((clip) => el("li", {}, card(clip, cosines && similarityText(cosines.get(clip.id))))));
   shown = $("grid").children.length;
   $("more").hidden = shown >= found.length;
 }
@@ -149,6 +168,8 @@ function thumbnail(clip) {
 }
 
 const placeText = (clip) => (clip.start !== null ? clock(clip.start) : clip.scene === null ? "" : `scene ${clip.scene}`);
+
+const similarityText = (cosine) => `similarity ${cosine.toFixed(3)} (cosine)`;
 
 function card(clip, similarity) {
   return el("a", { className: "card", href: address({ clip: clip.id }) }, thumbnail(clip),
@@ -677,13 +698,25 @@ async function openClip(id, switched = {}) {
   sheet.hidden = Boolean(exported);
   sheet.alt = `Twelve pictures of ${clip.id} in their order, with their times`;
   if (!exported) sheet.src = `sheet/${encodeURIComponent(clip.id)}`;
+  $("maps").hidden = !clip.maps.length;
+  fill($("map-sheets"), ...clip.maps.map((direction) => mapSheet(clip, direction)));
   $("why").hidden = !clip.explanation;
   if (clip.explanation) explain(clip, switched);
   $("similar").hidden = !clip.nearest?.length;
   fill($("similar-clips"), ...(clip.nearest ?? []).map(([other, cosine]) => {
-    const text = `similarity ${cosine.toFixed(3)} (cosine)`, known = clipOf(other);
+    const text = similarityText(cosine), known = clipOf(other);
     return el("li", {}, known ? card(known, text) : `${other}: ${text}`);
   }));
+}
+
+// The sheet of one direction; if it cannot be drawn, the reason.
+function mapSheet(clip, direction) {
+  const number = exported?.maps.findIndex(([id, name]) => id === clip.id && name === direction);
+  const src = exported ? `thumb/map${number}.png` : `map/${encodeURIComponent(clip.id)}?${new URLSearchParams({ direction })}`;
+  const sheet = el("img", { loading: "lazy", src, alt: `The pictures of ${clip.id} with the map of ${direction}` });
+  const why = async () => (exported ? "there is no picture" : messageOf(await (await send(src)).json()));
+  sheet.onerror = () => guarded(async () => sheet.replaceWith(el("p", { className: "note" }, await why())));
+  return el("section", {}, el("h3", { title: page.concepts[direction] ?? "" }, direction), sheet);
 }
 
 function explain(clip, switched) {
@@ -743,7 +776,7 @@ async function readPage() {
 }
 
 $("filters").addEventListener("submit", (event) => (event.preventDefault(), guarded(chooseClips)));
-$("filters").addEventListener("change", (event) => event.target.name !== "where" && guarded(chooseClips));
+$("filters").addEventListener("change", (event) => !["where", "text"].includes(event.target.name) && guarded(chooseClips));
 $("more").onclick = () => {
   const first = shown;
   addClips();

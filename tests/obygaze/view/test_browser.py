@@ -20,6 +20,7 @@ from PIL import Image
 from support.film import write_segments
 from support.film_pages import film_clips, segment, served, site, table
 from support.servers import need_program
+from support.stores import a_recipe, fill_store, plan_store
 from support.video_kinds import KINDS
 from support.videos import read_number, write_video
 
@@ -27,6 +28,7 @@ from obygaze.view.app import export
 from obygaze.view.site import Site
 from obygaze_features.core.console import Console
 from obygaze_features.manifest.model import Clip
+from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
 
 webdriver = pytest.importorskip("selenium.webdriver")
 pytestmark = pytest.mark.timeout(240)
@@ -294,6 +296,52 @@ def test_text_of_others_is_never_markup(browser: Any, tmp_path: Path) -> None:
     for place, title in (("film=lake", "onerror"), ("clip=lake-1", "lake-1")):
         open_page(browser, f"{(tmp_path / 'page' / 'index.html').as_uri()}#{place}", title)
         assert browser.execute_script("return window.attacked") is None
+
+
+def test_a_text_ranks_the_clips_and_its_failure_is_a_message(browser: Any, tmp_path: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    words, space = "a <i>dog</i>", "ef" * 32
+    recipe = a_recipe(
+        backbone={"name": "gone", "family": "clip", "levels": {"clip": "frame-mean"}},
+        weights={"tensors": space},
+        levels=["clip"],
+    )
+    clips = film_clips("lake", "", 4)
+    plan_store(
+        tmp_path / "s",
+        recipe=recipe,
+        arrays=(ArraySpec("clip", (2,)),),
+        clip_ids=[clip.clip_id for clip in clips],
+        movie_ids=["lake"] * 4,
+    )
+    vectors = np.array([[0, 1], [3, 4], [1, 0], [-1, 0]], dtype=np.float32)
+    table = TextTable(np.eye(2, dtype=np.float32)[:1], [words], ["a {}"], ["dog"], f"l@m#{space}")
+    StoreWriter(tmp_path / "s").add_text(table)
+    fill_store(tmp_path / "s", {"clip": vectors})
+    with served(site(tmp_path, clips, store=open_store(tmp_path / "s"))) as server:
+        open_page(browser, server.address, "films")
+        field = browser.find_element("css selector", "#filters [name=text]")
+        field.send_keys(words + Keys.ENTER)
+        wait(lambda: text(browser, "#n-clips").startswith("4 of 4 clips, the most"))
+        assert text(browser, "#n-clips").endswith(f"like “{words}” first")
+        cards = [card.text for card in browser.find_elements("css selector", "#grid .card")]
+        assert [card.split()[0] for card in cards] == [f"lake-00{k}" for k in (2, 1, 0, 3)]
+        for card, cosine in zip(cards, ("1.000", "0.600", "0.000", "-1.000"), strict=True):
+            assert f"similarity {cosine} (cosine)" in card
+        browser.execute_script("document.querySelector('#filters [name=level]').value = 'S'")
+        field.send_keys(Keys.ENTER)
+        wait(lambda: text(browser, "#n-clips").startswith("2 of 4 clips"))
+        field.send_keys(" of others" + Keys.ENTER)
+        wait(lambda: "no backbone called 'gone'" in text(browser, "#n-clips"))
+        assert text(browser, "#n-clips").endswith("Try: obygaze backbones ls")
+        assert text(browser, "#grid") == ""
+        field.clear()
+        field.send_keys(Keys.ENTER)
+        wait(lambda: text(browser, "#n-clips") == "2 of 4 clips")
+        assert "cosine" not in text(browser, "#grid")
+        open_page(browser, f"{server.address}#clip=lake-001", "lake-001")
+        assert not browser.find_element("id", "maps").is_displayed()
 
 
 def requests_of(browser: Any) -> set[str]:
