@@ -109,7 +109,7 @@ def test_a_refused_run_leaves_no_store(films: Manifest, tmp_path: Path) -> None:
     (tmp_path / "stores" / "taken").mkdir(parents=True)
     (tmp_path / "stores" / "taken" / "letter.txt").write_text("not a store", "utf-8")
     done = run(tmp_path, "-b", "mine", "--store", "mine=taken")
-    assert done.code == 1 and "not a store" in done.stderr
+    assert done.code == 1 and "not an obygaze store" in done.stderr
     assert not (tmp_path / STORE).exists()
     done = run(tmp_path, "--retry-failed")
     assert done.code == 1 and "without --retry-failed" in done.stderr
