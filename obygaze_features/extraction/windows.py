@@ -70,7 +70,9 @@ def make_windows(
     pairs = sorted(videos.items())
     cut = tuple(_film(*pair, film_index(folder / pair[1], indexes)[0]) for pair in pairs)
     if not any(grid.n_windows(film.n_frames, film.duration_s) for film in cut):
-        raise FixInput("no film holds a whole window", where=str(films), hint="a shorter window")
+        raise FixInput(
+            "no film holds a whole window", where=str(films), hint="use a shorter window"
+        )
     header = replace(source, unit="window", grid=grid.check(), video_root=str(folder.resolve()))
     return Manifest(name, header, Windows(cut, grid))
 

@@ -206,7 +206,9 @@ def link_(session: Session, name: str, folder: Path) -> None:
     found = read_manifest(path)
     report = link(found, folder)
     if not (report.by_name or report.by_time or report.ambiguous):
-        raise NotFound("no file matches a clip", where=str(folder), hint="the folder of videos")
+        raise NotFound(
+            "no file matches a clip", where=str(folder), hint="give the folder of the videos"
+        )
     update_manifest(found, report.manifest, path)
     if session.console.as_json:
         session.console.json(report.to_json())

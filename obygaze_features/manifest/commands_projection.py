@@ -203,9 +203,12 @@ def _project(
         n_clips = count(len(made.unseen), "clip")
         session.console.warn(f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}")
     if not made.merged:
-        what, hint = "the segments span no whole clip", "a smaller number for --every"
+        what, hint = "the segments span no whole clip", "use a smaller number for --every"
         if clips:
-            what, hint = "no clip lies in a film with segments", "the same movie_id in both tables"
+            what, hint = (
+                "no clip lies in a film with segments",
+                "use the same movie_id in both tables",
+            )
         raise FixInput(what, where=clips or ", ".join(segments), hint=hint)
     return inputs, made
 
