@@ -31,13 +31,13 @@ def server_of(site: Site) -> PageServer:
         return Reply.of(make(**{k: int(v) if k == "cell" else v for k, v in asked.items()}))
 
     def of_clip(draw: Callable[..., bytes], kind: str, asked: Asked) -> Reply:
-        names = [asked[name] for name in asked if name == "direction"]
-        picture = draw(site.shown[asked["key"]], *names)
+        direction = [asked["direction"]] if "direction" in asked else []
+        picture = draw(site.shown[asked["key"]], *direction)
         return Reply(picture, kind, headers={"Cache-Control": "private, max-age=3600"})
 
     def of_video(make: Callable[..., bytes | Path], kind: str, asked: Asked) -> Reply:
-        numbers = [int(asked[name]) for name in asked if name == "picture"]
-        return Reply(make(media.by_key[asked["key"]], *numbers), kind)
+        number = [int(asked["picture"])] if "picture" in asked else []
+        return Reply(make(media.by_key[asked["key"]], *number), kind)
 
     get: dict[str, Callable[[Asked], Reply]] = {
         "": partial(static, "index.html"),

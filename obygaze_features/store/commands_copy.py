@@ -223,9 +223,9 @@ def publish_(
         obygaze store publish obygaze12-xclip --to zenodo/xclip --creator "Doe, Jane"
     """
     store = open_named(session, name)
-    said = read_recovered(recovered, store) if recovered else ()
+    measured = read_recovered(recovered, store) if recovered else ()
     with session.console.progress("publish") as progress:
-        files = publish(store, target, creators, recovered=said, progress=progress)
+        files = publish(store, target, creators, recovered=measured, progress=progress)
     lines = [f"{target}:", *(f"{file}  {human(n_bytes)}" for file, n_bytes in files.items())]
     session.console.show({"target": target, "files": files}, "\n".join(lines))
 

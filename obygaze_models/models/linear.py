@@ -155,8 +155,10 @@ class RidgePath:
         for group in np.unique(groups):
             rows = np.flatnonzero(groups == group)
             rest = np.eye(len(rows)) - self.root[rows] @ self.root[rows].T / (self.root**2).sum()
-            half = self.U[rows] * np.sqrt(keep)[:, None, :]
-            left_out[:, rows] = np.linalg.solve(rest - half @ half.mT, left_out[:, rows])
+            # One strength at a time: a film of whole windows has thousands of rows.
+            for errors, kept in zip(left_out, keep, strict=True):
+                smoother = (self.U[rows] * kept) @ self.U[rows].T
+                errors[rows] = np.linalg.solve(rest - smoother, errors[rows])
         return left_out / self.root
 
 

@@ -30,13 +30,13 @@ def level_records(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -
         if cell.share is not None or len(np.unique(own)) < 3:
             continue  # a closed form has no scores of clips
         films = np.unique(groups[cell.universe[rows]], return_inverse=True)[1]
-        found = with_interval(
+        found = _with_interval(
             _concordance(cell.mean_scores[rows], own, films), cell, protocol, films
         )
         if cell.mean_levels is not None:
             errors = np.abs(median_levels(cell.mean_levels[rows]) - own)
             of_errors = _macro_error(errors, own, films)
-            found |= with_interval(of_errors, cell, protocol, films, within_unit=False)
+            found |= _with_interval(of_errors, cell, protocol, films, within_unit=False)
         distances = np.abs(np.arange(len(LEVELS))[:, None] - np.unique(own))
         yield {
             "kind": "levels",
@@ -55,8 +55,8 @@ def annotator_records(
         return
     groups, names = table.column(protocol.splits.group), table.column("annotator")
     for cell in (c for c in cells if c.share is None):
-        said = other_annotators(cell.test, protocol.tasks[cell.test], table)[cell.universe]
-        kept = np.flatnonzero(np.isfinite(said))
+        others = other_annotators(cell.test, protocol.tasks[cell.test], table)[cell.universe]
+        kept = np.flatnonzero(np.isfinite(others))
         rows, scores = cell.universe[kept], cell.mean_scores
         is_probability = all(t.are_probabilities for t in cell.tested)
         wrong = (scores > (0.5 if is_probability else 0.0)) != cell.y
@@ -65,14 +65,14 @@ def annotator_records(
         films = np.unique(groups[rows], return_inverse=True)[1]
         if is_probability and len(rows):
             n_others = np.array([len(table.others[row]) for row in rows])
-            target = (cell.y[kept] + n_others * said[kept]) / (1 + n_others)
+            target = (cell.y[kept] + n_others * others[kept]) / (1 + n_others)
             distances = {"manhattan": 2 * np.abs(scores[kept] - target)}
             if cell.mean_levels is not None:
                 gaps = np.cumsum(cell.mean_levels[kept] - _level_shares(table, rows), axis=1)
                 distances["wasserstein"] = np.abs(gaps[:, :-1]).sum(axis=1)
             for name, values in distances.items():
                 mean = partial(_mean, name, values, films)
-                found |= with_interval(mean, cell, protocol, films, within_unit=False)
+                found |= _with_interval(mean, cell, protocol, films, within_unit=False)
             found["blind_manhattan"] = float(2 * np.abs(np.median(target) - target).mean())
         about = {key: getattr(cell, key) for key in ("model", "feature", "train", "test")}
         yield {"kind": "annotators", **about, "n_test": len(rows), **found}
@@ -122,7 +122,7 @@ def _macro_error(errors: IntArray, ranks: IntArray, films: IntArray) -> Statisti
     return compute
 
 
-def with_interval(
+def _with_interval(
     statistics: Statistics,
     cell: Cell,
     protocol: Protocol,
