@@ -152,14 +152,23 @@ class RidgePath:
             return left_out / self.root
         if len(np.unique(groups)) < 2:
             raise FixTraining("leaving out groups requires at least two groups")
+        share = self.root / np.sqrt((self.root**2).sum())
         for group in np.unique(groups):
             rows = np.flatnonzero(groups == group)
-            rest = np.eye(len(rows)) - self.root[rows] @ self.root[rows].T / (self.root**2).sum()
             # One strength at a time: a film of whole windows has thousands of rows.
-            for errors, kept in zip(left_out, keep, strict=True):
-                smoother = (self.U[rows] * kept) @ self.U[rows].T
-                errors[rows] = np.linalg.solve(rest - smoother, errors[rows])
+            for errors, kept in zip(left_out, np.sqrt(keep), strict=True):
+                half = np.hstack([self.U[rows] * kept, share[rows]])
+                errors[rows] = _solve_without(half, errors[rows])
         return left_out / self.root
+
+
+def _solve_without(half: Floats, errors: Floats) -> NDArray[Any]:
+    """Return (1 - half @ half.T)^-1 @ errors, solved on the shorter side of `half`."""
+    n_rows, n_columns = half.shape
+    if n_rows <= n_columns:
+        return np.linalg.solve(np.eye(n_rows) - half @ half.T, errors)
+    inner = np.linalg.solve(np.eye(n_columns) - half.T @ half, half.T @ errors)
+    return errors + half @ inner
 
 
 @dataclass(eq=False, repr=False)
