@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_features.extraction.dask_engine import extract_on as extract_on
-    from obygaze_features.extraction.dask_engine import join_cluster as join_cluster
     from obygaze_features.extraction.plan import ExtractPlan as ExtractPlan
     from obygaze_features.extraction.plan import Target as Target
     from obygaze_features.extraction.plan import make_plan as make_plan

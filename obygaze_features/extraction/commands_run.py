@@ -1,4 +1,4 @@
-"""`obygaze extract run`, on this machine or on a Dask cluster."""
+"""`obygaze extract run`: extract what is missing."""
 
 from __future__ import annotations
 
@@ -63,11 +63,6 @@ if TYPE_CHECKING:
     click.option("--max-hours", type=POSITIVE, metavar="H", help="Stop after H hours."),
 )
 @option_group(
-    "Dask",
-    click.option("--scheduler", metavar="tls://...|FILE", help="Use a running Dask cluster."),
-    click.option("--insecure", is_flag=True, help="Use a cluster that is not encrypted."),
-)
-@option_group(
     "Output",
     click.option(
         "--seal/--no-seal", default=None, help="Seal complete stores. [default: if no clip failed]"
@@ -99,7 +94,6 @@ def run(
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
         obygaze extract run plan.json --worker 0/8
         obygaze extract run plan.json --device cuda:all
-        obygaze extract run plan.json --scheduler tls://node1:8786
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals(options["max_hours"]) as stop, ExitStack() as stack:
@@ -109,7 +103,7 @@ def run(
         plan = chosen_plan(session, manifest, options)
         for store in stores_of_frames(plan):
             session.console.note(f"kept pictures are read from {store.location}")
-        if options["device"] == "cpu" and not options["scheduler"]:
+        if options["device"] == "cpu":
             _name_idle_gpus(session, plan)
         rows = None if worker is None else plan.worker_rows(worker)
         monitor = Monitor(
@@ -176,25 +170,15 @@ def _extract(
     options: Mapping[str, Any],
     monitor: Monitor,
 ) -> list[StoreStatus]:
-    """Extract on one device, on several, or on a Dask cluster."""
+    """Extract on one device, or on several."""
     from obygaze_features.extraction.devices import devices_of, extract_on_devices
     from obygaze_features.extraction.run import extract
 
-    devices, scheduler = devices_of(options["device"]), options["scheduler"]
+    devices = devices_of(options["device"])
     shares = resources_of(options).shared_by(devices)
     retry = options["retry_failed"] or options["changed"]
-    if rows is not None and retry:
-        raise FixUsage("--worker cannot be used with --retry-failed or --changed")
-    if (rows is not None or retry) and (scheduler or len(shares) > 1):
-        what = "--worker, --retry-failed and --changed need one --device and no --scheduler"
-        raise FixUsage(what)
-    if scheduler:
-        if len(shares) > 1:
-            raise FixUsage("--scheduler needs one --device, which each worker uses")
-        from obygaze_features.extraction.dask_engine import extract_on, join_cluster
-
-        with join_cluster(scheduler, insecure=options["insecure"]) as client:
-            return extract_on(client, plan, shares[0], stop, monitor=monitor)
+    if (rows is not None or retry) and len(shares) > 1:
+        raise FixUsage("--worker, --retry-failed and --changed need one --device")
     if not options["share"]:
         refuse_busy_gpus(devices)
     if len(shares) > 1:

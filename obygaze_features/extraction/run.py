@@ -13,7 +13,7 @@ from typing import Any
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.geometry import Level
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BlockMaker, run_rows
@@ -254,6 +254,8 @@ def extract(
         changed: With `retry_failed`, also rows of clips whose times or video changed.
         monitor: What to report of each clip, and whether to stop at the first that fails.
     """
+    if rows is not None and retry_failed:
+        raise FixUsage("--worker cannot be used with --retry-failed or --changed")
     refuse_unusable(plan, rows, only_sealed=changed)
     new = [t.store for t in plan.targets if not (Path(t.store) / Plan.FILE).is_file()]
     if retry_failed and new:
@@ -292,10 +294,9 @@ def extract_rows(
     stop: StopFlag,
     *,
     monitor: Monitor = SILENT,
-    pool: DecodePool | None = None,
     changed: bool = False,
 ) -> None:
-    """Extract rows for several stores in one pass; a given `pool` is left running.
+    """Extract rows for several stores in one pass.
 
     With `changed`, clips that changed since their pictures were kept are decoded again.
     """
@@ -310,9 +311,7 @@ def extract_rows(
         ahead = resources.ahead(maker.batch for maker in makers)
         views = (maker.view for maker in makers)
         kept = find_kept_frames(plan, wanted, views, changed=changed)
-        if pool is None:
-            own = DecodePool(resources.workers, timeout_s=plan.timeout_s)
-            pool = stack.enter_context(own)
+        pool = stack.enter_context(DecodePool(resources.workers, timeout_s=plan.timeout_s))
         decode = partial(decode_rows, plan, pool=pool, ahead=ahead, kept=kept)
         run_rows(makers, decode, stop, watch)
     watch.raise_if_strict()

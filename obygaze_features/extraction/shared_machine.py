@@ -49,7 +49,7 @@ class StopFlag:
 
 @contextlib.contextmanager
 def stop_on_signals(max_hours: float | None = None) -> Iterator[StopFlag]:
-    """Return a flag that is set by a signal, or after `max_hours`.
+    """Return a flag that is set by a signal to the main thread, or after `max_hours`.
 
     Args:
         max_hours: The hours after which to stop. The default is no limit.
@@ -63,7 +63,10 @@ def stop_on_signals(max_hours: float | None = None) -> Iterator[StopFlag]:
 
     timer = threading.Timer(0 if max_hours is None else max_hours * 3600, time_is_up)
     timer.daemon = True
-    before = {name: signal.signal(getattr(signal, name), flag.handle) for name in STOP_SIGNALS}
+    # Python lets no other thread, such as a worker's of Dask, handle signals.
+    in_main = threading.current_thread() is threading.main_thread()
+    names = STOP_SIGNALS if in_main else ()
+    before = {name: signal.signal(getattr(signal, name), flag.handle) for name in names}
     if max_hours is not None:
         timer.start()
     try:

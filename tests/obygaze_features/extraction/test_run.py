@@ -224,7 +224,7 @@ def test_a_signal_during_the_start_is_not_lost(films: Manifest, tmp_path: Path) 
         "    manager = caught()\n"
         "    flag = manager.__enter__()\n"
         "    assert 'obygaze_features.extraction.run' not in sys.modules\n"
-        "    heavy = {'av', 'torch', 'zarr', 'numpy', 'dask'}.intersection(sys.modules)\n"
+        "    heavy = {'av', 'torch', 'zarr', 'numpy'}.intersection(sys.modules)\n"
         "    assert not heavy, heavy\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    import contextlib\n"

@@ -17,7 +17,7 @@ from support.videos import write_video
 
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.files import quick_sha256
-from obygaze_features.extraction.dask_engine import extract_on
+from obygaze_features.extraction.devices import extract_on_devices
 from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -282,9 +282,8 @@ def test_a_worker_checks_its_own_clips(tmp_path: Path) -> None:
     codes = [run_obygaze("extract", "run", path, "--worker", f"{i}/2").code for i in range(2)]
     assert codes == [0, 5]
 
-    # Refused before the client, here None, is used.
     with pytest.raises(Mismatch, match="1 clip changed"):
-        extract_on(None, plan, Resources(), StopFlag())
+        extract_on_devices(plan, [Resources(), Resources()], StopFlag())
 
 
 def test_a_changed_clip_that_cannot_be_read_any_more_fails(world: World) -> None:
