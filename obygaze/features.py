@@ -136,7 +136,7 @@ def extract(
     from contextlib import ExitStack
 
     from obygaze_features.core.machine import usable_cores
-    from obygaze_features.extraction import Monitor, Resources, make_plan, stop_on_signals
+    from obygaze_features.extraction import Resources, RowProgress, make_plan, stop_on_signals
     from obygaze_features.extraction import extract as extract_plan
     from obygaze_features.extraction.recipes import targets_for
     from obygaze_features.extraction.run import seal_complete
@@ -155,10 +155,10 @@ def extract(
     resources = Resources(device=device, workers=workers or usable_cores(), batch=batch)
     with stop_on_signals() as stop, ExitStack() as stack:
         bars = progress_bars(progress, "clips")
-        monitor = Monitor(progress=lambda n: stack.enter_context(bars("extract", n)))
+        shown = RowProgress(lambda n_rows: stack.enter_context(bars("extract", n_rows)))
         rows = None if worker is None else plan.worker_rows(worker)
         states = extract_plan(
-            plan, resources, stop, rows=rows, retry_failed=retry_failed, monitor=monitor
+            plan, resources, stop, rows=rows, retry_failed=retry_failed, progress=shown
         )
         return seal_complete(states, seal)
 

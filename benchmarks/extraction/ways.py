@@ -107,7 +107,7 @@ def alone(plan: ExtractPlan) -> None:
 
     with clip_threads(1) as pool:
         maker = loaded.maker(pending_rows(loaded), Resources(threads=1), pool)
-        run_rows([maker], decode, StopFlag(), lambda decoded: None)
+        run_rows([maker], decode, StopFlag(), lambda row, failed: None)
 
 
 def local(plan: ExtractPlan) -> None:

@@ -95,13 +95,7 @@ def resources_of(options: Mapping[str, Any]) -> Resources:
     """Return what a run with these options may use, before it is divided among devices."""
     from obygaze_features.extraction.run import Resources
 
-    return Resources(
-        workers=options["workers"] or usable_cores(),
-        batch=options["batch"],
-        exact=options.get("exact", False),
-        gpu_gb=options.get("gpu_mem"),
-        nice=options.get("nice", False),
-    )
+    return Resources(workers=options["workers"] or usable_cores(), batch=options["batch"])
 
 
 def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> ExtractPlan:

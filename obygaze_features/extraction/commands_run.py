@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,7 +27,7 @@ from obygaze_features.extraction.shared_machine import idle_gpus, refuse_busy_gp
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.plan import ExtractPlan
-    from obygaze_features.extraction.run import Monitor
+    from obygaze_features.extraction.run import RowProgress
     from obygaze_features.extraction.shared_machine import StopFlag
     from obygaze_features.extraction.status import StoreStatus
 
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
         help="As --retry-failed, and also clips whose times or video changed.",
     ),
     click.option("--worker", metavar="I/K", help="Extract every K-th unit of the plan, from I."),
-    click.option("--strict", is_flag=True, help="Stop at the first clip that fails."),
 )
 @feature_options
 @option_group(
@@ -54,12 +52,7 @@ if TYPE_CHECKING:
     device_option,
     workers_option,
     batch_option,
-    click.option(
-        "--exact", is_flag=True, help="On a GPU: batches of one, for the same bytes always."
-    ),
-    click.option("--gpu-mem", type=float, metavar="GB", help="Limit GPU memory, in GB."),
     click.option("--share", is_flag=True, help="Use a GPU that other people use."),
-    click.option("--nice", is_flag=True, help="Run with low CPU and disk priority."),
     click.option("--max-hours", type=POSITIVE, metavar="H", help="Stop after H hours."),
 )
 @option_group(
@@ -67,17 +60,10 @@ if TYPE_CHECKING:
     click.option(
         "--seal/--no-seal", default=None, help="Seal complete stores. [default: if no clip failed]"
     ),
-    click.option("--events", type=click.File("w"), help="A JSON line for each clip; - is stdout."),
     json_option,
 )
 def run(
-    session: Session,
-    /,
-    manifest: str,
-    worker: str | None,
-    seal: bool | None,
-    events: Any,
-    **options: Any,
+    session: Session, /, manifest: str, worker: str | None, seal: bool | None, **options: Any
 ) -> None:
     """Extract what is missing; the same command resumes.
 
@@ -98,7 +84,7 @@ def run(
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals(options["max_hours"]) as stop, ExitStack() as stack:
         from obygaze_features.extraction.decoding import stores_of_frames
-        from obygaze_features.extraction.run import Monitor, seal_complete
+        from obygaze_features.extraction.run import RowProgress, seal_complete
 
         plan = chosen_plan(session, manifest, options)
         for store in stores_of_frames(plan):
@@ -106,12 +92,9 @@ def run(
         if options["device"] == "cpu":
             _name_idle_gpus(session, plan)
         rows = None if worker is None else plan.worker_rows(worker)
-        monitor = Monitor(
-            strict=options["strict"],
-            progress=lambda n: stack.enter_context(session.console.progress("extract", n)),
-            on_event=None if events is None else lambda event: _write_line(events, event),
-        )
-        states = _extract(plan, stop, rows, options, monitor)
+        bar = session.console.progress
+        progress = RowProgress(lambda n_rows: stack.enter_context(bar("extract", n_rows)))
+        states = _extract(plan, stop, rows, options, progress)
         stack.close()
         states = seal_complete(states, seal)
     if session.console.as_json:
@@ -168,7 +151,7 @@ def _extract(
     stop: StopFlag,
     rows: Sequence[int] | None,
     options: Mapping[str, Any],
-    monitor: Monitor,
+    progress: RowProgress,
 ) -> list[StoreStatus]:
     """Extract on one device, or on several."""
     from obygaze_features.extraction.devices import devices_of, extract_on_devices
@@ -182,9 +165,8 @@ def _extract(
     if not options["share"]:
         refuse_busy_gpus(devices)
     if len(shares) > 1:
-        return extract_on_devices(plan, shares, stop, monitor=monitor)
+        return extract_on_devices(plan, shares, stop, progress=progress)
     (resources,) = shares
-    resources.apply_limits()
     return extract(
         plan,
         resources,
@@ -192,13 +174,8 @@ def _extract(
         rows=rows,
         retry_failed=retry,
         changed=options["changed"],
-        monitor=monitor,
+        progress=progress,
     )
-
-
-def _write_line(stream: TextIO, event: Mapping[str, Any]) -> None:
-    stream.write(json.dumps(dict(event), ensure_ascii=False) + "\n")
-    stream.flush()
 
 
 def _show_json(
@@ -209,5 +186,5 @@ def _show_json(
     documents = [state.to_json() for state in states]
     first = documents[0] if len(documents) == 1 else joint_status(states, rows)
     named = {} if worker is None else {"worker": worker}
-    # One line, since events may have been written before it, a line each.
+    # One line, since scripts read the last one.
     session.console.json({**named, **first, "stores": documents}, one_line=True)

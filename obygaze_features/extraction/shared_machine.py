@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from obygaze_features.core.errors import EXIT_INTERRUPTED, FixUsage, ObygazeError, Stopped
+from obygaze_features.core.errors import EXIT_INTERRUPTED, ObygazeError, Stopped
 
 # Clusters send these before they take the machine away.
 STOP_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
-NICENESS = 10
 NVIDIA_SMI_S = 30
 
 
@@ -97,34 +96,11 @@ def idle_gpus() -> list[str]:
     return [f"cuda:{i}" for i, gpu in enumerate(_visible_gpus()) if gpu not in busy]
 
 
-def limit_gpu_memory(device: str, gigabytes: float) -> None:
-    """Limit the GPU memory that torch may use; batches that do not fit are halved."""
+def free_gpu_memory(device: str) -> int:
+    """Return the bytes of a GPU that are free."""
     import torch
 
-    if not device.startswith("cuda"):
-        raise FixUsage(f"--gpu-mem needs a GPU, got --device {device}")
-    chosen = torch.device(device)
-    total = torch.cuda.get_device_properties(chosen).total_memory
-    share = min(1.0, gigabytes * 1e9 / total)
-    torch.cuda.set_per_process_memory_fraction(share, chosen)
-
-
-def free_gpu_memory(device: str, gigabytes: float | None = None) -> int:
-    """Return the bytes of a GPU that are free, or left of a limit in GB."""
-    import torch
-
-    free, _ = torch.cuda.mem_get_info(device)
-    if gigabytes is None:
-        return free
-    return min(free, int(gigabytes * 1e9) - torch.cuda.memory_allocated(device))
-
-
-def lower_priority() -> None:
-    """Give this process, and the processes it starts, a low CPU and disk priority."""
-    os.nice(max(0, NICENESS - os.nice(0)))
-    ionice = shutil.which("ionice")
-    if ionice is not None:
-        subprocess.run([ionice, "-c", "3", "-p", str(os.getpid())], check=False)
+    return int(torch.cuda.mem_get_info(device)[0])
 
 
 def _users() -> list[list[str]]:

@@ -67,7 +67,7 @@ def test_the_script_has_all_settings(plan: ExtractPlan, tmp_path: Path) -> None:
         gres="gpu:1",
         partition="long",
         directives=["account=lab", "--constraint=a100&x"],
-        run_options=["--device", "cuda", "--events", "a b"],
+        run_options=["--device", "cuda", "--weights", "a b"],
         folder=tmp_path,
     )
     lines = array.script(plan).splitlines()
@@ -86,7 +86,7 @@ def test_the_script_has_all_settings(plan: ExtractPlan, tmp_path: Path) -> None:
         "#SBATCH --constraint=a100&x",
     ]
     (call,) = (line for line in lines if "extract run" in line)
-    assert f"run '{tmp_path}/the plan.json' --device cuda --events 'a b' --worker" in call
+    assert f"run '{tmp_path}/the plan.json' --device cuda --weights 'a b' --worker" in call
     assert call.endswith('--worker "$SLURM_ARRAY_TASK_ID/8"')
     assert len(lines) < 45, "a script that a person reads"
     checked = subprocess.run(["bash", "-n"], input=array.script(plan), text=True)
