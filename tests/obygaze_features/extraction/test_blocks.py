@@ -86,8 +86,8 @@ class World:
             yield DecodedRow(row, dict.fromkeys(views, clip), 0.5)
 
     def run(self, *makers: BlockMaker) -> None:
-        def tell(decoded: DecodedRow) -> None:
-            if self.stop_after is not None and decoded.row >= self.stop_after:
+        def tell(row: int, failed: bool) -> None:
+            if self.stop_after is not None and row >= self.stop_after:
                 self.stop.signal_name = "SIGTERM"
 
         run_rows(makers, self.decode, self.stop, tell)
