@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -22,13 +21,11 @@ from obygaze_features.core.metadata import render
 from obygaze_features.extraction.estimate import estimate
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources
-from obygaze_features.extraction.status import missing_units, seconds_a_clip
+from obygaze_features.extraction.status import missing_units
 
-# The time limit if nothing was measured; if it is too short, tasks restart.
-UNMEASURED_MINUTES = 60
-STARTING_MINUTES = 5
+# The time limit, if none is given; if it is too short, tasks requeue themselves.
+DEFAULT_MINUTES = 60
 SLACK = 1.5
-STEP_MINUTES = 5
 # An allowance for the libraries of CUDA in main memory; not measured.
 CUDA_BYTES = 4 * 2**30
 # Seconds before the limit at which a worker is stopped: enough for one clip and one commit.
@@ -48,16 +45,13 @@ class SlurmArray:
         plan_file: The file of the plan.
         workers: Among how many workers the units are divided.
         tasks: The workers to run.
-        minutes: The time limit of a task.
+        minutes: The time limit of a task; one that reaches it requeues itself.
         at_once: Run at most this many tasks at a time.
         cpus: Cores of a task.
         mem_gb: Memory of a task in GB. None: no request, so Slurm's default.
         gres: Other resources of a task, such as gpu:1.
-        partition: The partition.
         container: An Apptainer image to run in, which has obygaze.
-        logs: The folder of the logs.
-        warning_s: Seconds before the limit at which a task is stopped.
-        directives: More options for sbatch.
+        directives: More options for sbatch, which override the others.
         run_options: Options for `extract run`.
         folder: The working folder.
     """
@@ -70,10 +64,7 @@ class SlurmArray:
     cpus: int = 1
     mem_gb: int | None = None
     gres: str | None = None
-    partition: str | None = None
     container: str | None = None
-    logs: Path = Path("logs")
-    warning_s: int = WARNING_S
     directives: Sequence[str] = ()
     run_options: Sequence[str] = ()
     folder: Path = field(default_factory=Path.cwd)
@@ -94,7 +85,7 @@ class SlurmArray:
     @property
     def log_folder(self) -> Path:
         """The folder of the logs, which must exist before a task starts."""
-        return (self.folder / self.logs).resolve()
+        return (self.folder / "logs").resolve()
 
     def script(self, plan: ExtractPlan) -> str:
         """Return the text of the script."""
@@ -126,8 +117,7 @@ class SlurmArray:
             "cpus-per-task": self.cpus,
             "mem": None if self.mem_gb is None else f"{self.mem_gb}G",
             "gres": self.gres,
-            "partition": self.partition,
-            "signal": f"USR1@{self.warning_s}",
+            "signal": f"USR1@{WARNING_S}",
             "output": self.log_folder / "%x-%A_%a.log",
             "open-mode": "append",
         }
@@ -142,7 +132,7 @@ def array_for(
     workers: int,
     *,
     resume: bool = False,
-    minutes: int | None = None,
+    minutes: int = DEFAULT_MINUTES,
 ) -> SlurmArray | None:
     """Return the array of a plan; None if no task has anything to do.
 
@@ -151,20 +141,11 @@ def array_for(
         plan_file: The file of the plan.
         workers: Among how many workers the units are divided.
         resume: Only include tasks that have something to do.
-        minutes: The time limit of a task. The default is estimated.
+        minutes: The time limit of a task.
     """
-    units = missing_units(plan)
-    everyone = list(range(min(workers, plan.n_units)))
-    tasks = sorted({unit % workers for unit in units}) if resume else everyone
-    if not tasks:
-        return None
-    pace = seconds_a_clip(plan)
-    if minutes is None and pace is not None:
-        # The longest task, by the speed of the committed blocks.
-        longest = max(Counter(unit % workers for unit in units).values(), default=0)
-        needed = STARTING_MINUTES + SLACK * longest * plan.unit_rows * pace / 60
-        minutes = STEP_MINUTES * ceil(needed / STEP_MINUTES)
-    return SlurmArray(plan_file, workers, tasks, minutes or UNMEASURED_MINUTES)
+    everyone = range(min(workers, plan.n_units))
+    tasks = sorted({unit % workers for unit in missing_units(plan)}) if resume else everyone
+    return SlurmArray(plan_file, workers, tasks, minutes) if tasks else None
 
 
 def minutes_of(walltime: str) -> int:
