@@ -1,6 +1,5 @@
 """Find the weights of a card: in a given file or folder, or in the Hugging Face cache."""
 
-import re
 import socket
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -10,16 +9,14 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from obygaze_features.backbones.base import Card
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError, first_line
+from obygaze_features.core.errors import Corrupt, NotFound, ObygazeError, first_line
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import cache_folder, offline
 from obygaze_features.core.schema_check import read_json
 
 FETCH_AGAIN = "fetch the checkpoint again"
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
-_TENSORS = (".bin", ".pt", ".pth")
 _CONNECT_S = 5.0
-_EPOCH = re.compile(r"pytorch_model\.bin(\.\d+)?$")
 _SMALL_FILES = ("config.json", "preprocessor_config.json", "video_preprocessor_config.json")
 
 
@@ -159,7 +156,7 @@ def _connect(endpoint: str) -> None:
 def _in_folder(folder: Path, origin: str) -> WeightFiles:
     files = _weight_files(folder)
     if not files:
-        hint = "a folder with model.safetensors or pytorch_model.bin"
+        hint = "a folder with model.safetensors or pytorch_model.bin, or the file of the weights"
         raise NotFound("this folder holds no weights", where=str(folder), hint=hint)
     return WeightFiles(folder, tuple(files), origin)
 
@@ -171,21 +168,11 @@ def _preferred(names: Collection[str]) -> str:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    name = _preferred([path.name for path in files])
-    if name:
-        return [folder / name] if name in _PREFERRED else _shards(folder, folder / name)
-    candidates = [path for path in files if _EPOCH.fullmatch(path.name)]
-    candidates = candidates or [path for path in files if path.suffix == ".safetensors"]
-    candidates = candidates or [path for path in files if path.suffix in _TENSORS]
-    if len(candidates) > 1:
-        names = ", ".join(path.name for path in candidates)
-        what, hint = (
-            f"this folder holds several checkpoints: {names}",
-            f"--weights {candidates[-1]}",
-        )
-        raise FixInput(what, where=str(folder), hint=hint)
-    return candidates
+    """Return the weights of a folder, if they have a name of the hub."""
+    name = _preferred([path.name for path in folder.iterdir() if path.is_file()])
+    if not name:
+        return []
+    return [folder / name] if name in _PREFERRED else _shards(folder, folder / name)
 
 
 def _shards(folder: Path, index: Path) -> list[Path]:

@@ -114,8 +114,7 @@ def show_states(console: Console, states: Iterable[StoreStatus]) -> None:
 )
 @click.option("--store", metavar="STORE", help="Add them to a store that is not sealed.")
 @click.option("-o", "out", type=_FILE, help="An npz file. [default: texts/BACKBONE.SET.npz]")
-@click.option("--weights", metavar="PATH", help="Weights. [default: the hub's cache]")
-@click.option("--tokenizer", metavar="PATH", help="A tokenizer. [default: by the weights]")
+@click.option("--weights", metavar="PATH", help="Weights and tokenizer. [default: the hub's]")
 @force_option
 def text(
     session: Session, /, backbone: str, prompts: str, store: str | None, **options: Any

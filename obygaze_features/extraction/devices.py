@@ -2,8 +2,8 @@
 
 import multiprocessing
 import re
-import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -128,17 +128,10 @@ class _Sender(RowProgress):
 
 
 def _work(messages: Connection, plan: bytes, resources: Resources, rows: Sequence[int]) -> None:
-    with stop_on_signals() as stop:
-        threading.Thread(target=_stop_without_parent, args=(stop,), daemon=True).start()
+    # If the process that shows the rows was killed, this one ends with its next row.
+    with stop_on_signals() as stop, suppress(BrokenPipeError):
         try:
             read = plan_from_bytes(plan, "plan")
             extract(read, resources, stop, rows=rows, progress=_Sender(messages))
         except ObygazeError as error:
             messages.send(error)
-
-
-def _stop_without_parent(stop: StopFlag) -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        stop.signal_name = stop.signal_name or "the end of the run"
