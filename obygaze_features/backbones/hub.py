@@ -1,12 +1,9 @@
 """Find the weights of a card: in a given file or folder, or in the Hugging Face cache."""
 
-import socket
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from obygaze_features.backbones.base import Card
 from obygaze_features.core.errors import Corrupt, NotFound, ObygazeError, first_line
@@ -120,37 +117,25 @@ def _download(card: Card) -> None:
     if offline():
         what = f"no weights for {card.name}, and the environment forbids the network"
         raise NotFound(what, where=where, hint=hint)
-    purpose = f"downloading {card.checkpoint}"
-    hub = need("huggingface_hub", "extract", purpose)
-    constants = need("huggingface_hub.constants", "extract", purpose)
+    hub = need("huggingface_hub", "extract", f"downloading {card.checkpoint}")
+    api, reference = hub.HfApi(), {"revision": card.revision}
     try:
-        _connect(constants.ENDPOINT)
-        name = _preferred(hub.HfApi().list_repo_files(card.checkpoint, revision=card.revision))
+        # Without a time limit, its library tries for half a minute to reach the hub.
+        found = api.repo_info(card.checkpoint, **reference, timeout=_CONNECT_S)
+        name = _preferred([file.rfilename for file in found.siblings])
         if not name:
             raise NotFound("the repository holds no weights in a supported form")
         stem, _, suffix = name.removesuffix(".index.json").partition(".")
         shards = [] if name in _PREFERRED else [f"{stem}-*.{suffix}"]
         files = [*_SMALL_FILES, name, *shards]
-        hub.snapshot_download(card.checkpoint, revision=card.revision, allow_patterns=files)
+        hub.snapshot_download(card.checkpoint, **reference, allow_patterns=files)
     except Exception as error:
         # The hub's library raises many types of error, and each means that there are no weights.
         if card.gated:
             page = f"https://huggingface.co/{card.checkpoint}"
             hint = f"accept the licence on {page}, then: hf auth login"
-        what = f"{card.checkpoint} could not be downloaded: {first_line(error)}"
+        what = f"{card.checkpoint} could not be downloaded from {api.endpoint}: {first_line(error)}"
         raise NotFound(what, where=where, hint=hint) from error
-
-
-def _connect(endpoint: str) -> None:
-    """Raise an error at once if the hub cannot be reached; its library tries for half a minute."""
-    address = urlsplit(endpoint)
-    if getproxies().keys() & {address.scheme, "all"}:
-        return  # only the library uses the proxy
-    port = address.port or (80 if address.scheme == "http" else 443)
-    try:
-        socket.create_connection((address.hostname or "", port), timeout=_CONNECT_S).close()
-    except OSError as error:
-        raise OSError(f"{address.netloc} cannot be reached ({error})") from error
 
 
 def _in_folder(folder: Path, origin: str) -> WeightFiles:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.core.commands import POSITIVE, Session, command, json_option, option_group
+from obygaze_features.core.commands import Session, command, json_option, option_group
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     workers_option,
     batch_option,
     click.option("--share", is_flag=True, help="Use a GPU that other people use."),
-    click.option("--max-hours", type=POSITIVE, metavar="H", help="Stop after H hours."),
 )
 @option_group(
     "Output",
@@ -82,7 +81,7 @@ def run(
         obygaze extract run plan.json --device cuda:all
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
-    with stop_on_signals(options["max_hours"]) as stop, ExitStack() as stack:
+    with stop_on_signals() as stop, ExitStack() as stack:
         from obygaze_features.extraction.decoding import stores_of_frames
         from obygaze_features.extraction.run import RowProgress, seal_complete
 

@@ -1,4 +1,4 @@
-"""Run on a shared machine: stop on signals and time limits, leave GPUs in use alone."""
+"""Run on a shared machine: stop on signals, leave GPUs in use alone."""
 
 import contextlib
 import os
@@ -47,31 +47,19 @@ class StopFlag:
 
 
 @contextlib.contextmanager
-def stop_on_signals(max_hours: float | None = None) -> Iterator[StopFlag]:
-    """Return a flag that is set by a signal to the main thread, or after `max_hours`.
-
-    Args:
-        max_hours: The hours after which to stop. The default is no limit.
+def stop_on_signals() -> Iterator[StopFlag]:
+    """Return a flag that is set by a signal to the main thread.
 
     Enter it before slow imports, so that a signal during these is not lost.
     """
     flag = StopFlag()
-
-    def time_is_up() -> None:
-        flag.signal_name = flag.signal_name or f"--max-hours {max_hours:g}"
-
-    timer = threading.Timer(0 if max_hours is None else max_hours * 3600, time_is_up)
-    timer.daemon = True
     # Python lets no other thread, such as a worker's of Dask, handle signals.
     in_main = threading.current_thread() is threading.main_thread()
     names = STOP_SIGNALS if in_main else ()
     before = {name: signal.signal(getattr(signal, name), flag.handle) for name in names}
-    if max_hours is not None:
-        timer.start()
     try:
         yield flag
     finally:
-        timer.cancel()
         for name, handler in before.items():
             signal.signal(getattr(signal, name), handler)
 

@@ -220,7 +220,7 @@ def test_a_signal_during_the_start_is_not_lost(films: Manifest, tmp_path: Path) 
         "import os, signal, sys\n"
         "from obygaze_features.extraction import shared_machine\n"
         "caught = shared_machine.stop_on_signals\n"
-        "def at_once(max_hours):\n"
+        "def at_once():\n"
         "    manager = caught()\n"
         "    flag = manager.__enter__()\n"
         "    assert 'obygaze_features.extraction.run' not in sys.modules\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from support.cli import run_obygaze
 from support.extraction import a_plan, film_folder, keep_manifest, plan_file
 
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.extraction.shared_machine import idle_gpus, refuse_busy_gpus, stop_on_signals
+from obygaze_features.extraction.shared_machine import idle_gpus, refuse_busy_gpus
 
 FIRST, SECOND = "GPU-11111111-aaaa", "GPU-22222222-bbbb"
 
@@ -116,19 +115,3 @@ def test_a_run_checks_the_gpu_before_loading(nvidia_smi: Path, tmp_path: Path) -
     done = run_obygaze("extract", "run", path, "--device", "cuda")
     assert (done.code, "in use by others" in done.stderr) == (1, True), done.stderr
     assert not (tmp_path / "stores").exists()
-
-
-def test_a_run_ends_after_its_hours(tmp_path: Path) -> None:
-    with stop_on_signals(0.02 / 3600) as stop:
-        ends = time.monotonic() + 10
-        while not stop and time.monotonic() < ends:
-            time.sleep(0.01)
-    assert stop.signal_name.startswith("--max-hours")
-    with stop_on_signals(1) as long, stop_on_signals() as unlimited:
-        pass
-    assert not long and not unlimited
-    manifest = film_folder(tmp_path / "films", 9)
-    path = plan_file(a_plan(manifest, tmp_path, "descriptors"), tmp_path / "plan.json")
-    done = run_obygaze("extract", "run", path, "--max-hours", "0.0000001")
-    assert (done.code, "the same command again" in done.stderr) == (75, True), done.stderr
-    run_obygaze("extract", "run", path, "--max-hours", "1").ok()
