@@ -81,7 +81,7 @@ def test_extras_bring_what_is_promised():
     assert set(extras) == {*EXTRAS, "all", "test"}
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
-    assert extras["all"] == ["obygaze[mlp,extract,cluster,frames,remote]"]
+    assert extras["all"] == ["obygaze[mlp,extract,frames,remote]"]
     assert "obygaze[video]" in extras["extract"]
 
 
