@@ -32,8 +32,7 @@ CUDA_BYTES = 4 * 2**30
 WARNING_S = 60
 MAX_RESTARTS = 200
 
-# [D-]HH:MM[:SS]
-WALLTIME = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d\d)(?::(\d\d))?")
+WALLTIME = re.compile(r"(\d{1,3}):(\d\d)")
 SCRIPT_MARK = b"clips; task i takes unit i and each "
 
 
@@ -149,15 +148,12 @@ def array_for(
 
 
 def minutes_of(walltime: str) -> int:
-    """Return the minutes of HH:MM, HH:MM:SS or D-HH:MM, rounded up."""
+    """Return the minutes of HH:MM."""
     found = WALLTIME.fullmatch(walltime)
-    if found is None:
-        raise FixUsage(f"--time must have the form HH:MM, got {walltime!r}")
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    total = days * 24 * 60 + hours * 60 + minutes + (seconds > 0)
-    if not total:
-        raise FixUsage("--time must be at least one minute")
-    return total
+    minutes = 60 * int(found[1]) + int(found[2]) if found else 0
+    if not minutes:
+        raise FixUsage(f"--time must have the form HH:MM, such as 04:00, got {walltime!r}")
+    return minutes
 
 
 def memory_gb(plan: ExtractPlan, cpus: int, *, gpu: bool = False) -> int:
