@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from obygaze_features.core.commands import LazyGroup, Session, attention_option, dtype_option
+from obygaze_features.backbones.commands import placement_options
+from obygaze_features.core.commands import LazyGroup, Session
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.machine import duration, this_machine, time_runs, usable_cores
@@ -173,14 +174,7 @@ def decode(session: Session, videos: tuple[Path, ...], count: int) -> None:
 
 @bench.command()
 @click.argument("name")
-@click.option(
-    "--weights",
-    type=click.Path(path_type=Path),
-    help="A file or folder of weights, instead of the card's own checkpoint.",
-)
-@click.option("--device", default="cpu", help="cpu, cuda, or cuda:1.")
-@dtype_option
-@attention_option
+@placement_options
 @click.option(
     *("--batch", "batches"),
     type=click.IntRange(1),

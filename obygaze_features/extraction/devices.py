@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
@@ -13,7 +14,7 @@ from obygaze_features.core.lazy import need
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
 from obygaze_features.extraction.run import Resources, RowProgress, extract, refuse_unusable
 from obygaze_features.extraction.shared_machine import StopFlag, stop_on_signals
-from obygaze_features.extraction.status import StoreStatus, missing_units, plan_status
+from obygaze_features.extraction.status import StoreStatus, missing_units, store_status
 
 POLL_S = 0.2
 
@@ -83,7 +84,9 @@ def extract_on_devices(
         process.join()
     if errors and not stop:
         raise errors[0]
-    return plan_status(plan)
+    # After an early stop, there may be no stores yet.
+    stores = (target.store for target in plan.targets)
+    return [store_status(store) for store in stores if Path(store).exists()]
 
 
 def _started(
