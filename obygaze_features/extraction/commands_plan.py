@@ -215,7 +215,7 @@ def plan(
         *("--time", "walltime"),
         default="01:00",
         metavar="HH:MM",
-        help="Time limit, after which a task requeues itself. [default: 1 h]",
+        help="Time limit, after which a task requeues itself.",
     ),
     click.option(
         *("--sbatch", "directives"),

@@ -23,8 +23,6 @@ from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.status import missing_units
 
-# The time limit, if none is given; if it is too short, tasks requeue themselves.
-DEFAULT_MINUTES = 60
 SLACK = 1.5
 # An allowance for the libraries of CUDA in main memory; not measured.
 CUDA_BYTES = 4 * 2**30
@@ -126,12 +124,7 @@ class SlurmArray:
 
 
 def array_for(
-    plan: ExtractPlan,
-    plan_file: Path,
-    workers: int,
-    *,
-    resume: bool = False,
-    minutes: int = DEFAULT_MINUTES,
+    plan: ExtractPlan, plan_file: Path, workers: int, *, resume: bool = False, minutes: int = 60
 ) -> SlurmArray | None:
     """Return the array of a plan; None if no task has anything to do.
 
@@ -140,7 +133,7 @@ def array_for(
         plan_file: The file of the plan.
         workers: Among how many workers the units are divided.
         resume: Only include tasks that have something to do.
-        minutes: The time limit of a task.
+        minutes: The time limit of a task; one that reaches it requeues itself.
     """
     everyone = range(min(workers, plan.n_units))
     tasks = sorted({unit % workers for unit in missing_units(plan)}) if resume else everyone
