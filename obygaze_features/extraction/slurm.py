@@ -135,8 +135,9 @@ def array_for(
         resume: Only include tasks that have something to do.
         minutes: The time limit of a task; one that reaches it requeues itself.
     """
+    units = missing_units(plan)  # an error if a store is of another plan
     everyone = range(min(workers, plan.n_units))
-    tasks = sorted({unit % workers for unit in missing_units(plan)}) if resume else everyone
+    tasks = sorted({unit % workers for unit in units}) if resume else everyone
     return SlurmArray(plan_file, workers, tasks, minutes) if tasks else None
 
 
