@@ -86,8 +86,8 @@ BENCHMARKS = {
     "engines": Benchmark(
         "benchmarks.extraction.engines:measure",
         "The overhead of each engine for a block. The clips are small, so that the overhead is"
-        " visible. Every engine copies frames from the process that decodes them, and Dask also"
-        " sends messages. The time to start and to end is spent once for each run.",
+        " visible. Every engine copies frames from the process that decodes them. The time to"
+        " start and to end is spent once for each run.",
     ),
     "store": Benchmark(
         "benchmarks.store.comparison:measure",

@@ -71,7 +71,7 @@ COMMANDS = {
         "Measure bias in vectors and texts, or score MediaEval runs.",
     ),
     "bench": (
-        "obygaze_features.extraction.commands:bench",
+        "obygaze_features.extraction.bench:bench",
         "Measure this machine on your own films, backbones and stores.",
     ),
 }

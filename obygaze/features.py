@@ -101,6 +101,7 @@ def extract(
     device: str = "cpu",
     workers: int | None = None,
     batch: int | None = None,
+    worker: str | None = None,
     seal: bool | None = None,
     retry_failed: bool = False,
     progress: bool = False,
@@ -120,6 +121,8 @@ def extract(
         device: cpu, cuda or cuda:N.
         workers: Processes that decode. The default is one for each core.
         batch: Clips in a batch. The default is what fits into memory.
+        worker: I/K, such as 0/8: extract every K-th block, from I, as one of K calls that share the
+            work; the status is that of its own clips.
         seal: Close stores that are complete. The default is to close them if no clip failed.
         retry_failed: Try failed clips again, and nothing else.
         progress: Show a progress bar on stderr.
@@ -133,7 +136,7 @@ def extract(
     from contextlib import ExitStack
 
     from obygaze_features.core.machine import usable_cores
-    from obygaze_features.extraction import Monitor, Resources, make_plan, stop_on_signals
+    from obygaze_features.extraction import Resources, RowProgress, make_plan, stop_on_signals
     from obygaze_features.extraction import extract as extract_plan
     from obygaze_features.extraction.recipes import targets_for
     from obygaze_features.extraction.run import seal_complete
@@ -152,8 +155,11 @@ def extract(
     resources = Resources(device=device, workers=workers or usable_cores(), batch=batch)
     with stop_on_signals() as stop, ExitStack() as stack:
         bars = progress_bars(progress, "clips")
-        monitor = Monitor(progress=lambda n: stack.enter_context(bars("extract", n)))
-        states = extract_plan(plan, resources, stop, retry_failed=retry_failed, monitor=monitor)
+        shown = RowProgress(lambda n_rows: stack.enter_context(bars("extract", n_rows)))
+        rows = None if worker is None else plan.worker_rows(worker)
+        states = extract_plan(
+            plan, resources, stop, rows=rows, retry_failed=retry_failed, progress=shown
+        )
         return seal_complete(states, seal)
 
 

@@ -28,7 +28,6 @@ EXTRAS = {
     "mlp": {"torch"},
     "video": {"av"},
     "extract": {"obygaze", "torch", "transformers"},
-    "cluster": {"cryptography", "distributed"},
     "frames": {"pandas", "xarray"},
     "remote": {"obstore", "huggingface_hub"},
     "docs": {"furo", "myst-nb", "sphinx"},
@@ -37,7 +36,7 @@ EXTRAS = {
 IMPORT_NAMES = {"scikit-learn": "sklearn"}
 # What comes with a declared package as a part of its own interface.
 COMES_ALONG = {"scipy": "scikit-learn", "joblib": "scikit-learn", "threadpoolctl": "scikit-learn"}
-COMES_ALONG |= {"PIL": "matplotlib", "dask": "distributed"}
+COMES_ALONG |= {"PIL": "matplotlib"}
 COMES_ALONG |= {"numcodecs": "zarr", "google_crc32c": "zarr"}
 
 
@@ -82,7 +81,7 @@ def test_extras_bring_what_is_promised():
     assert set(extras) == {*EXTRAS, "all", "test"}
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
-    assert extras["all"] == ["obygaze[mlp,extract,cluster,frames,remote]"]
+    assert extras["all"] == ["obygaze[mlp,extract,frames,remote]"]
     assert "obygaze[video]" in extras["extract"]
 
 
@@ -99,7 +98,7 @@ def test_a_laptop_gets_no_torch_however_far_one_follows_the_requirements(extra):
             continue  # needed on other systems only
         waiting |= {normal(bare(r)) for r in requirements if "extra ==" not in r} - seen
     assert "numpy" in seen
-    assert seen.isdisjoint({"torch", "transformers", "distributed", "obstore"})
+    assert seen.isdisjoint({"torch", "transformers", "obstore"})
     assert ("av" in seen) is bool(extra)
 
 

@@ -19,7 +19,7 @@ ROOMS = [
     *(f"obygaze_models.{name}" for name in ("models", "evaluation", "protocols", "zoo")),
     *(f"obygaze_models.{name}" for name in ("audits", "report")),
 ]
-HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib", "distributed"}
+HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib"}
 
 
 @pytest.mark.parametrize("room", ROOMS)

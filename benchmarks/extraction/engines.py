@@ -32,7 +32,7 @@ KINDS = (
     Kind("Blocks that are next to empty", 4, 60, False),
 )
 QUICK = tuple(replace(kind, block_rows=2, n_blocks=4) for kind in KINDS)
-PACKAGES = ("av", "numpy", "zarr", "distributed")
+PACKAGES = ("av", "numpy", "zarr")
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def _precisions(
         worst = max(np.abs(found[n] - x).max() / np.abs(x).max() for n, x in expected.items())
         runs = forward_runs(backbone, batches, rounds)[1:]
         best = max(runs, key=lambda run: run["clips_per_s"])
-        tflops = backbone.flops * best["clips_per_s"] / 1e12
+        tflops = backbone.card.gflop * best["clips_per_s"] / 1e3
         yield {
             "backbone": model.card,
             "precision": name,

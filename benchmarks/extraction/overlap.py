@@ -91,7 +91,7 @@ def timed_run(store: Path, device_s: float, n_clips: int, batch: int) -> tuple[f
 
         levels = [spec for spec in writer.plan.arrays if spec.is_level]
         maker = BlockMaker(BatchComputer(backbone, levels), writer, view, wanted, batch=batch)
-        run_rows([maker], decode, StopFlag(), lambda decoded: None)
+        run_rows([maker], decode, StopFlag(), lambda row, failed: None)
         return gpu.clock.time(), gpu
 
 

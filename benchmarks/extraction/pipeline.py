@@ -207,7 +207,6 @@ def _facts(result: Comparison, clips: int, plans: Plans) -> dict[str, str]:
     both = ratio("two, one pass", lambda i: wall["decode alone"][i] + wall["forward of two"][i])
     cpu = {timing.name: statistics.median(timing.cpu_s) for timing in result.timings}
     stages = cpu["decode alone"] + cpu["forward alone"]
-    flops = plans.loaded_one[0].backbone.flops * clips
     rate = clips / statistics.median(wall["pipeline"])
     return {
         "pipeline / larger of decode and forward": larger,
@@ -215,7 +214,6 @@ def _facts(result: Comparison, clips: int, plans: Plans) -> dict[str, str]:
         "CPU of the pipeline / CPU of decode and forward": f"{cpu['pipeline'] / stages:.2f}",
         "two in one pass / one decode + both forwards": both,
         "clips a second": f"{rate:.2f}",
-        "GFLOP/s of the model": f"{flops / statistics.median(wall['pipeline']) / 1e9:.1f}",
     }
 
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from benchmarks.extraction.pipeline import RATE, make_film
 from benchmarks.store.layouts import files_of
 from benchmarks.timing import OBYGAZE
-from obygaze_features.core.errors import InstallExtra, ObygazeError
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import sha256_file
-from obygaze_features.core.lazy import need
 from obygaze_features.extraction.blocks import run_rows
 from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.decoding import NO_VIDEO, DecodedRow
@@ -28,15 +27,14 @@ from obygaze_features.extraction.status import missing_units
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import View
 
-ALONE, LOCAL, SLICE, DASK, SLURM = (
+ALONE, LOCAL, SLICE, SLURM = (
     "the work alone",
     "local, in this process",
     "a slice, as a Slurm task runs it",
-    "Dask, one worker",
     "Slurm, one task",
 )
-TWO_SLICES, TWO_DASK, TWO_SLURM = "two slices at once", "Dask, two workers", "Slurm, two tasks"
-PAIRS = {SLICE: TWO_SLICES, DASK: TWO_DASK, SLURM: TWO_SLURM}
+TWO_SLICES, TWO_SLURM = "two slices at once", "Slurm, two tasks"
+PAIRS = {SLICE: TWO_SLICES, SLURM: TWO_SLURM}
 N_FILMS, FILM_S = 4, 10
 SLURM_S = 120.0
 Way = Callable[[ExtractPlan], object]
@@ -90,11 +88,6 @@ def ways() -> tuple[dict[str, Way], dict[str, str]]:
     found: dict[str, Way] = {ALONE: alone, LOCAL: local}
     absent: dict[str, str] = {}
     found |= {SLICE: lambda plan: slices(plan, 1), TWO_SLICES: lambda plan: slices(plan, 2)}
-    try:
-        need("distributed", "cluster", "Dask")
-        found |= {DASK: lambda plan: dask(plan, 1), TWO_DASK: lambda plan: dask(plan, 2)}
-    except InstallExtra as error:
-        absent["Dask"] = error.what
     if why := no_slurm():
         absent["Slurm"] = why
     else:
@@ -114,7 +107,7 @@ def alone(plan: ExtractPlan) -> None:
 
     with clip_threads(1) as pool:
         maker = loaded.maker(pending_rows(loaded), Resources(threads=1), pool)
-        run_rows([maker], decode, StopFlag(), lambda decoded: None)
+        run_rows([maker], decode, StopFlag(), lambda row, failed: None)
 
 
 def local(plan: ExtractPlan) -> None:
@@ -140,24 +133,6 @@ def slices(plan: ExtractPlan, workers: int) -> None:
         if process.returncode and b"no clip was extracted" not in stderr:
             text = stderr.decode("utf-8", "replace").strip()
             raise ObygazeError(f"a slice ended with exit code {process.returncode}: {text}")
-
-
-def dask(plan: ExtractPlan, workers: int) -> None:
-    """Start a Dask cluster, use it, and end it."""
-    import dask
-    import distributed
-
-    from obygaze_features.extraction.dask_engine import extract_on
-
-    options = {"threads_per_worker": 1, "memory_limit": None, "dashboard_address": None}
-    # As the guide starts workers.
-    trim = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
-    with (
-        dask.config.set({trim: None}),
-        distributed.LocalCluster(n_workers=workers, **options) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        extract_on(client, plan, Resources(), StopFlag())
 
 
 def slurm(plan: ExtractPlan, workers: int) -> None:

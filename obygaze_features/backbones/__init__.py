@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.check import check_backbone as check_backbone
     from obygaze_features.backbones.geometry import Geometry as Geometry
     from obygaze_features.backbones.hub import find_weights as find_weights
-    from obygaze_features.backbones.load import forward_in_batches as forward_in_batches
     from obygaze_features.backbones.load import load_backbone as load_backbone
     from obygaze_features.backbones.own import module_card as module_card
     from obygaze_features.backbones.text import embed_prompts as embed_prompts

@@ -159,32 +159,6 @@ class Family:
         """Return how the pictures of a card are resized, without loading the model."""
         return card.input.resize_to(card.geometry.size)
 
-    def flops(self, g: Geometry) -> int:
-        """Return the floating point operations of one clip, 0 where the depth is not known.
-
-        A multiplication and an addition are two.
-        """
-        if g.depth is None:
-            return 0
-        d, width = g.depth, g.width
-        embed = 2 * g.steps * g.patches * 3 * d.patch**2 * d.tubelet * width
-        dense = 2 * (4 * width**2 + 2 * width * d.hidden)
-        n = g.patches + g.prefix if g.unit == "frame" else g.steps * g.patches + g.prefix
-        times = g.frames if g.unit == "frame" else 1
-        layer = times * (n * dense + 4 * n**2 * width)
-        if self.attention == "messages":
-            # A message token joins the attention of each frame, after attention among messages.
-            messages = times * 2 * 9 * width**2 + 4 * times**2 * width
-            layer = times * (n * dense + 4 * (n + 1) ** 2 * width) + messages
-        elif self.attention == "factorised":
-            layer = g.steps * (g.patches * dense + 4 * g.patches**2 * width)
-        elif self.attention == "divided":
-            # Over time, then over space, each with its projections, and one more dense layer.
-            n = g.steps * g.patches
-            time = n * 2 * 5 * width**2 + 4 * n * g.steps * width
-            layer = n * dense + time + 4 * g.steps * (g.patches + 1) ** 2 * width
-        return embed + d.layers * layer
-
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
         """Return the device memory of one clip without the weights, exact to about 20 %."""
         itemsize = 4 if dtype == "float32" else 2
@@ -300,7 +274,7 @@ class Backbone(ABC):
         self.resize = resize or card.family.resize(card)
         self.geometry, self.levels = found.geometry, found.levels
         family = card.family
-        self.takes_mask, self.flops = family.takes_mask, family.flops(self.geometry)
+        self.takes_mask = family.takes_mask
         memory = family.activation_bytes(self.geometry, placement.dtype, placement.attention)
         self.activation_bytes = memory
 

@@ -110,8 +110,7 @@ def check_backbone(
         report.lines.append(CheckLine(name, FAILED, found))
         return report
     source = "every tensor is from the files" if files.files else "loaded without files"
-    facts = f"{backbone.geometry.input_size}, {backbone.flops / 1e9:.0f} GFLOP a clip"
-    report.lines.append(CheckLine("complete", OK, f"{source}; {facts}"))
+    report.lines.append(CheckLine("complete", OK, f"{source}; {backbone.geometry.input_size}"))
     if isinstance(backbone, TorchBackbone):
         report.lines += _of_card(backbone, files)
     report.lines += _of_outputs(backbone, TOLERANCE[dtype])

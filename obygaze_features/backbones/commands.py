@@ -236,13 +236,19 @@ def forward(
     """
     import numpy as np
 
-    from obygaze_features.backbones.load import forward_in_batches, load_backbone
+    from obygaze_features.backbones.base import check_pixels
+    from obygaze_features.backbones.load import as_arrays, load_backbone
 
     clips = _array(pixels, "f")
     real = _array(mask, "fiub") if mask else None
     card = find_card(name, session.workspace)
     backbone = load_backbone(card, _own(weights, name), attn_implementation=attention, **placement)
-    levels = forward_in_batches(backbone, clips, real)
+    check_pixels(clips, backbone.geometry, backbone.card.label)
+    found = []
+    for one in (slice(row, row + 1) for row in range(len(clips))):
+        clip = np.array(clips[one], dtype=np.float32)
+        found.append(as_arrays(backbone.forward(clip, None if real is None else real[one])))
+    levels = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
     buffer = io.BytesIO()
     np.savez(buffer, **levels)  # type: ignore[arg-type]
     write_new(out, buffer.getvalue(), force=force)

@@ -57,10 +57,6 @@ class DescriptorsFamily(Family):
         """Return the reduction to the pixels of each frame that are used."""
         return Resize(SIDE * _SAMPLES, fit="squash", filter="nearest")
 
-    def flops(self, g: Geometry) -> int:
-        """Return about two hundred operations for each pixel of the reduction."""
-        return g.frames * SIDE * SIDE * 200
-
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
         """Return the memory for one clip while it is computed."""
         return g.frames * SIDE * SIDE * 8 * 12

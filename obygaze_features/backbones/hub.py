@@ -1,25 +1,19 @@
 """Find the weights of a card: in a given file or folder, or in the Hugging Face cache."""
 
-import re
-import socket
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from obygaze_features.backbones.base import Card
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError, first_line
+from obygaze_features.core.errors import Corrupt, NotFound, ObygazeError, first_line
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import cache_folder, offline
 from obygaze_features.core.schema_check import read_json
 
 FETCH_AGAIN = "fetch the checkpoint again"
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
-_TENSORS = (".bin", ".pt", ".pth")
 _CONNECT_S = 5.0
-_EPOCH = re.compile(r"pytorch_model\.bin(\.\d+)?$")
 _SMALL_FILES = ("config.json", "preprocessor_config.json", "video_preprocessor_config.json")
 
 
@@ -123,43 +117,31 @@ def _download(card: Card) -> None:
     if offline():
         what = f"no weights for {card.name}, and the environment forbids the network"
         raise NotFound(what, where=where, hint=hint)
-    purpose = f"downloading {card.checkpoint}"
-    hub = need("huggingface_hub", "extract", purpose)
-    constants = need("huggingface_hub.constants", "extract", purpose)
+    hub = need("huggingface_hub", "extract", f"downloading {card.checkpoint}")
+    api, reference = hub.HfApi(), {"revision": card.revision}
     try:
-        _connect(constants.ENDPOINT)
-        name = _preferred(hub.HfApi().list_repo_files(card.checkpoint, revision=card.revision))
+        # Without a time limit, its library tries for half a minute to reach the hub.
+        found = api.repo_info(card.checkpoint, **reference, timeout=_CONNECT_S)
+        name = _preferred([file.rfilename for file in found.siblings])
         if not name:
             raise NotFound("the repository holds no weights in a supported form")
         stem, _, suffix = name.removesuffix(".index.json").partition(".")
         shards = [] if name in _PREFERRED else [f"{stem}-*.{suffix}"]
         files = [*_SMALL_FILES, name, *shards]
-        hub.snapshot_download(card.checkpoint, revision=card.revision, allow_patterns=files)
+        hub.snapshot_download(card.checkpoint, **reference, allow_patterns=files)
     except Exception as error:
         # The hub's library raises many types of error, and each means that there are no weights.
         if card.gated:
             page = f"https://huggingface.co/{card.checkpoint}"
             hint = f"accept the licence on {page}, then: hf auth login"
-        what = f"{card.checkpoint} could not be downloaded: {first_line(error)}"
+        what = f"{card.checkpoint} could not be downloaded from {api.endpoint}: {first_line(error)}"
         raise NotFound(what, where=where, hint=hint) from error
-
-
-def _connect(endpoint: str) -> None:
-    """Raise an error at once if the hub cannot be reached; its library tries for half a minute."""
-    address = urlsplit(endpoint)
-    if getproxies().keys() & {address.scheme, "all"}:
-        return  # only the library uses the proxy
-    port = address.port or (80 if address.scheme == "http" else 443)
-    try:
-        socket.create_connection((address.hostname or "", port), timeout=_CONNECT_S).close()
-    except OSError as error:
-        raise OSError(f"{address.netloc} cannot be reached ({error})") from error
 
 
 def _in_folder(folder: Path, origin: str) -> WeightFiles:
     files = _weight_files(folder)
     if not files:
-        hint = "a folder with model.safetensors or pytorch_model.bin"
+        hint = "a folder with model.safetensors or pytorch_model.bin, or the file of the weights"
         raise NotFound("this folder holds no weights", where=str(folder), hint=hint)
     return WeightFiles(folder, tuple(files), origin)
 
@@ -171,21 +153,11 @@ def _preferred(names: Collection[str]) -> str:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    name = _preferred([path.name for path in files])
-    if name:
-        return [folder / name] if name in _PREFERRED else _shards(folder, folder / name)
-    candidates = [path for path in files if _EPOCH.fullmatch(path.name)]
-    candidates = candidates or [path for path in files if path.suffix == ".safetensors"]
-    candidates = candidates or [path for path in files if path.suffix in _TENSORS]
-    if len(candidates) > 1:
-        names = ", ".join(path.name for path in candidates)
-        what, hint = (
-            f"this folder holds several checkpoints: {names}",
-            f"--weights {candidates[-1]}",
-        )
-        raise FixInput(what, where=str(folder), hint=hint)
-    return candidates
+    """Return the weights of a folder, if they have a name of the hub."""
+    name = _preferred([path.name for path in folder.iterdir() if path.is_file()])
+    if not name:
+        return []
+    return [folder / name] if name in _PREFERRED else _shards(folder, folder / name)
 
 
 def _shards(folder: Path, index: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Load the backbone of a card, and run it on arrays."""
+"""Load the backbone of a card; arrays of what it returns."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.base import Backbone, Card, Placement, check_pixels
+from obygaze_features.backbones.base import Backbone, Card, Placement
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import NO_WEIGHTS, WeightFiles, find_weights
 from obygaze_features.backbones.torch_backbone import on_device
@@ -79,29 +79,6 @@ def check_device(card: Card, device: str) -> None:
         raise FixUsage(f"unknown device {device!r}", hint="cpu, cuda, or cuda:1")
     if kind == "cuda" and not torch.cuda.is_available():
         raise FixUsage("this machine has no CUDA device", hint="--device cpu")
-
-
-def forward_in_batches(
-    backbone: Backbone,
-    pixels: npt.NDArray[Any],
-    mask: npt.NDArray[Any] | None = None,
-    batch: int = 4,
-) -> dict[str, npt.NDArray[np.float32]]:
-    """Return every level as a float32 array, whatever precision it was computed in.
-
-    Args:
-        backbone: What `load_backbone` returned.
-        pixels: Normalised pixels [B, T, 3, S, S].
-        mask: Which frames [B, T] are real, for backbones that take a mask.
-        batch: Clips computed at once.
-    """
-    check_pixels(pixels, backbone.geometry, backbone.card.label)
-    parts: list[dict[str, npt.NDArray[np.float32]]] = []
-    for start in range(0, len(pixels), batch):
-        some = slice(start, start + batch)
-        x = np.ascontiguousarray(pixels[some], dtype=np.float32)
-        parts.append(as_arrays(backbone.forward(x, None if mask is None else np.array(mask[some]))))
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def as_arrays(levels: dict[str, Any]) -> dict[str, npt.NDArray[np.float32]]:

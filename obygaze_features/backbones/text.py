@@ -135,7 +135,8 @@ class TextTower:
         # CLIP returns the vector of the end token, or of the first token if there is no end token.
         if len(set(texts)) > 1 and (vectors == vectors[0]).all():
             what = "every text gets the same vector: the tokenizer does not mark the end of texts"
-            raise FixInput(what, hint="--tokenizer FOLDER of the same checkpoint")
+            hint = "put the tokenizer of the same checkpoint beside the weights"
+            raise FixInput(what, hint=hint)
         return vectors
 
 
@@ -143,7 +144,6 @@ def load_text_tower(
     card: Card | str,
     weights: str | Path | None = None,
     *,
-    tokenizer: str | Path | None = None,
     workspace: Workspace | None = None,
     download: bool = True,
 ) -> TextTower:
@@ -151,8 +151,8 @@ def load_text_tower(
 
     Args:
         card: A card, or its name.
-        weights: A file or folder of weights. The default is the card's own checkpoint.
-        tokenizer: The folder of the tokenizer. The default is that of the weights, or of the hub.
+        weights: A file or folder of weights; the tokenizer is beside them, or that of the hub. The
+            default is the card's own checkpoint.
         workspace: The workspace whose own cards are found too.
         download: Download what is missing; without, nothing is loaded from the network.
     """
@@ -172,13 +172,13 @@ def load_text_tower(
     model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))
     claim = (card.checkpoint, card.revision) if is_verified(card, files, hashes) else ("", "")
     config = getattr(model.config, "text_config", model.config)
-    words = _tokenizer(card, files, tokenizer, download=download and not offline())
+    words = _tokenizer(card, files, download=download and not offline())
     if len(words) > int(config.vocab_size):
         raise FixInput(
             f"the tokenizer has {len(words)} tokens, the tower {config.vocab_size}:"
             " they are of different checkpoints",
             where=files.origin,
-            hint="--tokenizer FOLDER of the same checkpoint",
+            hint="put the tokenizer of the same checkpoint beside the weights",
         )
     space = space_id_of(*claim, hashes[TENSORS])
     model.eval().requires_grad_(False)
@@ -196,12 +196,12 @@ def embed_prompts(tower: TextTower, prompts: PromptSet) -> TextTable:
     return TextTable(tower.embed(texts), texts, templates, attributes, tower.space_id)
 
 
-def _tokenizer(card: Card, files: WeightFiles, named: str | Path | None, *, download: bool) -> Any:
+def _tokenizer(card: Card, files: WeightFiles, *, download: bool) -> Any:
     auto = library("models.auto.tokenization_auto").AutoTokenizer
-    folder = Path(named).expanduser() if named is not None else files.folder
+    folder = files.folder
     here = any((folder / name).is_file() for name in _TOKENIZER_FILES)
-    if not here and (named is not None or not card.checkpoint or not download):
-        hint = "--tokenizer FOLDER with tokenizer.json, as on the hub"
+    if not here and not (card.checkpoint and download):
+        hint = "put tokenizer.json of the checkpoint there, as on the hub"
         raise NotFound("no tokenizer beside the weights", where=str(folder), hint=hint)
     source, options = (str(folder), {}) if here else (card.checkpoint, {"revision": card.revision})
     error = FixInput("this tokenizer cannot be read", where=source)

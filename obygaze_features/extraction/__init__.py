@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_features.extraction.dask_engine import extract_on as extract_on
-    from obygaze_features.extraction.dask_engine import join_cluster as join_cluster
     from obygaze_features.extraction.plan import ExtractPlan as ExtractPlan
     from obygaze_features.extraction.plan import Target as Target
     from obygaze_features.extraction.plan import make_plan as make_plan
     from obygaze_features.extraction.plan import read_plan_file as read_plan_file
     from obygaze_features.extraction.plan import write_plan as write_plan
-    from obygaze_features.extraction.run import Monitor as Monitor
     from obygaze_features.extraction.run import Resources as Resources
+    from obygaze_features.extraction.run import RowProgress as RowProgress
     from obygaze_features.extraction.run import extract as extract
     from obygaze_features.extraction.shared_machine import StopFlag as StopFlag
     from obygaze_features.extraction.shared_machine import stop_on_signals as stop_on_signals

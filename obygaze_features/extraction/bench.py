@@ -1,112 +1,56 @@
-"""Measure the speed of this machine with the user's own films, backbones and stores."""
+"""`obygaze bench`: the speed of this machine with the user's own films, backbones and stores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import click
 
+from obygaze_features.backbones.commands import placement_options
+from obygaze_features.core.commands import LazyGroup, Session
 from obygaze_features.core.console import human, table
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.machine import Machine, duration, this_machine, time_runs, usable_cores
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.machine import duration, this_machine, time_runs, usable_cores
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.base import Backbone
-    from obygaze_features.store.read.reader import Matrix
 
-MAX_S = 30.0
+ROUNDS, MAX_S = 3, 30.0
 # The size of the frames that time a model of any size.
 SIZE_OF_ANY = 224
-
 
 # The runs of work on `n_clips` clips, or on `n_bytes` bytes where that is known, with the speeds.
 Measurement = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class BenchResult:
-    """Measurements on one machine."""
+def decode_runs(videos: Sequence[Path], count: int) -> Iterator[Measurement]:
+    """Yield the times to decode `count` frames of each video, spread evenly and from key frames.
 
-    title: str
-    measurements: Sequence[Measurement]
-    machine: Machine
-
-    def to_json(self) -> dict[str, Any]:
-        """Return every single time as JSON."""
-        return asdict(self)
-
-    def to_text(self) -> str:
-        """Return a table with the machine below it."""
-        rows = [
-            (
-                one["name"],
-                duration(one["median_s"]),
-                f"{duration(min(one['runs']['wall_s']))} to {duration(max(one['runs']['wall_s']))}",
-                duration(one["median_cpu_s"]),
-                f"{one['clips_per_s']:.3g}" if one["n_clips"] else None,
-                None if one["n_bytes"] is None else f"{human(one['bytes_per_s'])}/s",
-            )
-            for one in self.measurements
-        ]
-        headers = ("", "median", "from to", "CPU time", "clips/s", "speed")
-        n_runs = max(len(one["runs"]["wall_s"]) for one in self.measurements)
-        about = f"medians of up to {n_runs} runs after a warm-up run; {self.machine.line()}"
-        return "\n".join([self.title, table(headers, rows), about])
-
-
-def measure_decoding(
-    videos: Sequence[str | Path], *, count: int = 32, rounds: int = 3
-) -> BenchResult:
-    """Measure how fast this machine decodes `count` frames of each video, on one core.
-
-    A video counts as one clip. It is decoded with its frames spread evenly, and from key frames
-    only. The bytes are those of the decoded frames.
+    A video counts as one clip. One core decodes. The bytes are those of the decoded frames.
     """
     from obygaze_features.video.decode import decode_clip
     from obygaze_features.video.decoded_clip import View
 
-    measurements = []
     for video in videos:
         for view in (View(count, "even"), View(count, "keyframes")):
             frames = decode_clip(video, view).frames
-            name = f"{Path(video).name}, {frames.shape[2]} x {frames.shape[1]}, {view.sampling}"
-            work = partial(decode_clip, video, view)
-            measurements.append(_measure(name, work, rounds, 1, frames.nbytes))
-    title = f"Decoding {count} frames of a clip"
-    return BenchResult(title, measurements, this_machine(("av", "numpy")))
+            name = f"{video.name}, {frames.shape[2]} x {frames.shape[1]}, {view.sampling}"
+            yield _measure(name, partial(decode_clip, video, view), 1, frames.nbytes)
 
 
-def measure_forward(
-    backbone: str,
-    weights: str | Path | None = None,
-    *,
-    batches: Sequence[int] = (1, 4, 16),
-    rounds: int = 3,
-    attention: str | None = None,
-    **settings: Any,
-) -> BenchResult:
-    """Measure how many clips a second a backbone handles on a device, by the size of the batch.
+def forward_runs(
+    model: Backbone, batches: Sequence[int], rounds: int = ROUNDS
+) -> list[Measurement]:
+    """Return the times to prepare random frames of one clip, and to compute clips at once.
 
-    Frames are random numbers of the backbone's own shape. The first row is the preparation of the
-    frames of one clip, which the decoder has resized. On a CPU, the clips of a batch are computed
-    in threads, one a core. The settings are those of `load_backbone`, such as device and dtype.
+    The decoder has resized the frames. On a CPU, the clips of a batch are computed in threads, one
+    a core.
     """
-    from obygaze_features.backbones.load import load_backbone
+    import numpy as np
 
-    if not batches or min(batches) < 1:
-        raise FixUsage(f"a batch must be at least 1 clip, got {', '.join(map(str, batches))}")
-    model = load_backbone(backbone, weights, attn_implementation=attention, **settings)
-    runs = forward_runs(model, batches, rounds)
-    title = f"Backbone {model.card.label} on {model.placement.device}, {model.placement.dtype}"
-    return BenchResult(title, runs, this_machine(("torch", "transformers")))
-
-
-def forward_runs(model: Backbone, batches: Sequence[int], rounds: int) -> list[Measurement]:
-    """Return the times to prepare random frames of one clip, and to compute clips at once."""
     from obygaze_features.extraction.compute import clip_threads, computer_for
     from obygaze_features.extraction.recipes import arrays_of, chosen_levels
     from obygaze_features.video.decoded_clip import DecodedClip
@@ -119,24 +63,25 @@ def forward_runs(model: Backbone, batches: Sequence[int], rounds: int) -> list[M
     facts = (index, index, index / 25, index / 25, ~real, real, n_frames, False, 0.0)
     clip = DecodedClip(Path(), pictures, *facts)
     prepare = partial(model.normalise, pictures)
-    measurements = [_measure("prepare frames", prepare, rounds, 1, frames.nbytes)]
+    measurements = [_measure("prepare frames", prepare, 1, frames.nbytes, rounds)]
     specs = [spec for spec in arrays_of(model, chosen_levels(model, ())) if spec.is_level]
     with clip_threads(usable_cores()) as pool:
         computer = computer_for(model, specs, pool)
         for batch in batches:
             work = partial(computer.compute_all, [clip] * batch)
-            measurements.append(_measure(f"forward, batch {batch}", work, rounds, batch))
+            name = f"forward, batch {batch}"
+            measurements.append(_measure(name, work, batch, rounds=rounds))
     return measurements
 
 
-def measure_reading(
-    location: str | Path, level: str | None = None, *, rounds: int = 3
-) -> BenchResult:
-    """Measure how fast a level of a store is read: all clips, a movie, a random tenth, one clip.
+def read_runs(location: str | Path, level: str | None = None) -> Iterator[Measurement]:
+    """Yield the times to read a level of a store: all clips, a movie, a random tenth, one clip.
 
     The store is opened again for every run. Clips without features are left out. On a local disk,
     all but the warm-up run may read from the cache of the system.
     """
+    import numpy as np
+
     from obygaze_features.store.read.reader import open_store
 
     store = open_store(location)
@@ -154,20 +99,22 @@ def measure_reading(
         "a random tenth": {"clips": tenth},
         "one clip": {"clips": [str(ids[middle])]},
     }
-
-    def read(selection: dict[str, Any]) -> Matrix:
-        return open_store(location).matrix(level, missing="drop", **selection)
-
-    measurements = [_measure("open", partial(open_store, location), rounds, 0)]
+    yield _measure("open", partial(open_store, location), 0)
     for name, selection in selections.items():
-        found, work = read(selection), partial(read, selection)
-        measurements.append(_measure(name, work, rounds, len(found.clip_ids), found.values.nbytes))
-    title = f"Reading level {level} of {store.location}"
-    return BenchResult(title, measurements, this_machine(("numpy", "zarr", "obstore")))
+        found = store.matrix(level, missing="drop", **selection)
+
+        def read(selection: dict[str, Any] = selection) -> object:
+            return open_store(location).matrix(level, missing="drop", **selection)
+
+        yield _measure(name, read, len(found.clip_ids), found.values.nbytes)
 
 
 def _measure(
-    name: str, work: Callable[[], object], rounds: int, n_clips: int, n_bytes: int | None = None
+    name: str,
+    work: Callable[[], object],
+    n_clips: int,
+    n_bytes: int | None = None,
+    rounds: int = ROUNDS,
 ) -> Measurement:
     runs = time_runs(work, rounds, max_s=MAX_S)
     median_s = max(runs.median_s, 1e-6)
@@ -181,3 +128,92 @@ def _measure(
         "clips_per_s": n_clips / median_s,
         "bytes_per_s": None if n_bytes is None else n_bytes / median_s,
     }
+
+
+def _show(
+    session: Session, title: str, runs: Sequence[Measurement], packages: Sequence[str]
+) -> None:
+    """Print measurements, with the machine below them."""
+    machine = this_machine(packages)
+    rows = [
+        (
+            one["name"],
+            duration(one["median_s"]),
+            duration(one["median_cpu_s"]),
+            f"{one['clips_per_s']:.3g}" if one["n_clips"] else None,
+            None if one["n_bytes"] is None else f"{human(one['bytes_per_s'])}/s",
+        )
+        for one in runs
+    ]
+    about = f"medians of {ROUNDS} runs after a warm-up run; {machine.line()}"
+    text = "\n".join([title, table(("", "median", "CPU time", "clips/s", "speed"), rows), about])
+    document = {"title": title, "measurements": runs, "machine": machine.to_json()}
+    session.console.show(document, text)
+
+
+@click.group(cls=LazyGroup)
+def bench() -> None:
+    """Measure this machine on your own films, backbones and stores."""
+
+
+@bench.command()
+@click.argument("videos", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--count", type=click.IntRange(1), default=32, help="Frames of a clip.")
+def decode(session: Session, videos: tuple[Path, ...], count: int) -> None:
+    """Measure how fast your videos are decoded.
+
+    Each video is one clip. Its frames are decoded twice: spread evenly, and from key frames only.
+
+    Examples:
+        obygaze bench decode film.mkv
+        obygaze bench decode films/*.mp4 --count 16 --json
+    """
+    title = f"Decoding {count} frames of a clip"
+    _show(session, title, [*decode_runs(videos, count)], ("av", "numpy"))
+
+
+@bench.command()
+@click.argument("name")
+@placement_options
+@click.option(
+    *("--batch", "batches"),
+    type=click.IntRange(1),
+    multiple=True,
+    default=(1, 4, 16),
+    help="Clips computed at once; can be repeated.",
+)
+def forward(
+    session: Session, name: str, batches: Sequence[int], attention: str | None, **settings: Any
+) -> None:
+    """Measure how many clips a second a backbone handles.
+
+    The frames are random numbers. Decoding is not included; see `obygaze bench decode`.
+
+    Examples:
+        obygaze bench forward descriptors
+        obygaze bench forward xclip-b16-k400 --device cuda --dtype bfloat16 --batch 8 --batch 32
+        obygaze bench forward vivit-b16x2-k400 --weights vivit --json
+    """
+    from obygaze_features.backbones.load import load_backbone
+
+    settings["workspace"] = session.workspace
+    model = load_backbone(name, attn_implementation=attention, **settings)
+    title = f"Backbone {model.card.label} on {model.placement.device}, {model.placement.dtype}"
+    _show(session, title, forward_runs(model, batches), ("torch", "transformers"))
+
+
+@bench.command()
+@click.argument("store")
+@click.option("--level", help="The level to read. [default: the first]")
+def read(session: Session, store: str, level: str | None) -> None:
+    """Measure how fast a store is read.
+
+    STORE is a name, a path or a URL. It reads all clips, one movie, a random tenth, and one clip.
+
+    Examples:
+        obygaze bench read films.vivit
+        obygaze bench read https://example.org/stores/films.vivit --level pooled --json
+    """
+    location = session.workspace.existing_store(store)
+    title = f"Reading {location}"
+    _show(session, title, [*read_runs(location, level)], ("numpy", "zarr", "obstore"))

@@ -34,7 +34,8 @@ OUT_OF_MEMORY = (
 PACKAGES = ("av", "numpy", "torch", "transformers", "zarr")
 
 Decode = Callable[[Jobs], Iterator[DecodedRow]]
-Watch = Callable[[DecodedRow], None]
+# Gets the number of a row, and whether it failed.
+Watch = Callable[[int, bool], None]
 
 
 def run_rows(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch) -> None:
@@ -79,7 +80,8 @@ def _pass(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: W
         for maker in makers:
             if decoded.row in maker.rows:
                 maker.add(decoded.row, decoded.clips[maker.view], decoded.source, seconds)
-        watch(decoded)
+        statuses = [clip for clip in decoded.clips.values() if isinstance(clip, RowStatus)]
+        watch(decoded.row, any(status.state == "failed" for status in statuses))
     for maker in makers:
         maker.finish()
 
@@ -123,7 +125,7 @@ class BlockMaker:
         self.wanted, self.batch, self.retry = dict(wanted), batch, retry
         self.rows = {row for rows in self.wanted.values() for row in rows}
         self.versions = {name: text for name in PACKAGES if (text := package_version(name))}
-        self.watch: Watch = lambda decoded: None
+        self.watch: Watch = lambda row, failed: None
         self._block: _Block | None = None
         self._waiting: list[tuple[int, DecodedClip]] = []
         self._running: deque[tuple[_Block, list[int], Callable[[], Computed]]] = deque()
@@ -223,7 +225,7 @@ class BlockMaker:
                 message = f"{', '.join(infinite)} not finite as stored"
                 status = RowStatus.failed("forward", "NotFinite", message)
                 block.statuses[slot] = status
-                self.watch(DecodedRow(block.rows[slot], {self.view: status}))
+                self.watch(block.rows[slot], True)
         block.n_awaited -= len(slots)
         self._commit_if_complete(block)
 

@@ -95,13 +95,7 @@ def resources_of(options: Mapping[str, Any]) -> Resources:
     """Return what a run with these options may use, before it is divided among devices."""
     from obygaze_features.extraction.run import Resources
 
-    return Resources(
-        workers=options["workers"] or usable_cores(),
-        batch=options["batch"],
-        exact=options.get("exact", False),
-        gpu_gb=options.get("gpu_mem"),
-        nice=options.get("nice", False),
-    )
+    return Resources(workers=options["workers"] or usable_cores(), batch=options["batch"])
 
 
 def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> ExtractPlan:
@@ -205,12 +199,6 @@ def plan(
     click.option("-k", "workers", type=click.IntRange(1), required=True, help="Number of tasks."),
     click.option("--at-once", type=click.IntRange(1), help="Run at most this many at a time."),
     click.option("--resume", is_flag=True, help="Only tasks with missing clips."),
-    click.option(
-        *("--warning", "warning_s"),
-        type=click.IntRange(1),
-        default=60,
-        help="Seconds before the limit at which a task stops and requeues itself.",
-    ),
 )
 @option_group(
     "Slurm",
@@ -222,18 +210,18 @@ def plan(
         help="Memory of a task; 0: no request. [default: estimated]",
     ),
     click.option("--gres", help="Other resources of a task, such as gpu:1."),
-    click.option("--partition", help="Partition. [default: Slurm's]"),
     click.option("--container", metavar="IMAGE", help="Run in this Apptainer image."),
     click.option(
         *("--time", "walltime"),
+        default="01:00",
         metavar="HH:MM",
-        help="Time limit of a task. [default: by the speed so far, or 1 h]",
+        help="Time limit, after which a task requeues itself.",
     ),
     click.option(
         *("--sbatch", "directives"),
         multiple=True,
         metavar="OPTION",
-        help="Another option of sbatch, such as --account=lab; can be repeated.",
+        help="Another option of sbatch, such as --partition=gpu; can be repeated.",
     ),
 )
 @option_group(
@@ -244,12 +232,6 @@ def plan(
         type=click.Path(path_type=Path),
         help="File of the script. [default: PLAN with .sbatch]",
     ),
-    click.option(
-        "--logs",
-        type=click.Path(path_type=Path),
-        default="logs",
-        help="Append logs in this folder.",
-    ),
     click.option("--submit", "submit_now", is_flag=True, help="Submit the script with sbatch."),
     force_option,
     json_option,
@@ -259,7 +241,7 @@ def slurm(
     /,
     plan: Path,
     workers: int,
-    walltime: str | None,
+    walltime: str,
     mem_gb: int | None,
     out: Path | None,
     resume: bool,
@@ -274,7 +256,7 @@ def slurm(
 
     Examples:
         obygaze extract slurm plan.json -k 8 --gres gpu:1 --cpus 8 -- --device cuda
-        obygaze extract slurm plan.json -k 8 --at-once 2 --time 04:00 --partition gpu --submit
+        obygaze extract slurm plan.json -k 8 --at-once 2 --time 04:00 --sbatch --partition=gpu
         obygaze extract slurm plan.json -k 8 --resume --submit
     """
     from obygaze_features.extraction.slurm import (
@@ -286,8 +268,7 @@ def slurm(
     )
 
     made = read_plan_file(plan)
-    minutes = None if walltime is None else minutes_of(walltime)
-    array = array_for(made, plan, workers, resume=resume, minutes=minutes)
+    array = array_for(made, plan, workers, resume=resume, minutes=minutes_of(walltime))
     if array is None:
         empty = {"job": None, "script": None}
         session.console.show(empty, "no clip is missing; nothing to submit")

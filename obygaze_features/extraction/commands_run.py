@@ -1,17 +1,16 @@
-"""`obygaze extract run`, on this machine or on a Dask cluster."""
+"""`obygaze extract run`: extract what is missing."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.core.commands import POSITIVE, Session, command, json_option, option_group
+from obygaze_features.core.commands import Session, command, json_option, option_group
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
@@ -28,7 +27,7 @@ from obygaze_features.extraction.shared_machine import idle_gpus, refuse_busy_gp
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.plan import ExtractPlan
-    from obygaze_features.extraction.run import Monitor
+    from obygaze_features.extraction.run import RowProgress
     from obygaze_features.extraction.shared_machine import StopFlag
     from obygaze_features.extraction.status import StoreStatus
 
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
         help="As --retry-failed, and also clips whose times or video changed.",
     ),
     click.option("--worker", metavar="I/K", help="Extract every K-th unit of the plan, from I."),
-    click.option("--strict", is_flag=True, help="Stop at the first clip that fails."),
 )
 @feature_options
 @option_group(
@@ -54,35 +52,17 @@ if TYPE_CHECKING:
     device_option,
     workers_option,
     batch_option,
-    click.option(
-        "--exact", is_flag=True, help="On a GPU: batches of one, for the same bytes always."
-    ),
-    click.option("--gpu-mem", type=float, metavar="GB", help="Limit GPU memory, in GB."),
     click.option("--share", is_flag=True, help="Use a GPU that other people use."),
-    click.option("--nice", is_flag=True, help="Run with low CPU and disk priority."),
-    click.option("--max-hours", type=POSITIVE, metavar="H", help="Stop after H hours."),
-)
-@option_group(
-    "Dask",
-    click.option("--scheduler", metavar="tls://...|FILE", help="Use a running Dask cluster."),
-    click.option("--insecure", is_flag=True, help="Use a cluster that is not encrypted."),
 )
 @option_group(
     "Output",
     click.option(
         "--seal/--no-seal", default=None, help="Seal complete stores. [default: if no clip failed]"
     ),
-    click.option("--events", type=click.File("w"), help="A JSON line for each clip; - is stdout."),
     json_option,
 )
 def run(
-    session: Session,
-    /,
-    manifest: str,
-    worker: str | None,
-    seal: bool | None,
-    events: Any,
-    **options: Any,
+    session: Session, /, manifest: str, worker: str | None, seal: bool | None, **options: Any
 ) -> None:
     """Extract what is missing; the same command resumes.
 
@@ -99,25 +79,21 @@ def run(
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
         obygaze extract run plan.json --worker 0/8
         obygaze extract run plan.json --device cuda:all
-        obygaze extract run plan.json --scheduler tls://node1:8786
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
-    with stop_on_signals(options["max_hours"]) as stop, ExitStack() as stack:
+    with stop_on_signals() as stop, ExitStack() as stack:
         from obygaze_features.extraction.decoding import stores_of_frames
-        from obygaze_features.extraction.run import Monitor, seal_complete
+        from obygaze_features.extraction.run import RowProgress, seal_complete
 
         plan = chosen_plan(session, manifest, options)
         for store in stores_of_frames(plan):
             session.console.note(f"kept pictures are read from {store.location}")
-        if options["device"] == "cpu" and not options["scheduler"]:
+        if options["device"] == "cpu":
             _name_idle_gpus(session, plan)
         rows = None if worker is None else plan.worker_rows(worker)
-        monitor = Monitor(
-            strict=options["strict"],
-            progress=lambda n: stack.enter_context(session.console.progress("extract", n)),
-            on_event=None if events is None else lambda event: _write_line(events, event),
-        )
-        states = _extract(plan, stop, rows, options, monitor)
+        bar = session.console.progress
+        progress = RowProgress(lambda n_rows: stack.enter_context(bar("extract", n_rows)))
+        states = _extract(plan, stop, rows, options, progress)
         stack.close()
         states = seal_complete(states, seal)
     if session.console.as_json:
@@ -174,33 +150,22 @@ def _extract(
     stop: StopFlag,
     rows: Sequence[int] | None,
     options: Mapping[str, Any],
-    monitor: Monitor,
+    progress: RowProgress,
 ) -> list[StoreStatus]:
-    """Extract on one device, on several, or on a Dask cluster."""
+    """Extract on one device, or on several."""
     from obygaze_features.extraction.devices import devices_of, extract_on_devices
     from obygaze_features.extraction.run import extract
 
-    devices, scheduler = devices_of(options["device"]), options["scheduler"]
+    devices = devices_of(options["device"])
     shares = resources_of(options).shared_by(devices)
     retry = options["retry_failed"] or options["changed"]
-    if rows is not None and retry:
-        raise FixUsage("--worker cannot be used with --retry-failed or --changed")
-    if (rows is not None or retry) and (scheduler or len(shares) > 1):
-        what = "--worker, --retry-failed and --changed need one --device and no --scheduler"
-        raise FixUsage(what)
-    if scheduler:
-        if len(shares) > 1:
-            raise FixUsage("--scheduler needs one --device, which each worker uses")
-        from obygaze_features.extraction.dask_engine import extract_on, join_cluster
-
-        with join_cluster(scheduler, insecure=options["insecure"]) as client:
-            return extract_on(client, plan, shares[0], stop, monitor=monitor)
+    if (rows is not None or retry) and len(shares) > 1:
+        raise FixUsage("--worker, --retry-failed and --changed need one --device")
     if not options["share"]:
         refuse_busy_gpus(devices)
     if len(shares) > 1:
-        return extract_on_devices(plan, shares, stop, monitor=monitor)
+        return extract_on_devices(plan, shares, stop, progress=progress)
     (resources,) = shares
-    resources.apply_limits()
     return extract(
         plan,
         resources,
@@ -208,13 +173,8 @@ def _extract(
         rows=rows,
         retry_failed=retry,
         changed=options["changed"],
-        monitor=monitor,
+        progress=progress,
     )
-
-
-def _write_line(stream: TextIO, event: Mapping[str, Any]) -> None:
-    stream.write(json.dumps(dict(event), ensure_ascii=False) + "\n")
-    stream.flush()
 
 
 def _show_json(
@@ -225,5 +185,5 @@ def _show_json(
     documents = [state.to_json() for state in states]
     first = documents[0] if len(documents) == 1 else joint_status(states, rows)
     named = {} if worker is None else {"worker": worker}
-    # One line, since events may have been written before it, a line each.
+    # One line, since scripts read the last one.
     session.console.json({**named, **first, "stores": documents}, one_line=True)

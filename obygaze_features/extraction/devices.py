@@ -2,25 +2,19 @@
 
 import multiprocessing
 import re
-import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.lazy import need
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
-from obygaze_features.extraction.run import (
-    SILENT,
-    Monitor,
-    Resources,
-    Watch,
-    extract,
-    refuse_unusable,
-)
+from obygaze_features.extraction.run import Resources, RowProgress, extract, refuse_unusable
 from obygaze_features.extraction.shared_machine import StopFlag, stop_on_signals
-from obygaze_features.extraction.status import StoreStatus, missing_units, plan_status
+from obygaze_features.extraction.status import StoreStatus, missing_units, store_status
 
 POLL_S = 0.2
 
@@ -48,7 +42,11 @@ def devices_of(text: str) -> list[str]:
 
 
 def extract_on_devices(
-    plan: ExtractPlan, shares: Sequence[Resources], stop: StopFlag, *, monitor: Monitor = SILENT
+    plan: ExtractPlan,
+    shares: Sequence[Resources],
+    stop: StopFlag,
+    *,
+    progress: RowProgress | None = None,
 ) -> list[StoreStatus]:
     """Extract what is missing of a plan's stores on several devices and return their status.
 
@@ -59,21 +57,22 @@ def extract_on_devices(
         plan: The clips, backbones and stores.
         shares: What each process may use; a device may be in several of them.
         stop: The flag that stops the run.
-        monitor: What to report of each clip, and whether to stop at the first that fails.
+        progress: The progress bar. The default shows nothing.
     """
     refuse_unusable(plan)
     missing, n = missing_units(plan), len(shares)
     rows = [[row for u in missing[i::n] for row in plan.unit_range(u)] for i in range(n)]
     pairs = [(share, some) for share, some in zip(shares, rows, strict=True) if some]
-    running = dict(_started(plan, share, some, monitor.strict) for share, some in pairs)
+    running = dict(_started(plan, share, some) for share, some in pairs)
     processes = list(running.values())
-    watch = Watch(monitor, sum(map(len, rows)), plan, stop)
+    progress = progress or RowProgress()
+    progress.begin(sum(map(len, rows)))
     errors: list[ObygazeError] = []
     while running:
         for messages in wait(list(running), POLL_S):
             message = _received(messages, running[messages])  # type: ignore[arg-type,index]
-            if isinstance(message, dict):
-                watch.report(message)
+            if isinstance(message, tuple):
+                progress(*message)
                 continue
             del running[messages]  # type: ignore[arg-type]
             if message is not None:
@@ -85,16 +84,18 @@ def extract_on_devices(
         process.join()
     if errors and not stop:
         raise errors[0]
-    return plan_status(plan)
+    # After an early stop, there may be no stores yet.
+    stores = (target.store for target in plan.targets)
+    return [store_status(store) for store in stores if Path(store).exists()]
 
 
 def _started(
-    plan: ExtractPlan, resources: Resources, rows: Sequence[int], strict: bool
+    plan: ExtractPlan, resources: Resources, rows: Sequence[int]
 ) -> tuple[Connection, SpawnProcess]:
     """Start a process that extracts rows, named after its device; return its messages and it."""
     spawn = multiprocessing.get_context("spawn")
     messages, theirs = spawn.Pipe(duplex=False)
-    work = theirs, plan.to_bytes(), resources, rows, strict
+    work = theirs, plan.to_bytes(), resources, rows
     process = spawn.Process(target=_work, name=resources.device, args=work)
     process.start()
     theirs.close()
@@ -102,7 +103,7 @@ def _started(
 
 
 def _received(messages: Connection, process: SpawnProcess) -> Any:
-    """Return the next event or error of a process; None once it has ended as it should."""
+    """Return the next row or error of a process; None once it has ended as it should."""
     try:
         return messages.recv()
     except EOFError:
@@ -117,21 +118,23 @@ def _received(messages: Connection, process: SpawnProcess) -> Any:
     )
 
 
-def _work(
-    messages: Connection, plan: bytes, resources: Resources, rows: Sequence[int], strict: bool
-) -> None:
-    with stop_on_signals() as stop:
-        threading.Thread(target=_stop_without_parent, args=(stop,), daemon=True).start()
+class _Sender(RowProgress):
+    """Sends the rows of a process to the process that shows them."""
+
+    def __init__(self, messages: Connection) -> None:
+        super().__init__()
+        self.messages = messages
+
+    def __call__(self, row: int, failed: bool) -> None:
+        """Send a row."""
+        self.messages.send((row, failed))
+
+
+def _work(messages: Connection, plan: bytes, resources: Resources, rows: Sequence[int]) -> None:
+    # If the process that shows the rows was killed, this one ends with its next row.
+    with stop_on_signals() as stop, suppress(BrokenPipeError):
         try:
-            resources.apply_limits()
-            monitor = Monitor(strict, on_event=messages.send)
-            extract(plan_from_bytes(plan, "plan"), resources, stop, rows=rows, monitor=monitor)
+            read = plan_from_bytes(plan, "plan")
+            extract(read, resources, stop, rows=rows, progress=_Sender(messages))
         except ObygazeError as error:
             messages.send(error)
-
-
-def _stop_without_parent(stop: StopFlag) -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        stop.signal_name = stop.signal_name or "the end of the run"

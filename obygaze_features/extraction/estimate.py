@@ -279,7 +279,7 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate
         files=blocks * (len(levels) + has_mask + 3) + len(levels) + has_mask + 10,
         # The last block takes the space of a full one.
         n_bytes=blocks * block_rows * (sum(levels.values()) + times),
-        gflop_a_clip=card.family.flops(card.geometry) / 1e9 or card.gflop,
+        gflop_a_clip=card.gflop,
         weights=weights,
         weight_bytes=weight_bytes,
         activation_bytes=card.family.activation_bytes(card.geometry, target.dtype, attention),

@@ -8,22 +8,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.geometry import Level
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BlockMaker, run_rows
 from obygaze_features.extraction.compute import BatchComputer, clip_threads, computer_for
-from obygaze_features.extraction.decoding import (
-    DecodedRow,
-    decode_rows,
-    find_kept_frames,
-    stores_of_frames,
-)
+from obygaze_features.extraction.decoding import decode_rows, find_kept_frames, stores_of_frames
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import (
     arrays_of,
@@ -32,17 +26,11 @@ from obygaze_features.extraction.recipes import (
     recipe_of,
     view_of,
 )
-from obygaze_features.extraction.shared_machine import (
-    StopFlag,
-    free_gpu_memory,
-    limit_gpu_memory,
-    lower_priority,
-)
+from obygaze_features.extraction.shared_machine import StopFlag, free_gpu_memory
 from obygaze_features.extraction.sources import check_sources, refuse_changed, refuse_without_videos
 from obygaze_features.extraction.status import StoreStatus, rows_with_new_video, store_status
 from obygaze_features.store.format.limits import memory_bytes
 from obygaze_features.store.format.records import Plan
-from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write.create import create_store, read_plan
 from obygaze_features.store.write.writer import StoreWriter
@@ -52,7 +40,6 @@ from obygaze_features.video.pool import DecodePool
 # Larger batches are not faster.
 MAX_BATCH = 16
 
-Event = Mapping[str, Any]
 # The rows to extract, by the number of their block.
 Rows = Mapping[int, Sequence[int]]
 
@@ -62,18 +49,13 @@ class Resources:
     """What a run may use of its machine; none of it changes the features.
 
     `workers` decode, `batch` clips are computed at once (None: as many as fit), on a CPU by at most
-    `threads` (None: one a core). On a GPU, `exact` makes batches of one, so that the last bits do
-    not depend on `batch`, and `gpu_gb` limits the memory. `nice` lowers the priority of the CPU and
-    the disk.
+    `threads` (None: one a core).
     """
 
     device: str = "cpu"
     workers: int = 1
     batch: int | None = None
     threads: int | None = None
-    exact: bool = False
-    gpu_gb: float | None = None
-    nice: bool = False
 
     @property
     def compute_threads(self) -> int:
@@ -96,8 +78,8 @@ class Resources:
         if gpu_bytes is None:
             fits = max(1, min(memory_bytes() // 4 // max(clip_bytes, 1), self.compute_threads))
             return min(fits, self.batch or fits)
-        if self.exact or self.batch:
-            return 1 if self.exact else self.batch or 1
+        if self.batch:
+            return self.batch
         fits = max(1, gpu_bytes // 2 // max(clip_bytes, 1))
         return min(1 << fits.bit_length() - 1, MAX_BATCH)
 
@@ -108,67 +90,29 @@ class Resources:
         """
         return 2 * self.workers + max(batches)
 
-    def apply_limits(self) -> None:
-        """Lower the priority of this process and limit its GPU memory, as the fields define."""
-        if self.nice:
-            lower_priority()
-        if self.gpu_gb is not None:
-            limit_gpu_memory(self.device, self.gpu_gb)
 
+class RowProgress:
+    """Show the rows of a run, each once, in a progress bar, with how many of them failed.
 
-@dataclass(frozen=True)
-class Monitor:
-    """What a run reports, and whether it stops at the first clip that fails.
-
-    `progress` is called with the number of clips and returns the progress bar, and `on_event` is
-    called with an event for each clip.
+    `new_bar` gets the number of rows, and returns the bar.
     """
 
-    strict: bool = False
-    progress: Callable[[int], Progress] | None = None
-    on_event: Callable[[Event], None] | None = None
+    def __init__(self, new_bar: Callable[[int], Progress] = lambda n_rows: Quiet()) -> None:
+        self.new_bar, self.bar = new_bar, Progress()
+        self.seen, self.failed = set[int](), set[int]()
 
+    def begin(self, n_rows: int) -> None:
+        """Show a bar for this many rows."""
+        self.bar = self.new_bar(n_rows) if n_rows else Quiet()
 
-SILENT = Monitor()
-
-
-class Watch:
-    """Watch the rows of a run: advance the progress, report events, and stop a strict run."""
-
-    def __init__(self, monitor: Monitor, n_rows: int, plan: ExtractPlan, stop: StopFlag) -> None:
-        self.monitor, self.plan, self.stop = monitor, plan, stop
-        self.progress = monitor.progress(n_rows) if monitor.progress and n_rows else Quiet()
-        self.seen: set[str] = set()
-        self.failed: dict[str, RowStatus] = {}
-
-    def __call__(self, decoded: DecodedRow) -> None:
-        """Report a row. It comes again if the model failed on it, or if its block restarted."""
-        bad = [clip for clip in decoded.clips.values() if isinstance(clip, RowStatus)]
-        failed = [status for status in bad if status.state == "failed"]
-        clip_id = self.plan.rows[decoded.row].clip_id
-        newly_failed = bool(failed) and clip_id not in self.failed
-        if newly_failed:
-            self.failed[clip_id] = failed[0]
-            self.progress.remark(f"{len(self.failed)} failed")
-            if self.monitor.strict:
-                self.stop.signal_name = self.stop.signal_name or "STRICT"
-        if newly_failed or clip_id not in self.seen:
-            event = {"event": "clip", "clip_id": clip_id, "seconds": round(decoded.seconds, 4)}
-            self.report({**event, "status": str(bad[0]) if bad else "ok"})
-
-    def report(self, event: Event) -> None:
-        """Count the clip of an event once, and pass the event on."""
-        if event["clip_id"] not in self.seen:
-            self.seen.add(event["clip_id"])
-            self.progress.advance()
-        if self.monitor.on_event is not None:
-            self.monitor.on_event(event)
-
-    def raise_if_strict(self) -> None:
-        """Raise the error of the first failed clip of a strict run."""
-        for clip_id, status in self.failed.items() if self.monitor.strict else ():
-            hint = "without --strict, failed clips are skipped"
-            raise FixInput(f"{clip_id}: {status}", hint=hint)
+    def __call__(self, row: int, failed: bool) -> None:
+        """Show a row. It comes again if the model failed on it, or if its block restarted."""
+        if failed and row not in self.failed:
+            self.failed.add(row)
+            self.bar.remark(f"{len(self.failed)} failed")
+        if row not in self.seen:
+            self.seen.add(row)
+            self.bar.advance()
 
 
 @dataclass(frozen=True)
@@ -187,7 +131,7 @@ class LoadedTarget:
         levels = [spec for spec in self.writer.plan.arrays if spec.is_level]
         computer = computer_for(self.backbone, levels, pool)
         on_gpu = isinstance(computer, BatchComputer)
-        free = free_gpu_memory(resources.device, resources.gpu_gb) if on_gpu else None
+        free = free_gpu_memory(resources.device) if on_gpu else None
         batch = resources.batch_of(self.backbone.activation_bytes, free)
         return BlockMaker(computer, self.writer, self.view, wanted, batch=batch, retry=retry)
 
@@ -238,7 +182,7 @@ def extract(
     rows: Sequence[int] | None = None,
     retry_failed: bool = False,
     changed: bool = False,
-    monitor: Monitor = SILENT,
+    progress: RowProgress | None = None,
 ) -> list[StoreStatus]:
     """Extract what is missing of a plan's stores and return their status, that of `rows` if given.
 
@@ -252,8 +196,10 @@ def extract(
         rows: Rows of whole blocks to extract. The default is all rows.
         retry_failed: Extract all rows again that failed or had no video, and no others.
         changed: With `retry_failed`, also rows of clips whose times or video changed.
-        monitor: What to report of each clip, and whether to stop at the first that fails.
+        progress: The progress bar. The default shows nothing.
     """
+    if rows is not None and retry_failed:
+        raise FixUsage("--worker cannot be used with --retry-failed or --changed")
     refuse_unusable(plan, rows, only_sealed=changed)
     new = [t.store for t in plan.targets if not (Path(t.store) / Plan.FILE).is_file()]
     if retry_failed and new:
@@ -269,7 +215,7 @@ def extract(
         ]
     else:
         work = pending_work(targets, plan, rows)
-    extract_rows(work, plan, resources, stop, monitor=monitor, changed=changed)
+    extract_rows(work, plan, resources, stop, progress=progress, changed=changed)
     return [store_status(target.target.store, rows) for target in targets]
 
 
@@ -291,11 +237,10 @@ def extract_rows(
     resources: Resources,
     stop: StopFlag,
     *,
-    monitor: Monitor = SILENT,
-    pool: DecodePool | None = None,
+    progress: RowProgress | None = None,
     changed: bool = False,
 ) -> None:
-    """Extract rows for several stores in one pass; a given `pool` is left running.
+    """Extract rows for several stores in one pass.
 
     With `changed`, clips that changed since their pictures were kept are decoded again.
     """
@@ -306,16 +251,14 @@ def extract_rows(
         threads = stack.enter_context(clip_threads(resources.compute_threads))
         makers = [one.maker(rows, resources, threads, retry=retry) for one, rows, retry in work]
         wanted = set[int]().union(*(maker.rows for maker in makers))
-        watch = Watch(monitor, len(wanted), plan, stop)
+        progress = progress or RowProgress()
+        progress.begin(len(wanted))
         ahead = resources.ahead(maker.batch for maker in makers)
         views = (maker.view for maker in makers)
         kept = find_kept_frames(plan, wanted, views, changed=changed)
-        if pool is None:
-            own = DecodePool(resources.workers, timeout_s=plan.timeout_s)
-            pool = stack.enter_context(own)
+        pool = stack.enter_context(DecodePool(resources.workers, timeout_s=plan.timeout_s))
         decode = partial(decode_rows, plan, pool=pool, ahead=ahead, kept=kept)
-        run_rows(makers, decode, stop, watch)
-    watch.raise_if_strict()
+        run_rows(makers, decode, stop, progress)
 
 
 def pending_work(

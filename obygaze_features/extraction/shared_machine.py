@@ -1,4 +1,4 @@
-"""Run on a shared machine: stop on signals and time limits, leave GPUs in use alone."""
+"""Run on a shared machine: stop on signals, leave GPUs in use alone."""
 
 import contextlib
 import os
@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from obygaze_features.core.errors import EXIT_INTERRUPTED, FixUsage, ObygazeError, Stopped
+from obygaze_features.core.errors import EXIT_INTERRUPTED, ObygazeError, Stopped
 
 # Clusters send these before they take the machine away.
 STOP_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
-NICENESS = 10
 NVIDIA_SMI_S = 30
 
 
@@ -48,28 +47,19 @@ class StopFlag:
 
 
 @contextlib.contextmanager
-def stop_on_signals(max_hours: float | None = None) -> Iterator[StopFlag]:
-    """Return a flag that is set by a signal, or after `max_hours`.
-
-    Args:
-        max_hours: The hours after which to stop. The default is no limit.
+def stop_on_signals() -> Iterator[StopFlag]:
+    """Return a flag that is set by a signal to the main thread.
 
     Enter it before slow imports, so that a signal during these is not lost.
     """
     flag = StopFlag()
-
-    def time_is_up() -> None:
-        flag.signal_name = flag.signal_name or f"--max-hours {max_hours:g}"
-
-    timer = threading.Timer(0 if max_hours is None else max_hours * 3600, time_is_up)
-    timer.daemon = True
-    before = {name: signal.signal(getattr(signal, name), flag.handle) for name in STOP_SIGNALS}
-    if max_hours is not None:
-        timer.start()
+    # Python lets no other thread, such as a worker's of Dask, handle signals.
+    in_main = threading.current_thread() is threading.main_thread()
+    names = STOP_SIGNALS if in_main else ()
+    before = {name: signal.signal(getattr(signal, name), flag.handle) for name in names}
     try:
         yield flag
     finally:
-        timer.cancel()
         for name, handler in before.items():
             signal.signal(getattr(signal, name), handler)
 
@@ -94,34 +84,11 @@ def idle_gpus() -> list[str]:
     return [f"cuda:{i}" for i, gpu in enumerate(_visible_gpus()) if gpu not in busy]
 
 
-def limit_gpu_memory(device: str, gigabytes: float) -> None:
-    """Limit the GPU memory that torch may use; batches that do not fit are halved."""
+def free_gpu_memory(device: str) -> int:
+    """Return the bytes of a GPU that are free."""
     import torch
 
-    if not device.startswith("cuda"):
-        raise FixUsage(f"--gpu-mem needs a GPU, got --device {device}")
-    chosen = torch.device(device)
-    total = torch.cuda.get_device_properties(chosen).total_memory
-    share = min(1.0, gigabytes * 1e9 / total)
-    torch.cuda.set_per_process_memory_fraction(share, chosen)
-
-
-def free_gpu_memory(device: str, gigabytes: float | None = None) -> int:
-    """Return the bytes of a GPU that are free, or left of a limit in GB."""
-    import torch
-
-    free, _ = torch.cuda.mem_get_info(device)
-    if gigabytes is None:
-        return free
-    return min(free, int(gigabytes * 1e9) - torch.cuda.memory_allocated(device))
-
-
-def lower_priority() -> None:
-    """Give this process, and the processes it starts, a low CPU and disk priority."""
-    os.nice(max(0, NICENESS - os.nice(0)))
-    ionice = shutil.which("ionice")
-    if ionice is not None:
-        subprocess.run([ionice, "-c", "3", "-p", str(os.getpid())], check=False)
+    return int(torch.cuda.mem_get_info(device)[0])
 
 
 def _users() -> list[list[str]]:

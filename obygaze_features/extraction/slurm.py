@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -22,21 +21,16 @@ from obygaze_features.core.metadata import render
 from obygaze_features.extraction.estimate import estimate
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources
-from obygaze_features.extraction.status import missing_units, seconds_a_clip
+from obygaze_features.extraction.status import missing_units
 
-# The time limit if nothing was measured; if it is too short, tasks restart.
-UNMEASURED_MINUTES = 60
-STARTING_MINUTES = 5
 SLACK = 1.5
-STEP_MINUTES = 5
 # An allowance for the libraries of CUDA in main memory; not measured.
 CUDA_BYTES = 4 * 2**30
 # Seconds before the limit at which a worker is stopped: enough for one clip and one commit.
 WARNING_S = 60
 MAX_RESTARTS = 200
 
-# [D-]HH:MM[:SS]
-WALLTIME = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d\d)(?::(\d\d))?")
+WALLTIME = re.compile(r"(\d{1,3}):(\d\d)")
 SCRIPT_MARK = b"clips; task i takes unit i and each "
 
 
@@ -48,16 +42,13 @@ class SlurmArray:
         plan_file: The file of the plan.
         workers: Among how many workers the units are divided.
         tasks: The workers to run.
-        minutes: The time limit of a task.
+        minutes: The time limit of a task; one that reaches it requeues itself.
         at_once: Run at most this many tasks at a time.
         cpus: Cores of a task.
         mem_gb: Memory of a task in GB. None: no request, so Slurm's default.
         gres: Other resources of a task, such as gpu:1.
-        partition: The partition.
         container: An Apptainer image to run in, which has obygaze.
-        logs: The folder of the logs.
-        warning_s: Seconds before the limit at which a task is stopped.
-        directives: More options for sbatch.
+        directives: More options for sbatch, which override the others.
         run_options: Options for `extract run`.
         folder: The working folder.
     """
@@ -70,10 +61,7 @@ class SlurmArray:
     cpus: int = 1
     mem_gb: int | None = None
     gres: str | None = None
-    partition: str | None = None
     container: str | None = None
-    logs: Path = Path("logs")
-    warning_s: int = WARNING_S
     directives: Sequence[str] = ()
     run_options: Sequence[str] = ()
     folder: Path = field(default_factory=Path.cwd)
@@ -94,7 +82,7 @@ class SlurmArray:
     @property
     def log_folder(self) -> Path:
         """The folder of the logs, which must exist before a task starts."""
-        return (self.folder / self.logs).resolve()
+        return (self.folder / "logs").resolve()
 
     def script(self, plan: ExtractPlan) -> str:
         """Return the text of the script."""
@@ -126,8 +114,7 @@ class SlurmArray:
             "cpus-per-task": self.cpus,
             "mem": None if self.mem_gb is None else f"{self.mem_gb}G",
             "gres": self.gres,
-            "partition": self.partition,
-            "signal": f"USR1@{self.warning_s}",
+            "signal": f"USR1@{WARNING_S}",
             "output": self.log_folder / "%x-%A_%a.log",
             "open-mode": "append",
         }
@@ -137,12 +124,7 @@ class SlurmArray:
 
 
 def array_for(
-    plan: ExtractPlan,
-    plan_file: Path,
-    workers: int,
-    *,
-    resume: bool = False,
-    minutes: int | None = None,
+    plan: ExtractPlan, plan_file: Path, workers: int, *, resume: bool = False, minutes: int = 60
 ) -> SlurmArray | None:
     """Return the array of a plan; None if no task has anything to do.
 
@@ -151,32 +133,21 @@ def array_for(
         plan_file: The file of the plan.
         workers: Among how many workers the units are divided.
         resume: Only include tasks that have something to do.
-        minutes: The time limit of a task. The default is estimated.
+        minutes: The time limit of a task; one that reaches it requeues itself.
     """
-    units = missing_units(plan)
-    everyone = list(range(min(workers, plan.n_units)))
+    units = missing_units(plan)  # an error if a store is of another plan
+    everyone = range(min(workers, plan.n_units))
     tasks = sorted({unit % workers for unit in units}) if resume else everyone
-    if not tasks:
-        return None
-    pace = seconds_a_clip(plan)
-    if minutes is None and pace is not None:
-        # The longest task, by the speed of the committed blocks.
-        longest = max(Counter(unit % workers for unit in units).values(), default=0)
-        needed = STARTING_MINUTES + SLACK * longest * plan.unit_rows * pace / 60
-        minutes = STEP_MINUTES * ceil(needed / STEP_MINUTES)
-    return SlurmArray(plan_file, workers, tasks, minutes or UNMEASURED_MINUTES)
+    return SlurmArray(plan_file, workers, tasks, minutes) if tasks else None
 
 
 def minutes_of(walltime: str) -> int:
-    """Return the minutes of HH:MM, HH:MM:SS or D-HH:MM, rounded up."""
+    """Return the minutes of HH:MM."""
     found = WALLTIME.fullmatch(walltime)
-    if found is None:
-        raise FixUsage(f"--time must have the form HH:MM, got {walltime!r}")
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    total = days * 24 * 60 + hours * 60 + minutes + (seconds > 0)
-    if not total:
-        raise FixUsage("--time must be at least one minute")
-    return total
+    minutes = 60 * int(found[1]) + int(found[2]) if found else 0
+    if not minutes:
+        raise FixUsage(f"--time must have the form HH:MM, such as 04:00, got {walltime!r}")
+    return minutes
 
 
 def memory_gb(plan: ExtractPlan, cpus: int, *, gpu: bool = False) -> int:

@@ -120,21 +120,6 @@ def store_status(location: str | Path, rows: Sequence[int] | None = None) -> Sto
     )
 
 
-def plan_status(plan: ExtractPlan) -> list[StoreStatus]:
-    """Return the status of the stores of a plan; after an early stop, there may be none yet."""
-    stores = (target.store for target in plan.targets)
-    return [store_status(store) for store in stores if Path(store).exists()]
-
-
-def seconds_a_clip(plan: ExtractPlan) -> float | None:
-    """Return the seconds a worker needs for a clip with all backbones; None if unknown."""
-    paces = []
-    for state in plan_status(plan):
-        rows = min(state.clips, state.blocks_done * open_store(state.store).plan.block_rows)
-        paces.append({stage: value / rows for stage, value in state.seconds.items()})
-    return _main_s(_joint_seconds(paces)) if any(paces) else None
-
-
 def _progress(store: Store, blocks: Sequence[int]) -> tuple[int, dict[str, float]]:
     """Return how many of these blocks are committed, and their seconds by stage."""
     if store.commits.seal is None:

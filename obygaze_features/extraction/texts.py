@@ -33,12 +33,11 @@ def embed_texts(
     *,
     out: Path | None = None,
     weights: str | None = None,
-    tokenizer: str | None = None,
     force: bool = False,
 ) -> tuple[TextTable, list[str]]:
     """Embed prompts, and write them to a store, to the file `out`, or to one in `texts/`."""
     chosen = read_prompts(prompts)
-    tower = load_text_tower(backbone, weights, tokenizer=tokenizer, workspace=workspace)
+    tower = load_text_tower(backbone, weights, workspace=workspace)
     table = embed_prompts(tower, chosen)
     places = [] if store is None else [str(add_texts(store, table))]
     if out is not None or store is None:

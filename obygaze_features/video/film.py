@@ -1,8 +1,6 @@
 """Open and describe films; an index can be kept, made once for all clips, processes and runs."""
 
 import io
-import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
@@ -25,8 +23,6 @@ from obygaze_features.video.source import CHECKED, VideoSource
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
-# An index that was not read for so long is removed when another one is written.
-UNUSED_S = 90 * 24 * 3600
 SCHEMA = "obygaze-film-index/3"
 _INDEX = tuple(one.name for one in fields(FrameIndex))
 
@@ -289,8 +285,6 @@ def _kept(
         return None
 
     if found := read():
-        with suppress(OSError):
-            os.utime(file)
         return found
     # A workspace that cannot be written to has no indexes.
     with suppress(OSError):
@@ -304,14 +298,4 @@ def _kept(
         np.savez_compressed(data, version=np.array(version), **known)
         with suppress(OSError):
             write_atomic(file, data.getvalue())
-            _remove_unused(file.parent.parent)
     return unpack(values)
-
-
-def _remove_unused(indexes: Path) -> None:
-    """Remove the indexes that no process has read for a long time, of films that are gone."""
-    for file in indexes.glob("*/*.npz"):
-        with suppress(OSError):
-            if time.time() - file.stat().st_mtime > UNUSED_S:
-                file.unlink()
-                file.parent.rmdir()

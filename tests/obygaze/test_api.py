@@ -7,13 +7,15 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from support.cli import ROOT, environment
 from support.data import real_data
-from support.extraction import film_folder
+from support.extraction import array_bytes, film_folder
 from support.pages import blocks, run_block
 from support.stores import fill_store, plan_store
 
@@ -202,6 +204,30 @@ def test_unknown_names_list_the_known_ones(here):
     assert run.value.what == "no run called 'nothing'"
     with pytest.raises(FixUsage, match=r"--store names the backbone .clip-b16., which -b does not"):
         og.extract("trailers", "descriptors", stores={"clip-b16": "x"})
+
+
+@pytest.mark.parametrize("kind", [ProcessPoolExecutor, ThreadPoolExecutor])
+def test_workers_of_any_pool_give_the_bytes_of_one_process(tmp_path, kind):
+    """Three blocks of the default size, from two workers; threads cannot handle signals."""
+    films = film_folder(tmp_path, 3)
+    clips = tuple(
+        replace(films.clips[n % 3], clip_id=f"clip-{n:03d}", movie_id="tt0") for n in range(140)
+    )
+    write_manifest(replace(films, clips=clips), tmp_path / "manifests" / "films.toml")
+    call = partial(og.extract, "films", "descriptors", workers=1, workspace=tmp_path)
+    call(stores={"descriptors": "one"})
+    with kind(2) as pool:
+        done = [pool.submit(call, worker=f"{i}/2") for i in range(2)]
+        states = [future.result()[0] for future in done]
+    assert [(state.ok, state.blocks) for state in states] == [(64 + 12, 2), (64, 1)]
+    assert array_bytes(tmp_path / "stores" / "films.descriptors") == array_bytes(
+        tmp_path / "stores" / "one"
+    )
+    assert og.open_store("films.descriptors", workspace=tmp_path).sealed
+    with pytest.raises(FixUsage, match="--worker must be I/K"):
+        call(worker="2/2")
+    with pytest.raises(FixUsage, match="--worker cannot be used with --retry-failed"):
+        call(worker="0/2", retry_failed=True)
 
 
 def test_the_workspace_may_be_elsewhere(workspace, tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from obygaze_features import __version__
 from obygaze_features.core.commands import LazyGroup
 
 HEAVY = ["numpy", "zarr", "torch", "sklearn", "transformers", "av", "h5py", "matplotlib", "scipy"]
-HEAVY += ["pandas", "xarray", "distributed", "obstore", "jinja2", "tqdm"]
+HEAVY += ["pandas", "xarray", "obstore", "jinja2", "tqdm"]
 Walked = tuple[tuple[str, ...], click.Command, str | None]
 
 

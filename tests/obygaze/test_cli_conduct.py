@@ -219,7 +219,7 @@ def test_a_reader_that_goes_away_is_no_error(first_lines):
         (["doctor", "--no-such-option"], "obygaze doctor --help"),
         (["doctor", "surplus"], "obygaze doctor --help"),
         (["bench", "no-such-bench"], "obygaze bench --help"),
-        (["bench", "read", "films", "--rounds", "0"], "obygaze bench read --help"),
+        (["bench", "decode", "film.mp4", "--count", "0"], "obygaze bench decode --help"),
     ],
 )
 def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):

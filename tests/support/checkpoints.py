@@ -303,7 +303,7 @@ def lsmdc_tensors(
     return tensors
 
 
-def save_lsmdc(folder: Path, name: str = "pytorch_model.bin.3", **sizes: Any) -> Path:
+def save_lsmdc(folder: Path, name: str = "pytorch_model.bin", **sizes: Any) -> Path:
     """A checkpoint as training writes it; its path."""
     import torch
 

@@ -81,7 +81,7 @@ class CountingBackbone:
         error: str = "CUDA out of memory. Tried to allocate 20.00 GiB",
     ) -> None:
         self.card, self.geometry, self.levels = inner.card, inner.geometry, inner.levels
-        self.flops, self.activation_bytes = inner.flops, inner.activation_bytes
+        self.activation_bytes = inner.activation_bytes
         self.resize = inner.resize
         self.placement = Placement("cuda")
         self.inner, self.most, self.odd_rows = inner, most, set(odd_rows)

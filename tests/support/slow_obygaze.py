@@ -61,8 +61,3 @@ def install(folder: Path) -> Path:
 def clips_begun(log: Path) -> int:
     """How many clips were worked on, those of lost blocks too."""
     return len(log.read_text(encoding="utf-8").splitlines()) if log.exists() else 0
-
-
-def dask_setup(worker: Any) -> None:
-    """What `dask worker --preload support.slow_obygaze` calls."""
-    slow_down()

@@ -12,10 +12,8 @@ from benchmarks.extraction import engines, ways
 from benchmarks.extraction.engines import KindTimes, RunTimes, WayTimes, measure
 from benchmarks.extraction.ways import (
     ALONE,
-    DASK,
     LOCAL,
     SLICE,
-    TWO_DASK,
     TWO_SLICES,
     Kind,
     alone,
@@ -127,9 +125,8 @@ def test_the_result_names_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_all_ways_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("distributed")
     found, absent = ways.ways()
-    assert {ALONE, LOCAL, SLICE, TWO_SLICES, DASK, TWO_DASK} <= set(found)
+    assert {ALONE, LOCAL, SLICE, TWO_SLICES} <= set(found)
     assert ("Slurm" in absent) == bool(no_slurm())
 
 

@@ -122,7 +122,7 @@ def test_what_a_tower_cannot_take(folders: dict[str, Path], tmp_path: Path) -> N
         load_text_tower(tiny_card("clip"), towerless)
     bare = save_tiny("clip", tmp_path / "bare")
     with pytest.raises(NotFound, match="no tokenizer beside the weights"):
-        load_text_tower(tiny_card("clip"), bare, tokenizer=tmp_path)
+        load_text_tower(tiny_card("clip"), bare)
 
 
 def test_a_tower_that_does_not_find_the_end_of_texts_is_refused(tmp_path: Path) -> None:

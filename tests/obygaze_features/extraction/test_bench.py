@@ -11,67 +11,50 @@ from support.store_servers import web_server
 from support.stores import plan_store, sealed_store
 from support.videos import write_video
 
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.machine import Machine, Runs
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.machine import Runs
 from obygaze_features.extraction import bench
-from obygaze_features.extraction.bench import (
-    BenchResult,
-    measure_decoding,
-    measure_forward,
-    measure_reading,
-)
+from obygaze_features.extraction.bench import read_runs
+from obygaze_features.store import open_store
 
 
-def test_speed_is_clips_and_bytes_over_the_median(monkeypatch: pytest.MonkeyPatch) -> None:
-    timed = iter([Runs((2.0, 0.5, 1.0), (0.25, 0.25, 0.75)), Runs((0.001,), (0.001,))])
+def test_speed_is_clips_and_bytes_over_the_median(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = [Runs((2.0, 0.5, 1.0), (0.25, 0.25, 0.75)), Runs((0.002,), (0.002,))] * 2
+    timed = iter(times)
     monkeypatch.setattr(bench, "time_runs", lambda *words, **more: next(timed))
-    one = bench._measure("batch 4", lambda: None, 3, 4, 3_000_000)
-    assert (one["clips_per_s"], one["bytes_per_s"]) == (4.0, 3e6)
-    opened = bench._measure("open", lambda: None, 1, 0)
-    assert opened["bytes_per_s"] is None
-    result = BenchResult("title", (one, opened), Machine("CPU", 2, "Linux", "3.11.7", {}))
-    assert result.to_text().splitlines() == [
-        "title",
-        "         median  from to        CPU time  clips/s  speed",
-        "batch 4  1 s     500 ms to 2 s  250 ms          4  3.0 MB/s",
-        "open     1 ms    1 ms to 1 ms   1 ms            -  -",
-        "medians of up to 3 runs after a warm-up run; CPU, 2 cores, Linux, Python 3.11.7",
+    write_video(tmp_path / "film.mp4", numbers=range(30))
+    words = ("bench", "decode", tmp_path / "film.mp4", "--count", "4")
+    shown = call_obygaze(*words).ok().stdout.splitlines()
+    # 4 frames of 160 x 120 in 3 colours.
+    assert shown[:-1] == [
+        "Decoding 4 frames of a clip",
+        "                                median  CPU time  clips/s  speed",
+        "film.mp4, 160 x 120, even       1 s     250 ms          1  230.4 kB/s",
+        "film.mp4, 160 x 120, keyframes  2 ms    2 ms          500  115.2 MB/s",
     ]
-    assert result.to_json()["measurements"][0]["runs"]["wall_s"] == (2.0, 0.5, 1.0)
+    assert shown[-1].startswith("medians of 3 runs after a warm-up run; ")
+    one, _ = call_obygaze(*words, "--json").ok().json()["measurements"]
+    assert (one["clips_per_s"], one["bytes_per_s"]) == (1.0, 4 * 160 * 120 * 3)
+    assert one["runs"]["wall_s"] == [2.0, 0.5, 1.0]
 
 
-def test_decoding_measures_each_video_by_both_rules(tmp_path: Path) -> None:
+def test_decoding_needs_its_videos(tmp_path: Path) -> None:
     pytest.importorskip("av")
-    path = tmp_path / "film.mp4"
-    write_video(path, numbers=range(30))
-    result = measure_decoding([path], count=8, rounds=2)
-    assert [one["name"] for one in result.measurements] == [
-        "film.mp4, 160 x 120, even",
-        "film.mp4, 160 x 120, keyframes",
-    ]
-    for one in result.measurements:
-        assert (one["n_clips"], one["n_bytes"]) == (1, 8 * 160 * 120 * 3)
-        assert len(one["runs"]["wall_s"]) == 2
-    reported = call_obygaze("bench", "decode", path, "--count", "4", "--rounds", "1", "--json")
-    assert [one["n_bytes"] for one in reported.ok().json()["measurements"]] == [
-        4 * 160 * 120 * 3
-    ] * 2
     missing = call_obygaze("bench", "decode", tmp_path / "absent.mp4")
     assert missing.code == 1
     assert "absent.mp4" in missing.stderr
 
 
-def test_forward_measures_each_batch(tmp_path: Path) -> None:
-    result = measure_forward("descriptors", batches=(1, 3), rounds=1)
-    assert [(one["name"], one["n_clips"]) for one in result.measurements] == [
-        ("prepare frames", 1),
-        ("forward, batch 1", 1),
-        ("forward, batch 3", 3),
+def test_forward_measures_each_batch() -> None:
+    words = ("bench", "forward", "descriptors", "--batch", "1", "--batch", "3", "--json")
+    found = call_obygaze(*words).ok().json()["measurements"]
+    assert [(one["name"], one["n_clips"], len(one["runs"]["wall_s"])) for one in found] == [
+        ("prepare frames", 1, 3),
+        ("forward, batch 1", 1, 3),
+        ("forward, batch 3", 3, 3),
     ]
-    with pytest.raises(FixUsage, match="a batch must be at least 1 clip, got 0"):
-        measure_forward("descriptors", batches=(0,))
-    done = call_obygaze("bench", "forward", "descriptors", "--batch", "2", "--rounds", "1").ok()
-    assert "forward, batch 2" in done.stdout
     assert call_obygaze("bench", "forward", "no-such-backbone").code != 0
 
 
@@ -79,9 +62,10 @@ def test_forward_runs_a_backbone_of_torch(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     weights = save_tiny("clip", tmp_path)
     card = str(write_tiny_card("clip", tmp_path))
-    result = measure_forward(card, weights, batches=(2,), rounds=1)
-    assert result.title == "Backbone tiny-clip on cpu, float32"
-    assert result.measurements[-1]["median_s"] > 0
+    words = ("bench", "forward", card, "--weights", weights, "--batch", "2", "--json")
+    found = call_obygaze(*words).ok().json()
+    assert found["title"] == "Backbone tiny-clip on cpu, float32"
+    assert found["measurements"][-1]["median_s"] > 0
 
 
 @pytest.mark.parametrize("is_remote", [False, True])
@@ -91,20 +75,18 @@ def test_reading_measures_all_parts_of_a_store(tmp_path: Path, is_remote: bool) 
     if is_remote:
         pytest.importorskip("obstore")
         with web_server(tmp_path) as server:
-            result = measure_reading(f"{server.url}/store", "pooled", rounds=1)
+            result = [*read_runs(f"{server.url}/store", "pooled")]
     else:
-        result = measure_reading(tmp_path / "store", "pooled", rounds=1)
-    assert {one["name"]: one["n_clips"] for one in result.measurements} == rows
+        result = [*read_runs(tmp_path / "store", "pooled")]
+    assert {one["name"]: one["n_clips"] for one in result} == rows
     # Six float32 a clip.
-    assert [one["n_bytes"] for one in result.measurements[1:]] == [
-        n * 24 for n in list(rows.values())[1:]
-    ]
+    assert [one["n_bytes"] for one in result[1:]] == [n * 24 for n in list(rows.values())[1:]]
 
 
 def test_reading_needs_clips_with_features(tmp_path: Path) -> None:
     plan_store(tmp_path / "stores" / "films")
     with pytest.raises(FixInput, match="no clip has features; nothing to read"):
-        measure_reading(tmp_path / "stores" / "films")
+        next(read_runs(tmp_path / "stores" / "films"))
     done = call_obygaze("-C", tmp_path, "bench", "read", "films")
     assert done.code == 1
     assert "nothing to read" in done.stderr
@@ -112,8 +94,11 @@ def test_reading_needs_clips_with_features(tmp_path: Path) -> None:
 
 def test_reading_takes_the_first_level_and_lists_them_for_an_unknown_one(tmp_path: Path) -> None:
     sealed_store(tmp_path / "stores" / "films")
-    done = call_obygaze("-C", tmp_path, "bench", "read", "films", "--rounds", "1").ok()
-    assert done.stdout.startswith("Reading level clip of ")
+    done = call_obygaze("-C", tmp_path, "bench", "read", "films", "--json").ok().json()
+    assert (
+        done["measurements"][1]["n_bytes"]
+        == open_store(tmp_path / "stores" / "films").matrix("clip", missing="drop").values.nbytes
+    )
     unknown = call_obygaze("-C", tmp_path, "bench", "read", "films", "--level", "none")
     assert unknown.code != 0
     assert "pooled" in unknown.stderr

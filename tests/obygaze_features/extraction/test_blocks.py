@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,13 @@ from support.extraction import CountingBackbone
 from benchmarks.extraction.simulated_gpu import SimulatedGpu
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.console import Quiet
-from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.extraction.blocks import BlockMaker, run_rows
 from obygaze_features.extraction.compute import BatchComputer, Clock
 from obygaze_features.extraction.decoding import DecodedRow
-from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
+from obygaze_features.extraction.plan import Target
 from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe_of, view_of
-from obygaze_features.extraction.run import Monitor, Watch
+from obygaze_features.extraction.run import RowProgress
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import RowStatus, StoreWriter, create_store, open_store
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -86,8 +86,8 @@ class World:
             yield DecodedRow(row, dict.fromkeys(views, clip), 0.5)
 
     def run(self, *makers: BlockMaker) -> None:
-        def tell(decoded: DecodedRow) -> None:
-            if self.stop_after is not None and decoded.row >= self.stop_after:
+        def tell(row: int, failed: bool) -> None:
+            if self.stop_after is not None and row >= self.stop_after:
                 self.stop.signal_name = "SIGTERM"
 
         run_rows(makers, self.decode, self.stop, tell)
@@ -131,46 +131,26 @@ def test_numbers_that_are_not_finite_make_a_failed_row(tmp_path: Path) -> None:
 
 
 def test_rows_that_failed_in_the_model_are_reported_like_decode_failures(tmp_path: Path) -> None:
-    world, result = World(tmp_path, odd_rows=[2, 9]), []
-    run_rows([world.maker()], world.decode, world.stop, result.append)
-    once = [
-        (d.row, d.clips[world.view]) for d in result if isinstance(d.clips[world.view], RowStatus)
-    ]
-    assert [(row, status.stage) for row, status in once] == [(2, "forward"), (9, "forward")]
-    assert sorted(d.row for d in result) == sorted([*range(N), 2, 9])
+    world, result = World(tmp_path, odd_rows=[2, 9]), list[tuple[int, bool]]()
+    run_rows([world.maker()], world.decode, world.stop, lambda *seen: result.append(seen))
+    assert sorted(result) == sorted([*((row, False) for row in range(N)), (2, True), (9, True)])
 
 
-def test_a_watch_counts_each_row_once(tmp_path: Path) -> None:
-    world, stop, moved = World(tmp_path, most=1, odd_rows=[6]), StopFlag(), []
-    rows = tuple(PlannedClip(f"c-{i:02d}", "c", "x") for i in range(N))
-    plan = ExtractPlan("m", "", "", rows, (Target(str(world.path), "descriptors"),))
+def test_each_row_is_shown_once(tmp_path: Path) -> None:
+    world, shown = World(tmp_path, most=1, odd_rows=[6]), list[str]()
 
     class Counting(Quiet):
         def advance(self, amount: int = 1) -> None:
-            moved.append(amount)
+            shown.append("row")
 
         def remark(self, text: str) -> None:
-            assert text == "1 failed"
+            shown.append(text)
 
-    events: list[Mapping[str, Any]] = []
-    watch = Watch(Monitor(False, lambda n: Counting(), events.append), N, plan, stop)
-    run_rows([world.maker(batch=4)], world.decode, stop, watch)
-    assert sum(moved) == N and set(watch.failed) == {"c-06"} and not stop
-    statuses = [event["status"] for event in events if event["clip_id"] == "c-06"]
-    assert statuses[0] == "ok" and "NotFinite" in statuses[1]
-    assert len(events) == N + 1
-
-
-def test_a_strict_run_stops_when_the_model_fails(tmp_path: Path) -> None:
-    world, stop = World(tmp_path, odd_rows=[1]), StopFlag()
-    rows = tuple(PlannedClip(f"c-{i:02d}", "c", "x") for i in range(N))
-    plan = ExtractPlan("m", "", "", rows, (Target(str(world.path), "descriptors"),))
-    watch = Watch(Monitor(strict=True), N, plan, stop)
-    run_rows([world.maker(batch=1)], world.decode, stop, watch)
-    with pytest.raises(FixInput, match="c-01: failed: forward NotFinite"):
-        watch.raise_if_strict()
-    # Batches overlap: the one behind was begun before the numbers were there.
-    assert len(world.decoded) <= 4
+    progress = RowProgress(lambda n_rows: Counting())
+    progress.begin(N)
+    run_rows([world.maker(batch=4)], world.decode, StopFlag(), progress)
+    assert shown.count("row") == N and progress.failed == {6}
+    assert shown.count("1 failed") == 1 and len(shown) == N + 1
 
 
 def test_out_of_memory_halves_all_later_batches(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import threading
 import types
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from support.extraction import a_plan, array_bytes, film_folder, plan_file
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.extraction import devices
 from obygaze_features.extraction.devices import devices_of, extract_on_devices
-from obygaze_features.extraction.run import Monitor, Resources
+from obygaze_features.extraction.run import Resources, RowProgress
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.manifest.model import Manifest
 
@@ -56,9 +54,8 @@ def test_two_devices_give_the_bytes_of_one(
     films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
-    done = run_obygaze("extract", "run", plan, "--device", "cpu,cpu", "--events", "-")
+    done = run_obygaze("extract", "run", plan, "--device", "cpu,cpu")
     assert done.code == 3
-    assert done.stdout.count('"event": "clip"') == N_CLIPS
     assert array_bytes(tmp_path / "stores" / "descriptors") == undisturbed
 
 
@@ -67,7 +64,7 @@ def test_each_process_has_its_share_of_units_and_cores(
 ) -> None:
     found: list[tuple[Resources, list[int]]] = []
 
-    def started(plan: Any, resources: Resources, rows: list[int], strict: bool) -> Any:
+    def started(plan: Any, resources: Resources, rows: list[int]) -> Any:
         found.append((resources, rows))
         messages, theirs = multiprocessing.Pipe(duplex=False)
         theirs.close()
@@ -92,17 +89,16 @@ def test_after_the_end_of_a_process_the_same_call_resumes(
     films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     plan = a_plan(films, tmp_path, "descriptors")
-    killed = threading.Event()
 
-    def kill_one(event: Mapping[str, Any]) -> None:
-        if not killed.is_set():
-            killed.set()
-            multiprocessing.active_children()[0].kill()
+    class KillOne(RowProgress):
+        def __call__(self, row: int, failed: bool) -> None:
+            if not self.seen:
+                self.seen.add(row)
+                multiprocessing.active_children()[0].kill()
 
-    monitor = Monitor(on_event=kill_one)
     pair = Resources(workers=2).shared_by(["cpu", "cpu"])
     with pytest.raises(ObygazeError, match=r"the process of cpu ended \(signal 9\)"):
-        extract_on_devices(plan, pair, StopFlag(), monitor=monitor)
+        extract_on_devices(plan, pair, StopFlag(), progress=KillOne())
     assert multiprocessing.active_children() == []
     (state,) = extract_on_devices(plan, pair, StopFlag())
     assert (state.ok, state.failed) == (N_CLIPS - 1, 1)
@@ -112,11 +108,12 @@ def test_after_the_end_of_a_process_the_same_call_resumes(
 def test_a_stop_ends_all_processes(films: Manifest, tmp_path: Path) -> None:
     stop = StopFlag()
 
-    def request(event: Mapping[str, Any]) -> None:
-        stop.signal_name = "SIGTERM"
+    class Request(RowProgress):
+        def __call__(self, row: int, failed: bool) -> None:
+            stop.signal_name = "SIGTERM"
 
-    plan, monitor = a_plan(films, tmp_path, "descriptors"), Monitor(on_event=request)
-    extract_on_devices(plan, [Resources(), Resources()], stop, monitor=monitor)
+    plan = a_plan(films, tmp_path, "descriptors")
+    extract_on_devices(plan, [Resources(), Resources()], stop, progress=Request())
     assert multiprocessing.active_children() == []
 
 
@@ -130,3 +127,10 @@ def test_options_that_need_one_device(films: Manifest, tmp_path: Path) -> None:
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     done = call_obygaze("extract", "run", plan, "--device", "cpu,cpu", "--worker", "0/2")
     assert done.code == 2 and "one --device" in done.stderr
+
+
+def test_the_rows_of_all_devices_are_shown(films: Manifest, tmp_path: Path) -> None:
+    progress = RowProgress()
+    plan = a_plan(films, tmp_path, "descriptors")
+    extract_on_devices(plan, [Resources(), Resources()], StopFlag(), progress=progress)
+    assert (progress.seen, progress.failed) == (set(range(N_CLIPS)), {5})

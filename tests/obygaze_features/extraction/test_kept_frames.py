@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cli import Result, run_obygaze
-from support.dask_cluster import running_dask
 from support.extraction import a_plan, array_bytes, film_folder, keep_manifest
 from support.videos import write_video
 
@@ -210,26 +209,20 @@ def vector(store: Path, row: int) -> bytes:
     return open_store(store).matrix("clip", missing="nan").values[row].tobytes()
 
 
-def test_plans_slurm_and_dask_need_no_films(workspace: Path, tmp_path: Path) -> None:
+def test_plans_and_slurm_need_no_films(workspace: Path) -> None:
     assert command(workspace, "run", "films", "-b", "descriptors").code == 3
     expected = array_bytes(workspace / "stores" / "films.descriptors")
     shutil.rmtree(workspace / "videos")
-    for store in ("slurm", "dask"):
-        file = workspace / f"{store}.json"
-        words = ("films", "-b", "descriptors", "--store", f"descriptors={store}", "-o", file)
-        plan = command(workspace, "plan", *words, "--json").ok().json()
-        # The film that is no video has no pictures either.
-        assert (plan["not_found"], plan["unreadable"]) == (["tt0-002"], {})
-        assert plan["decode_s"] > 0 and plan["hours"] > 0
-    made = command(workspace, "slurm", workspace / "slurm.json", "-k", "1", "--json").ok().json()
+    file = workspace / "slurm.json"
+    words = ("films", "-b", "descriptors", "--store", "descriptors=slurm", "-o", file)
+    plan = command(workspace, "plan", *words, "--json").ok().json()
+    # The film that is no video has no pictures either.
+    assert (plan["not_found"], plan["unreadable"]) == (["tt0-002"], {})
+    assert plan["decode_s"] > 0 and plan["hours"] > 0
+    made = command(workspace, "slurm", file, "-k", "1", "--json").ok().json()
     assert made["tasks"] == [0] and made["mem_gb"] >= 1
-    assert command(workspace, "run", workspace / "slurm.json", "--worker", "0/1").code == 3
-    pytest.importorskip("distributed")
-    with running_dask(tmp_path, 1) as cluster:
-        dask = ("--scheduler", cluster.file, "--workers", "1")
-        assert command(workspace, "run", workspace / "dask.json", *dask).code == 3
-    for store in ("slurm", "dask"):
-        assert array_bytes(workspace / "stores" / store) == expected
+    assert command(workspace, "run", file, "--worker", "0/1").code == 3
+    assert array_bytes(workspace / "stores" / "slurm") == expected
 
 
 def test_a_full_disk_while_pictures_are_kept(films: Manifest, tmp_path: Path) -> None:

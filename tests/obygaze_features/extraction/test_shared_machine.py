@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from support.cli import environment, run_obygaze
+from support.cli import run_obygaze
 from support.extraction import a_plan, film_folder, keep_manifest, plan_file
 
-from obygaze_features.core.errors import FixUsage, ObygazeError
-from obygaze_features.extraction import shared_machine
-from obygaze_features.extraction.shared_machine import (
-    idle_gpus,
-    limit_gpu_memory,
-    refuse_busy_gpus,
-    stop_on_signals,
-)
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.extraction.shared_machine import idle_gpus, refuse_busy_gpus
 
 FIRST, SECOND = "GPU-11111111-aaaa", "GPU-22222222-bbbb"
 
@@ -124,56 +115,3 @@ def test_a_run_checks_the_gpu_before_loading(nvidia_smi: Path, tmp_path: Path) -
     done = run_obygaze("extract", "run", path, "--device", "cuda")
     assert (done.code, "in use by others" in done.stderr) == (1, True), done.stderr
     assert not (tmp_path / "stores").exists()
-
-
-def test_the_memory_limit_is_a_share_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
-    seen = []
-
-    class Properties:
-        total_memory = 80e9
-
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Properties)
-    monkeypatch.setattr(
-        torch.cuda,
-        "set_per_process_memory_fraction",
-        lambda share, device: seen.append((share, str(device))),
-    )
-    limit_gpu_memory("cuda:1", 20)
-    limit_gpu_memory("cuda:0", 200)
-    assert seen == [(0.25, "cuda:1"), (1.0, "cuda:0")]
-    with pytest.raises(FixUsage, match="--device cpu"):
-        limit_gpu_memory("cpu", 4)
-
-
-def test_nice_lowers_the_priority_of_decoders_too() -> None:
-    code = (
-        "import os, subprocess, sys\n"
-        "from obygaze_features.extraction.shared_machine import lower_priority\n"
-        "lower_priority()\n"
-        "lower_priority()\n"
-        "ask = 'import os; print(os.nice(0))'\n"
-        "print(os.nice(0), subprocess.check_output([sys.executable, '-c', ask], text=True))\n"
-        "print(subprocess.check_output(['ionice', '-p', str(os.getpid())], text=True))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True
-    )
-    expected = str(max(shared_machine.NICENESS, os.nice(0)))
-    assert done.stdout.split()[:3] == [expected, expected, "idle"], done.stderr
-
-
-def test_a_run_ends_after_its_hours(tmp_path: Path) -> None:
-    with stop_on_signals(0.02 / 3600) as stop:
-        ends = time.monotonic() + 10
-        while not stop and time.monotonic() < ends:
-            time.sleep(0.01)
-    assert stop.signal_name.startswith("--max-hours")
-    with stop_on_signals(1) as long, stop_on_signals() as unlimited:
-        pass
-    assert not long and not unlimited
-    manifest = film_folder(tmp_path / "films", 9)
-    path = plan_file(a_plan(manifest, tmp_path, "descriptors"), tmp_path / "plan.json")
-    done = run_obygaze("extract", "run", path, "--max-hours", "0.0000001")
-    assert (done.code, "the same command again" in done.stderr) == (75, True), done.stderr
-    run_obygaze("extract", "run", path, "--max-hours", "1").ok()

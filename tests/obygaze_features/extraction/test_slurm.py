@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.cli import Result, environment, run_obygaze
 from support.extraction import BLOCK_ROWS, a_plan, array_bytes, film_folder, plan_file
@@ -23,8 +22,8 @@ from support.slurm import Slurm, running_slurm
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.plan import ExtractPlan, make_plan
 from obygaze_features.extraction.run import load_targets
-from obygaze_features.extraction.slurm import SlurmArray, array_for
-from obygaze_features.extraction.status import missing_units, seconds_a_clip
+from obygaze_features.extraction.slurm import SlurmArray
+from obygaze_features.extraction.status import missing_units
 from obygaze_features.manifest.model import Manifest
 
 # 12 units of 4 clips.
@@ -65,9 +64,8 @@ def test_the_script_has_all_settings(plan: ExtractPlan, tmp_path: Path) -> None:
         at_once=2,
         cpus=6,
         gres="gpu:1",
-        partition="long",
-        directives=["account=lab", "--constraint=a100&x"],
-        run_options=["--device", "cuda", "--events", "a b"],
+        directives=["partition=long", "--constraint=a100&x"],
+        run_options=["--device", "cuda", "--weights", "a b"],
         folder=tmp_path,
     )
     lines = array.script(plan).splitlines()
@@ -77,16 +75,15 @@ def test_the_script_has_all_settings(plan: ExtractPlan, tmp_path: Path) -> None:
         "#SBATCH --time=02:30:00",
         "#SBATCH --cpus-per-task=6",
         "#SBATCH --gres=gpu:1",
-        "#SBATCH --partition=long",
         "#SBATCH --signal=USR1@60",
         f"#SBATCH --output={tmp_path}/logs/%x-%A_%a.log",
         "#SBATCH --open-mode=append",
         "#SBATCH --requeue",
-        "#SBATCH --account=lab",
+        "#SBATCH --partition=long",
         "#SBATCH --constraint=a100&x",
     ]
     (call,) = (line for line in lines if "extract run" in line)
-    assert f"run '{tmp_path}/the plan.json' --device cuda --events 'a b' --worker" in call
+    assert f"run '{tmp_path}/the plan.json' --device cuda --weights 'a b' --worker" in call
     assert call.endswith('--worker "$SLURM_ARRAY_TASK_ID/8"')
     assert len(lines) < 45, "a script that a person reads"
     checked = subprocess.run(["bash", "-n"], input=array.script(plan), text=True)
@@ -170,28 +167,6 @@ def test_a_line_break_in_a_setting_is_refused(plan: ExtractPlan) -> None:
     array = SlurmArray(Path("p.json"), 2, [0, 1], 60, gres="gpu:1\nrm -rf /")
     with pytest.raises(FixUsage, match="cannot be written"):
         array.script(plan)
-
-
-def test_the_time_limit_follows_the_pace(plan: ExtractPlan, tmp_path: Path) -> None:
-    def limit(**more: int) -> int:
-        array = array_for(plan, tmp_path / "plan.json", 2, **more)
-        assert array is not None
-        return array.minutes
-
-    assert (limit(), limit(minutes=7)) == (60, 7)
-    (loaded,) = load_targets(plan)
-    # 8 clips in 2 * 200 seconds of the main process; decoding went on beside it.
-    seconds = {"wait": 90.0, "preprocess": 8.0, "forward": 100.0, "write": 2.0, "decode": 9.0}
-    for block in range(2):
-        arrays = {
-            spec.name: np.zeros((BLOCK_ROWS, *spec.tail_shape), spec.dtype)
-            for spec in loaded.writer.plan.arrays
-        }
-        loaded.writer.commit_block(block, arrays, seconds=seconds)
-    assert seconds_a_clip(plan) == pytest.approx(50)
-    assert missing_units(plan) == list(range(2, N_UNITS))
-    # Five units of four clips at 50 s, half as much again, five minutes to start: 30 minutes.
-    assert limit() == 30
 
 
 def test_resume_submits_what_is_missing(plan: ExtractPlan, tmp_path: Path) -> None:
@@ -323,7 +298,7 @@ def short_of_time(
     Slurm asks it to stop at most half a minute after its start; each task has 35 s of work.
     """
     world = World.of(slurm, tmp_path_factory.mktemp("short"), films)
-    return world, world.submit("--time", "00:01", "--warning", "40", seconds=1.5)
+    return world, world.submit("--time", "00:01", "--sbatch", "--signal=USR1@40", seconds=1.5)
 
 
 def test_an_array_that_is_preempted_and_killed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from dataclasses import replace
@@ -17,8 +16,8 @@ from support.videos import write_video
 
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.files import quick_sha256
-from obygaze_features.extraction.dask_engine import extract_on
-from obygaze_features.extraction.run import Resources
+from obygaze_features.extraction.devices import extract_on_devices
+from obygaze_features.extraction.run import Resources, RowProgress
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store, pack, unpack
@@ -79,6 +78,14 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+@pytest.fixture
+def extracted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows that are extracted from now on."""
+    rows: list[int] = []
+    monkeypatch.setattr(RowProgress, "__call__", lambda progress, row, failed: rows.append(row))
+    return rows
+
+
 def rows_of(store: Path) -> list[list[float]]:
     values: list[list[float]] = open_store(store).matrix("clip").values.tolist()
     return values
@@ -127,7 +134,9 @@ def test_the_quick_hash(tmp_path: Path) -> None:
         assert quick_sha256(path) == (len(data), expected)
 
 
-def test_moved_times_are_refused_and_extracted_again_on_request(world: World) -> None:
+def test_moved_times_are_refused_and_extracted_again_on_request(
+    world: World, extracted: list[int]
+) -> None:
     world.run("--no-seal").ok()
     before = array_bytes(world.store)
     world.move("tt0-001", 5, 9)
@@ -138,10 +147,9 @@ def test_moved_times_are_refused_and_extracted_again_on_request(world: World) ->
     assert "obygaze extract run films -b descriptors --changed" in done.stderr
     assert world.retry("--no-seal").code == 5, "what would be sealed must not be of other times"
     assert array_bytes(world.store) == before
-    result = world.retry("--changed", "--no-seal", "--events", "-", "--json").ok().stdout
-    assert [line for line in result.splitlines() if '"clip_id"' in line] == [
-        line for line in result.splitlines() if '"tt0-001"' in line
-    ]
+    extracted.clear()
+    world.retry("--changed", "--no-seal").ok()
+    assert extracted == [1]
     assert array_bytes(world.store) == world.fresh() != before
     assert world.run("--json").ok().json()["sealed"] is True
 
@@ -198,7 +206,9 @@ def test_a_sealed_store_is_merged_into_an_open_one(world: World) -> None:
     assert array_bytes(world.store) == before
 
 
-def test_a_run_goes_on_in_a_merge_for_a_larger_manifest(tmp_path: Path) -> None:
+def test_a_run_goes_on_in_a_merge_for_a_larger_manifest(
+    tmp_path: Path, extracted: list[int]
+) -> None:
     """Blocks whose clips are in the smaller store are taken over, the others are extracted."""
     manifest = film_folder(tmp_path, 6)
     keep_manifest(manifest, tmp_path)
@@ -208,9 +218,8 @@ def test_a_run_goes_on_in_a_merge_for_a_larger_manifest(tmp_path: Path) -> None:
     merge = ("merge", smaller.targets[0].store, "--manifest", "films", "-o", "descriptors")
     call_obygaze("-C", tmp_path, "store", *merge).ok()
     path = plan_file(plan, tmp_path / "plan.json")
-    done = run_obygaze("extract", "run", path, "--events", "-", "--json").ok().stdout.splitlines()
-    assert [json.loads(line)["clip_id"] for line in done[:-1]] == ["tt0-004", "tt0-005"]
-    assert json.loads(done[-1])["sealed"] is True
+    done = call_obygaze("extract", "run", path, "--json").ok().json()
+    assert extracted == [4, 5] and done["sealed"] is True
 
 
 def test_the_same_file_elsewhere_has_not_changed(world: World) -> None:
@@ -282,9 +291,8 @@ def test_a_worker_checks_its_own_clips(tmp_path: Path) -> None:
     codes = [run_obygaze("extract", "run", path, "--worker", f"{i}/2").code for i in range(2)]
     assert codes == [0, 5]
 
-    # Refused before the client, here None, is used.
     with pytest.raises(Mismatch, match="1 clip changed"):
-        extract_on(None, plan, Resources(), StopFlag())
+        extract_on_devices(plan, [Resources(), Resources()], StopFlag())
 
 
 def test_a_changed_clip_that_cannot_be_read_any_more_fails(world: World) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -119,30 +117,6 @@ def test_the_index_of_another_film_is_not_used(name: str, tmp_path: Path) -> Non
     kept = decode_views(made.path, VIEWS, start_s=1.0, end_s=2.0, indexes=tmp_path / "indexes")
     assert all(same(kept[view], plain[view]) for view in VIEWS)
     assert not list((tmp_path / "indexes").glob("*/index.npz"))
-
-
-def test_indexes_that_were_not_read_for_long_are_removed(tmp_path: Path) -> None:
-    indexes, long_ago = tmp_path / "indexes", time.time() - film.UNUSED_S - 60
-    films = {}
-    for name in ("avi_mpeg4_b", "ts_h264", "mkv_variable_rate"):
-        (tmp_path / name).mkdir()
-        films[name] = KINDS[name](tmp_path / name).path
-
-    def make(name: str) -> set[str]:
-        film.make_index(films[name], indexes)
-        film._FILMS.clear()
-        return {str(path.relative_to(indexes)) for path in indexes.rglob("*")}
-
-    unused = make("avi_mpeg4_b")
-    used = make("ts_h264") - unused
-    for file in indexes.rglob("*.npz"):
-        os.utime(file, (long_ago, long_ago))
-    (indexes / "notes.txt").write_text("mine")
-    # Reading an index is a use of it; nothing is removed before another one is written.
-    assert make("ts_h264") == {*unused, *used, "notes.txt"}
-    made = make("mkv_variable_rate")
-    assert {*used, "notes.txt"} < made and not unused & made
-    assert make("avi_mpeg4_b") == {*unused, *made}
 
 
 def test_the_decoded_pictures_of_another_film_are_not_used(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_store_can_be_read_after_a_fork(tmp_path: Path) -> None:
 def test_a_store_can_be_sent_to_another_process(tmp_path: Path) -> None:
     values = sealed_store(tmp_path / "s")
     store = open_store(tmp_path / "s")
-    sent = copy.copy(store)  # by the same road as joblib and Dask send things
+    sent = copy.copy(store)  # as process pools send things
     assert sent is not store and sent.files is not store.files
     np.testing.assert_array_equal(sent.matrix("clip").values, values["clip"])
 
