@@ -10,8 +10,10 @@ import pytest
 from support.data import real_data
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.manifest.adapters import ImportedManifest
+from obygaze_features.manifest.adapters import ImportedManifest, csv_table
 from obygaze_features.manifest.adapters.obygaze12 import read
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
 
@@ -223,15 +225,17 @@ def test_times_of_the_film_stand_beside_the_clips_own_file(tmp_path: Path) -> No
         ),
         ("start_frame", "end_frame"),
     )
-    imported = read(write(tmp_path, *ROWS), times=times)
-    first, second = imported.manifest.clips[:2]
+    write_manifest(times, tmp_path / "mg.toml")
+    manifest = read(write(tmp_path, *ROWS)).manifest
+    targets = {"film_start_s": "start_s", "film_end_s": "end_s"}
+    joined, warnings = csv_table.join(manifest, tmp_path / "mg.csv", targets)
+    first, second = joined.clips[:2]
     assert (first.start_s, first.end_s) == (None, None)
     assert (first.extra["film_start_s"], first.extra["film_end_s"]) == ("0.0", "12.5")
+    assert film_span(first) == (0.0, 12.5)
     assert first.extra["start_frame"] == "0"
     assert (second.extra["film_start_s"], second.extra["start_frame"]) == ("", "")
-    assert imported.warnings[-1] == "3 of 4 clips have no times in mg"
-    with pytest.raises(NotFound):
-        read(write(tmp_path, *ROWS), times=times.with_clips(times.clips[1:]))
+    assert f"{tmp_path / 'mg.csv'}: 3 of 4 clips have no row" in warnings
 
 
 # From here on, the released files and the figures published about them.
