@@ -96,7 +96,7 @@ def test_a_split_is_given_a_name(broken: Path, name: str) -> None:
     assert (refused.code, refused.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("kind", ["grouped", "stratified", "neighbour"])
+@pytest.mark.parametrize("kind", ["grouped", "stratified"])
 def test_seeds_are_not_negative(broken: Path, kind: str) -> None:
     words = ("manifest", "folds", "good", "--kind", kind, "--seed", "-1")
     refused = call_obygaze("-C", broken, *words)
