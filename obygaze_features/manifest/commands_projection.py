@@ -62,7 +62,7 @@ input_options = option_group(
         "-o",
         "--output",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Write the rows as CSV; a clip without a label has an empty level.",
+        help="Write the rows as CSV, print the counts; a clip without a label has an empty level.",
     ),
     click.option("--by-annotator", is_flag=True, help="-o: each annotator's rows, not the merge."),
     force_option,
@@ -98,7 +98,8 @@ def project(
     if session.console.as_json:
         session.console.json(made.to_json())
     else:
-        session.console.result(_levels_text(made))
+        if output is None:
+            session.console.result(_levels_text(made))
         counts = ", ".join(f"{level} {n}" for level, n in made.counts().items())
         unlabelled = f"without a label {len(made.unlabelled)}"
         session.console.note(f"{count(len(made.merged), 'clip')}: {counts}, {unlabelled}")
