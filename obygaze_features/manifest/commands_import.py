@@ -33,9 +33,6 @@ from obygaze_features.manifest.stats import compute_stats
 
 FILE = click.Path(path_type=Path)
 name_option = click.option("-o", "name", help="Name of the manifest. [default: the data set's]")
-strict_option = click.option(
-    "--strict", is_flag=True, help="Refuse files other than the published ones."
-)
 
 
 @click.group("import", cls=LazyGroup)
@@ -77,26 +74,24 @@ def _report(session: Session, imported: ImportedManifest, path: Path) -> None:
 @_importer("obygaze12")
 @click.argument("csv", type=FILE)
 @click.option("--splits", type=FILE, help="Folder of the published split files.")
-@strict_option
 def import_obygaze12(session: Session, /, **given: Any) -> ImportedManifest:
     """The clips and labels of ObyGaze12, with its splits.
 
     Examples:
         obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --splits splits/
-        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --strict -o oby
+        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv -o oby
     """
     return obygaze12.read(**given)
 
 
 @_importer("mobygaze")
 @click.argument("csv", type=FILE)
-@strict_option
 def import_mobygaze(session: Session, /, **given: Any) -> ImportedManifest:
     """The segments of MObyGaze, one row for each annotator.
 
     Examples:
         obygaze manifest import mobygaze mobygaze_dataframe.csv
-        obygaze manifest import mobygaze mobygaze_dataframe.csv --strict -o segments
+        obygaze manifest import mobygaze mobygaze_dataframe.csv -o segments
     """
     return mobygaze.read(**given)
 

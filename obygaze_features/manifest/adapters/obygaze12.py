@@ -52,16 +52,13 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}")
 _RATIO = re.compile(r"0(\.[0-9]+)?|1(\.0+)?")
 
 
-def read(
-    csv: Path, *, splits: Path | None = None, name: str = "obygaze12", strict: bool = False
-) -> ImportedManifest:
+def read(csv: Path, *, splits: Path | None = None, name: str = "obygaze12") -> ImportedManifest:
     """Return the manifest of the released table, in the raw view.
 
     Args:
         csv: The released file, `ObyGaze12_thresh_02.csv`.
         splits: The folder of the released split files, which become fold columns.
         name: The name of the manifest.
-        strict: Refuse files whose hash is not that of the released ones.
     """
     data = published("obygaze12")
     found = {file: path for file in data["splits"] if splits and (path := splits / file).is_file()}
@@ -70,7 +67,7 @@ def read(
         raise NotFound("no folder with split files of ObyGaze12", where=str(splits), hint=hint)
     files = {csv: (csv.name, data["sha256"])}
     files |= {path: (file, [data["splits"][file]["sha256"]]) for file, path in found.items()}
-    sources, unknown = known_sources(files, strict=strict)
+    sources, unknown = known_sources(files)
     warnings = list(unknown)
     header = published_header("obygaze12", *sources, concepts=concepts())
     wrong = [Violations(csv, NAMES), *(Violations(path) for path in found.values())]

@@ -98,13 +98,6 @@ def test_oddities_become_one_clean_form(tmp_path: Path) -> None:
     assert len(imported.warnings) == 1 and "unknown file" in imported.warnings[0]
 
 
-def test_strict_refuses_a_file_that_is_not_the_released_one(tmp_path: Path) -> None:
-    path = write(tmp_path, *ROWS)
-    with pytest.raises(FixInput, match="the sha256 is not that of the published file") as caught:
-        read(path, strict=True)
-    assert caught.value.where == str(path)
-
-
 def test_everything_wrong_with_the_rows_at_once(tmp_path: Path) -> None:
     path = write(
         tmp_path,
@@ -244,7 +237,7 @@ def test_times_of_the_film_stand_beside_the_clips_own_file(tmp_path: Path) -> No
 @pytest.fixture(scope="module")
 def released() -> ImportedManifest:
     path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
-    return read(path, splits=path.parent, strict=True)
+    return read(path, splits=path.parent)
 
 
 def test_the_released_files_are_the_known_ones(released: ImportedManifest) -> None:
