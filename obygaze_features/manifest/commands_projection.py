@@ -118,7 +118,8 @@ def agree(session: Session, /, threshold: str, permutations: int, seed: int, **s
     """Measure the agreement of the annotators.
 
     Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
-    and as the mean over films. Expected levels are uniform, each annotator's own, or pooled.
+    and as the mean over films. Expected levels are uniform, each annotator's own, or pooled. Gamma
+    is '-' where agreement by chance is complete.
 
     Examples:
         obygaze manifest agree segments.csv --clips clips.csv
@@ -221,13 +222,8 @@ def _agreement_text(document: Mapping[str, Any]) -> str:
         )
         for pair in document["pairs"]
     ]
-    parts = [
-        table(("mean", *NULLS), measures),
-        table(("film", "pair", "clips", *NULLS, "alpha", "without NS", *NULLS), pairs),
-    ]
-    if document["degenerate"]:
-        parts.append("'-': gamma is undefined, because agreement by chance is complete")
-    return "\n\n".join(parts)
+    headers = ("film", "pair", "clips", *NULLS, "alpha", "without NS", *NULLS)
+    return f"{table(('mean', *NULLS), measures)}\n\n{table(headers, pairs)}"
 
 
 @command()
