@@ -58,7 +58,6 @@ def measure_one(n_clips: int, rounds: int) -> dict[str, Runs]:
         dealt: dict[str, Callable[[], object]] = {
             f"{K} even folds": partial(folds.stratified, manifest, K),
             f"{K} folds of films": partial(folds.grouped, manifest, K),
-            f"{K} folds of neighbours": partial(folds.neighbour_blocks, manifest, K),
             "counting levels and films": partial(compute_stats, manifest),
         }
         for name, work in dealt.items():

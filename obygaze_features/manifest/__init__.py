@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.adapters import source_of as source_of
     from obygaze_features.manifest.folds import grouped as grouped
     from obygaze_features.manifest.folds import leave_one_movie_out as leave_one_movie_out
-    from obygaze_features.manifest.folds import neighbour_blocks as neighbour_blocks
     from obygaze_features.manifest.folds import stratified as stratified
     from obygaze_features.manifest.io import check_manifest as check_manifest
     from obygaze_features.manifest.io import manifest_sha256 as manifest_sha256

@@ -169,8 +169,8 @@ def agreement(
 
     `gamma` and `alpha` are means over films (of the means over a film's pairs), which the p-values
     belong to; `gamma_over_pairs` and `alpha_over_pairs` are means over all pairs, as in the paper.
-    A pair has no gamma where chance alone always agrees: it is null in `pairs`, is left out of
-    means and p-values, and is listed in `degenerate`.
+    A pair has no gamma where chance alone always agrees: it is null in `pairs`, and left out of
+    means and p-values.
     """
     reduced = [pair.without_ns() for pair in pairs]
     draws = permutations, seed
@@ -181,14 +181,13 @@ def agreement(
         "permutations": permutations,
         "seed": seed,
         "films": len({pair.movie_id for pair in pairs}),
-        "degenerate": [
-            {**_names(pair), "nulls": nulls, "without_ns": some is reduced}
-            for some in (pairs, reduced)
-            for pair in some
-            if (nulls := [null for null in NULLS if pair.gamma(null) is None])
-        ],
         "pairs": [
-            {**_names(pair), **_record(pair, *draws), "without_ns": _record(less, *draws)}
+            {
+                "movie_id": pair.movie_id,
+                "annotators": list(pair.annotators),
+                **_record(pair, *draws),
+                "without_ns": _record(less, *draws),
+            }
             for pair, less in zip(pairs, reduced, strict=True)
         ],
     }
@@ -209,10 +208,6 @@ def _measures(pairs: Sequence[AnnotatorPair], permutations: int, seed: int) -> d
         "alpha_over_pairs": mean_of_groups(each, alphas),
         "p_value": {null: p_value(pairs, null, permutations, seed) for null in NULLS},
     }
-
-
-def _names(pair: AnnotatorPair) -> dict[str, Any]:
-    return {"movie_id": pair.movie_id, "annotators": list(pair.annotators)}
 
 
 def _record(pair: AnnotatorPair, *draws: int) -> dict[str, Any]:

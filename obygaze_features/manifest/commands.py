@@ -45,7 +45,7 @@ COMMANDS = {
 }
 
 
-FOLD_KINDS = ("stratified", "grouped", "neighbour", "leave-one-movie-out")
+FOLD_KINDS = ("stratified", "grouped", "leave-one-movie-out")
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
@@ -235,8 +235,6 @@ def link_(session: Session, name: str, folder: Path) -> None:
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, help="Seed of the random assignment."
 )
-@click.option("--block", default=10, help="With --kind neighbour: clips in a block.")
-@click.option("--gap", default=1, help="With --kind neighbour: clips left out at borders.")
 @click.option("--as", "column", help="Name of the split. [default: the kind]")
 @click.option("--force", is_flag=True, help="Replace a split of that name.")
 def folds(
@@ -244,11 +242,12 @@ def folds(
 ) -> None:
     """Assign each clip to one fold.
 
-    A clip has the same fold in every task, so that no task trains on another's test clips.
+    A clip has the same fold in every task, so that no task trains on another's test clips. `obygaze
+    manifest join` adds folds of your own: a column fold:NAME of a table of clips.
 
     Examples:
         obygaze manifest folds obygaze12 --kind grouped -k 6 --as by-film
-        obygaze manifest folds obygaze12 --kind neighbour -k 10 --block 12 --gap 2 --as blocks
+        obygaze manifest folds obygaze12 --kind leave-one-movie-out --as unseen
     """
     path = session.workspace.existing_manifest(name)
     found, split = read_manifest(path), kind if column is None else column

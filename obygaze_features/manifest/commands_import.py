@@ -33,9 +33,6 @@ from obygaze_features.manifest.stats import compute_stats
 
 FILE = click.Path(path_type=Path)
 name_option = click.option("-o", "name", help="Name of the manifest. [default: the data set's]")
-strict_option = click.option(
-    "--strict", is_flag=True, help="Refuse files other than the published ones."
-)
 
 
 @click.group("import", cls=LazyGroup)
@@ -77,28 +74,24 @@ def _report(session: Session, imported: ImportedManifest, path: Path) -> None:
 @_importer("obygaze12")
 @click.argument("csv", type=FILE)
 @click.option("--splits", type=FILE, help="Folder of the published split files.")
-@click.option("--times", help="A manifest with the time of each clip in its film (moviegraphs).")
-@strict_option
-def import_obygaze12(session: Session, /, times: str | None, **given: Any) -> ImportedManifest:
+def import_obygaze12(session: Session, /, **given: Any) -> ImportedManifest:
     """The clips and labels of ObyGaze12, with its splits.
 
     Examples:
         obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --splits splits/
-        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --times moviegraphs -o oby
+        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv -o oby
     """
-    known = read_manifest(session.workspace.existing_manifest(times)) if times else None
-    return obygaze12.read(times=known, **given)
+    return obygaze12.read(**given)
 
 
 @_importer("mobygaze")
 @click.argument("csv", type=FILE)
-@strict_option
 def import_mobygaze(session: Session, /, **given: Any) -> ImportedManifest:
     """The segments of MObyGaze, one row for each annotator.
 
     Examples:
         obygaze manifest import mobygaze mobygaze_dataframe.csv
-        obygaze manifest import mobygaze mobygaze_dataframe.csv --strict -o segments
+        obygaze manifest import mobygaze mobygaze_dataframe.csv -o segments
     """
     return mobygaze.read(**given)
 
@@ -106,18 +99,16 @@ def import_mobygaze(session: Session, /, **given: Any) -> ImportedManifest:
 @_importer("moviegraphs")
 @click.argument("source", type=FILE)
 @click.option("--offset", "offsets", multiple=True, metavar="FILM=SECONDS", help="Shift a film.")
-@click.option("--fps", type=float, help="Frames per second, where the table has no such column.")
 def import_moviegraphs(
     session: Session, /, offsets: Sequence[str], **given: Any
 ) -> ImportedManifest:
-    """Clip times of MovieGraphs, or of a plain table.
+    """Clip times of MovieGraphs.
 
-    SOURCE is the folder that holds scene_boundaries/ and video_boundaries/, or a table with the
-    columns clip_id, movie_id, start, end (and fps).
+    SOURCE is the folder that holds scene_boundaries/ and video_boundaries/.
 
     Examples:
         obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo
-        obygaze manifest import moviegraphs clips.csv --fps 23.976 --offset tt0108160=2.5
+        obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo --offset tt0108160=2.5
     """
     try:
         shifts = {film: float(s) for film, s in named_values(offsets, "--offset").items()}

@@ -11,11 +11,9 @@ import click
 from obygaze_features.core.commands import Session, command, force_option, json_option, option_group
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import write_all_new, write_new
 from obygaze_features.manifest import exchange
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import (
     ClipSpan,
     Projection,
@@ -58,41 +56,25 @@ input_options = option_group(
 
 @command()
 @input_options
-@click.option("--sweep", metavar="SHARE,...", help="Count levels at each of these thresholds.")
 @option_group(
     "Output",
     click.option(
         "-o",
         "--output",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Write the rows as CSV; a clip without a label has an empty level.",
+        help="Write the rows as CSV, print the counts; a clip without a label has an empty level.",
     ),
     click.option("--by-annotator", is_flag=True, help="-o: each annotator's rows, not the merge."),
     force_option,
     json_option,
 )
-@option_group(
-    "Figure",
-    click.option("--figure", type=FILE, help="Draw PATH.svg and PATH.png."),
-    click.option("--movie", help="The film to draw."),
-    click.option(
-        "--between",
-        type=(int, int),
-        metavar="FIRST LAST",
-        help="Only these frames. With --fps, the axis shows time.",
-    ),
-)
 def project(
     session: Session,
     /,
     threshold: str,
-    sweep: str | None,
     output: Path | None,
     by_annotator: bool,
     force: bool,
-    figure: Path | None,
-    movie: str | None,
-    between: tuple[int, int] | None,
     **source: Any,
 ) -> None:
     """Turn experts' segments into clip labels.
@@ -105,41 +87,19 @@ def project(
         obygaze manifest project segments.csv --clips clips.csv
         obygaze manifest project segments.csv --clips clips.csv --threshold 1/3 -o levels.csv
         obygaze manifest project mobygaze --every 30 -o levels.csv
-        obygaze manifest project mobygaze --clips clips.csv --sweep 0.1,0.2,0.3,0.4
-        obygaze manifest project mobygaze --clips clips.csv --figure film --movie tt0108160 --fps 24
     """
-    if figure is None and (movie or between):
-        raise FixUsage("--movie and --between need --figure", hint="--figure PATH with them")
     if by_annotator and output is None:
         raise FixUsage("--by-annotator needs -o", hint="-o NAME.csv with it")
-    share = as_threshold(threshold)
-    shares = [as_threshold(text) for text in sweep.split(",")] if sweep is not None else []
-    inputs, made = _project(session, share, **source)
-    swept: list[dict[str, Any]] = [
-        {
-            "threshold": threshold_text(one.threshold),
-            "levels": one.counts(),
-            "unlabelled": len(one.unlabelled),
-        }
-        for one in (project_clips(*inputs, share) for share in shares)
-    ]
-    if figure is not None:
-        from obygaze_features.manifest.figures import draw_timeline
-
-        options = {"between": between, "fps": source["fps"], "force": force}
-        for path in draw_timeline(*inputs, made, movie, figure_stem(figure), **options):
-            session.console.note(f"wrote {path}")
+    inputs, made = _project(session, as_threshold(threshold), **source)
     if output is not None:
         data = projection_to_csv(made, inputs[1], by_annotator=by_annotator)
         write_new(output, data, force=force)
         session.console.note(f"wrote {output}")
     if session.console.as_json:
-        session.console.json({**made.to_json(), **({"sweep": swept} if sweep else {})})
-    elif sweep:
-        rows = [(one["threshold"], *one["levels"].values(), one["unlabelled"]) for one in swept]
-        session.console.result(table(("threshold", *LEVELS, "unlabelled"), rows))
+        session.console.json(made.to_json())
     else:
-        session.console.result(_levels_text(made))
+        if output is None:
+            session.console.result(_levels_text(made))
         counts = ", ".join(f"{level} {n}" for level, n in made.counts().items())
         unlabelled = f"without a label {len(made.unlabelled)}"
         session.console.note(f"{count(len(made.merged), 'clip')}: {counts}, {unlabelled}")
@@ -158,7 +118,8 @@ def agree(session: Session, /, threshold: str, permutations: int, seed: int, **s
     """Measure the agreement of the annotators.
 
     Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
-    and as the mean over films. Expected levels are uniform, each annotator's own, or pooled.
+    and as the mean over films. Expected levels are uniform, each annotator's own, or pooled. Gamma
+    is '-' where agreement by chance is complete.
 
     Examples:
         obygaze manifest agree segments.csv --clips clips.csv
@@ -261,13 +222,8 @@ def _agreement_text(document: Mapping[str, Any]) -> str:
         )
         for pair in document["pairs"]
     ]
-    parts = [
-        table(("mean", *NULLS), measures),
-        table(("film", "pair", "clips", *NULLS, "alpha", "without NS", *NULLS), pairs),
-    ]
-    if document["degenerate"]:
-        parts.append("'-': gamma is undefined, because agreement by chance is complete")
-    return "\n\n".join(parts)
+    headers = ("film", "pair", "clips", *NULLS, "alpha", "without NS", *NULLS)
+    return f"{table(('mean', *NULLS), measures)}\n\n{table(headers, pairs)}"
 
 
 @command()

@@ -1,4 +1,4 @@
-"""Assign clips to folds: by level, by whole films, or by blocks of neighbouring clips.
+"""Assign clips to folds: by level, or by whole films.
 
 A clip has the same fold in every task, so that no task trains on the test clips of another.
 Folds are numbers from 0; -1 is a clip outside the split. The functions with `_folds` in their
@@ -6,14 +6,12 @@ name take arrays, one value a clip; the others take a manifest and return the fo
 """
 
 from collections.abc import Callable
-from itertools import groupby
-from random import Random
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.model import Manifest, sort_key
+from obygaze_features.manifest.model import Manifest
 
 IntArray = NDArray[np.intp]
 FloatArray = NDArray[np.float64]
@@ -56,48 +54,9 @@ def leave_one_movie_out(manifest: Manifest) -> Folds:
     return _by_id(manifest, folds_by_group([clip.movie_id for clip in manifest]))
 
 
-def neighbour_blocks(
-    manifest: Manifest, k: int, seed: int = 0, *, block: int = 10, gap: int = 1
-) -> Folds:
-    """Return folds of blocks of neighbouring clips.
-
-    Neighbouring clips share their annotation, so borders without a gap leak.
-
-    Args:
-        manifest: The clips.
-        k: How many folds.
-        seed: The seed of the random assignment.
-        block: How many clips a block has.
-        gap: A clip that is this near to another fold, in clips, gets no fold.
-    """
-    if block < 1 or gap < 0:
-        raise FixUsage(f"block must be at least 1 and gap at least 0, got {block} and {gap}")
-    in_order = groupby(sorted(manifest, key=sort_key), key=lambda clip: clip.movie_id)
-    films = [list(clips) for _, clips in in_order]
-    runs = [clips[i : i + block] for clips in films for i in range(0, len(clips), block)]
-    _check_folds(k, len(runs), f"blocks of {block}", FixUsage)
-    order = list(range(len(runs)))
-    Random(seed).shuffle(order)
-    folds = {clip.clip_id: position % k for position, run in enumerate(order) for clip in runs[run]}
-    kept = Folds()
-    for clips in films:
-        numbers = [folds[clip.clip_id] for clip in clips]
-        for i, clip in enumerate(clips):
-            if set(numbers[max(0, i - gap) : i + gap + 1]) == {numbers[i]}:
-                kept[clip.clip_id] = numbers[i]
-    empty = set(range(k)) - set(kept.values())
-    if empty:
-        raise FixUsage(
-            f"a gap of {gap} between blocks of {block} leaves {len(empty)} of {k} folds empty",
-            hint="choose a smaller --gap or a larger --block",
-        )
-    return kept
-
-
 KINDS: dict[str, tuple[Callable[..., Folds], tuple[str, ...]]] = {
     "stratified": (stratified, ("k", "seed")),
     "grouped": (grouped, ("k", "seed")),
-    "neighbour": (neighbour_blocks, ("k", "seed", "block", "gap")),
     "leave-one-movie-out": (leave_one_movie_out, ()),
 }
 

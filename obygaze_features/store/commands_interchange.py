@@ -49,7 +49,6 @@ SHOWN = 20
     click.option(
         "--id-key", help="npz, hdf5, csv: the array or column of clip ids. [default: clip_id]"
     ),
-    click.option("--movie-key", help="npz, hdf5, csv: the one of movie ids. [default: movie_id]"),
     click.option("--manifest", help="A row for each clip of this manifest."),
 )
 @option_group(
@@ -101,17 +100,16 @@ def import_(
     run code are rejected.
 
     hdf5: a file with a dataset a clip, or with one array and ids; or a folder with a file a clip.
-    The path in --level NAME=PATH gives the layout: '{id}' or '{id}/features' for a dataset a
-    clip, 'features' with --id-key for one array of all.
+    The path in --level NAME=PATH gives the layout: '{id}' (found without it) or '{id}/features'
+    for a dataset a clip, 'features' with --id-key for one array of all.
 
     npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
     the level clip if its name says nothing, such as x or features.
 
     csv: a table with ids and numbered columns (x_0, x_1, ...), as Excel or pandas writes it.
 
-    npy: a folder. With clip_id.npy in it, each file is a level with a row for each id. Otherwise
-    each file is a clip, in one folder, in one for each movie, or in one for each --level
-    NAME=FOLDER.
+    npy: a folder. Each file is a clip, in one folder, in one for each movie, or in one for each
+    --level NAME=FOLDER.
 
     Examples:
         obygaze store import npz train.npz val.npz test.npz -o imported
@@ -124,8 +122,8 @@ def import_(
         obygaze store import npy features/ --level clip=xclip --level frames=xclip_frames -o mine
     """
     target = session.workspace.new_store(output)
-    keys = {name: options.pop(name) for name in ("id_key", "movie_key")}
-    source = open_features(format, sources, named_values(levels, "--level"), **keys)
+    chosen = named_values(levels, "--level")
+    source = open_features(format, sources, chosen, id_key=options.pop("id_key"))
     default: Pool = "also" if list(source.levels) == ["tokens"] else "none"
     told = named_values(facts, "--fact")
     settings = ImportSettings(facts=told, pool=pool or default, **options)

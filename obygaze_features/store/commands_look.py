@@ -80,19 +80,17 @@ def info(session: Session, name: str) -> None:
     session.console.show({"name": name, **facts}, describe(found, note))
 
 
-CARD = OwnFolder.marked("card", "the tag", rb"(?s)\A---\n.{0,9999}  - obygaze-store")
 SCHEMA = rb"(?s)\A{.{0,9999}mlcommons\.org/croissant/1\.1"
 CROISSANT = OwnFolder.marked("Croissant document", "the schema", SCHEMA)
 
 
 @command()
 @click.argument("name")
-@click.option("-o", "output", type=FILE, help="Write it to this file.")
-@click.option("--croissant", "metadata", type=FILE, help="Write it as Croissant metadata too.")
+@click.option("--croissant", "path", type=FILE, help="Write it as Croissant metadata too.")
 @recovered_option
 @force_option
 def card(
-    session: Session, name: str, recovered: Path | None, force: bool, **files: Path | None
+    session: Session, name: str, recovered: Path | None, force: bool, path: Path | None
 ) -> None:
     """Print the card of a store, as the hub shows it.
 
@@ -100,25 +98,20 @@ def card(
 
     Examples:
         obygaze store card obygaze12-xclip
-        obygaze store card obygaze12-xclip -o README.md --croissant croissant.json
+        obygaze store card obygaze12-xclip --croissant croissant.json > CARD.md
     """
     found = open_named(session, name)
     is_zip = found.location.endswith(".zip") and not is_url(found.location)
     packed = Path(found.location) if is_zip else None
     said = read_recovered(recovered, found) if recovered else ()
-    written = {}
-    if path := files["metadata"]:
-        written[path] = croissant(found, publication_of(found, recovered=said), packed), CROISSANT
     zip_name = packed.name if packed else ""
     text = card_text(found.plan, found.status().counts, recovered=said, zip_name=zip_name)
-    if path := files["output"]:
-        written[path] = text.encode("utf-8"), CARD
-    else:
-        session.console.show({"name": name, "card": text}, text.rstrip())
-    for path, (data, own) in written.items():
+    session.console.show({"name": name, "card": text}, text.rstrip())
+    if path is not None:
         if force:
-            check_file(path, force=True, own=own)
-        write_new(path, data, force=force)
+            check_file(path, force=True, own=CROISSANT)
+        facts = publication_of(found, recovered=said)
+        write_new(path, croissant(found, facts, packed), force=force)
         session.console.note(f"written to {path}")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput as FixInput
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.manifest.model import Header, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow
@@ -26,8 +26,8 @@ def published(dataset: str) -> dict[str, Any]:
 def published_header(dataset: str, *sources: SourceFile, **more: Any) -> Header:
     """Return the header of a published data set, with its citation and notes."""
     entry = published(dataset)
-    notes = (*entry["notes"], *more.pop("notes", ()))
-    return Header(dataset, citation=entry["citation"], notes=notes, sources=sources, **more)
+    facts = {"citation": entry["citation"], "notes": tuple(entry["notes"])}
+    return Header(dataset, **facts, sources=sources, **more)
 
 
 class ImportedManifest(NamedTuple):
@@ -44,28 +44,19 @@ def source_of(path: Path, name: str | None = None) -> SourceFile:
 
 
 def known_sources(
-    files: Mapping[Path, tuple[str, Collection[str]]], *, strict: bool
+    files: Mapping[Path, tuple[str, Collection[str]]],
 ) -> tuple[tuple[SourceFile, ...], tuple[str, ...]]:
     """Return the sources in the header, and a warning for each file with an unknown hash.
 
-    Args:
-        files: The name of each file, and the hashes that it may have.
-        strict: Raise an error instead of the warnings.
+    `files` has the name of each file, and the hashes that it may have.
     """
     sources = {path: source_of(path, name) for path, (name, _) in files.items()}
-    unknown = {
-        path: f"{path}: unknown file: expected the sha256 {' or '.join(known)}, got {source.sha256}"
+    unknown = [
+        f"{path}: unknown file: expected the sha256 {' or '.join(known)}, got {source.sha256}"
         for (path, source), (_, known) in zip(sources.items(), files.values(), strict=True)
         if source.sha256 not in known
-    }
-    if strict and unknown:
-        raise FixInput(
-            "the sha256 is not that of the published file",
-            where=", ".join(map(str, unknown)),
-            hint="download it again, or import it without --strict",
-            details=tuple(unknown.values()),
-        )
-    return tuple(sources.values()), tuple(unknown.values())
+    ]
+    return tuple(sources.values()), tuple(unknown)
 
 
 def string_list(text: str) -> tuple[str, ...] | None:

@@ -1,8 +1,8 @@
-"""MovieGraphs: the time of each clip in its film, from the shot files or from a table of times.
+"""MovieGraphs: the time of each clip in its film, from the shot files.
 
 The shot files of a film are its scenes in shots, its cuts in frames, its frames in seconds.
-Frames are those of the data set's own copies of the films, unless an offset or a frame rate is
-given: then they are computed from the times, for another copy.
+Frames are those of the data set's own copies of the films, unless an offset is given: then they
+are computed from the times, for another copy.
 """
 
 import math
@@ -15,45 +15,30 @@ from pathlib import Path
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters import (
-    ImportedManifest,
-    csv_table,
-    published_header,
-    source_of,
-)
+from obygaze_features.manifest.adapters import ImportedManifest, published_header, source_of
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.tables import TableRow, numbered_lines
 
-FRAME_COLUMNS = ("start_frame", "end_frame", "fps")
-SHOT_COLUMNS = ("first_shot", "last_shot", "use", *FRAME_COLUMNS)
+SHOT_COLUMNS = ("first_shot", "last_shot", "use", "start_frame", "end_frame", "fps")
 MAX_OFFSET_S = 86_400.0
-MIN_FPS, MAX_FPS = 1, 1000
-PICKLES = (".pkl", ".pickle", ".p")
 SCENES, VIDEO = "scene_boundaries", "video_boundaries"
 # Cuts and frames give the same times, rounded; more than a frame apart they are of two copies.
 SAME_S = 0.05
 _SUFFIX = ".scenes.gt"
-_RATE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 _SCENE = re.compile(r"([0-9]{1,6})\s+([0-9]{1,6})\s+([0-9]{1,3})")
 _CUT = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)\s+CUT")
 _FRAME = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)")
 
 
 def read(
-    source: Path,
-    *,
-    offsets: Mapping[str, float] | None = None,
-    fps: float | None = None,
-    name: str = "moviegraphs",
+    source: Path, *, offsets: Mapping[str, float] | None = None, name: str = "moviegraphs"
 ) -> ImportedManifest:
     """Return the manifest of clip times.
 
     Args:
-        source: The folder of the shot files (mg_videoinfo), or a table with the columns clip_id,
-            movie_id, start, end and possibly fps; further columns are kept.
+        source: The folder of the shot files (mg_videoinfo).
         offsets: Seconds to add to the times, by film.
-        fps: The frame rate to count frames at; needed where a table has no column fps.
         name: The name of the manifest.
     """
     shifts = dict(offsets or {})
@@ -61,69 +46,44 @@ def read(
         if not abs(offset) <= MAX_OFFSET_S:
             most = f"{MAX_OFFSET_S:.0f} seconds"
             raise FixUsage(f"the offset of {movie} must be at most {most}, got {offset}")
-    if fps is not None and not MIN_FPS <= fps <= MAX_FPS:
-        raise FixUsage(f"the frame rate must be from {MIN_FPS} to {MAX_FPS}, got {fps}")
-    if source.suffix.lower() in PICKLES:
-        raise FixInput(
-            "pickle files are not read, because they can run code",
-            where=str(source),
-            hint="give the folder mg_videoinfo, which has the same times as text",
-        )
-    if source.is_dir():
-        found, warnings = _read_shots(source), list[str]()
-    else:
-        found, warned = csv_table.read(source, {"start_s": "start", "end_s": "end"})
-        warnings = list(warned)
-        if fps is None and "fps" not in found.columns:
-            warnings.append(f"{source}: no frame rate, so clips have times but no frames (--fps)")
+    if source.is_file():
+        hint = "the folder mg_videoinfo; obygaze manifest import csv reads a table of times"
+        raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
+    found = _read_shots(source)
     unknown = sorted(set(shifts) - set(found.movies))
     if unknown:
         what, hint = f"offsets for unknown films: {few(unknown)}", f"one of {few(found.movies)}"
         raise FixUsage(what, where=str(source), hint=hint)
     wrong = Violations(source)
-    clips = tuple(_moved(clip, shifts.get(clip.movie_id), fps, wrong) for clip in found)
+    clips = tuple(_moved(clip, shifts.get(clip.movie_id), wrong) for clip in found)
     wrong.raise_if_any("these are not times of clips")
-    timed = any(FRAME_COLUMNS[0] in clip.extra for clip in clips)
-    kept = tuple(column for column in found.columns if column not in FRAME_COLUMNS)
-    columns = (*kept, *FRAME_COLUMNS) if timed else kept
     early = Counter(
         clip.movie_id for clip in found if (clip.start_s or 0) + shifts.get(clip.movie_id, 0) < 0
     )
-    warnings += [
+    warnings = tuple(
         f"{movie}: with an offset of {shifts[movie]:+g} s {count(n, 'clip')}"
         " would start before the film"
         for movie, n in early.items()
-    ]
-    concepts = found.header.concepts if any(clip.concepts for clip in clips) else {}
-    header = published_header("moviegraphs", *found.header.sources, concepts=concepts)
-    return ImportedManifest(Manifest(name, header, clips, columns), tuple(warnings))
+    )
+    header = published_header("moviegraphs", *found.header.sources)
+    return ImportedManifest(Manifest(name, header, clips, SHOT_COLUMNS), warnings)
 
 
-def _moved(clip: Clip, offset: float | None, fps: float | None, wrong: Violations) -> Clip:
-    """Return a clip with its times in another copy of the film; without a rate without frames."""
-    if clip.start_s is None or clip.end_s is None:
-        wrong.add(None, None, f"{clip.clip_id}: the start or the end is missing")
+def _moved(clip: Clip, offset: float | None, wrong: Violations) -> Clip:
+    """Return a clip with its times and frames in another copy of the film."""
+    if offset is None or clip.start_s is None or clip.end_s is None:
         return clip
     # In a copy that starts late, the start of the first clip is cut off. Sums of decimals are not
     # decimals in binary: a millionth of a second is below a frame.
-    start_s = round(max(0.0, clip.start_s + (offset or 0)), 6)
-    end_s = round(clip.end_s + (offset or 0), 6)
-    extra, rate = dict(clip.extra), clip.extra.get("fps", "")
-    is_rate = bool(_RATE.fullmatch(rate)) and MIN_FPS <= float(rate) <= MAX_FPS
-    if end_s <= start_s:
-        wrong.add(None, None, f"{clip.clip_id}: the end {end_s} is not after the start {start_s}")
-    elif fps is None and rate and not is_rate:
-        wrong.add(None, None, f"{clip.clip_id}: {rate!r} is not a frame rate")
-    elif fps or (rate and (offset is not None or not extra.get("start_frame"))):
-        at = fps or float(rate)
-        # From the frame nearest the start to the one before the end.
-        first, last = math.floor(start_s * at + 0.5), math.floor(end_s * at + 0.5) - 1
-        if last < first:
-            what = f"{clip.clip_id}: shorter than one frame at {at:g} frames per second"
-            wrong.add(None, None, what)
-        numbers = str(first), str(last), repr(round(at, 6))
-        extra |= dict(zip(FRAME_COLUMNS, numbers, strict=True))
-    return replace(clip, start_s=start_s, end_s=end_s, extra=extra)
+    start_s = round(max(0.0, clip.start_s + offset), 6)
+    end_s = round(clip.end_s + offset, 6)
+    # From the frame nearest the start to the one before the end.
+    rate = float(clip.extra["fps"])
+    first, last = math.floor(start_s * rate + 0.5), math.floor(end_s * rate + 0.5) - 1
+    if last < first:
+        wrong.add(None, None, f"{clip.clip_id}: nothing is left of it, from {start_s} to {end_s} s")
+    frames = {"start_frame": str(first), "end_frame": str(last)}
+    return replace(clip, start_s=start_s, end_s=end_s, extra={**clip.extra, **frames})
 
 
 def _read_shots(folder: Path) -> Manifest:

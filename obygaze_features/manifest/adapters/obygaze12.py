@@ -20,7 +20,6 @@ from obygaze_features.manifest.adapters import (
     strings_of,
 )
 from obygaze_features.manifest.io import clips_of
-from obygaze_features.manifest.link import FILM_COLUMNS, film_span
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, concepts
@@ -31,7 +30,6 @@ REQUIRED = (
 )
 KEPT = ("clip", "overlap_ratio", "util", "srt_name", "video_name", "graph_number")
 EXTRA = ("clip", "first_shot", "last_shot", *KEPT[1:])
-FRAME_COLUMNS = ("start_frame", "end_frame")
 NAMES = {
     **{"clip_id": "id", "movie_id": "movie", "video": "video_name", "level": "label"},
     **{"scene": "clip", "first_shot": "clip", "last_shot": "clip"},
@@ -54,22 +52,13 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}")
 _RATIO = re.compile(r"0(\.[0-9]+)?|1(\.0+)?")
 
 
-def read(
-    csv: Path,
-    *,
-    splits: Path | None = None,
-    times: Manifest | None = None,
-    name: str = "obygaze12",
-    strict: bool = False,
-) -> ImportedManifest:
+def read(csv: Path, *, splits: Path | None = None, name: str = "obygaze12") -> ImportedManifest:
     """Return the manifest of the released table, in the raw view.
 
     Args:
         csv: The released file, `ObyGaze12_thresh_02.csv`.
         splits: The folder of the released split files, which become fold columns.
-        times: A manifest with the time of each clip in its film (adapter moviegraphs).
         name: The name of the manifest.
-        strict: Refuse files whose hash is not that of the released ones.
     """
     data = published("obygaze12")
     found = {file: path for file in data["splits"] if splits and (path := splits / file).is_file()}
@@ -78,7 +67,7 @@ def read(
         raise NotFound("no folder with split files of ObyGaze12", where=str(splits), hint=hint)
     files = {csv: (csv.name, data["sha256"])}
     files |= {path: (file, [data["splits"][file]["sha256"]]) for file, path in found.items()}
-    sources, unknown = known_sources(files, strict=strict)
+    sources, unknown = known_sources(files)
     warnings = list(unknown)
     header = published_header("obygaze12", *sources, concepts=concepts())
     wrong = [Violations(csv, NAMES), *(Violations(path) for path in found.values())]
@@ -93,10 +82,6 @@ def read(
     raise_together("these are not the files of ObyGaze12", *wrong)
     if splits and (missing := [file for file in data["splits"] if file not in found]):
         warnings.append(f"{splits}: missing split files: {', '.join(missing)}")
-    if times is not None:
-        manifest, without = _with_times(manifest, times)
-        if without:
-            warnings.append(f"{without} of {len(manifest)} clips have no times in {times.name}")
     return ImportedManifest(manifest, tuple(warnings))
 
 
@@ -163,23 +148,3 @@ def _compare(row: TableRow, clip: Clip | None, levels: Sequence[str]) -> None:
     if len(row.violations) == before and reason != set(clip.concepts):
         expected = "|".join(clip.concepts) or "none"
         row.add("reason", f"{row['reason']!r}, but the concepts of the clip are {expected}")
-
-
-def _with_times(manifest: Manifest, times: Manifest) -> tuple[Manifest, int]:
-    """Return the manifest with each clip's time in its film, and how many clips have none."""
-    spans = {
-        clip.clip_id: (clip, span)
-        for clip in times
-        if clip.clip_id in manifest.by_id and (span := film_span(clip)) is not None
-    }
-    if not spans:
-        raise NotFound("no clip of the table is in the manifest of --times", where=times.name)
-    columns = [*FILM_COLUMNS, *(name for name in FRAME_COLUMNS if name in times.columns)]
-    cells = {
-        clip_id: {**clip.extra, **dict(zip(FILM_COLUMNS, map(repr, span), strict=True))}
-        for clip_id, (clip, span) in spans.items()
-    }
-    for column in columns:
-        values = {clip_id: own.get(column, "") for clip_id, own in cells.items()}
-        manifest = manifest.with_column(column, values)
-    return manifest, len(manifest) - len(spans)

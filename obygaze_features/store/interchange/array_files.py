@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.core.lazy import need
@@ -39,7 +38,6 @@ from obygaze_features.store.interchange.source import (
     by_clip,
     clip_source,
     column_source,
-    level_name,
     movie_of,
     name_of,
     origin_of,
@@ -52,9 +50,7 @@ MAGIC = b"\x93NUMPY"
 _NUMBERED = re.compile(r"(.*?)[._ -]?[0-9]+")
 
 
-def open_npz(
-    path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY, movie_key: str | None = None
-) -> FeatureSource:
+def open_npz(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> FeatureSource:
     """Open the arrays of an npz file; without `levels`, each array that has a row for each id."""
     with _opened(path) as packed:
         return column_source(
@@ -64,7 +60,6 @@ def open_npz(
             levels,
             origin=origin_of("npz", path),
             id_key=id_key,
-            movie_key=movie_key,
             keep_names=PROVENANCE in packed.files,
         )
 
@@ -126,12 +121,7 @@ def _refuse_objects(error: Exception, what: str, path: Path) -> None:
 
 
 def open_npy(root: Path, levels: Mapping[str, str]) -> FeatureSource:
-    """Open a folder: with clip_id.npy in it a file for each level, else a file for each clip.
-
-    `levels` name the files of levels, or the sub-folders that hold the clips' files.
-    """
-    if (root / f"{ID_KEY}.npy").is_file():
-        return _npy_columns(root, levels)
+    """Open a folder with a file for each clip; `levels` name the sub-folders of their files."""
     if levels:
         folders = dict(levels)
     elif (root / NPY_LEVELS).is_file():
@@ -171,35 +161,16 @@ def _mapped(path: Path) -> Array:
     return array
 
 
-def _npy_columns(root: Path, levels: Mapping[str, str]) -> FeatureSource:
-    files = plain_files(root, SUFFIXES)
-    names = [file.stem for file in files if file.parent == root]
-    if not levels:
-        levels = {level_name(name): name for name in names if name not in (ID_KEY, MOVIE_KEY)}
-
-    def read(name: str) -> Array:
-        path = root / f"{name.removesuffix('.npy')}.npy"
-        if path not in files:
-            hint = f"the folder has {few([file.name for file in files])}"
-            raise FixInput(f"{path.name} is missing", where=str(root), hint=hint)
-        return _mapped(path)
-
-    return column_source(root, names, read, levels, origin=origin_of("npy", root, files))
-
-
-def open_csv(
-    path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY, movie_key: str | None = None
-) -> FeatureSource:
+def open_csv(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> FeatureSource:
     """Open a table with a row for each clip; without `levels`, its numbered columns.
 
     `levels` maps a level to the name of its columns without the number: `clip_0`, `clip_1`, ... are
     the level `clip` by `{"clip": "clip"}`.
     """
     violations = Violations(path)
-    required = [id_key, *([movie_key] if movie_key else [])]
     table = read_table(
         path,
-        required=required,
+        required=[id_key],
         delimiter=None,
         skip_blank=True,
         violations=violations,
@@ -207,7 +178,7 @@ def open_csv(
     )
     columns: dict[str, list[str]] = {}
     for column in table.columns:
-        if column not in (*required, MOVIE_KEY) and (match := _NUMBERED.fullmatch(column)):
+        if column not in (id_key, MOVIE_KEY) and (match := _NUMBERED.fullmatch(column)):
             columns.setdefault(match[1] or "x", []).append(column)
     numbers = {
         name: _numbers(table, group)
@@ -231,11 +202,8 @@ def open_csv(
             where=str(path),
             hint="name the columns of a vector x_0, x_1, ...",
         )
-    ids = (id_key, movie_key or MOVIE_KEY)
-    names = [*numbers, *(name for name in ids if name in table.columns)]
-    return column_source(
-        path, names, read, levels, origin=origin_of("csv", path), id_key=id_key, movie_key=movie_key
-    )
+    names = [*numbers, *(name for name in (id_key, MOVIE_KEY) if name in table.columns)]
+    return column_source(path, names, read, levels, origin=origin_of("csv", path), id_key=id_key)
 
 
 def _numbers(table: CsvTable, columns: list[str]) -> Array:

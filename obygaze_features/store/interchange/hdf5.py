@@ -26,26 +26,20 @@ from obygaze_features.store.interchange.source import (
     by_clip,
     clip_source,
     column_source,
-    level_name,
     origin_of,
     plain_files,
 )
 
 ID = "{id}"
 SUFFIXES = (".h5", ".hdf5", ".hdf")
+LAYOUT = f"--level NAME=PATH, such as --level clip='{ID}/features'"
 # The start of a block of texts.
 TEXTS = b"GCOL\x01\0\0\0"
 ID_KEYS = ("clip_id", "ids", "id", "names", "video_names", "keys")
 
 
-def open_one(
-    path: Path,
-    levels: Mapping[str, str],
-    *,
-    id_key: str | None = None,
-    movie_key: str | None = None,
-) -> FeatureSource:
-    """Open a file or a folder; without paths in `levels`, the layout is found from the content."""
+def open_one(path: Path, levels: Mapping[str, str], *, id_key: str | None = None) -> FeatureSource:
+    """Open a file or a folder; without paths in `levels`, a dataset for each clip, or ids."""
     try:
         if path.is_dir():
             return _a_file_a_clip(path, levels)
@@ -62,7 +56,6 @@ def open_one(
                 levels,
                 origin=origin_of("hdf5", path),
                 id_key=key,
-                movie_key=movie_key,
             )
         source.handles = [handle]
         return source
@@ -189,12 +182,9 @@ def _movies(handle: Any, pattern: str, clips: Sequence[str], path: Path) -> list
 def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     """Open a folder in which each clip has its own file."""
     files = plain_files(root, SUFFIXES)
-    if not levels:
-        with h5py.File(files[0], "r") as first:
-            name = _one_array(first, "", str(files[0]))
-        levels = {level_name(name): name}
-    if any(ID in path for path in levels.values()):
-        raise FixInput(f"{ID} is not allowed in the paths of a folder of files", where=str(root))
+    if not levels or any(ID in path for path in levels.values()):
+        what = f"each level of a folder of files needs its path in a file, without {ID}"
+        raise FixInput(what, where=str(root), hint="--level clip=features")
     clips = by_clip(files)
     keys = {level: {c: (clips[c], path) for c in clips} for level, path in levels.items()}
     return clip_source(origin_of("hdf5", root, files), keys, _dataset_in_file, levels)
@@ -233,41 +223,15 @@ def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
 
 
 def _found_levels(handle: Any, path: Path) -> dict[str, str]:
-    """Return the paths of levels for the layouts that are recognised."""
-    kinds = _kinds(handle)
-    groups = [name for name, kind in kinds.items() if kind is h5py.Group]
+    """Return the paths of levels: as `export` wrote them, else of one dataset for each clip."""
     if HDF5_LEVELS in handle.attrs:
         _check_texts(handle)
     exported = [str(name) for name in handle.attrs.get(HDF5_LEVELS, ())]
-    if len(groups) < len(kinds):
-        first = next(name for name, kind in kinds.items() if kind is h5py.Dataset)
-        found = "frames" if handle[first].ndim > 1 else "clip"
+    arrays = [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset]
+    if arrays:
+        found = "frames" if handle[arrays[0]].ndim > 1 else "clip"
         return {exported[0] if len(exported) == 1 else found: ID}
-    experts = [name for name in groups if name.startswith("features.")]
-    if experts:
-        return {level_name(name): f"{name}/{ID}" for name in experts}
-    if not groups:
-        raise FixInput("this file is empty", where=str(path))
-    if exported:
-        return {name: f"{ID}/{name}" for name in exported}
-    prefix = f"v_{ID}/" if all(name.startswith("v_") for name in groups) else f"{ID}/"
-    name = _one_array(handle[groups[0]], prefix, str(path))
-    return {level_name(name): f"{prefix}{name}"}
-
-
-def _one_array(group: Any, prefix: str, where: str) -> str:
-    """Return the name of the one array of features in a clip's file or group."""
-    arrays = [
-        name
-        for name, kind in _kinds(group).items()
-        if kind is h5py.Dataset and group[name].dtype.kind == "f" and group[name].ndim
-    ]
-    named = [name for name in arrays if name == "features" or name.endswith("_features")]
-    chosen = named if len(named) == 1 else arrays
-    if len(chosen) != 1:
-        raise FixInput(
-            f"expected one array of numbers for each clip, got {', '.join(arrays) or 'none'}",
-            where=where,
-            hint=f"--level NAME='{prefix}KEY' for each level to import",
-        )
-    return chosen[0]
+    if not exported:
+        what = f"no dataset at the top of the file, only {few(list(handle)) or 'nothing'}"
+        raise FixInput(what, where=str(path), hint=LAYOUT)
+    return {name: f"{ID}/{name}" for name in exported}

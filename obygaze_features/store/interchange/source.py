@@ -174,7 +174,6 @@ def column_source(
     *,
     origin: Mapping[str, Any],
     id_key: str = ID_KEY,
-    movie_key: str | None = None,
     keep_names: bool = False,
 ) -> FeatureSource:
     """Return the source of arrays that have a row for each id.
@@ -186,14 +185,11 @@ def column_source(
         levels: the array of each level; by default each array of floats with a row for each id.
         origin: what is recorded of the file or folder.
         id_key: the array of clip ids.
-        movie_key: the array of movie ids, by default movie_id where it exists.
         keep_names: keep the name of the only array with one vector a clip, whatever it is.
     """
-    if movie_key is None and MOVIE_KEY in names:
-        movie_key = MOVIE_KEY
     ids = _ids(path, read, id_key)
-    movies = _ids(path, read, movie_key) if movie_key else None
-    keys = levels.values() or [name for name in names if name not in (id_key, movie_key)]
+    movies = _ids(path, read, MOVIE_KEY) if MOVIE_KEY in names else None
+    keys = levels.values() or [name for name in names if name not in (id_key, MOVIE_KEY)]
     arrays, warnings = {key: read(key) for key in keys}, []
     if not levels:
         levels = {
@@ -218,7 +214,7 @@ def column_source(
         )
     if movies is not None and len(movies) != n_clips:
         what = f"expected {n_clips} movie ids, one for each clip, got {len(movies)}"
-        raise FixInput(what, where=str(path), hint="--movie-key names the array of movie ids")
+        raise FixInput(what, where=str(path), hint="save one movie id for each clip")
     for level, key in levels.items():
         shape = tuple(arrays[key].shape)
         if shape[:1] != (n_clips,):

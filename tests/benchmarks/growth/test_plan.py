@@ -23,7 +23,7 @@ def test_the_manifest_is_one_of_films_with_scenes_in_order(tmp_path: Path) -> No
 
 def test_one_size_is_measured_whole() -> None:
     found = measure_one(1000, 1)
-    assert {READING, FILE, "planning", "writing the plan", "5 folds of neighbours"} < set(found)
+    assert {READING, FILE, "planning", "writing the plan", "5 folds of films"} < set(found)
     # A row of the file: six lines of keys, ids and times.
     assert 150 < found[FILE].wall_s[0] / 1000 < 250
 

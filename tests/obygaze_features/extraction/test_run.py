@@ -336,10 +336,8 @@ def test_parts_of_one_film_file(tmp_path: Path) -> None:
     path.parent.mkdir()
     write_video(path, numbers=range(250), size=(64, 48))
     table = tmp_path / "clips.csv"
-    table.write_text(
-        "clip_id,movie_id,start,end,fps\ntt7-001,tt7,0,2,25\ntt7-002,tt7,4,8,25\n", "utf-8"
-    )
-    run_obygaze("-C", tmp_path, "manifest", "import", "moviegraphs", table, "-o", "films").ok()
+    table.write_text("clip_id,movie_id,start_s,end_s\ntt7-001,tt7,0,2\ntt7-002,tt7,4,8\n", "utf-8")
+    run_obygaze("-C", tmp_path, "manifest", "import", "csv", table, "-o", "films").ok()
     run_obygaze("-C", tmp_path, "manifest", "link", "films", path.parent).ok()
     run_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
     times = open_store(tmp_path / "stores" / "films.descriptors").matrix("time_s").values

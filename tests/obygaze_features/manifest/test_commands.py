@@ -77,17 +77,6 @@ def test_an_import_of_other_bytes_leaves_what_is_there(tmp_path: Path) -> None:
     assert summary["clips"] == 2
 
 
-def test_an_empty_sweep_is_wrong_usage(tmp_path: Path) -> None:
-    segments, clips = tmp_path / "s.csv", tmp_path / "c.csv"
-    segments.write_text(
-        "movie_id,annotator,start_frame,end_frame,level,concepts\nm,A,0,9,S,Body\n",
-        encoding="utf-8",
-    )
-    clips.write_text("clip_id,movie_id,start_frame,end_frame\nc,m,0,9\n", encoding="utf-8")
-    refused = call_obygaze("manifest", "project", segments, "--clips", clips, "--sweep", "")
-    assert (refused.code, refused.stdout) == (2, "")
-
-
 def test_figures_replace_nothing_but_themselves(broken: Path) -> None:
     (broken / "mine.svg").write_text("mine", encoding="utf-8")
     words = ("-C", broken, "manifest", "stats", "good", "--figure", broken / "mine")
@@ -107,7 +96,7 @@ def test_a_split_is_given_a_name(broken: Path, name: str) -> None:
     assert (refused.code, refused.stdout) == (2, "")
 
 
-@pytest.mark.parametrize("kind", ["grouped", "stratified", "neighbour"])
+@pytest.mark.parametrize("kind", ["grouped", "stratified"])
 def test_seeds_are_not_negative(broken: Path, kind: str) -> None:
     words = ("manifest", "folds", "good", "--kind", kind, "--seed", "-1")
     refused = call_obygaze("-C", broken, *words)

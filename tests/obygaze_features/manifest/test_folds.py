@@ -1,4 +1,4 @@
-"""Folds: even where they can be, whole films where they must be, silent at borders."""
+"""Folds: even where they can be, whole films where they must be."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.folds import (
-    grouped,
-    leave_one_movie_out,
-    neighbour_blocks,
-    stratified,
-)
+from obygaze_features.manifest.folds import grouped, leave_one_movie_out, stratified
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
 
@@ -73,36 +68,6 @@ def test_grouped_folds_balance_what_can_be_balanced() -> None:
     assert sorted(Counter(folds.values()).values()) == [50, 50]
 
 
-@given(sizes_of_films, st.integers(0, 99), st.integers(1, 9), st.integers(0, 3))
-def test_neighbour_blocks_keep_their_distance(
-    sizes: list[int], seed: int, block: int, gap: int
-) -> None:
-    manifest = films(sizes)
-    try:
-        folds = neighbour_blocks(manifest, 2, seed, block=block, gap=gap)
-    except FixUsage:  # a fold can be left empty, which is tested by hand
-        return
-    assert set(folds.values()) == {0, 1}
-    for one in manifest:
-        for other in manifest:
-            if one.movie_id == other.movie_id and one.clip_id in folds and other.clip_id in folds:
-                distance = abs((one.scene or 0) - (other.scene or 0))
-                assert distance > gap or folds[one.clip_id] == folds[other.clip_id]
-
-
-def test_neighbour_blocks_by_hand() -> None:
-    folds = neighbour_blocks(films([9]), 3, block=3, gap=1)
-    # Blocks 0-2, 3-5, 6-8 all differ: one clip on each side of each border has no fold.
-    assert sorted(folds) == ["m00-000", "m00-001", "m00-004", "m00-007", "m00-008"]
-
-
-def test_a_gap_that_leaves_a_fold_empty_is_refused() -> None:
-    # Blocks 0-2 and 3-5 of one film: a gap of 3 reaches from either border to its far end.
-    with pytest.raises(FixUsage, match="2 of 2 folds empty"):
-        neighbour_blocks(films([6]), 2, block=3, gap=3)
-    assert sorted(neighbour_blocks(films([6]), 2, block=3, gap=2)) == ["m00-000", "m00-005"]
-
-
 def test_one_fold_a_film() -> None:
     folds = leave_one_movie_out(films([2, 1, 3]))
     assert [folds[f"m{m:02d}-000"] for m in range(3)] == [0, 1, 2]
@@ -119,8 +84,6 @@ def test_the_seed_decides() -> None:
 def test_impossible_numbers_of_folds(k: int) -> None:
     with pytest.raises(FixUsage):
         grouped(films([3, 3, 3]), k)
-    with pytest.raises(FixUsage):
-        neighbour_blocks(films([3]), 2, block=0)
 
 
 class Counted(Manifest):
@@ -137,7 +100,7 @@ PASSES: list[int] = []
 def test_a_manifest_of_many_films_is_not_gone_through_once_for_each() -> None:
     many, passes = films([3] * 200, "03"), []
     counted = Counted(many.name, many.header, many.clips)
-    for work in (lambda m: neighbour_blocks(m, 4, block=3, gap=0), compute_stats):
+    for work in (lambda m: grouped(m, 4), compute_stats):
         PASSES.clear()
         work(counted)
         passes.append(len(PASSES))

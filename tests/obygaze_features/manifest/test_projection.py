@@ -145,7 +145,7 @@ def test_a_clip_tiled_by_short_segments_ends_without_a_label() -> None:
         assert project(both, clips("0-99"), at).unlabelled == ()
 
 
-def test_the_sweep_counts_every_clip_once() -> None:
+def test_every_clip_counts_once_at_each_threshold() -> None:
     segments = marks("0-9 S, 10-39 NS, 40-69 HN, 70-99 S")
     sweep = [project(segments, clips("0-99"), as_threshold(text)) for text in ("0.1", "0.3", "0.4")]
     assert [(made.counts(), len(made.unlabelled)) for made in sweep] == [

@@ -90,3 +90,10 @@ def test_the_command_changes_the_manifest(tmp_path: Path) -> None:
     assert again.code == 1 and "already: emotions, relation" in again.stderr
     call_obygaze(*words, "--force", cwd=tmp_path).ok()
     call_obygaze("manifest", "check", "films", cwd=tmp_path).ok()
+
+
+def test_a_split_of_the_users_own_is_a_column(tmp_path: Path) -> None:
+    folds = "clip_id,fold:blocks\ntt1-001,0\ntt1-002,\ntt2-001,1\n"
+    joined, _ = join(MANIFEST, table(tmp_path, folds))
+    assert joined.folds == ("blocks",)
+    assert [clip.fold("blocks") for clip in joined] == [0, None, 1]

@@ -30,12 +30,6 @@ def write_film(root: Path, movie: str = "tt01", **files: str) -> Path:
     return root
 
 
-def write_table(folder: Path, text: str) -> Path:
-    path = folder / "clips.csv"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def test_clips_out_of_shots(tmp_path: Path) -> None:
     imported = read(write_film(tmp_path), name="mg")
     manifest = imported.manifest
@@ -82,20 +76,11 @@ def test_an_offset_moves_a_film_and_its_frames(tmp_path: Path) -> None:
     )
 
 
-def test_another_rate_counts_frames_anew(tmp_path: Path) -> None:
-    clip = read(write_film(tmp_path), fps=50.0).manifest.by_id["tt01-002"]
-    assert (clip.extra["start_frame"], clip.extra["end_frame"], clip.extra["fps"]) == (
-        *("20", "119", "50.0"),
-    )
-
-
 def test_offsets_for_films_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="offsets for unknown films: tt9"):
         read(write_film(tmp_path), offsets={"tt9": 1.0})
     with pytest.raises(FixUsage):
         read(tmp_path, offsets={"tt01": float("nan")})
-    with pytest.raises(FixUsage):
-        read(tmp_path, fps=0.0)
 
 
 @pytest.mark.parametrize("offset", [1e308, -1e308, 90_000.0, float("inf")])
@@ -104,17 +89,10 @@ def test_an_offset_is_within_a_day(tmp_path: Path, offset: float) -> None:
         read(write_film(tmp_path), offsets={"tt01": offset})
 
 
-@pytest.mark.parametrize("fps", [1e-300, 0.5, 1001.0, 1e300, float("nan"), float("inf")])
-def test_a_frame_rate_is_one_that_films_have(tmp_path: Path, fps: float) -> None:
-    with pytest.raises(FixUsage, match="the frame rate must be from 1 to 1000"):
-        read(write_film(tmp_path), fps=fps)
-
-
-@pytest.mark.parametrize("name", ["moviegraphs.pkl", "moviegraphs.PICKLE"])
-def test_a_pickle_is_never_opened(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
+def test_a_file_is_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "moviegraphs.pkl"
     path.write_bytes(b"cos\nsystem\n(S'touch /tmp/opened'\ntR.")
-    with pytest.raises(FixInput, match="pickle files are not read") as caught:
+    with pytest.raises(FixInput, match="expected a folder, got a file") as caught:
         read(path)
     assert "mg_videoinfo" in (caught.value.hint or "")
 
@@ -162,83 +140,12 @@ def test_missing_files_are_all_named(tmp_path: Path) -> None:
         read(tmp_path / "none")
 
 
-def test_a_plain_table(tmp_path: Path) -> None:
-    path = write_table(
-        tmp_path,
-        "clip_id,movie_id,start,end,fps,note\ntt01-007,tt01,1.5,2,24,x\nother,tt01,10,20.25,25,\n",
-    )
-    imported = read(path, offsets={"tt01": 0.5})
-    first, second = imported.manifest.clips
-    assert (first.clip_id, first.scene, first.start_s, first.end_s) == ("tt01-007", 7, 2.0, 2.5)
-    # 24 frames a second: from frame 48 to the frame before 60.
-    assert dict(first.extra) == {"note": "x", "start_frame": "48", "end_frame": "59", "fps": "24.0"}
-    assert (second.scene, second.start_s, second.end_s) == (None, 10.5, 20.75)
-    # 10.5 s is frame 262.5: the nearest, halves upwards, is 263; 20.75 s is 518.75, so 518 is last.
-    assert (second.extra["start_frame"], second.extra["end_frame"]) == ("263", "518")
-    assert imported.warnings == ()
-
-
-def test_a_table_without_a_rate_has_no_frames(tmp_path: Path) -> None:
-    path = write_table(tmp_path, "clip_id,movie_id,start,end\na,tt01,0,2\n")
-    imported = read(path)
-    assert imported.manifest.columns == ()
-    assert imported.warnings == (
-        f"{path}: no frame rate, so clips have times but no frames (--fps)",
-    )
-    assert read(path, fps=30.0).manifest.clips[0].extra["end_frame"] == "59"
-
-
-def test_everything_wrong_with_a_table_at_once(tmp_path: Path) -> None:
-    path = write_table(
-        tmp_path,
-        "clip_id,movie_id,start,end,fps,level\n"
-        "a,tt01,0,2,25,Maybe\n"
-        "a,tt01,2,1,25,\n"
-        "b,tt01,0:10,20,25,\n",
-    )
-    with pytest.raises(FixInput) as caught:
-        read(path)
-    assert caught.value.details == (
-        f"{path}:2: column 'level': unknown level 'Maybe'",
-        f"{path}:4: column 'start': '0:10' may be minutes or hours; write hours too: 0:0:10",
-        f"{path}:3: column 'clip_id': 'a' is already on line 2",
-        f"{path}:3: column 'end': expected an end after the start 2.0, got 1.0",
-        f"{path}:4: column 'end': start_s and end_s must both be given or both be empty",
-    )
-    write_table(
-        tmp_path,
-        "clip_id,movie_id,start,end,fps\n"
-        "d,tt01,1,2,none\n"
-        "e,tt01,1,1.01,25\n"
-        "f,tt01,,,25\n"
-        "g,tt01,0,2,25\n",
-    )
-    with pytest.raises(FixInput) as caught:
-        read(path)
-    assert caught.value.details == (
-        f"{path}: d: 'none' is not a frame rate",
-        f"{path}: e: shorter than one frame at 25 frames per second",
-        f"{path}: f: the start or the end is missing",
-    )
-
-
 def test_an_offset_that_leaves_nothing_of_a_clip(tmp_path: Path) -> None:
-    path = write_table(tmp_path, "clip_id,movie_id,start,end\na,tt01,0,2\n")
+    path = write_film(tmp_path)
     with pytest.raises(FixInput) as caught:
-        read(path, offsets={"tt01": -2.0})
-    assert caught.value.details == (f"{path}: a: the end 0.0 is not after the start 0.0",)
-
-
-def test_a_table_that_excel_wrote_with_labels(tmp_path: Path) -> None:
-    path = write_table(
-        tmp_path, "clip_id;movie_id;start;end;level;concepts\ntt01-001;tt01;0:01:10;80,5;S;Look\n"
-    )
-    manifest = read(path, fps=24, offsets={"tt01": 1.0}).manifest
-    (clip,) = manifest
-    assert (clip.start_s, clip.end_s, clip.level, clip.concepts) == (71.0, 81.5, "S", ("Look",))
-    # 71 s and 81.5 s at 24 frames a second are frames 1704 and 1956.
-    assert (clip.extra["start_frame"], clip.extra["end_frame"]) == ("1704", "1955")
-    assert manifest.header.dataset == "moviegraphs" and "Look" in manifest.header.concepts
+        read(path, offsets={"tt01": -0.4})
+    # The first clip ends at 0.4 s.
+    assert caught.value.details == (f"{path}: tt01-001: nothing is left of it, from 0.0 to 0.0 s",)
 
 
 def test_the_rows_serve_as_clips_to_project_on(tmp_path: Path) -> None:

@@ -372,17 +372,18 @@ def foreign_files(folder: Path, format: str) -> list[Path]:
     return [*files, *(folder / name for name in ("npz", "hdf5", "link", "dangling", "pipe"))]
 
 
-@pytest.mark.parametrize("format", ["hdf5", "npz", "csv", "pack", "card"])
+@pytest.mark.parametrize("format", ["hdf5", "npz", "csv", "pack", "croissant"])
 def test_force_replaces_a_file_of_the_same_kind_and_no_other(
     tmp_path: Path, sealed: Path, format: str
 ) -> None:
     """Before, `--force` replaced whatever file had the name, of any kind."""
     store = open_store(sealed)
-    words = ("card",) if format == "card" else ("pack",) if format == "pack" else None
 
     def write(path: Path) -> int:
-        if words:
-            return call_obygaze("store", *words, sealed, "-o", path, "--force").code
+        if format == "pack":
+            return call_obygaze("store", "pack", sealed, "-o", path, "--force").code
+        if format == "croissant":
+            return call_obygaze("store", "card", sealed, "--croissant", path, "--force").code
         level = [] if format != "csv" else ["--level", "clip"]
         return call_obygaze("store", "export", format, sealed, path, "--force", *level).code
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.errors import FixInput
 from obygaze_features.store import open_store
 from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.importing import import_store
@@ -46,20 +46,6 @@ def test_a_folder_a_level(tmp_path: Path) -> None:
     done = import_store(source, tmp_path / "s")
     assert done.levels == {"clip": (2,), "frames": (3, 2)}
     assert done.failed == {"m-2": "failed: import BadRow: no file for clip"}
-
-
-def test_a_file_a_level_and_the_ids(tmp_path: Path) -> None:
-    put(tmp_path / "f" / "clip_id.npy", np.array(["m-2", "m-1"]))
-    put(tmp_path / "f" / "clip.npy", np.stack([V, V * 3]))
-    import_store(open_features("npy", [tmp_path / "f"]), tmp_path / "s")
-    assert open_store(tmp_path / "s").matrix("clip", clips=["m-2", "m-1"]).values.tolist() == [
-        [1, 2],
-        [3, 6],
-    ]
-    source = open_features("npy", [tmp_path / "f"], {"x": "clip"})
-    assert list(source.levels) == ["x"]
-    with pytest.raises(FixInput, match=r"none\.npy is missing"):
-        open_features("npy", [tmp_path / "f"], {"x": "none"})
 
 
 def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
@@ -101,9 +87,3 @@ def test_what_is_wrong_with_the_folder_is_said(tmp_path: Path) -> None:
     put(tmp_path / "f" / "b" / "1.npy", V)
     with pytest.raises(FixInput, match="two files"):
         open_features("npy", [tmp_path / "f"])
-    put(tmp_path / "g" / "clip_id.npy", np.array([1.5]))
-    with pytest.raises(FixInput, match="not ids"):
-        open_features("npy", [tmp_path / "g"])
-    (tmp_path / "g" / "clip_id.npy").write_bytes(b"")
-    with pytest.raises(Corrupt):
-        open_features("npy", [tmp_path / "g"])

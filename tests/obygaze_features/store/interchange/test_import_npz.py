@@ -47,8 +47,8 @@ def test_rows_are_in_the_order_of_movie_and_scene(tmp_path: Path) -> None:
 
 
 def test_movies_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
-    file = saved(tmp_path / "f.npz", names=IDS, film=[7, 7, 3], X=X)
-    source = open_features("npz", [file], {"clip": "X"}, id_key="names", movie_key="film")
+    file = saved(tmp_path / "f.npz", names=IDS, movie_id=[7, 7, 3], X=X)
+    source = open_features("npz", [file], {"clip": "X"}, id_key="names")
     import_store(source, tmp_path / "s")
     assert open_store(tmp_path / "s").movie_ids.tolist() == ["3", "7", "7"]
 
