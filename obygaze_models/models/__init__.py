@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.mlp import Job as Job
     from obygaze_models.models.mlp import MLPProbe as MLPProbe
     from obygaze_models.models.mlp import fit_many as fit_many
-    from obygaze_models.models.sparse_heads import ScorecardHead as ScorecardHead
     from obygaze_models.models.sparse_heads import SparseHead as SparseHead
     from obygaze_models.models.time_head import TimeHead as TimeHead
 

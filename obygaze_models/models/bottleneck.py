@@ -159,7 +159,7 @@ class Bottleneck(Classifier):
         if not hasattr(self.head_, "decision_function"):
             raise FixTraining(
                 f"a residual requires a head with a logit, got {type(self.head_).__name__}",
-                hint="LogisticHead, SparseHead or ScorecardHead",
+                hint="LogisticHead or SparseHead",
             )
         logit: Floats = self.head_.decision_function(margins)
         return logit

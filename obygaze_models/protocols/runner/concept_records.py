@@ -30,7 +30,7 @@ from obygaze_models.protocols.schema import Model, Protocol
 N_DIRECTIONS = 200
 N_DRAWS = 5
 WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
-SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts", "max_points")
+SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts")
 
 
 def concept_jobs(context: FitContext) -> list[Callable[[], Any]]:
