@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from obygaze_models.audits.figure import COLORS, DOT, MAX_ROWS, Drawing, Mark, Panel, Row
+from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.permutation import PValue, permutation_p
 from obygaze_models.audits.result import Audit, Finding, p_equals, p_text, ratio_interval
 from obygaze_models.audits.texts import (
@@ -108,24 +108,13 @@ class CaptionAudit(Audit):
         headers = (*HEADERS, "captions with a hit per 1000")
         return Finding(title, headers, rows, sentences=tuple(sentences))
 
-    def drawing(self) -> Drawing:
-        """Return one panel per list, with the rate of each group and its interval."""
-        found = {(rate.words, rate.group): rate for rate in self.rates}
-        every = sorted({rate.group for rate in self.rates})
-        groups = every[:MAX_ROWS]
-        cut = f"; {MAX_ROWS} of {len(every)} groups" if len(every) > MAX_ROWS else ""
-        colors = COLORS if len(groups) <= len(COLORS) else COLORS[:1] * len(groups)
-        highest = max(max(rate.occurrences_per_1000, rate.ci[1] or 0.0) for rate in self.rates)
-        panels = []
-        for words in dict.fromkeys(rate.words for rate in self.rates):
-            rates = [found[words, group] for group in groups]
-            rows = [
-                Row(rate.group, [Mark(DOT, rate.occurrences_per_1000, color, rate.ci)])
-                for rate, color in zip(rates, colors, strict=False)
-            ]
-            panels.append(Panel(words, rows, limits=(-0.03 * highest, 1.05 * (highest or 1.0))))
-        title = f"Words per thousand captions, with 95 % over clusters{cut}"
-        return Drawing(panels, title=title)
+    def plot(self) -> Plot:
+        """Return the rate of each list in each group."""
+        rates = sorted(self.rates, key=lambda rate: rate.words)
+        points = [Point(f"{r.words}, {r.group}", r.occurrences_per_1000, r.ci) for r in rates]
+        return Plot(
+            "Words of lists", points, "words per thousand captions, with 95 % over clusters"
+        )
 
 
 def audit_captions(

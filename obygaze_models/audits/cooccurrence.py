@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.figures import INK
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import read_table
-from obygaze_models.audits.figure import COLORS, DOT, MAX_ROWS, RED, TICK, Drawing, Mark, Panel, Row
+from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.gender import cut_shares
 from obygaze_models.audits.result import Audit, Finding, ratio_interval
 from obygaze_models.audits.texts import (
@@ -120,32 +119,21 @@ class CoocAudit(Audit):
         title = "Co-occurrence" + (f": {self.source}" if self.source else "")
         return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
 
-    def drawing(self) -> Drawing:
-        """Return the share of each thing with its interval, and that of the predictions."""
-        is_pair, moved = len(self.shown) == 1, dict[str, float]()
-        found = [thing for thing in self.things if thing.share is not None]
-        things = sorted(found, key=lambda thing: -sum(thing.counts.values()))[:MAX_ROWS]
-        cut = f" ({MAX_ROWS} of {len(found)} things)" if len(found) > MAX_ROWS else ""
-        label = "share of gendered texts" if things else "no text has a gendered word"
-        label += ", with 95 % over clusters" if any(thing.ci for thing in things) else ""
-        legend = {g: (DOT, color) for g, color in zip(self.genders, COLORS, strict=False)}
-        if is_pair:
-            label, legend = f"{self.genders[1]}  ←  {label}  →  {self.genders[0]}", {}
-        if is_pair and self.amplification:
-            moved, legend = dict(self.amplification.shares), {self.compared: (TICK, INK)}
-        rows = []
-        for thing in sorted(things, key=lambda thing: -(thing.share or 0.0)):
-            marks = []
-            for i, gender in enumerate(self.shown):
-                color = COLORS[i] if thing.shares[gender] >= 0.5 or not is_pair else RED
-                lift = 0.12 * ((len(self.shown) - 1) / 2 - i)
+    def plot(self) -> Plot:
+        """Return the share of each thing, the largest first."""
+        is_pair, points = len(self.shown) == 1, []
+        amplified = self.amplification.by_thing if self.amplification else {}
+        for thing in sorted(self.things, key=lambda thing: -(thing.share or 0.0)):
+            for gender in self.shown if thing.shares else ():
+                label = thing.thing if is_pair else f"{thing.thing}: {gender}"
+                note = f"n = {sum(thing.counts.values())}"
+                if thing.thing in amplified:
+                    note += f", amplified {amplified[thing.thing]:+.2f}"
                 ends = thing.intervals.get(gender, ())
-                marks.append(Mark(DOT, thing.shares[gender], color, ends, lift))
-            marks += [Mark(TICK, moved[thing.thing], INK)] if thing.thing in moved else []
-            rows.append(Row(thing.thing, marks, f"n = {sum(thing.counts.values())}"))
-        title = f"Words of which gender are used with each thing{cut}"
-        panel = Panel(title, rows, label, 1 / len(self.genders), (-0.02, 1.02))
-        return Drawing([panel], legend)
+                points.append(Point(label, thing.shares[gender], ends, note))
+        label = f"share of {self.genders[0]}, with 95 % over clusters" if is_pair else "share"
+        line = 1 / len(self.genders)
+        return Plot("Words of which gender are used with each thing", points, label, line)
 
 
 def audit_cooc(

@@ -6,11 +6,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.figures import MUTED
 from obygaze_features.core.schema_check import read_json
 from obygaze_features.manifest.adapters import liris_accede
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.audits.figure import BLUE, DOT, RED, TICK, Drawing, Mark, Panel, Row
+from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.mediaeval_runs import (
     AffectScore,
     Precision,
@@ -87,24 +86,19 @@ class MediaEvalAudit(Audit):
         title = "MediaEval 2015, Affective Impact of Movies"
         return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
 
-    def drawing(self) -> Drawing:
-        """Return the score of each run with its range under ties, beside chance."""
-        rows = []
+    def plot(self) -> Plot:
+        """Return the score of each run with its range under ties or missing clips."""
+        points = []
         for run, name, score in self.scores:
             if isinstance(score, AffectScore):
-                value, low, chance = score.accuracy, score.accuracy, score.random
-                high = score.accuracy + (score.n - score.n_returned) / score.n
+                value, chance = score.accuracy, score.random
+                ends = value, value + (score.n - score.n_returned) / score.n
             else:
                 value, chance = score.ap_trec, score.ap_random
-                low, high = score.ap_ties_worst, score.ap_ties_best
-            marks = [Mark(DOT, value, RED, (low, high)), Mark(TICK, chance, BLUE)]
-            marks += [Mark(TICK, score.majority, MUTED)] if isinstance(score, AffectScore) else []
-            rows.append(Row(f"{run}, {name}", marks, f"{value:.3f}"))
+                ends = score.ap_ties_worst, score.ap_ties_best
+            points.append(Point(f"{run}, {name}", value, ends, f"chance {chance:.3f}"))
         label = "line: other orders of ties, or clips not returned"
-        title = "ap_trec of violence, accuracy of valence and arousal"
-        legend = {"score": (DOT, RED), "chance": (TICK, BLUE)}
-        legend |= {"majority class": (TICK, MUTED)} if any(run.arousal for run in self.runs) else {}
-        return Drawing([Panel(title, rows, label, limits=(-0.02, 1.02))], legend)
+        return Plot("ap_trec of violence, accuracy of valence and arousal", points, label)
 
 
 def audit_mediaeval(
