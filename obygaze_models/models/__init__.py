@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from obygaze_models.models.bottleneck import ResidualHead as ResidualHead
     from obygaze_models.models.bottleneck import TrueValues as TrueValues
     from obygaze_models.models.bottleneck import intervene as intervene
-    from obygaze_models.models.concept_report import concept_matrix as concept_matrix
     from obygaze_models.models.concept_report import concept_quality as concept_quality
     from obygaze_models.models.concept_report import film_leak as film_leak
     from obygaze_models.models.concept_report import leakage_scores as leakage_scores
-    from obygaze_models.models.concept_report import task_gain as task_gain
     from obygaze_models.models.concepts import ConceptBank as ConceptBank
     from obygaze_models.models.concepts import cross_fitted_margins as cross_fitted_margins
     from obygaze_models.models.frames import FrameProbe as FrameProbe
