@@ -204,7 +204,7 @@ def audit_gender_score(
     if missing := [name for name in wanted if read.columns and name not in read.columns]:
         expected = " or ".join(", ".join(form) for form in (SCORE_COLUMNS, ESTIMATE_COLUMNS))
         violations.add(1, None, f"missing column {', '.join(missing)}; expected {expected}")
-    hint = "--compute FILE adds priors and similarities"
+    hint = "obygaze extract captions adds priors and similarities"
     violations.raise_if_any("this is not a table of captions", hint=hint)
     lines, context = read.rows, None
     if store is not None and lines:
