@@ -80,7 +80,7 @@ class EatAudit(Audit):
             p = p_equals(test.p) + (f", Holm {p_text(test.p_holm)}" if len(self.tests) > 1 else "")
             if test.effect_size is not None:
                 points.append(Point(label or test.x, test.effect_size, (), p))
-        return Plot(self.finding().title, points, "effect size d", 0.0)
+        return Plot(self.finding().title, points, "d, above 0 if X is closer to A than Y is", 0.0)
 
 
 def _sentence(test: GroupTest) -> str:

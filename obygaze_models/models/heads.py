@@ -29,9 +29,9 @@ class Head(Classifier):
 
     two_classes = True
 
-    def predict_proba(self, X: Any, **given: Any) -> Floats:
+    def predict_proba(self, X: Any) -> Floats:
         """Return the probability of both classes for each row."""
-        logit = self.decision_function(X, **given)
+        logit = self.decision_function(X)
         return np.stack([expit(-logit), expit(logit)], axis=1)
 
 
