@@ -196,7 +196,6 @@ def captions(session: Session, /, source: str, **options: Any) -> Audit:
 @option("--words", default="gender", help="Lists of gendered words.")
 @option("--cluster", help="Columns, such as movie_id. [default: each text]")
 @option("--compare", metavar="SOURCE", help="A model's texts: do they amplify the bias?")
-@option("--counts", is_flag=True, help="SOURCE has counts in the columns man and woman.")
 @seed_option
 def cooc(session: Session, /, source: str, compare: str | None, **options: Any) -> Audit:
     """Count which things are named together with words of which gender.
@@ -207,13 +206,11 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
     Examples:
         obygaze audit cooc mobygaze --text comment --cluster movie_id --figure figures/company
         obygaze audit cooc captions.csv --things objects.toml --compare predicted.csv
-        obygaze audit cooc published.csv --counts --json
     """
     from obygaze_models.audits.cooccurrence import audit_cooc
 
-    place = Path(source) if options["counts"] else _texts(session, source)
     compared = None if compare is None else _texts(session, compare)
-    return audit_cooc(place, compare=compared, **options)
+    return audit_cooc(_texts(session, source), compare=compared, **options)
 
 
 @audit_command("gender-score")

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.tables import read_table
+from obygaze_features.core.errors import FixInput
 from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.gender import cut_shares
 from obygaze_models.audits.result import Audit, Finding, ratio_interval
@@ -68,7 +66,7 @@ class CoocAudit(Audit):
     """The counts of each thing, and how predictions differ from them."""
 
     source: str
-    n_texts: int | None
+    n_texts: int
     genders: tuple[str, ...]
     things: tuple[CoOccurrence, ...]
     note: str = CUT
@@ -144,7 +142,6 @@ def audit_cooc(
     words: str | Path | WordLists = "gender",
     cluster: str | Sequence[str] | None = None,
     compare: TextSource | None = None,
-    counts: bool = False,
     seed: int = 0,
 ) -> CoocAudit:
     """Count which things are named together with words of which gender.
@@ -156,16 +153,11 @@ def audit_cooc(
         words: Two or more lists of gendered words.
         cluster: The columns of the film or image; by default each text is its own cluster.
         compare: The texts of a model, to measure how much it amplifies the bias.
-        counts: The source is a table of counts with the columns man and woman.
         seed: The seed of the bootstrap.
 
     Example:
         audit = audit_cooc("captions.csv", things="objects.toml", cluster="image")
     """
-    if counts:
-        if compare is not None or not isinstance(source, str | Path):
-            raise FixUsage("--counts needs one table of counts, without --compare")
-        return CoocAudit(source_name(source), None, ("man", "woman"), _read_counts(Path(source)))
     genders, lists = read_words(words), None if things == CONCEPTS else read_words(things)
     column = CONCEPTS if lists is None else text
 
@@ -241,19 +233,6 @@ def bias_amplification(
         shares[thing] = predicted[thing][0] / sum(predicted[thing])
     mean = sum(by_thing.values()) / len(by_thing) if by_thing else None
     return Amplification(mean, by_thing, shares)
-
-
-def _read_counts(path: Path) -> tuple[CoOccurrence, ...]:
-    violations = Violations(path)
-    table = read_table(path, required=("man", "woman"), violations=violations, content="rows")
-    titles = [name for name in table.columns if name not in ("man", "woman")]
-    things = []
-    for row in table.rows:
-        counts = {name: row.whole(name, "a count") or 0 for name in ("man", "woman")}
-        title = " ".join(row[name] for name in titles) or f"row {row.line}"
-        things.append(_co_occurrence(title, counts, {}))
-    violations.raise_if_any("this is not a table of counts")
-    return tuple(things)
 
 
 def _co_occurrence(

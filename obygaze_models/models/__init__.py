@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank as ConceptBank
     from obygaze_models.models.concepts import cross_fitted_margins as cross_fitted_margins
     from obygaze_models.models.frames import FrameProbe as FrameProbe
-    from obygaze_models.models.heads import Head as Head
     from obygaze_models.models.heads import LinearHead as LinearHead
     from obygaze_models.models.heads import LogisticHead as LogisticHead
     from obygaze_models.models.heads import OrdinalHead as OrdinalHead

@@ -94,7 +94,7 @@ _OR_PAPER = choice(("paper",))  # the value of the released code, which depends 
 _WEIGHT = choice(("balanced", "none"))
 _SCALED = Setting(boolean, True)
 _UNWEIGHTED = Setting(_WEIGHT, "none")
-METHODS = ("svm", "liblinear", "logistic", "ridge", "mean-difference", "lda")
+METHODS = ("svm", "mean-difference")
 
 # The settings of the concept vectors of every bottleneck. With published folds, a tolerance "folds"
 # is chosen over them, and `elect` takes the best of the vectors that were found without each fold.

@@ -134,7 +134,7 @@ def analysis(film: str = "all films") -> Record:
         "film": film,
         "n": 12,
         "n_success": 8,
-        "factors": [{**factor, "p": 0.0025, "inflation": 1.25}],
+        "factors": [{**factor, "p": 0.0025}],
         "note": None,
     }
 

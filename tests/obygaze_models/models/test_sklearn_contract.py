@@ -34,7 +34,7 @@ ESTIMATORS: list[Any] = [
     Bottleneck(ConceptBank(C=0.1), cross_fit=3),
     Bottleneck(ConceptBank(C=0.1), OrdinalHead(), cross_fit=0),
 ]
-BANKS: list[Any] = [ConceptBank(), ConceptBank(method="ridge", balance="subsample")]
+BANKS: list[Any] = [ConceptBank(), ConceptBank(method="mean-difference", balance="subsample")]
 
 
 @parametrize_with_checks(ESTIMATORS + BANKS)
