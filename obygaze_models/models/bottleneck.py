@@ -83,12 +83,14 @@ class Bottleneck(Classifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row."""
-        probabilities: Floats = self.head_.predict_proba(self.margins(X))
+        margins = self.margins(X)
+        probabilities: Floats = self.head_.predict_proba(margins)
         return probabilities
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
         """Return a base, and what each concept adds to it."""
-        base, parts = self.head_.contributions(self.margins(X))
+        margins = self.margins(X)
+        base, parts = self.head_.contributions(margins)
         return float(base), parts
 
     def __sklearn_tags__(self) -> Any:
