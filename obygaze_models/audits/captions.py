@@ -84,8 +84,6 @@ class CaptionAudit(Audit):
 
     source: str
     n_captions: int
-    min_count: int
-    words_left_out: int
     rates: tuple[WordRate, ...]
     contrasts: tuple[GroupContrast, ...]
 
@@ -124,7 +122,6 @@ def audit_captions(
     group: str | Sequence[str] = "group",
     cluster: str | Sequence[str] | None = None,
     words: str | Path | WordLists = "emotions",
-    min_count: int = 0,
     names: str = NAMES,
     permutations: int = 1_000_000,
     seed: int = 0,
@@ -141,7 +138,6 @@ def audit_captions(
         group: The columns whose values are the groups.
         cluster: The columns of what is described; by default each caption is its own cluster.
         words: Word lists: "emotions", "gender", a TOML file, or sets of words by name.
-        min_count: Leave out words with fewer occurrences in all captions.
         names: How the files of a folder are named; each field becomes a column.
         permutations: How many permutations are drawn if they are too many to count.
         seed: The seed of all random draws.
@@ -158,12 +154,9 @@ def audit_captions(
         cluster=column_names(cluster),
         names=names,
     )
-    kept = frequent_words(captions, lists, min_count)
-    n_left_out = len(frozenset().union(*lists.values()) - frozenset().union(*kept.values()))
-    rates = word_rates(captions, kept, seed=seed)
-    tests = contrasts(captions, kept, permutations=permutations, seed=seed)
-    counts = (len(captions), min_count, n_left_out)
-    return CaptionAudit(source_name(source), *counts, tuple(rates), tuple(tests))
+    rates = word_rates(captions, lists, seed=seed)
+    tests = contrasts(captions, lists, permutations=permutations, seed=seed)
+    return CaptionAudit(source_name(source), len(captions), tuple(rates), tuple(tests))
 
 
 def word_rates(
@@ -227,15 +220,6 @@ def contrasts(
         tests.append(GroupContrast(title, groups[0], groups[1], p, 1.0, *counts, difference))
     corrected = holm([test.p.two_sided for test in tests])
     return [replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)]
-
-
-def frequent_words(captions: Sequence[LabelledText], lists: WordLists, min_count: int) -> WordLists:
-    """Return the lists without words that occur fewer than `min_count` times in all captions."""
-    seen = Counter(word for caption in captions for word in tokens(caption.text))
-    return {
-        name: frozenset(word for word in words if seen[word] >= min_count)
-        for name, words in lists.items()
-    }
 
 
 def _occurrences(captions: Sequence[LabelledText], words: frozenset[str]) -> list[int]:

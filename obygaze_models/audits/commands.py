@@ -168,7 +168,6 @@ def annotation_tests(session: Session, /, manifest: str, **options: Any) -> Audi
 @option("--group", default="group", help="Columns to compare: A or A,B.")
 @option("--cluster", help="Columns of what is captioned. [default: each caption]")
 @option("--words", default="emotions", help="Word lists: a name or TOML.")
-@option("--min-count", type=click.IntRange(0), default=0, help="Leave out rarer words.")
 @option("--names", default=NAMES, help="File names in a folder.")
 @seed_option
 def captions(session: Session, /, source: str, **options: Any) -> Audit:
@@ -182,7 +181,7 @@ def captions(session: Session, /, source: str, **options: Any) -> Audit:
     Examples:
         obygaze audit captions captions.csv --group condition --cluster image
         obygaze audit captions captions/ --group group,face --cluster image,face --figure words
-        obygaze audit captions captions.csv --words my-words.toml --min-count 10 --json
+        obygaze audit captions captions.csv --words my-words.toml --json
     """
     from obygaze_models.audits.captions import audit_captions
 

@@ -58,7 +58,6 @@ class Amplification:
 
     mean: float | None
     by_thing: Mapping[str, float]
-    shares: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -222,7 +221,7 @@ def bias_amplification(
         data: The counts of both genders for each thing, in the data.
         predicted: The same counts in the predictions of a model.
     """
-    by_thing, shares = {}, {}
+    by_thing = {}
     for thing in sorted(data.keys() & predicted.keys()):
         if not sum(data[thing]) or not sum(predicted[thing]):
             continue
@@ -230,9 +229,8 @@ def bias_amplification(
         majority = int(np.argmax((predicted if is_tie else data)[thing]))
         before = data[thing][majority] / sum(data[thing])
         by_thing[thing] = predicted[thing][majority] / sum(predicted[thing]) - before
-        shares[thing] = predicted[thing][0] / sum(predicted[thing])
     mean = sum(by_thing.values()) / len(by_thing) if by_thing else None
-    return Amplification(mean, by_thing, shares)
+    return Amplification(mean, by_thing)
 
 
 def _co_occurrence(

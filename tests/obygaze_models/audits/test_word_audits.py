@@ -82,17 +82,6 @@ def test_tables_with_semicolons(tmp_path: Path) -> None:
     assert len(call_obygaze(*words).ok().json()["rates"]) == 6
 
 
-def test_left_out_rare_words_are_reported(tmp_path: Path) -> None:
-    table = write(tmp_path / "t.csv", CAPTIONS)
-    lists = write(tmp_path / "w.toml", '[lists]\nmood = ["sad", "happy", "glad"]\n')
-    words = ("audit", "captions", table, "--group", "condition", "--words", lists)
-    document = call_obygaze(*words, "--min-count", "3", "--json").ok().json()
-    assert [rate["count"] for rate in document["rates"]] == [0, 3]
-    assert document["words_left_out"] == 2
-    document = call_obygaze(*words, "--min-count", "3", "--json").ok().json()
-    assert document["words_left_out"] == 2
-
-
 def test_file_names_in_a_folder_give_columns(tmp_path: Path) -> None:
     folder = tmp_path / "captions"
     write(folder / "1_SA1_NO_1.txt", "a sad face\na face\n")
@@ -150,7 +139,6 @@ def test_word_lists_as_things_and_amplification(tmp_path: Path) -> None:
     assert (bike["counts"], pan["counts"]) == ({"man": 2, "woman": 1}, {"man": 1, "woman": 1})
     # Bikes go from 2 / 3 to 1 for men; pans were even, and any lean of theirs is one.
     assert document["amplification"]["by_thing"] == pytest.approx({"bike": 1 / 3, "pan": 1 / 2})
-    assert document["amplification"]["shares"] == {"bike": 1.0, "pan": 0.0}
     done = call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "t.csv").ok()
     assert (
         "The shares of predicted.csv are further from one half than those of data.csv"
