@@ -83,14 +83,12 @@ class Bottleneck(Classifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row."""
-        margins = self.margins(X)
-        probabilities: Floats = self.head_.predict_proba(margins)
+        probabilities: Floats = self.head_.predict_proba(self.margins(X))
         return probabilities
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
         """Return a base, and what each concept adds to it."""
-        margins = self.margins(X)
-        base, parts = self.head_.contributions(margins)
+        base, parts = self.head_.contributions(self.margins(X))
         return float(base), parts
 
     def __sklearn_tags__(self) -> Any:
