@@ -91,8 +91,8 @@ def train(session: Session, model: str, store: str, manifest: str, **options: An
     """Train one model, evaluate it on unseen films, and save it.
 
     The metrics are those of the same settings on unseen films; the saved model is then trained on
-    all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse or
-    ordinal.
+    all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse,
+    pcbm-h or ordinal.
 
     Examples:
         obygaze train ridge obygaze12-xclip obygaze12

@@ -201,7 +201,8 @@ def train(
     """Train one model, evaluate it on unseen films, and save it.
 
     Args:
-        model: mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse or ordinal.
+        model: mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse, pcbm-h or
+            ordinal.
         store: One store, as in `open_store`, or a mapping of one name to it.
         manifest: The clips and labels, as in `read_manifest`.
         task: The classes to tell apart: a task of the protocol `honest`.

@@ -132,7 +132,7 @@ class Explainer:
         changed = np.repeat(margins, 2 * n, axis=0)
         changed[np.arange(2 * n), np.repeat(np.arange(n), 2)] = self.typical.T.ravel()
         rows_of = np.vstack([own, margins, changed])
-        found = bottleneck.head_.predict_proba(rows_of)[:, -1]
+        found = bottleneck.proba_of_margins(rows_of, np.repeat(x, len(rows_of), axis=0))[:, -1]
         base, parts = bottleneck.contributions(x)
         keys = ("name", "adds", "off", "on")
         each = zip(info.concepts, parts[0], found[2::2], found[3::2], strict=False)
@@ -143,5 +143,6 @@ class Explainer:
             "base": base,
             "probability": found[0],
             "changed": found[1],
+            "rest": parts[0, -1] if parts.shape[1] > n else None,
             "trained_on_it": None if listed is None else clip_id in listed.row_of,
         }

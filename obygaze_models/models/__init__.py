@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from obygaze_models.models.baselines import oracle as oracle
     from obygaze_models.models.baselines import places as places
     from obygaze_models.models.bottleneck import Bottleneck as Bottleneck
+    from obygaze_models.models.bottleneck import ResidualHead as ResidualHead
     from obygaze_models.models.bottleneck import TrueValues as TrueValues
     from obygaze_models.models.bottleneck import intervene as intervene
     from obygaze_models.models.concept_report import concept_quality as concept_quality

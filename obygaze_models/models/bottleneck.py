@@ -1,4 +1,4 @@
-"""Concept bottlenecks: features to concept margins, margins to the task.
+"""Concept bottlenecks: features to concept margins, margins to the task, and a residual.
 
 An intervention replaces margins by true values, as if a person corrected the concepts.
 """
@@ -7,26 +7,70 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
 from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from obygaze_models.evaluation.metrics import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.common import FixTraining, Floats, are_frames, encode_classes
+from obygaze_models.models.common import FixTraining, Floats, Ints, are_frames, encode_classes
 from obygaze_models.models.concepts import ConceptBank, cross_fit_folds, cross_fitted_margins
 from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.heads import LogisticHead, OrdinalHead
+from obygaze_models.models.heads import Head, LogisticHead, OrdinalHead
 
 Order = Literal["random", "greedy"]
 
 
 @dataclass(eq=False, repr=False)
+class ResidualHead(Head):
+    """Logistic regression on features, added to a given logit (PCBM-h).
+
+    The logit of the concepts is fixed; the problem is convex. `share_` is the share of the variance
+    of logits that the features add: var(rest) / (var(rest) + var(concepts)).
+    """
+
+    fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_", "share_")
+
+    C: float = 0.01
+
+    def fit(self, X: Any, y: Any, offset: Any = None) -> Self:
+        """Fit what the features add to `offset`, one logit for each row (None: 0)."""
+        return super().fit(X, y, offset)
+
+    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        base, signs = _offset(groups, len(X)), np.where(codes == 1, 1.0, -1.0)
+        mean = X.mean(axis=0)
+        Z = X - mean  # centred, so that the fit converges faster
+
+        def loss(free: Floats) -> tuple[float, Floats]:
+            coef, intercept = free[:-1], free[-1]
+            pull = signs * (base + Z @ coef + intercept)
+            slope = -signs * expit(-pull)
+            value = np.logaddexp(0, -pull).sum() + coef @ coef / (2 * self.C)
+            return float(value), np.append(Z.T @ slope + coef / self.C, slope.sum())
+
+        start, options = np.zeros(X.shape[1] + 1), {"maxiter": 5000, "ftol": 1e-12, "gtol": 1e-6}
+        free = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+        self.coef_, self.intercept_ = free[:-1], float(free[-1] - mean @ free[:-1])
+        rest = float((X @ self.coef_).var())
+        self.share_ = rest / (rest + float(base.var())) if rest > 0 else 0.0
+
+    def decision_function(self, X: Any, offset: Any = None) -> Floats:
+        """Return the logit of the second class for each row: concepts and rest."""
+        X = self._check(X)
+        logit: Floats = _offset(offset, len(X)) + X @ self.coef_ + self.intercept_
+        return logit
+
+
+@dataclass(eq=False, repr=False)
 class Bottleneck(Classifier):
-    """Concept vectors and a head on their margins.
+    """Concept vectors and a head on their margins, optionally with a residual.
 
     The head is fitted on cross-fitted margins: each row is projected on vectors found without its
     fold (whole films where groups are given), because margins of rows that the vectors were found
@@ -35,12 +79,17 @@ class Bottleneck(Classifier):
     [clips, frames, width]: concepts are found on the mean of frames, margins are those of frames.
     """
 
-    fitted: ClassVar[tuple[str, ...]] = ("classes_", "bank_", "head_")
-
     bank: ConceptBank | None = None
     head: Any = None
     _: KW_ONLY
+    residual: ResidualHead | None = None
     cross_fit: int = 5
+
+    @property
+    def fitted(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names of the fitted attributes, with the residual where there is one."""
+        rest = () if self.residual is None else ("residual_",)
+        return ("classes_", "bank_", "head_", *rest)
 
     def part(self, name: str) -> Any:
         """Return the unfitted estimator of a part."""
@@ -73,6 +122,9 @@ class Bottleneck(Classifier):
             margins = cross_fitted_margins(bank, X, targets, folds, groups, frames)[kept]
         inside = None if groups is None else groups[kept]
         self.head_ = clone(self.part("head")).fit(margins, y[kept], groups=inside)
+        if self.residual is not None:
+            offset = self._logit(margins)
+            self.residual_ = clone(self.residual).fit(X[kept], y[kept], offset=offset)
         return self
 
     def margins(self, X: Any) -> Floats:
@@ -83,19 +135,51 @@ class Bottleneck(Classifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row."""
-        probabilities: Floats = self.head_.predict_proba(self.margins(X))
+        return self.proba_of_margins(self.margins(X), X)
+
+    def proba_of_margins(self, margins: Floats, X: Any) -> Floats:
+        """Return the probability of each class for given margins; X is for the residual."""
+        probabilities: Floats
+        if self.residual is None:
+            probabilities = self.head_.predict_proba(margins)
+        else:
+            probabilities = self.residual_.predict_proba(X, offset=self._logit(margins))
         return probabilities
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return a base, and what each concept adds to it."""
-        base, parts = self.head_.contributions(self.margins(X))
+        """Return a base, and what each concept (and, as last column, the residual) adds to it."""
+        margins = self.margins(X)
+        base, parts = self.head_.contributions(margins)
+        if self.residual is not None:
+            rest = self.residual_.decision_function(X)
+            parts = np.column_stack([parts, rest])
         return float(base), parts
+
+    def _logit(self, margins: Floats) -> Floats:
+        if not hasattr(self.head_, "decision_function"):
+            raise FixTraining(
+                f"a residual requires a head with a logit, got {type(self.head_).__name__}",
+                hint="LogisticHead or SparseHead",
+            )
+        logit: Floats = self.head_.decision_function(margins)
+        return logit
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         ordered = isinstance(self.head, OrdinalHead)
         tags.classifier_tags.multi_class = tags.classifier_tags.poor_score = ordered
         return tags
+
+
+def _offset(offset: Any, n_rows: int) -> Floats:
+    if offset is None:
+        return np.zeros(n_rows)
+    base = np.asarray(offset, dtype=np.float64)
+    if base.shape != (n_rows,):
+        raise FixTraining(
+            f"offset must have one logit for each of {n_rows} rows, got shape {base.shape}"
+        )
+    return base
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,6 @@ def build_estimator(description: Mapping[str, Any]) -> Savable:
         params = {
             key: build_estimator(value) if isinstance(value, dict) and "kind" in value else value
             for key, value in given.items()
-            if (name, key, value) != ("Bottleneck", "residual", None)  # of earlier versions
         }
         model: Savable = estimator_class(name)(**params)
     except (AttributeError, TypeError) as error:

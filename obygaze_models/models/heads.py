@@ -24,10 +24,20 @@ Penalty = Literal["l1", "l2"]
 PAPER_SEED = 42  # of the released code
 
 
-class LinearHead(Classifier):
-    """A logit that is a weighted sum of margins; contributions are from the training mean."""
+class Head(Classifier):
+    """The base of the heads with a logit, which have two classes."""
 
     two_classes = True
+
+    def predict_proba(self, X: Any, **given: Any) -> Floats:
+        """Return the probability of both classes for each row."""
+        logit = self.decision_function(X, **given)
+        return np.stack([expit(-logit), expit(logit)], axis=1)
+
+
+class LinearHead(Head):
+    """A logit that is a weighted sum of margins; contributions are from the training mean."""
+
     fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_", "mean_")
 
     coef_: Floats
@@ -38,11 +48,6 @@ class LinearHead(Classifier):
         """Return the logit of the second class for each row."""
         logit: Floats = self._check(X) @ self.coef_ + self.intercept_
         return logit
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of both classes for each row."""
-        logit = self.decision_function(X)
-        return np.stack([expit(-logit), expit(logit)], axis=1)
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
         """Return the logit at the training mean, and what each margin's distance from it adds."""

@@ -41,7 +41,7 @@ Settings = dict[str, Any]
 # The estimator classes that can be saved; a saved model names its class.
 CLASSES = (
     *("MLPProbe", "LogisticProbe", "RidgeProbe", "SVMProbe", "FrameProbe", "ConceptBank"),
-    *("LogisticHead", "TreeHead", "SparseHead", "OrdinalHead"),
+    *("LogisticHead", "TreeHead", "SparseHead", "OrdinalHead", "ResidualHead"),
     *("Bottleneck", "RandomBaseline", "AllPositive", "Prevalence", "FilmPrior", "Neighbour"),
     *("InstalledProbe", "TimeHead"),
 )
@@ -134,6 +134,12 @@ _LOGISTIC = {
     "scaled": _SCALED,
     "class_weight": _UNWEIGHTED,
 }
+_HYBRID = {
+    "C": Setting(_POSITIVE, 0.1),
+    "residual_C": Setting(_POSITIVE, 0.01),
+    "scaled": _SCALED,
+    "class_weight": _UNWEIGHTED,
+}
 _LOGREG = {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
 _FRAMES = {
     "pooling": Setting(choice(("max", "mean", "last", "order", "attention")), "max"),
@@ -159,6 +165,7 @@ KINDS = {
     "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead"),
     "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
     "pcbm-sparse": ModelKind("Bottleneck", {"max_concepts": Setting(whole(1), 8)}, "SparseHead"),
+    "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
     "pcbm-time": ModelKind("Bottleneck", _LOGISTIC, "TimeHead", level="frames"),
     "ordinal": ModelKind(
         "Bottleneck", {"C": Setting(_POSITIVE, 1.0), "scaled": _SCALED}, "OrdinalHead", _ORDER
@@ -222,9 +229,11 @@ def build(
             raise FixInput(f"{name} {reason}, got {value!r}", where=f"settings of {kind}")
         values[name] = value
     if found.head:
+        strength = values.get("residual_C")
         return estimator_class("Bottleneck")(
             build_bank(values, concepts, seed=seed),
             build_head(kind, values),
+            residual=None if strength is None else estimator_class("ResidualHead")(strength),
             cross_fit=values["cross_fit"],
         )
     if "plugin" in found.fixed:
@@ -281,7 +290,7 @@ def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
 
 def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of an estimator or head, from its settings as TOML has them."""
-    own = {name: settings[name] for name in kind.own}
+    own = {name: settings[name] for name in kind.own if name != "residual_C"}
     for name, value in own.items():
         if value == "paper":
             raise FixInput(

@@ -279,4 +279,4 @@ def _explain(model: SavedModel, X: Floats) -> tuple[dict[str, Floats], dict[str,
     if hasattr(model.estimator, "contributions"):
         _, parts = model.estimator.contributions(X)
     margins = dict(zip(names, project(X).T.copy(), strict=False))
-    return margins, dict(zip(names, parts.T.copy(), strict=False))
+    return margins, dict(zip((*names, "residual"), parts.T.copy(), strict=False))

@@ -176,6 +176,7 @@ class TestTrain:
             ("svm", ("--set", "model.C=0.1")),
             ("mlp", ("--set", "model.hidden=[8]")),
             ("pcbm-lr", ("--set", "model.tolerance=0.01")),
+            ("pcbm-h", ("--set", "model.tolerance=0.01")),
         ],
     )
     def test_a_model_is_judged_kept_and_asked(

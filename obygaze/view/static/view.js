@@ -725,6 +725,7 @@ function explain(clip, switched) {
   const isSwitched = Object.values(switched).some(Boolean);
   $("why-probability").textContent = `Probability of ${why.class}: ${percent(why.probability)}${isSwitched ? `; with the concepts as chosen below: ${percent(why.changed)}` : ""}`;
   $("why-model").textContent = `Model ${why.model}. It starts from ${why.base.toFixed(2)}, and each concept adds to that or takes away; a sum of 0 is 50 %.`
+    + (why.rest === null ? "" : ` What no concept explains adds ${why.rest.toFixed(2)}.`)
     + (why.trained_on_it ? " The model was trained on this clip: this explains the model, it does not test it." : "");
   $("what-if").hidden = Boolean(exported);
   fill($("why-rows"), ...why.concepts.map((one) => {

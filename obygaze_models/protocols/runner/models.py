@@ -212,7 +212,12 @@ def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
     groups = data.groups[data.fit_rows]
     model.head_ = clone(model.head).fit(margins, targets, groups=groups)
     positive = np.isin(model.head_.classes_, targets[data.y == 1])
-    model.classes_ = model.head_.classes_
+    model.classes_, chosen = model.head_.classes_, {}
+    if model.residual is not None:
+        offset = model.head_.decision_function(margins)
+        rows = banks.gram.X[banks.features.row_of[data.fit_rows]]
+        model.residual_ = clone(model.residual).fit(rows, data.y, offset=offset)
+        chosen = {"residual_share": model.residual_.share_}
 
     def score(clips: IntArray) -> FloatArray:
         found = model.predict_proba(banks.features.of(clips))[:, positive]
@@ -232,9 +237,11 @@ def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
         learnt = [LEVELS.index(level) for level in model.classes_.tolist()]
         return np.asarray(found @ np.eye(len(LEVELS))[learnt])
 
-    inner = _over_inner_splits(data, score_inside) if data.join_validation else None
+    inner = None
+    if model.residual is None and data.join_validation:
+        inner = _over_inner_splits(data, score_inside)
     ordered = levels if kind == "ordinal" else None
-    return FoldFit(model, score, 0.5, {}, found_on, inner, ordered)
+    return FoldFit(model, score, 0.5, chosen, found_on, inner, ordered)
 
 
 def _inner_splits(data: FoldData) -> Iterator[tuple[IntArray, IntArray]]:

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import logit
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from obygaze_models.models.bottleneck import Bottleneck, cross_fit_folds
+from obygaze_models.models.bottleneck import Bottleneck, ResidualHead, cross_fit_folds
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
 from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
@@ -79,6 +82,28 @@ def test_the_task_may_be_learned_on_some_rows_only() -> None:
     np.testing.assert_allclose(ours.head_.coef_, expected.coef_, atol=1e-12)
 
 
+def test_a_residual_finds_what_no_concept_names() -> None:
+    X, y, has, _ = clips(1200)
+    plain = Bottleneck(BANK, LogisticHead(1.0)).fit(X[:600], y[:600], concepts=has[:600])
+    hybrid = Bottleneck(BANK, LogisticHead(1.0), residual=ResidualHead(0.05))
+    hybrid.fit(X[:600], y[:600], concepts=has[:600])
+    aucs = [roc_auc_score(y[600:], m.predict_proba(X[600:])[:, 1]) for m in (plain, hybrid)]
+    assert aucs[1] > aucs[0] + 0.05
+    assert int(np.argmax(np.abs(hybrid.residual_.coef_))) == 3
+    assert 0.1 < hybrid.residual_.share_ < 0.9
+    base, parts = hybrid.contributions(X)
+    assert parts.shape == (1200, 4)
+    np.testing.assert_allclose(
+        base + parts.sum(axis=1), logit(hybrid.predict_proba(X)[:, 1]), atol=1e-6
+    )
+
+
+def test_a_residual_needs_a_logit_to_add_to() -> None:
+    X, y, has, _ = clips()
+    with pytest.raises(FixTraining, match="got TreeHead"):
+        Bottleneck(BANK, TreeHead(), residual=ResidualHead()).fit(X, y, concepts=has)
+
+
 def test_four_levels_in_their_order() -> None:
     X, _, has, _ = clips()
     y = np.array(["EN", "HN", "NS", "S"])[has.sum(axis=1)]
@@ -91,11 +116,11 @@ def test_four_levels_in_their_order() -> None:
     "model",
     [
         Bottleneck(BANK, TreeHead(3)),
-        Bottleneck(BANK, LogisticHead()),
+        Bottleneck(BANK, LogisticHead(), residual=ResidualHead()),
         Bottleneck(BANK, SparseHead(n_strengths=4)),
         Bottleneck(),
     ],
-    ids=["tree", "logistic", "sparse", "plain"],
+    ids=["tree", "hybrid", "sparse", "plain"],
 )
 def test_saved_as_arrays_it_answers_the_same(model: Bottleneck) -> None:
     X, y, has, _ = clips()

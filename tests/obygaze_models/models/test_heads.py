@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from obygaze_models.models.bottleneck import ResidualHead
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
 from obygaze_models.models.registry import PAPER_LOGISTIC, PAPER_TREE
@@ -166,6 +167,43 @@ def test_the_order_of_levels_can_be_named() -> None:
     np.testing.assert_allclose(ours.predict_proba(M), plain.predict_proba(M)[:, places], atol=1e-9)
     with pytest.raises(FixTraining, match="annotation level 'low' is missing"):
         OrdinalHead(order=["none", "middle", "high"]).fit(M, named)
+
+
+def test_without_an_offset_the_rest_is_logistic_regression() -> None:
+    M, y = margins()
+    theirs = LogisticRegression(C=0.01, tol=1e-9, max_iter=1000).fit(M, y)
+    ours = ResidualHead(C=0.01).fit(M, y)
+    np.testing.assert_allclose(ours.decision_function(M), theirs.decision_function(M), atol=1e-5)
+    assert ours.share_ == 1.0
+
+
+def test_with_an_offset_it_is_that_of_statsmodels() -> None:
+    api = pytest.importorskip("statsmodels.api")
+    M, y = margins()
+    offset = 0.7 * M[:, 0] - 0.2
+    theirs = api.GLM(
+        (y == "S").astype(float), api.add_constant(M), family=api.families.Binomial(), offset=offset
+    ).fit(tol=1e-12)
+    ours = ResidualHead(C=1e9).fit(M, y, offset=offset)
+    np.testing.assert_allclose(ours.coef_, theirs.params[1:], atol=1e-4)
+    assert ours.intercept_ == pytest.approx(theirs.params[0], abs=1e-4)
+    rest = (M @ theirs.params[1:]).var()
+    assert ours.share_ == pytest.approx(rest / (rest + offset.var()), abs=1e-4)
+
+
+def test_a_strong_penalty_leaves_the_concepts_alone() -> None:
+    M, y = margins()
+    offset = M @ np.arange(8) / 4
+    head = ResidualHead(C=1e-9).fit(M, y, offset=offset)
+    assert head.share_ < 1e-6
+    spread = head.decision_function(M, offset) - offset
+    np.testing.assert_allclose(spread, spread.mean(), atol=1e-4)
+
+
+def test_an_offset_of_another_length_is_refused() -> None:
+    M, y = margins()
+    with pytest.raises(FixTraining, match="one logit for each"):
+        ResidualHead().fit(M, y, offset=np.zeros(3))
 
 
 @pytest.mark.parametrize("length", [1e-3, 1.0, 50.0])

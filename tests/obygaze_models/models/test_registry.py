@@ -29,6 +29,7 @@ HEADS = {
     "pcbm-dt": "TreeHead",
     "pcbm-lr": "LogisticHead",
     "pcbm-sparse": "SparseHead",
+    "pcbm-h": "LogisticHead",
     "pcbm-time": "TimeHead",
     "ordinal": "OrdinalHead",
 }
@@ -74,11 +75,11 @@ def test_settings_become_the_parameters_of_the_class() -> None:
     assert (mlp.random_state, mlp.max_epochs) == (7, 100)
     assert build("logistic", {"class_weight": "none"}).class_weight is None
     assert build("frames", {"pooling": "attention"}).get_params()["pooling"] == "attention"
-    linear = build("pcbm-lr", {"C": 0.5, "tolerance": 0.1, "balance": "none"}, seed=2)
+    hybrid = build("pcbm-h", {"residual_C": 0.5, "tolerance": 0.1, "balance": "none"}, seed=2)
     bank = {"C": 0.1, "balance": None, "random_state": 2, "method": "svm", "unit_norm": True}
-    assert bank.items() <= linear.bank.get_params().items()
-    assert (linear.head.C, linear.head.scaled) == (0.5, True)
-    assert linear.cross_fit == 5
+    assert bank.items() <= hybrid.bank.get_params().items()
+    assert (hybrid.head.C, hybrid.head.scaled, hybrid.residual.C) == (0.1, True, 0.5)
+    assert hybrid.cross_fit == 5
 
 
 def test_the_parts_of_a_bottleneck_are_built_alone() -> None:
@@ -89,6 +90,7 @@ def test_the_parts_of_a_bottleneck_are_built_alone() -> None:
         "random_state": 0,
         "class_weight": None,
     }
+    assert build("pcbm-dt").residual is None
     assert build_head("ordinal", default_settings("ordinal")).order == ("EN", "HN", "NS", "S")
     bank = build_bank(settings, ["Body"], tolerance={"Body": 0.3}, seed=4)
     assert (bank.concepts, bank.C, bank.random_state) == (["Body"], {"Body": 0.3}, 4)
@@ -145,7 +147,7 @@ def test_a_setting_that_cannot_be_is_an_error(kind: str, settings: Any, message:
 def test_a_repr_is_one_short_line() -> None:
     assert repr(build("pcbm-sparse", {"max_concepts": 3}).head) == "SparseHead(max_concepts=3)"
     many = build("mlp", {"hidden": [3] * 40, "max_epochs": 9, "patience": 3, "dropout": 0.25})
-    for model in (many, build("pcbm-lr", {"C": 3.0, "tolerance": 0.25})):
+    for model in (many, build("pcbm-h", {"residual_C": 3.0, "tolerance": 0.25})):
         assert len(repr(model)) <= 120
         assert "\n" not in repr(model)
         assert repr(model).startswith(f"{type(model).__name__}(")

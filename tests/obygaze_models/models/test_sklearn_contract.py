@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from obygaze_models.models.bottleneck import Bottleneck
+from obygaze_models.models.bottleneck import Bottleneck, ResidualHead
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.frames import FrameProbe
@@ -28,6 +28,7 @@ ESTIMATORS: list[Any] = [
     TreeHead(),
     SparseHead(n_strengths=4, inner_folds=2),
     OrdinalHead(),
+    ResidualHead(),
     TimeHead(),
     FrameProbe(),
     FrameProbe("attention"),

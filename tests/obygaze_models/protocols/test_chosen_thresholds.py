@@ -12,7 +12,7 @@ from obygaze_models.models.linear import RidgeProbe
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.report import report
 
-KINDS = ("ridge", "logistic", "svm", "mlp", "pcbm-lr", "pcbm-dt")
+KINDS = ("ridge", "logistic", "svm", "mlp", "pcbm-lr", "pcbm-dt", "pcbm-h")
 
 
 @pytest.fixture(scope="module")

@@ -389,7 +389,7 @@ def test_the_card_says_what_the_folds_left_out(
     assert said in notes[0]
 
 
-@pytest.mark.parametrize("kind", ["mlp", "svm", "pcbm-lr"])
+@pytest.mark.parametrize("kind", ["mlp", "svm", "pcbm-lr", "pcbm-h"])
 def test_a_kept_model_is_fitted_as_the_evaluated_one(
     kind: str, store: Store, tmp_path: Path
 ) -> None:
