@@ -92,7 +92,7 @@ def train(session: Session, model: str, store: str, manifest: str, **options: An
 
     The metrics are those of the same settings on unseen films; the saved model is then trained on
     all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse,
-    pcbm-h, scorecard or ordinal.
+    pcbm-h or ordinal.
 
     Examples:
         obygaze train ridge obygaze12-xclip obygaze12

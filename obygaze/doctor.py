@@ -4,21 +4,18 @@ import importlib
 import importlib.util
 import os
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import click
 
 from obygaze_features import __version__
 from obygaze_features.core.commands import Session, command
-from obygaze_features.core.console import human
 from obygaze_features.core.machine import cache_folder, offline, package_version, this_machine
-from obygaze_features.core.workspace import MAKERS, Workspace
+from obygaze_features.core.workspace import Workspace
 
 # The codecs of film files, from DivX to today.
 CODECS = (
@@ -64,7 +61,6 @@ def check_up(workspace: Workspace) -> Facts:
         "devices": _devices(),
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
         "workspace": str(workspace.root.absolute()),
-        "folders": [_folder(kind, workspace.folder(kind)) for kind in MAKERS],
         "hub": _hub(),
     }
 
@@ -143,21 +139,6 @@ def _devices() -> Facts:
     return {"torch": True, "cuda": names, "mps": bool(torch.backends.mps.is_available())}
 
 
-def _folder(kind: str, path: Path) -> Facts:
-    """Return the facts of one folder of the workspace, and the free space on its disk."""
-    path = path.absolute()
-    nearest = next(parent for parent in (path, *path.parents) if parent.is_dir())
-    exists = nearest == path
-    return {
-        "kind": kind,
-        "path": str(path),
-        "exists": exists,
-        "entries": sum(one.name != "README.md" for one in path.iterdir()) if exists else 0,
-        "writable": os.access(nearest, os.W_OK),
-        "free_bytes": shutil.disk_usage(nearest).free,
-    }
-
-
 def _hub() -> Facts:
     """Return the cache of the Hugging Face hub, and whether downloads are disabled."""
     cache = cache_folder()
@@ -183,10 +164,6 @@ def to_text(found: Facts) -> str:
         lines["reads"] = ", ".join(video["reads"])
         lines["cannot read"] = ", ".join(video["cannot_read"]) or "-"
     lines["workspace"] = found["workspace"]
-    for folder in found["folders"]:
-        entries = f"{folder['entries']} entries" if folder["exists"] else "not created yet"
-        read_only = "" if folder["writable"] else click.style(", read-only", fg="yellow")
-        lines[folder["kind"]] = f"{entries}, {human(folder['free_bytes'])} free{read_only}"
     models = "missing" if hub["models"] is None else f"{hub['models']} models"
     offline = ", offline (HF_HUB_OFFLINE)" if hub["offline"] else ""
     lines["Hugging Face"] = f"{hub['cache']} ({models}){offline}"

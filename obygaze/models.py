@@ -201,7 +201,7 @@ def train(
     """Train one model, evaluate it on unseen films, and save it.
 
     Args:
-        model: mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse, pcbm-h, scorecard or
+        model: mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse, pcbm-h or
             ordinal.
         store: One store, as in `open_store`, or a mapping of one name to it.
         manifest: The clips and labels, as in `read_manifest`.

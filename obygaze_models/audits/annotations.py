@@ -13,7 +13,7 @@ import numpy as np
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.audits.figure import BLUE, DOT, MAX_ROWS, RED, Drawing, Mark, Panel, Row
+from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.group_tests import ALPHA, GroupTest, compare_groups, summary, with_holm
 from obygaze_models.audits.result import Audit, Finding, p_equals, p_text, ratio_interval
 from obygaze_models.audits.texts import CONCEPTS, opened_manifest
@@ -78,21 +78,16 @@ class AnnotationAudit(Audit):
         sentences += summary(self.tests, _sentence)
         return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
 
-    def drawing(self) -> Drawing:
+    def plot(self) -> Plot:
         """Return the share of the clips of both groups with each value, the smallest p first."""
-        first, rows = self.tests[0], []
+        points = []
         pairs = sorted(zip(self.tests, self.intervals, strict=True), key=lambda pair: pair[0].p)
-        for test, (in_x, in_y) in pairs[:MAX_ROWS]:
-            marks = [
-                Mark(DOT, float(test.s_x.mean()), RED, in_x, 0.12),
-                Mark(DOT, float(test.s_y.mean()), BLUE, in_y, -0.12),
-            ]
+        for test, (in_x, in_y) in pairs:
             note = f"{p_equals(test.p)}, Holm {p_text(test.p_holm)}"
-            rows.append(Row(test.a, marks, note))
-        cut = f", the {MAX_ROWS} smallest p of {len(pairs)}" if len(pairs) > MAX_ROWS else ""
-        title = f"Clips with each value of {self.column}{cut}"
-        panel = Panel(title, rows, "share of the clips of a group, with 95 % over films")
-        return Drawing([panel], {first.x: (DOT, RED), first.y: (DOT, BLUE)})
+            points.append(Point(f"{test.a}: {test.x}", float(test.s_x.mean()), in_x, note))
+            points.append(Point(f"{test.a}: {test.y}", float(test.s_y.mean()), in_y))
+        label = "share of the clips of a group, with 95 % over films"
+        return Plot(f"Clips with each value of {self.column}", points, label)
 
 
 def audit_annotations(

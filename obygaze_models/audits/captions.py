@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from obygaze_models.audits.figure import COLORS, DOT, MAX_ROWS, Drawing, Mark, Panel, Row
+from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.permutation import PValue, permutation_p
 from obygaze_models.audits.result import Audit, Finding, p_equals, p_text, ratio_interval
 from obygaze_models.audits.texts import (
@@ -84,8 +84,6 @@ class CaptionAudit(Audit):
 
     source: str
     n_captions: int
-    min_count: int
-    words_left_out: int
     rates: tuple[WordRate, ...]
     contrasts: tuple[GroupContrast, ...]
 
@@ -108,24 +106,13 @@ class CaptionAudit(Audit):
         headers = (*HEADERS, "captions with a hit per 1000")
         return Finding(title, headers, rows, sentences=tuple(sentences))
 
-    def drawing(self) -> Drawing:
-        """Return one panel per list, with the rate of each group and its interval."""
-        found = {(rate.words, rate.group): rate for rate in self.rates}
-        every = sorted({rate.group for rate in self.rates})
-        groups = every[:MAX_ROWS]
-        cut = f"; {MAX_ROWS} of {len(every)} groups" if len(every) > MAX_ROWS else ""
-        colors = COLORS if len(groups) <= len(COLORS) else COLORS[:1] * len(groups)
-        highest = max(max(rate.occurrences_per_1000, rate.ci[1] or 0.0) for rate in self.rates)
-        panels = []
-        for words in dict.fromkeys(rate.words for rate in self.rates):
-            rates = [found[words, group] for group in groups]
-            rows = [
-                Row(rate.group, [Mark(DOT, rate.occurrences_per_1000, color, rate.ci)])
-                for rate, color in zip(rates, colors, strict=False)
-            ]
-            panels.append(Panel(words, rows, limits=(-0.03 * highest, 1.05 * (highest or 1.0))))
-        title = f"Words per thousand captions, with 95 % over clusters{cut}"
-        return Drawing(panels, title=title)
+    def plot(self) -> Plot:
+        """Return the rate of each list in each group."""
+        rates = sorted(self.rates, key=lambda rate: rate.words)
+        points = [Point(f"{r.words}, {r.group}", r.occurrences_per_1000, r.ci) for r in rates]
+        return Plot(
+            "Words of lists", points, "words per thousand captions, with 95 % over clusters"
+        )
 
 
 def audit_captions(
@@ -135,7 +122,6 @@ def audit_captions(
     group: str | Sequence[str] = "group",
     cluster: str | Sequence[str] | None = None,
     words: str | Path | WordLists = "emotions",
-    min_count: int = 0,
     names: str = NAMES,
     permutations: int = 1_000_000,
     seed: int = 0,
@@ -152,7 +138,6 @@ def audit_captions(
         group: The columns whose values are the groups.
         cluster: The columns of what is described; by default each caption is its own cluster.
         words: Word lists: "emotions", "gender", a TOML file, or sets of words by name.
-        min_count: Leave out words with fewer occurrences in all captions.
         names: How the files of a folder are named; each field becomes a column.
         permutations: How many permutations are drawn if they are too many to count.
         seed: The seed of all random draws.
@@ -169,12 +154,9 @@ def audit_captions(
         cluster=column_names(cluster),
         names=names,
     )
-    kept = frequent_words(captions, lists, min_count)
-    n_left_out = len(frozenset().union(*lists.values()) - frozenset().union(*kept.values()))
-    rates = word_rates(captions, kept, seed=seed)
-    tests = contrasts(captions, kept, permutations=permutations, seed=seed)
-    counts = (len(captions), min_count, n_left_out)
-    return CaptionAudit(source_name(source), *counts, tuple(rates), tuple(tests))
+    rates = word_rates(captions, lists, seed=seed)
+    tests = contrasts(captions, lists, permutations=permutations, seed=seed)
+    return CaptionAudit(source_name(source), len(captions), tuple(rates), tuple(tests))
 
 
 def word_rates(
@@ -238,15 +220,6 @@ def contrasts(
         tests.append(GroupContrast(title, groups[0], groups[1], p, 1.0, *counts, difference))
     corrected = holm([test.p.two_sided for test in tests])
     return [replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)]
-
-
-def frequent_words(captions: Sequence[LabelledText], lists: WordLists, min_count: int) -> WordLists:
-    """Return the lists without words that occur fewer than `min_count` times in all captions."""
-    seen = Counter(word for caption in captions for word in tokens(caption.text))
-    return {
-        name: frozenset(word for word in words if seen[word] >= min_count)
-        for name, words in lists.items()
-    }
 
 
 def _occurrences(captions: Sequence[LabelledText], words: frozenset[str]) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +16,6 @@ from obygaze_features.core.commands import (
     json_option,
     option_group,
 )
-from obygaze_features.core.errors import FixUsage
 
 if TYPE_CHECKING:
     from obygaze_models.audits.result import Audit
@@ -170,7 +168,6 @@ def annotation_tests(session: Session, /, manifest: str, **options: Any) -> Audi
 @option("--group", default="group", help="Columns to compare: A or A,B.")
 @option("--cluster", help="Columns of what is captioned. [default: each caption]")
 @option("--words", default="emotions", help="Word lists: a name or TOML.")
-@option("--min-count", type=click.IntRange(0), default=0, help="Leave out rarer words.")
 @option("--names", default=NAMES, help="File names in a folder.")
 @seed_option
 def captions(session: Session, /, source: str, **options: Any) -> Audit:
@@ -184,7 +181,7 @@ def captions(session: Session, /, source: str, **options: Any) -> Audit:
     Examples:
         obygaze audit captions captions.csv --group condition --cluster image
         obygaze audit captions captions/ --group group,face --cluster image,face --figure words
-        obygaze audit captions captions.csv --words my-words.toml --min-count 10 --json
+        obygaze audit captions captions.csv --words my-words.toml --json
     """
     from obygaze_models.audits.captions import audit_captions
 
@@ -198,7 +195,6 @@ def captions(session: Session, /, source: str, **options: Any) -> Audit:
 @option("--words", default="gender", help="Lists of gendered words.")
 @option("--cluster", help="Columns, such as movie_id. [default: each text]")
 @option("--compare", metavar="SOURCE", help="A model's texts: do they amplify the bias?")
-@option("--counts", is_flag=True, help="SOURCE has counts in the columns man and woman.")
 @seed_option
 def cooc(session: Session, /, source: str, compare: str | None, **options: Any) -> Audit:
     """Count which things are named together with words of which gender.
@@ -209,24 +205,16 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
     Examples:
         obygaze audit cooc mobygaze --text comment --cluster movie_id --figure figures/company
         obygaze audit cooc captions.csv --things objects.toml --compare predicted.csv
-        obygaze audit cooc published.csv --counts --json
     """
     from obygaze_models.audits.cooccurrence import audit_cooc
 
-    place = Path(source) if options["counts"] else _texts(session, source)
     compared = None if compare is None else _texts(session, compare)
-    return audit_cooc(place, compare=compared, **options)
+    return audit_cooc(_texts(session, source), compare=compared, **options)
 
 
 @audit_command("gender-score")
 @click.argument("captions", metavar="TABLE", type=FILE)
 @option("--by", metavar="COLUMN", help="Means of both genders for each object of this column.")
-@option_group(
-    "Models",
-    option("--compute", type=FILE, metavar="FILE", help="First add lm and sim, into FILE."),
-    option("--lm", metavar="MODEL", help="Language model: a folder or hub name."),
-    option("--sim", metavar="MODEL", help="Sentence encoder, likewise."),
-)
 @option_group(
     "Visual context",
     option("--store", metavar="STORE", help="Compute prob from the clips' vectors in this store."),
@@ -237,50 +225,24 @@ def gender_score(session: Session, /, captions: Path, store: str | None, **optio
     """Score how strongly captions lean to a gender.
 
     TABLE has the columns lm, sim, prob (captions as they are: no ratios), or caption, lm_man,
-    sim_man, lm_woman, sim_woman, prob (captions in both wordings). With --compute it has the
-    columns caption, visual, prob. With --store it has clip_id and visual in place of prob: the
+    sim_man, lm_woman, sim_woman, prob (captions in both wordings); `obygaze extract captions` adds
+    priors and similarities. With --store it has clip_id and visual in place of prob: the
     probability of the visual word is its softmax over all attributes of the texts.
 
     Examples:
         obygaze audit gender-score captions.csv
         obygaze audit gender-score captions.csv --store obygaze12.clip-b16 --text objects.npz
         obygaze audit gender-score captions.csv --by visual --json
-        obygaze audit gender-score captions.csv --compute filled.csv \\
-            --lm gpt2 --sim sentence-transformers/all-mpnet-base-v2
     """
     from obygaze_models.audits.gender import audit_gender_score
 
-    compute, lm, sim = (options.pop(name) for name in ("compute", "lm", "sim"))
-    if not (bool(compute) == bool(lm) == bool(sim)):
-        raise FixUsage("--compute FILE needs both models, --lm and --sim, and they need it")
-    if compute:
-        _compute(session, captions, compute, lm, sim)
     place = None if store is None else session.workspace.existing_store(store)
-    return audit_gender_score(compute or captions, store=place, **options)
-
-
-def _compute(session: Session, table: Path, filled: Path, lm: str, sim: str) -> None:
-    """Call `extract captions` through the command line: this package cannot use transformers."""
-    ctx = click.get_current_context()
-    command: click.Command | None = ctx.find_root().command
-    for name in ("extract", "captions"):
-        command = command.get_command(ctx, name) if isinstance(command, click.Group) else None
-    if command is None:
-        raise FixUsage("--compute needs the command `obygaze extract captions`")
-    # With --json, only the audit is printed as JSON.
-    ctx.obj = replace(session, console=replace(session.console, as_json=False))
-    ctx.invoke(command, table=table, lm=lm, sim=sim, out=filled, force=ctx.params["force"])
+    return audit_gender_score(captions, store=place, **options)
 
 
 @audit_command("mediaeval")
 @option("--run", "runs", type=FILE, multiple=True, required=True, help="A run; repeatable.")
 @option("--qrels", type=FILE, help="TREC judgements of violence.")
-@option(
-    "--annotations",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="The annotation files, or the folder that has them; repeatable.",
-)
 @option("--manifest", metavar="NAME", help="A manifest of LIRIS-ACCEDE.")
 @option("--float64", is_flag=True, help="Compare scores as later versions of trec_eval do.")
 def mediaeval(session: Session, /, manifest: str | None, float64: bool, **options: Any) -> Audit:
@@ -292,7 +254,6 @@ def mediaeval(session: Session, /, manifest: str | None, float64: bool, **option
 
     Examples:
         obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
-        obygaze audit mediaeval --annotations annotations --run violence.txt --run affect.txt
         obygaze audit mediaeval --manifest liris-accede --run affect.txt --figure figures/mediaeval
     """
     from obygaze_models.audits.mediaeval import audit_mediaeval

@@ -11,11 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.figures import INK
-from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.tables import read_table
-from obygaze_models.audits.figure import COLORS, DOT, MAX_ROWS, RED, TICK, Drawing, Mark, Panel, Row
+from obygaze_features.core.errors import FixInput
+from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.gender import cut_shares
 from obygaze_models.audits.result import Audit, Finding, ratio_interval
 from obygaze_models.audits.texts import (
@@ -61,7 +58,6 @@ class Amplification:
 
     mean: float | None
     by_thing: Mapping[str, float]
-    shares: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,7 +65,7 @@ class CoocAudit(Audit):
     """The counts of each thing, and how predictions differ from them."""
 
     source: str
-    n_texts: int | None
+    n_texts: int
     genders: tuple[str, ...]
     things: tuple[CoOccurrence, ...]
     note: str = CUT
@@ -120,32 +116,21 @@ class CoocAudit(Audit):
         title = "Co-occurrence" + (f": {self.source}" if self.source else "")
         return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
 
-    def drawing(self) -> Drawing:
-        """Return the share of each thing with its interval, and that of the predictions."""
-        is_pair, moved = len(self.shown) == 1, dict[str, float]()
-        found = [thing for thing in self.things if thing.share is not None]
-        things = sorted(found, key=lambda thing: -sum(thing.counts.values()))[:MAX_ROWS]
-        cut = f" ({MAX_ROWS} of {len(found)} things)" if len(found) > MAX_ROWS else ""
-        label = "share of gendered texts" if things else "no text has a gendered word"
-        label += ", with 95 % over clusters" if any(thing.ci for thing in things) else ""
-        legend = {g: (DOT, color) for g, color in zip(self.genders, COLORS, strict=False)}
-        if is_pair:
-            label, legend = f"{self.genders[1]}  ←  {label}  →  {self.genders[0]}", {}
-        if is_pair and self.amplification:
-            moved, legend = dict(self.amplification.shares), {self.compared: (TICK, INK)}
-        rows = []
-        for thing in sorted(things, key=lambda thing: -(thing.share or 0.0)):
-            marks = []
-            for i, gender in enumerate(self.shown):
-                color = COLORS[i] if thing.shares[gender] >= 0.5 or not is_pair else RED
-                lift = 0.12 * ((len(self.shown) - 1) / 2 - i)
+    def plot(self) -> Plot:
+        """Return the share of each thing, the largest first."""
+        is_pair, points = len(self.shown) == 1, []
+        amplified = self.amplification.by_thing if self.amplification else {}
+        for thing in sorted(self.things, key=lambda thing: -(thing.share or 0.0)):
+            for gender in self.shown if thing.shares else ():
+                label = thing.thing if is_pair else f"{thing.thing}: {gender}"
+                note = f"n = {sum(thing.counts.values())}"
+                if thing.thing in amplified:
+                    note += f", amplified {amplified[thing.thing]:+.2f}"
                 ends = thing.intervals.get(gender, ())
-                marks.append(Mark(DOT, thing.shares[gender], color, ends, lift))
-            marks += [Mark(TICK, moved[thing.thing], INK)] if thing.thing in moved else []
-            rows.append(Row(thing.thing, marks, f"n = {sum(thing.counts.values())}"))
-        title = f"Words of which gender are used with each thing{cut}"
-        panel = Panel(title, rows, label, 1 / len(self.genders), (-0.02, 1.02))
-        return Drawing([panel], legend)
+                points.append(Point(label, thing.shares[gender], ends, note))
+        label = f"share of {self.genders[0]}, with 95 % over clusters" if is_pair else "share"
+        line = 1 / len(self.genders)
+        return Plot("Words of which gender are used with each thing", points, label, line)
 
 
 def audit_cooc(
@@ -156,7 +141,6 @@ def audit_cooc(
     words: str | Path | WordLists = "gender",
     cluster: str | Sequence[str] | None = None,
     compare: TextSource | None = None,
-    counts: bool = False,
     seed: int = 0,
 ) -> CoocAudit:
     """Count which things are named together with words of which gender.
@@ -168,16 +152,11 @@ def audit_cooc(
         words: Two or more lists of gendered words.
         cluster: The columns of the film or image; by default each text is its own cluster.
         compare: The texts of a model, to measure how much it amplifies the bias.
-        counts: The source is a table of counts with the columns man and woman.
         seed: The seed of the bootstrap.
 
     Example:
         audit = audit_cooc("captions.csv", things="objects.toml", cluster="image")
     """
-    if counts:
-        if compare is not None or not isinstance(source, str | Path):
-            raise FixUsage("--counts needs one table of counts, without --compare")
-        return CoocAudit(source_name(source), None, ("man", "woman"), _read_counts(Path(source)))
     genders, lists = read_words(words), None if things == CONCEPTS else read_words(things)
     column = CONCEPTS if lists is None else text
 
@@ -242,7 +221,7 @@ def bias_amplification(
         data: The counts of both genders for each thing, in the data.
         predicted: The same counts in the predictions of a model.
     """
-    by_thing, shares = {}, {}
+    by_thing = {}
     for thing in sorted(data.keys() & predicted.keys()):
         if not sum(data[thing]) or not sum(predicted[thing]):
             continue
@@ -250,22 +229,8 @@ def bias_amplification(
         majority = int(np.argmax((predicted if is_tie else data)[thing]))
         before = data[thing][majority] / sum(data[thing])
         by_thing[thing] = predicted[thing][majority] / sum(predicted[thing]) - before
-        shares[thing] = predicted[thing][0] / sum(predicted[thing])
     mean = sum(by_thing.values()) / len(by_thing) if by_thing else None
-    return Amplification(mean, by_thing, shares)
-
-
-def _read_counts(path: Path) -> tuple[CoOccurrence, ...]:
-    violations = Violations(path)
-    table = read_table(path, required=("man", "woman"), violations=violations, content="rows")
-    titles = [name for name in table.columns if name not in ("man", "woman")]
-    things = []
-    for row in table.rows:
-        counts = {name: row.whole(name, "a count") or 0 for name in ("man", "woman")}
-        title = " ".join(row[name] for name in titles) or f"row {row.line}"
-        things.append(_co_occurrence(title, counts, {}))
-    violations.raise_if_any("this is not a table of counts")
-    return tuple(things)
+    return Amplification(mean, by_thing)
 
 
 def _co_occurrence(

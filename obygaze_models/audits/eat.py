@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_models.audits.figure import BLUE, DOT, MAX_ROWS, RED, STRIP, Drawing, Mark, Panel, Row
+from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.group_tests import (
     TAILS,
     GroupTest,
@@ -71,31 +71,16 @@ class EatAudit(Audit):
         headers = (*(("store",) if stores else ()), *HEADERS)
         return Finding(title, headers, rows, sentences=tuple(sentences))
 
-    def drawing(self) -> Drawing:
-        """Return strips of all items: film by film for one test, test by test for several."""
-        # Of very many tests the ones with the smallest p, in their order.
-        smallest = sorted(self.tests, key=lambda test: test.p)[:MAX_ROWS]
-        tests = [test for test in self.tests if test in smallest]
-        first, n_all, note = tests[0], len(self.tests), ""
-        varying = {name for name in NAMES if len({getattr(test, name) for test in tests}) > 1}
-        rows = []
-        for test in tests:
+    def plot(self) -> Plot:
+        """Return the effect size of each test, the smallest p first."""
+        varying = {name for name in NAMES if len({getattr(test, name) for test in self.tests}) > 1}
+        points = []
+        for test in sorted(self.tests, key=lambda test: test.p):
             label = " / ".join(getattr(test, name) for name in NAMES if name in varying)
-            d = "" if test.effect_size is None else f"d = {test.effect_size:+.2f}, "
-            p = p_equals(test.p) + (f", Holm {p_text(test.p_holm)}" if n_all > 1 else "")
-            rows.append(_row(label or "all", test.s_x, test.s_y, d.replace("-", "−") + p))
-        if n_all > len(tests):
-            note = f"the {len(tests)} smallest p of {n_all}"
-        elif n_all == 1 and first.within:
-            note = f"p shuffled within films; {p_equals(first.p_across)} across them"
-            rows += _film_rows(first)
-        x, y = ("X" if "x" in varying else first.x, "Y" if "y" in varying else first.y)
-        a, b = ("A" if "a" in varying else first.a, "B" if "b" in varying else first.b)
-        title, sides = f"Association of {x} and {y}", f"{b}  ←  association  →  {a}"
-        if not first.y:
-            title, sides = f"{x}: cosine to each prompt", "cosine to each prompt"
-            x, y = f"prompts of {a}", f"prompts of {b}"
-        return Drawing([Panel(note, rows, sides, 0)], {x: (DOT, RED), y: (DOT, BLUE)}, title)
+            p = p_equals(test.p) + (f", Holm {p_text(test.p_holm)}" if len(self.tests) > 1 else "")
+            if test.effect_size is not None:
+                points.append(Point(label or test.x, test.effect_size, (), p))
+        return Plot(self.finding().title, points, "d, above 0 if X is closer to A than Y is", 0.0)
 
 
 def _sentence(test: GroupTest) -> str:
@@ -105,21 +90,6 @@ def _sentence(test: GroupTest) -> str:
     p = f"{test.tail.replace('_', '-')} {p_equals(test.p)} ({test.method})"
     groups = f"{test.store}: {groups}" if test.store else groups
     return f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}".rstrip()
-
-
-def _row(label: str, s_x: Floats, s_y: Floats, note: str = "") -> Row:
-    return Row(label, [Mark(STRIP, s_x, RED, lift=0.13), Mark(STRIP, s_y, BLUE, lift=-0.13)], note)
-
-
-def _film_rows(test: GroupTest) -> list[Row]:
-    """Return a row for each of the largest films with items of both groups."""
-    in_x, in_y = np.split(np.asarray(test.blocks), [len(test.s_x)])
-    films = []
-    for film in np.intersect1d(in_x, in_y).tolist():
-        name = f"film {film}" if str(film).isdigit() else str(film)
-        films.append((name, test.s_x[in_x == film], test.s_y[in_y == film]))
-    films = sorted(films, key=lambda film: -len(film[1]) - len(film[2]))[:MAX_ROWS]
-    return [_row(*f) for f in sorted(films, key=lambda f: -float(np.concatenate(f[1:]).mean()))]
 
 
 def audit_eat(

@@ -12,13 +12,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, read_table
-from obygaze_models.audits.figure import BLUE, DOT, MAX_ROWS, RED, STRIP, Drawing, Mark, Panel, Row
+from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.result import Audit, Finding
 
 if TYPE_CHECKING:
@@ -141,23 +139,19 @@ class GenderAudit(Audit):
         title = f"Gender score: {self.source}" if self.source else "Gender score"
         return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
 
-    def drawing(self) -> Drawing:
-        """Return a row for each caption or object if there are few, else one strip of all."""
-        rows = [(row.ratio_to_man, row.caption) for row in self.estimates]
+    def plot(self) -> Plot:
+        """Return the share of 'man' in the scores of each caption or object; else the scores."""
+        shares = [(row.caption, row.ratio_to_man) for row in self.estimates]
         if self.objects:
-            rows = [(own["ratio_of_means_to_man"], name) for name, own in self.by_object().items()]
-        shares = [(share, name) for share, name in rows if share is not None]
-        scores = np.array([share for share, _ in shares] or [row.score for row in self.rows])
-        drawn = [Row(count(len(scores), "caption"), [Mark(STRIP, scores, BLUE)])]
+            objects = self.by_object().items()
+            shares = [(name, own["ratio_of_means_to_man"]) for name, own in objects]
         if not shares:
-            return Drawing([Panel("Gender scores", drawn, "score")])
-        if len(shares) <= MAX_ROWS:
-            drawn = [
-                Row(name, [Mark(DOT, share, BLUE if share >= 50 else RED)], f"{share:.1f} %")
-                for share, name in sorted(shares, reverse=True)
-            ]
+            rows = [Point(f"row {i}", row.score) for i, row in enumerate(self.rows, 1)]
+            return Plot("Gender scores", rows, "score")
+        known = ((name, share) for name, share in shares if share is not None)
+        points = [Point(name, share, (), f"{share:.1f} %") for name, share in known]
         title = "Share of 'man' in the two scores, in percent"
-        return Drawing([Panel(title, drawn, "woman  ←  →  man", line=50, limits=(-2, 102))])
+        return Plot(title, sorted(points, key=lambda one: -one.value), "woman  ←  →  man", 50)
 
 
 def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
@@ -210,7 +204,7 @@ def audit_gender_score(
     if missing := [name for name in wanted if read.columns and name not in read.columns]:
         expected = " or ".join(", ".join(form) for form in (SCORE_COLUMNS, ESTIMATE_COLUMNS))
         violations.add(1, None, f"missing column {', '.join(missing)}; expected {expected}")
-    hint = "--compute FILE adds priors and similarities"
+    hint = "obygaze extract captions adds priors and similarities"
     violations.raise_if_any("this is not a table of captions", hint=hint)
     lines, context = read.rows, None
     if store is not None and lines:

@@ -6,11 +6,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.figures import MUTED
 from obygaze_features.core.schema_check import read_json
-from obygaze_features.manifest.adapters import liris_accede
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.audits.figure import BLUE, DOT, RED, TICK, Drawing, Mark, Panel, Row
+from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.mediaeval_runs import (
     AffectScore,
     Precision,
@@ -87,56 +85,47 @@ class MediaEvalAudit(Audit):
         title = "MediaEval 2015, Affective Impact of Movies"
         return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
 
-    def drawing(self) -> Drawing:
-        """Return the score of each run with its range under ties, beside chance."""
-        rows = []
+    def plot(self) -> Plot:
+        """Return the score of each run with its range under ties or missing clips."""
+        points = []
         for run, name, score in self.scores:
             if isinstance(score, AffectScore):
-                value, low, chance = score.accuracy, score.accuracy, score.random
-                high = score.accuracy + (score.n - score.n_returned) / score.n
+                value, chance = score.accuracy, score.random
+                ends = value, value + (score.n - score.n_returned) / score.n
             else:
                 value, chance = score.ap_trec, score.ap_random
-                low, high = score.ap_ties_worst, score.ap_ties_best
-            marks = [Mark(DOT, value, RED, (low, high)), Mark(TICK, chance, BLUE)]
-            marks += [Mark(TICK, score.majority, MUTED)] if isinstance(score, AffectScore) else []
-            rows.append(Row(f"{run}, {name}", marks, f"{value:.3f}"))
+                ends = score.ap_ties_worst, score.ap_ties_best
+            points.append(Point(f"{run}, {name}", value, ends, f"chance {chance:.3f}"))
         label = "line: other orders of ties, or clips not returned"
-        title = "ap_trec of violence, accuracy of valence and arousal"
-        legend = {"score": (DOT, RED), "chance": (TICK, BLUE)}
-        legend |= {"majority class": (TICK, MUTED)} if any(run.arousal for run in self.runs) else {}
-        return Drawing([Panel(title, rows, label, limits=(-0.02, 1.02))], legend)
+        return Plot("ap_trec of violence, accuracy of valence and arousal", points, label)
 
 
 def audit_mediaeval(
     runs: Sequence[str | Path],
     *,
     qrels: str | Path | None = None,
-    annotations: Sequence[str | Path] = (),
     manifest: Manifest | str | Path | None = None,
     precision: Precision = "float32",
 ) -> MediaEvalAudit:
     """Score the runs of a team in MediaEval 2015 and check them against the rules of the task.
 
-    Runs are scored against exactly one of `qrels`, `annotations` and `manifest`. If the official
-    split is known, only its test clips are scored.
+    Runs are scored against either `qrels` or `manifest`. If the official split is known, only its
+    test clips are scored.
 
     Args:
         runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
         qrels: TREC judgements of violence.
-        annotations: The annotation files, or the folder that has them.
         manifest: A manifest of LIRIS-ACCEDE, or its TOML file.
         precision: How scores are compared: "float32" as in 2015, "float64" as later trec_eval.
 
     Example:
         audit = audit_mediaeval(["run1.txt"], qrels="violence.qrels")
     """
-    n_given = (qrels is not None) + bool(annotations) + (manifest is not None)
-    if n_given != 1:
-        raise FixUsage(f"expected one of --qrels, --annotations and --manifest, got {n_given}")
+    if (qrels is None) == (manifest is None):
+        given = "neither" if qrels is None else "both"
+        raise FixUsage(f"expected --qrels or --manifest, got {given}")
     if not runs:
         raise FixInput("expected at least one run, got none")
-    if annotations:
-        manifest = liris_accede.read([Path(path) for path in annotations]).manifest
     grades = read_qrels(qrels) if qrels is not None else None
     classes = classes_of(opened_manifest(manifest)) if manifest is not None else {}
     scores = [_score_run(path, grades, classes, precision) for path in map(Path, runs)]
@@ -226,7 +215,7 @@ def _score_run(
         )
         if valence is None and arousal is None:
             what = "no valence or arousal classes given"
-            raise FixInput(what, where=str(path), hint="--annotations")
+            raise FixInput(what, where=str(path), hint="--manifest")
         return RunScore(str(path), None, valence, arousal, external)
     scores, warnings = read_trec_run(path)
     topic, returned = next(iter(scores.items()))

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.format.schema import PICTURES
-from obygaze_models.audits.figure import BLUE, DOT, Drawing, Mark, Panel, Row
+from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.result import Audit, Finding, ratio_interval
 
 Floats = NDArray[np.float32]
@@ -66,11 +66,11 @@ class PixelAudit(Audit):
         title, sentences = f"Pixels recovered from {self.store}", tuple(map(str, self.levels))
         return Finding(title, Recovered._fields, self.levels, sentences=sentences)
 
-    def drawing(self) -> Drawing:
+    def plot(self) -> Plot:
         """Return the share of each level with its interval."""
-        rows = [Row(x.level, [Mark(DOT, x.r2, BLUE, (x.low, x.high))]) for x in self.levels]
+        points = [Point(x.level, x.r2, (x.low, x.high)) for x in self.levels]
         xlabel = "share of the variance of small pictures, with 95 % over films"
-        return Drawing([Panel("Pixels recovered", rows, xlabel, line=0.0)])
+        return Plot("Pixels recovered", points, xlabel, 0.0)
 
 
 def audit_pixels(

@@ -17,7 +17,7 @@ from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import csv_for_people, pretty_json, write_new
 from obygaze_features.core.schema_check import read_json, table_of
 from obygaze_features.core.schema_rules import list_of
-from obygaze_models.audits.figure import Drawing, save_drawing
+from obygaze_models.audits.figure import Plot, save_plot
 from obygaze_models.evaluation.bootstrap import resample
 
 FOLDER = "audits"
@@ -78,7 +78,7 @@ class Audit(ABC):
         """Return the title, the table and the sentences for a reader."""
 
     @abstractmethod
-    def drawing(self) -> Drawing:
+    def plot(self) -> Plot:
         """Return what the figure shows."""
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Audit(ABC):
             stem: The path without its suffix.
             force: Replace files that have other contents.
         """
-        return save_drawing(self.drawing(), stem, force=force)
+        return save_plot(self.plot(), stem, force=force)
 
     def write(
         self,

@@ -1,8 +1,7 @@
 """Bootstrap intervals over movies.
 
 Clips of one movie are not independent: 1,600 clips of 12 movies have about as much information as
-12 to 150 independent clips. So whole movies are drawn. The interval over single clips is computed
-too, and the ratio of the two variances is the design effect.
+12 to 150 independent clips. So whole movies are drawn.
 
 With a dozen movies the percentile interval is too short, because it takes the variance between
 k movies as known (Gauss instead of Student, k instead of k - 1). Hesterberg's expanded percentile
@@ -51,19 +50,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric, or a difference, with intervals and standard errors over movies and over clips."""
+    """A metric, or a difference, with interval and standard error over movies."""
 
     metric: str
     value: float
     by_movie: Interval
-    by_clip: Interval
     se_movie: float
-    se_clip: float
-
-    @property
-    def design_effect(self) -> float:
-        """The ratio of the variances over movies and over clips; 1 for independent clips."""
-        return (self.se_movie / self.se_clip) ** 2 if self.se_clip > 0 else float("nan")
 
 
 def estimate(
@@ -77,13 +69,13 @@ def estimate(
     n_folds: int | None = None,
     minus: Predictions | None = None,
 ) -> dict[str, Estimate]:
-    """Return each metric with its interval over movies, and over clips as if independent.
+    """Return each metric with its interval over movies.
 
     With `minus` it is the difference of two models, both on the same drawn movies.
 
     Args:
         predictions: Labels, scores and decisions.
-        groups: The movie of each clip.
+        groups: The movie of each clip; its id, to treat clips as independent.
         names: Names of metrics; the default is all.
         n_replicates: The number of bootstrap replicates.
         level: The level of the intervals.
@@ -105,29 +97,17 @@ def estimate(
         other = replicate(minus, weights, names)
         return {name: found[name] - other[name] for name in names}
 
-    n = len(predictions)
-    drawn = partial(
-        resample,
+    drawn = resample(
         statistics,
+        groups,
         n_replicates=n_replicates,
         level=level,
+        seed=(seed, 0),
         within_unit=minus is None,
         inflation=reuse_inflation(n_folds),
     )
-    movies = drawn(groups, seed=(seed, 0))
-    clips = drawn(np.arange(n), seed=(seed, 1))
-    point = statistics(np.ones((1, n)))
-    return {
-        name: Estimate(
-            name,
-            float(point[name][0]),
-            movies[name][0],
-            clips[name][0],
-            movies[name][1],
-            clips[name][1],
-        )
-        for name in names
-    }
+    point = statistics(np.ones((1, len(predictions))))
+    return {name: Estimate(name, float(point[name][0]), *drawn[name]) for name in names}
 
 
 def reuse_inflation(n_folds: int | None) -> float:

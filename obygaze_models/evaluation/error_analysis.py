@@ -1,9 +1,8 @@
 """Regress a model's success on factors of the clips, over all films and in each film.
 
 The odds ratio of a factor is that of a correct decision with the factor to one without it, other
-factors being equal. Factors are correlated (a clip without a concept is an easy negative), so each
-analysis has variance inflation factors and the condition number, and lists the factors that it
-leaves out because they never vary or follow from others.
+factors being equal. Factors are correlated: a clip without a concept is an easy negative. Each
+analysis lists the factors that it leaves out because they never vary or follow from others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,13 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.logistic import condition_number, fit_logistic, variance_inflation
+from obygaze_models.evaluation.logistic import fit_logistic
 from obygaze_models.evaluation.predictions import FloatArray, as_codes, as_truth
 
 ALL_FILMS = "all films"
 LEVEL_FACTORS = ("level EN", "level HN", "level S")
-INFLATED = 10.0
-ILL_CONDITIONED = 30.0
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,6 @@ class Factor:
     low: float
     high: float
     p: float
-    inflation: float
 
 
 @dataclass(frozen=True)
@@ -47,15 +43,8 @@ class Analysis:
     intercept: float = float("nan")
     method: str = ""
     errors: str = ""
-    condition: float = float("nan")
     left_out: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
-
-    @property
-    def is_collinear(self) -> bool:
-        """Whether the factors are too collinear to interpret single coefficients."""
-        inflated = any(factor.inflation > INFLATED for factor in self.factors)
-        return inflated or self.condition > ILL_CONDITIONED
 
 
 def paper_factors(
@@ -129,9 +118,8 @@ def analyse(
     except FixInput as error:
         # An error in one film must not stop the analysis of the others.
         return replace(empty, note=error.what)
-    inflation = variance_inflation(X, intercept=intercept)
     own = slice(int(intercept), None)
-    columns = (fit.beta[own], fit.se[own], fit.low[own], fit.high[own], fit.p[own], inflation)
+    columns = (fit.beta[own], fit.se[own], fit.low[own], fit.high[own], fit.p[own])
     rows = zip(kept, *(column.tolist() for column in columns), strict=True)
     return replace(
         empty,
@@ -139,7 +127,6 @@ def analyse(
         intercept=float(fit.beta[0]) if intercept else float("nan"),
         method=fit.method,
         errors=fit.errors,
-        condition=condition_number(X, intercept=intercept),
         note="" if fit.method == "ml" else "some factors foretell success without error (Firth)",
     )
 

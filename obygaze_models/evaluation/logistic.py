@@ -1,4 +1,4 @@
-"""Logistic regression: coefficients with standard errors, collinearity, recalibrated scores.
+"""Logistic regression: coefficients with standard errors, recalibrated scores.
 
 The maximum likelihood estimate does not exist where a linear combination of factors separates the
 two classes (found exactly, by linear programming). There, Firth's penalised likelihood gives finite
@@ -133,21 +133,6 @@ def is_separated(design: FloatArray, y: BoolArray) -> bool:
         -scaled.sum(axis=0), A_ub=-scaled, b_ub=np.zeros(len(scaled)), bounds=(-1, 1)
     )
     return bool(found.status == 0 and -found.fun > 1e-7)
-
-
-def condition_number(X: ArrayLike, *, intercept: bool = True) -> float:
-    """Return Belsley's condition number of intercept and columns; above 30 they are collinear."""
-    table = np.asarray(X, dtype=np.float64)
-    design = with_intercept(table, len(table))[:, 0 if intercept else 1 :]
-    return float(np.linalg.cond(design / np.linalg.norm(design, axis=0)))
-
-
-def variance_inflation(X: ArrayLike, *, intercept: bool = True) -> FloatArray:
-    """Return each column's variance inflation factor; above 10 it is collinear with others."""
-    table = np.asarray(X, dtype=np.float64)
-    centred = table - table.mean(axis=0) if intercept else table
-    unit = centred / np.linalg.norm(centred, axis=0)
-    return np.asarray(np.diag(np.linalg.inv(unit.T @ unit)), dtype=np.float64)
 
 
 def _newton(design: FloatArray, y: BoolArray, firth: bool) -> FloatArray:

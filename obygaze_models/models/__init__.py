@@ -27,15 +27,12 @@ if TYPE_CHECKING:
     from obygaze_models.models.bottleneck import ResidualHead as ResidualHead
     from obygaze_models.models.bottleneck import TrueValues as TrueValues
     from obygaze_models.models.bottleneck import intervene as intervene
-    from obygaze_models.models.concept_report import concept_matrix as concept_matrix
     from obygaze_models.models.concept_report import concept_quality as concept_quality
     from obygaze_models.models.concept_report import film_leak as film_leak
     from obygaze_models.models.concept_report import leakage_scores as leakage_scores
-    from obygaze_models.models.concept_report import task_gain as task_gain
     from obygaze_models.models.concepts import ConceptBank as ConceptBank
     from obygaze_models.models.concepts import cross_fitted_margins as cross_fitted_margins
     from obygaze_models.models.frames import FrameProbe as FrameProbe
-    from obygaze_models.models.heads import Head as Head
     from obygaze_models.models.heads import LinearHead as LinearHead
     from obygaze_models.models.heads import LogisticHead as LogisticHead
     from obygaze_models.models.heads import OrdinalHead as OrdinalHead
@@ -48,7 +45,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.mlp import Job as Job
     from obygaze_models.models.mlp import MLPProbe as MLPProbe
     from obygaze_models.models.mlp import fit_many as fit_many
-    from obygaze_models.models.sparse_heads import ScorecardHead as ScorecardHead
     from obygaze_models.models.sparse_heads import SparseHead as SparseHead
     from obygaze_models.models.time_head import TimeHead as TimeHead
 

@@ -24,7 +24,7 @@ from obygaze_models.models.concepts import ConceptBank, cross_fit_folds, cross_f
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.heads import Head, LogisticHead, OrdinalHead
 
-Order = Literal["random", "uncertainty", "greedy"]
+Order = Literal["random", "greedy"]
 
 
 @dataclass(eq=False, repr=False)
@@ -159,7 +159,7 @@ class Bottleneck(Classifier):
         if not hasattr(self.head_, "decision_function"):
             raise FixTraining(
                 f"a residual requires a head with a logit, got {type(self.head_).__name__}",
-                hint="LogisticHead, SparseHead or ScorecardHead",
+                hint="LogisticHead or SparseHead",
             )
         logit: Floats = self.head_.decision_function(margins)
         return logit
@@ -204,11 +204,6 @@ class TrueValues:
         absent = [np.quantile(column[~there], 0.5) for column, there in columns]
         return cls(np.array(present), np.array(absent))
 
-    def certainty(self, margins: Floats) -> Floats:
-        """Return the distance of margins from the middle, relative to that of the true values."""
-        distance = np.maximum(np.abs(self.present - self.absent), 1e-12)
-        return np.abs(margins - (self.present + self.absent) / 2) / distance
-
 
 class InterventionCurve(NamedTuple):
     """Metrics after 0, 1, ... corrected concepts per clip; for random order means over draws.
@@ -228,7 +223,7 @@ def intervene(
     y: Any,
     values: TrueValues,
     *,
-    order: Order = "uncertainty",
+    order: Order = "greedy",
     fitting: tuple[Any, Any, Any] | None = None,
     n_draws: int = 10,
     seed: int = 0,
@@ -241,9 +236,8 @@ def intervene(
         has: Whether each clip has each concept.
         y: The class of each clip.
         values: The margins that replace corrected ones.
-        order: "random" draws an order for each clip; "uncertainty" starts with the margin nearest
-            to the middle of the two true values, relative to their distance; "greedy" takes for
-            all clips the concept that improves average precision most on `fitting`.
+        order: "random" draws an order for each clip; "greedy" takes for all clips the concept that
+            improves average precision most on `fitting`.
         fitting: Margins, has and y of training rows.
         n_draws: The number of random orders.
         seed: The seed of the random orders.
@@ -260,14 +254,11 @@ def intervene(
             )
         sequence = _greedy(_scorer(head, *fitting, values), rows.shape[1])
         orders = [np.argsort(sequence)[one_order]]
-    elif order == "uncertainty":
-        least_certain_first = np.argsort(values.certainty(rows), axis=1, kind="stable")
-        orders = [np.argsort(least_certain_first, axis=1)]
     elif order == "random":
         rng = np.random.default_rng(seed)
         orders = [rng.permuted(one_order, axis=1) for _ in range(n_draws)]
     else:
-        raise FixTraining(f"unknown order {order!r}", hint="one of random, uncertainty, greedy")
+        raise FixTraining(f"unknown order {order!r}", hint="one of random, greedy")
     steps = range(rows.shape[1] + 1)
     found = np.array([[score(places < step) for step in steps] for places in orders])
     f1, ap = found.mean(axis=0).T

@@ -1,8 +1,8 @@
 """The quality of concept vectors: ranking against chance, and other information in their margins.
 
-Margins may contain information about the task itself (`task_gain`), about other concepts
-(`concept_matrix`), about both in units of information (`leakage_scores`) or about the film
-(`film_leak`). How the score of a probe changes along the vectors is its `sensitivity`.
+Margins may contain information about the task itself and about other concepts (`leakage_scores`),
+or about the film (`film_leak`). How the score of a probe changes along the vectors is its
+`sensitivity`.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
-from sklearn.base import clone
 from sklearn.feature_selection import mutual_info_classif, mutual_info_regression
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import (
-    average_precision_score,
-    balanced_accuracy_score,
-    mutual_info_score,
-    roc_auc_score,
-)
+from sklearn.metrics import balanced_accuracy_score, mutual_info_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -131,61 +125,6 @@ def cosines(coef: Any) -> Floats:
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     found: Floats = unit @ unit.T
     return found
-
-
-def task_gain(head: Any, margins: Any, has: Any, y: Any, folds: Any) -> dict[str, float]:
-    """Return how much better a head does on margins than on true concepts, over the same folds.
-
-    The average precision out of fold `from_margins`, `from_truth`, their difference (`gain`), and
-    the `prevalence`. If margins do better, they contain other information about the task.
-
-    Args:
-        head: An unfitted head.
-        margins: The margins: a table for each fold in order, for which no vector was found on clips
-            of the fold, or one table for all.
-        has: Whether each clip has each concept.
-        y: The class of each clip, of two.
-        folds: The fold of each clip.
-    """
-    folds, labels = np.asarray(folds), np.asarray(y)
-    classes = np.unique(labels)
-    if len(classes) != 2:
-        raise FixTraining(f"y must have two classes, got {len(classes)}")
-    positive = labels == classes[1]
-    of_margins, of_truth = (
-        float(average_precision_score(positive, _out_of_fold(head, inputs, labels, folds)))
-        for inputs in (np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=np.float64))
-    )
-    gain, prevalence = of_margins - of_truth, float(positive.mean())
-    return {
-        "from_margins": of_margins,
-        "from_truth": of_truth,
-        "gain": gain,
-        "prevalence": prevalence,
-    }
-
-
-def concept_matrix(margins: Any, targets: Any) -> Floats:
-    """Return the AUC of each concept's margin (row) for each concept's presence (column).
-
-    Ideal margins have high values on the diagonal and 0.5 elsewhere, except for concepts that
-    occur together in clips (`co_occurrence`). Targets below 0 are not used; NaN where a concept is
-    in all clips or in none.
-    """
-    rows, columns = np.asarray(margins, dtype=np.float64), np.asarray(targets, dtype=np.int64)
-    table = np.full((rows.shape[1], columns.shape[1]), np.nan)
-    for j, column in enumerate(columns.T):
-        known = column >= 0
-        if len(np.unique(column[known])) == 2:
-            for i, margin in enumerate(rows.T):
-                table[i, j] = roc_auc_score(column[known], margin[known])
-    return table
-
-
-def co_occurrence(targets: Any) -> Floats:
-    """Return the same matrix for the true concepts: how far concepts occur together in clips."""
-    columns = np.asarray(targets, dtype=np.int64)
-    return concept_matrix(np.where(columns < 0, 0, columns), columns)
 
 
 def leakage_scores(margins: Any, has: Any, y: Any, *, seed: int = 0) -> dict[str, float]:
@@ -303,12 +242,3 @@ def scores_and_slopes(probe: Any, X: Floats) -> tuple[Floats, Floats]:
     for layer, active in zip(weights[-2::-1], actives[::-1], strict=True):
         slopes = (slopes * active) @ layer[:-1].T
     return rows @ last[:-1] + last[-1], slopes
-
-
-def _out_of_fold(head: Any, X: Floats, y: Any, folds: Any) -> Floats:
-    scores, numbers = np.empty(len(y)), np.unique(folds)
-    for fold, own in zip(numbers, X if X.ndim > 2 else [X] * len(numbers), strict=True):
-        inside = folds == fold
-        model = clone(head).fit(own[~inside], y[~inside])
-        scores[inside] = model.predict_proba(own[inside])[:, 1]
-    return scores

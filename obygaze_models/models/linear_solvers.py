@@ -1,8 +1,4 @@
-"""Solvers for separating planes: libsvm on one Gram matrix, exact logistic, and four more methods.
-
-`svm` is the paper's method. `liblinear` solves another problem (its intercept is penalised), so it
-has a name of its own and never replaces the other.
-"""
+"""Solvers for separating planes: libsvm on one Gram matrix, exact logistic, mean difference."""
 
 import warnings
 from functools import cached_property
@@ -10,10 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.svm import SVC, LinearSVC
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
 
 from obygaze_models.models.common import (
     Bools,
@@ -27,7 +22,7 @@ from obygaze_models.models.registry import METHODS
 
 Plane = tuple[Floats, float]
 
-WITHOUT_TOLERANCE = ("mean-difference", "lda")
+WITHOUT_TOLERANCE = ("mean-difference",)
 TOLERANCE = 1e-3  # the default of libsvm: the largest error of a decision
 LOGISTIC_TOLERANCE = 1e-8
 AT_BOUND = 1e-6
@@ -208,34 +203,20 @@ def find_plane(
         gram: The features.
         rows: The rows with and without the concept.
         positive: Whether each of these rows has the concept.
-        weights: The weight of each row, or None. LDA only weighs both sides the same then.
-        C: The margin tolerance of a machine, and the inverse strength of logistic and ridge (with
-            alpha = 1 / 2C); mean difference and LDA have none.
+        weights: The weight of each row, or None.
+        C: The margin tolerance of a machine; the mean difference has none.
         exact: As in `Gram.svm`.
     """
     if positive.all() or not positive.any():
         raise FixTraining("rows with the concept and rows without it are both required")
     if method == "svm":
         return gram.svm(rows, positive, C, weights, exact=exact)
-    X, codes = gram.X[rows], positive.astype(np.int64)
-    if method == "logistic":
-        (normal,), (bias,) = logistic(X, codes, C, weights)
-    elif method == "mean-difference":
-        present, absent = X[positive].mean(axis=0), X[~positive].mean(axis=0)
-        normal = present - absent
-        bias = -normal @ (present + absent) / 2
-    elif method == "ridge":
-        model = Ridge(alpha=1 / (2 * C)).fit(X, 2.0 * codes - 1, sample_weight=weights)
-        normal, bias = model.coef_, model.intercept_
-    elif method == "lda":
-        priors = None if weights is None else [0.5, 0.5]
-        model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto", priors=priors)
-        (normal,), (bias,) = model.fit(X, codes).coef_, model.intercept_
-    elif method == "liblinear":
-        model = LinearSVC(C=C, loss="hinge", max_iter=20000, random_state=0)
-        (normal,), (bias,) = model.fit(X, codes, sample_weight=weights).coef_, model.intercept_
-    else:
+    if method not in METHODS:
         raise FixTraining(f"unknown method {method!r}", hint=f"one of {', '.join(METHODS)}")
+    X = gram.X[rows]
+    present, absent = X[positive].mean(axis=0), X[~positive].mean(axis=0)
+    normal = present - absent
+    bias = -normal @ (present + absent) / 2
     if not np.linalg.norm(normal) > 0:
         raise FixTraining(f"{method} found no direction: rows with and without it are equal")
     return normal, float(bias)

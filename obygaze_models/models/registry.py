@@ -41,7 +41,7 @@ Settings = dict[str, Any]
 # The estimator classes that can be saved; a saved model names its class.
 CLASSES = (
     *("MLPProbe", "LogisticProbe", "RidgeProbe", "SVMProbe", "FrameProbe", "ConceptBank"),
-    *("LogisticHead", "TreeHead", "SparseHead", "ScorecardHead", "OrdinalHead", "ResidualHead"),
+    *("LogisticHead", "TreeHead", "SparseHead", "OrdinalHead", "ResidualHead"),
     *("Bottleneck", "RandomBaseline", "AllPositive", "Prevalence", "FilmPrior", "Neighbour"),
     *("InstalledProbe", "TimeHead"),
 )
@@ -94,7 +94,7 @@ _OR_PAPER = choice(("paper",))  # the value of the released code, which depends 
 _WEIGHT = choice(("balanced", "none"))
 _SCALED = Setting(boolean, True)
 _UNWEIGHTED = Setting(_WEIGHT, "none")
-METHODS = ("svm", "liblinear", "logistic", "ridge", "mean-difference", "lda")
+METHODS = ("svm", "mean-difference")
 
 # The settings of the concept vectors of every bottleneck. With published folds, a tolerance "folds"
 # is chosen over them, and `elect` takes the best of the vectors that were found without each fold.
@@ -140,7 +140,6 @@ _HYBRID = {
     "scaled": _SCALED,
     "class_weight": _UNWEIGHTED,
 }
-_SCORECARD = {"max_points": Setting(whole(1), 5), "C": Setting(_POSITIVE, 1.0)}
 _LOGREG = {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
 _FRAMES = {
     "pooling": Setting(choice(("max", "mean", "last", "order", "attention")), "max"),
@@ -166,7 +165,6 @@ KINDS = {
     "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead"),
     "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
     "pcbm-sparse": ModelKind("Bottleneck", {"max_concepts": Setting(whole(1), 8)}, "SparseHead"),
-    "scorecard": ModelKind("Bottleneck", _SCORECARD, "ScorecardHead"),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
     "pcbm-time": ModelKind("Bottleneck", _LOGISTIC, "TimeHead", level="frames"),
     "ordinal": ModelKind(

@@ -1,4 +1,4 @@
-"""Heads that can be checked by hand: few concepts, or whole numbers of points to add up."""
+"""A head of few concepts, which can be checked by hand."""
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from obygaze_models.models.common import FixTraining, Floats, Ints, column_scales
 from obygaze_models.models.concepts import inner_folds
-from obygaze_models.models.heads import Head, LinearHead
+from obygaze_models.models.heads import LinearHead
 
 PRECISE = {"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-7}
 
@@ -69,57 +68,6 @@ class SparseHead(LinearHead):
         return losses.mean(axis=0) if folds else -np.arange(len(self.path_C_), dtype=np.float64)
 
 
-@dataclass(eq=False, repr=False)
-class ScorecardHead(Head):
-    """Points for each concept that is present, added up; the sum gives a probability.
-
-    A concept is present where its margin is above its cut, the one that separates the classes best.
-    The points are the weights of a logistic regression, scaled and rounded so that the log loss of
-    the rounded card is smallest; none is above `max_points`.
-    """
-
-    fitted: ClassVar[tuple[str, ...]] = (
-        *("classes_", "cuts_", "points_", "slope_", "offset_", "rates_"),
-    )
-
-    max_points: int = 5
-    _: KW_ONLY
-    C: float = 1.0
-
-    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        if self.max_points < 1:
-            raise FixTraining(f"max_points must be at least 1, got {self.max_points}")
-        self.cuts_ = np.array([best_cut(column, codes) for column in X.T])
-        there = (self.cuts_ < X).astype(np.float64)
-        self.rates_ = there.mean(axis=0)
-        weights = LogisticRegression(C=self.C, max_iter=1000).fit(there, codes).coef_[0]
-        cards = [_calibrated(there, codes, points) for points in _cards(weights, self.max_points)]
-        _, self.points_, self.slope_, self.offset_ = min(cards, key=lambda card: card[0])
-
-    def total(self, X: Any) -> Ints:
-        """Return the sum of points of each row."""
-        points: Ints = (self._check(X) > self.cuts_).astype(np.int64) @ self.points_
-        return points
-
-    def decision_function(self, X: Any) -> Floats:
-        """Return the logit of the second class for each row."""
-        total = self.total(X)
-        return self.slope_ * total.astype(np.float64) + self.offset_
-
-    def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return the logit at the training rates of concepts, and what each concept adds to it."""
-        each = self.slope_ * self.points_
-        there = (self._check(X) > self.cuts_).astype(np.float64)
-        return float(self.rates_ @ each + self.offset_), (there - self.rates_) * each
-
-    def card(self) -> list[tuple[int, float]]:
-        """Return each possible sum of points, and its probability of the second class."""
-        sums = np.arange(
-            self.points_[self.points_ < 0].sum(), self.points_[self.points_ > 0].sum() + 1
-        )
-        return [(int(s), float(expit(self.slope_ * s + self.offset_))) for s in sums]
-
-
 def _path(Z: Floats, codes: Ints, strengths: Floats) -> tuple[Floats, Floats]:
     """Return coefficients and intercepts at each strength; each fit starts from the last one."""
     signs, width = np.where(codes == 1, 1.0, -1.0), Z.shape[1]
@@ -143,34 +91,3 @@ def _loss(free: Floats, Z: Floats, signs: Floats, C: float) -> tuple[float, Floa
     down = Z.T @ slope
     value = C * np.logaddexp(0, -pull).sum() + free[:-1].sum()
     return float(value), np.concatenate([1 + down, 1 - down, [slope.sum()]])
-
-
-def best_cut(margins: Floats, codes: Ints) -> float:
-    """Return the cut where the shares of the two classes above it differ most."""
-    order = np.argsort(margins, kind="stable")
-    values, positive = margins[order], codes[order] == 1
-    below = np.cumsum(positive) / positive.sum() - np.cumsum(~positive) / (~positive).sum()
-    gaps = np.flatnonzero(np.diff(values) > 0)
-    if not len(gaps):
-        return float(values[0])  # a constant margin is never above its cut
-    best = gaps[np.argmax(np.abs(below[gaps]))]
-    middle = (values[best] + values[best + 1]) / 2
-    return float(middle if middle < values[best + 1] else values[best])
-
-
-def _cards(weights: Floats, max_points: int) -> list[Ints]:
-    """Return roundings of the weights, the largest weight having one to `max_points` points."""
-    heaviest = np.abs(weights).max()
-    if heaviest == 0:
-        return [np.zeros(len(weights), dtype=np.int64)]
-    scales = np.arange(4, 4 * max_points + 1) / 4 / heaviest
-    cards = {tuple(np.rint(weights * scale).astype(int)) for scale in scales}
-    small_first = sorted(cards, key=lambda card: (sum(map(abs, card)), card))
-    return [np.array(card, dtype=np.int64) for card in small_first]
-
-
-def _calibrated(there: Floats, codes: Ints, points: Ints) -> tuple[float, Ints, float, float]:
-    sums = (there @ points)[:, None]
-    model = LogisticRegression(C=1e4, max_iter=1000).fit(sums, codes)
-    loss = float(log_loss(codes, model.predict_proba(sums), labels=[0, 1]))
-    return loss, points, float(model.coef_[0, 0]), float(model.intercept_[0])

@@ -190,11 +190,8 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
         used = {name for pair in protocol.pairs for name in pair if name in protocol.tasks}
         for name in sorted(name for name in used if not protocol.tasks[name].folds):
             document.add(f"tasks.{name}", "published splits need the name of a fold column: folds")
-        needed = "none" if splits.quirk == "none" else "rotated"
-        if protocol.balancing not in ("none", needed):
-            document.add("balancing", f"must be {needed!r} for published splits with this quirk")
-    elif protocol.balancing == "rotated":
-        document.add("balancing", "'rotated' is for published splits only")
+    if protocol.balancing == "rotated" and not splits.follow_paper:
+        document.add("balancing", "'rotated' needs published splits and a quirk")
     by_film = splits.are_grouped and splits.group == "movie_id"
     has_windows = protocol.data.segments and protocol.data.scale == "none"
     if protocol.reads_windows and not (by_film and has_windows):

@@ -1,9 +1,9 @@
 """The splits of every cell of a protocol, made from one fold for each clip; the data of one fold.
 
 The splits of a cell depend on its training task, its test task and the clips alone, never on the
-other cells of a protocol. Training rows are the same for each test task, except where a gap
-is kept around the test clips. Only `published` splits have a fold column for each task;
-there a test clip of one task may be a training clip of another, and the leak is counted.
+other cells of a protocol. Training rows are the same for each test task. Only `published` splits
+have a fold column for each task; there a test clip of one task may be a training clip of another,
+and the leak is counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,14 +25,7 @@ from obygaze_features.manifest.folds import (
 from obygaze_models.evaluation.leakage import Leak, count_leak
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.schema import Protocol, Splits
-from obygaze_models.protocols.splits import (
-    BoolArray,
-    Split,
-    drop_near,
-    movie_pairs,
-    paper_splits,
-    rotated,
-)
+from obygaze_models.protocols.splits import BoolArray, Split, movie_pairs, paper_splits, rotated
 
 Labels = Mapping[str, LabelArray]
 Pair = tuple[str, str]  # a training and a test task
@@ -182,32 +175,18 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
 
 
 def _finish(clips: _Clips, train: str, test: str, split: Split) -> Split:
-    """Return the split within both tasks, with the gap and the balance of the protocol."""
-    (protocol, table, labels, usable, groups), gap = clips, clips.protocol.splits.gap
+    """Return the split within both tasks."""
+    protocol, table, labels, usable, _ = clips
     trains, tested = (usable & (labels[task] >= 0) for task in (train, test))
     if protocol.splits.kind == "published":
         folds = table.fold(protocol.tasks[test].folds)
         return replace(split, test=np.flatnonzero(tested & (folds == split.test_fold)))
-    split = replace(
+    return replace(
         split,
         train=split.train[trains[split.train]],
         validation=split.validation[trains[split.validation]],
         test=split.test[tested[split.test]],
     )
-    if gap:
-        if table.scenes is None:
-            what = "splits.gap needs the scene or start_s of every clip"
-            hint = "add the column to the manifest, or --set splits.gap=0"
-            raise FixInput(what, where=table.name, hint=hint)
-        split = drop_near(split, groups, table.scenes, gap)
-    if protocol.balancing == "subsample":
-        # All rows of the smaller class, and as many of the other, drawn by seed.
-        rng = np.random.default_rng([protocol.splits.seed, split.test_fold])
-        sides = [split.train[labels[train][split.train] == label] for label in (0, 1)]
-        n = min(len(side) for side in sides)
-        drawn = np.concatenate([rng.permutation(side)[:n] for side in sides])
-        split = replace(split, train=drawn)
-    return split
 
 
 def _folds(clips: _Clips, train: str) -> IntArray:

@@ -26,7 +26,7 @@ from obygaze_models.protocols.kinds import QUIRKS
 SCHEMA = "obygaze-protocol/1"
 SPLIT_KINDS = ("published", "kfold", "group_kfold", "leave_one_group_out", "nested", "fixed")
 VALIDATIONS = ("next", "each", "none")
-BALANCES = ("none", "subsample", "rotated")
+BALANCES = ("none", "rotated")
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Splits:
     """The clips for training, validation and test, for every task from one fold of each clip.
 
     `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
-    groups that train and are never tested. `gap` keeps scenes next to test scenes out of training.
-    `column` with `test`, `choose` (and the rest training) is for data that come with one split.
+    groups that train and are never tested. `column` with `test`, `choose` (and the rest training)
+    is for data that come with one split.
     """
 
     kind: Annotated[str, choice(SPLIT_KINDS)] = "nested"
@@ -91,7 +91,6 @@ class Splits:
     group: str = "movie_id"
     validation: Annotated[str, choice(VALIDATIONS)] = "next"
     never: tuple[str, ...] = ()
-    gap: Annotated[int, whole(0, 1000)] = 0
     seed: Annotated[int, whole(0)] = 0
     column: str = ""
     test: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ the validation fold instead of it. Clips without a video are removed before anyt
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,8 +24,7 @@ class Split:
     """Rows of one table for training, validation and test; and the folds that they are.
 
     Each of the three is sorted and has no row twice. They may overlap, as published splits of two
-    tasks do; `evaluation.leakage` counts it. `gap` is the number of scenes that training rows keep
-    from test rows.
+    tasks do; `evaluation.leakage` counts it.
     """
 
     name: str
@@ -34,7 +33,6 @@ class Split:
     test: IntArray
     test_fold: int = 0
     validation_fold: int = OUTSIDE
-    gap: int = 0
 
     def __post_init__(self) -> None:
         for part in ("train", "validation", "test"):
@@ -42,32 +40,6 @@ class Split:
             if rows.ndim != 1 or np.unique(rows).size != rows.size:
                 raise FixInput(f"split {self.name}: {part} has a row twice")
             object.__setattr__(self, part, np.sort(rows))
-
-
-def drop_near(split: Split, groups: ArrayLike, scenes: ArrayLike, reach: int) -> Split:
-    """Remove training and validation rows within `reach` scenes of a test clip.
-
-    Training rows keep that distance from validation rows, too; test rows stay.
-    """
-    chosen = far_from(split.validation, split.test, groups, scenes, reach)
-    held_out = np.concatenate([split.test, chosen])
-    train = far_from(split.train, held_out, groups, scenes, reach)
-    return replace(split, train=train, validation=chosen, gap=reach)
-
-
-def far_from(
-    rows: IntArray, others: IntArray, groups: ArrayLike, scenes: ArrayLike, reach: int
-) -> IntArray:
-    """Return the rows that are more than `reach` scenes away from `others` of their group."""
-    movies, order = np.asarray(groups), np.asarray(scenes, dtype=np.intp)
-    keep = np.ones(rows.size, dtype=np.bool_)
-    for movie in np.unique(movies[rows]):
-        mine = np.flatnonzero(movies[rows] == movie)
-        there = order[others[movies[others] == movie]]
-        if there.size:
-            apart = np.abs(order[rows[mine]][:, None] - there[None, :]).min(axis=1)
-            keep[mine] = apart > reach
-    return rows[keep]
 
 
 def n_folds_of(folds: IntArray) -> int:

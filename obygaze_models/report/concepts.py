@@ -10,20 +10,13 @@ import numpy as np
 
 from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.report.figure import (
-    BASELINE,
-    MODEL,
-    WRONG,
-    FigureSet,
-    draw_reference,
-    hide_ticks,
-)
+from obygaze_models.report.figure import BASELINE, MODEL, FigureSet, draw_reference, hide_ticks
 from obygaze_models.report.lookup import ReportRun, grouped, number_of
 from obygaze_models.report.tables import Heading, Number, Part, Row, make_table, sentence, slug
 
 MAX_TREE_DEPTH = 4
 Place = tuple[int, float]
-ORDER_COLORS = {"greedy": MODEL, "uncertainty": WRONG, "random": BASELINE}
+ORDER_COLORS = {"greedy": MODEL, "random": BASELINE}
 
 
 def head_name(head: Record) -> str:
@@ -64,11 +57,6 @@ def concepts(run: ReportRun) -> Part:
     ]
     if leaks:
         yield make_table("leakage", "leakage", leaks)
-    parts = ("from_margins", "from_truth", "gain", "prevalence")
-    gains = [(head_name(head), head["task_gain"]) for head in run.heads if head["task_gain"]]
-    if gains:
-        rows = [(name, *(Number(gain[part]) for part in parts)) for name, gain in gains]
-        yield make_table("task_gain", "task-gain", rows)
     linear = [head for head in run.heads if head["weights"]]
     for columns, heads in grouped(linear, lambda head: tuple(head["concepts"])).items():
         weights = [(head_name(head), *map(Number, effects(head))) for head in heads]
@@ -83,8 +71,6 @@ def _concept_row(concept: Record) -> Row:
         concept["n_positive"],
         Number(concept["prevalence"]),
         *(number_of(concept, metric) for metric in ("ap", "auc", "f1_binary")),
-        Number(concept["auc_against_EN"]),
-        Number(concept["auc_against_without"]),
         Number(concept["p_holm"], digits=3, is_p=True),
         Number(concept["stability"]["mean"]),
         Number(concept["stability"]["least"]),
@@ -101,12 +87,12 @@ def _reference_rows(concepts: Sequence[Record]) -> list[Row | Heading]:
         mean, least = (
             Number(fmean(own["stability"][end] for own in noise)) for end in ("mean", "least")
         )
-        row = ("vectors of random features", None, None, ap, auc, *[None] * 4, mean, least)
+        row = ("vectors of random features", None, None, ap, auc, None, None, mean, least)
         rows.append(row)
     for name, end in (("random directions", "mean"), ("95th percentile of these", "high")):
         if random:
             ap, auc = (Number(fmean(r[metric][end] for r in random)) for metric in ("ap", "auc"))
-            rows.append((name, None, None, ap, auc, *[None] * 6))
+            rows.append((name, None, None, ap, auc, *[None] * 4))
     return [Heading("references, means over the concepts", quiet=True), *rows] if rows else []
 
 
@@ -117,22 +103,17 @@ def effects(head: Record) -> list[float]:
 
 
 def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
-    """Draw quality and similarity of concept vectors, then weights, corrections and trees."""
+    """Draw quality and similarity of concept vectors, then corrections and trees."""
     for number, bank in enumerate(run.banks):
         if bank["concepts"]:
             end = f"{slug(bank['feature'])}" + (f"-{number}" if number else "")
             _draw_quality(bank, f"concepts-{end}", figures)
-            for kind in ("cosines", "purity", "co_occurrence"):
-                side = 1.1 + 0.22 * len(bank["concepts"])
-                with figures.draw(kind, f"{kind}-{end}", side, bank=bank_name(bank)) as (_, axes):
-                    _draw_heat(axes, bank, kind)
-    for kind, field, draw in (
-        ("weights", "weights", _draw_weights),
-        ("interventions", "interventions", _draw_corrections),
-        ("tree", "tree", _draw_tree),
-    ):
+            side = 1.1 + 0.22 * len(bank["concepts"])
+            with figures.draw("cosines", f"cosines-{end}", side, bank=bank_name(bank)) as (_, axes):
+                _draw_cosines(axes, bank)
+    for kind, draw in (("interventions", _draw_corrections), ("tree", _draw_tree)):
         for head in run.heads:
-            if head[field]:
+            if head[kind]:
                 name = head_name(head)
                 draw(head, name, f"{kind}-{slug(name)}", figures)
 
@@ -168,30 +149,16 @@ def _draw_concept(left: Any, right: Any, row: int, concept: Record) -> None:
     right.scatter(stability["mean"], row, s=24, color=MODEL, zorder=3)
 
 
-def _draw_heat(axes: Any, bank: Record, kind: str) -> None:
-    names, table = [one["name"] for one in bank["concepts"]], np.array(bank[kind], np.float64)
-    lowest, colors = (-1.0, "RdBu_r") if kind == "cosines" else (0.0, "PuOr_r")
-    axes.imshow(np.ma.masked_invalid(table), colors, vmin=lowest, vmax=1.0)
+def _draw_cosines(axes: Any, bank: Record) -> None:
+    names, table = [one["name"] for one in bank["concepts"]], np.array(bank["cosines"])
+    axes.imshow(table, "RdBu_r", vmin=-1.0, vmax=1.0)
     for (y, x), value in np.ndenumerate(table):
-        if not np.isnan(value):
-            text = f"{value:.1f}".replace("0.", ".").replace("-.0", ".0")
-            from_middle = (value - lowest) / (1 - lowest) - 0.5
-            color = "white" if abs(from_middle) > 0.33 else INK
-            axes.text(x, y, text, ha="center", va="center", fontsize=6.5, color=color)
+        text = f"{value:.1f}".replace("0.", ".").replace("-.0", ".0")
+        color = "white" if abs(value) > 0.66 else INK
+        axes.text(x, y, text, ha="center", va="center", fontsize=6.5, color=color)
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7, color=INK)
     axes.set_yticks(range(len(names)), names, fontsize=7)
     hide_ticks(axes)
-
-
-def _draw_weights(head: Record, name: str, key: str, figures: FigureSet) -> None:
-    values = effects(head)
-    with figures.draw("weights", key, 0.6 + 0.2 * len(values), name=name) as (_, axes):
-        colors = [MODEL if value >= 0 else WRONG for value in values]
-        axes.barh(range(len(values)), values, color=colors, height=0.66)
-        axes.axvline(0, color=MUTED, lw=0.7)
-        axes.set_xlabel("log odds per standard deviation", color=MUTED)
-        hide_ticks(axes, "left")
-        label_rows(axes, head["concepts"], fontsize=7.5)
 
 
 def _draw_corrections(head: Record, name: str, key: str, figures: FigureSet) -> None:

@@ -1,14 +1,14 @@
-"""Decisions and probabilities: confusion, calibration, chosen thresholds, further metrics."""
+"""Decisions and probabilities: calibration, chosen thresholds, further metrics."""
 
 import math
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any
 
-from obygaze_features.core.figures import INK, MUTED
+from obygaze_features.core.figures import MUTED
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.report.figure import BASELINE, MODEL, WRONG, FigureSet, hide_ticks
+from obygaze_models.report.figure import BASELINE, MODEL, WRONG, FigureSet
 from obygaze_models.report.lookup import (
     SHOWN,
     ReportRun,
@@ -51,42 +51,25 @@ def decisions(run: ReportRun) -> Part:
         yield make_table("recalibration", "recalibration", rows)
 
 
-def draw_panels(
-    kind: str, draw: Callable[[Any, Record], None], run: ReportRun, figures: FigureSet
-) -> None:
-    """Draw a small panel for each cell, in one figure per store."""
-    found = [cell for cell in run.cells if cell["feature"] and cell.get(kind)]
+def draw_calibration(run: ReportRun, figures: FigureSet) -> None:
+    """Draw the calibration of each cell in a small panel, in one figure per store."""
+    found = [cell for cell in run.cells if cell["feature"] and cell.get("calibration")]
     for store, cells in grouped(found, lambda cell: cell["feature"]).items():
         n_rows = math.ceil(len(cells) / N_COLUMNS)
         layout = {"nrows": n_rows, "ncols": N_COLUMNS, "squeeze": False}
-        key, height = f"{kind}-{slug(store)}", 0.1 + 1.25 * n_rows
-        with figures.draw(kind, key, height, layout, feature=store) as (_, grid):
+        key, height = f"calibration-{slug(store)}", 0.1 + 1.25 * n_rows
+        with figures.draw("calibration", key, height, layout, feature=store) as (_, grid):
             for axes, cell in zip_longest(grid.flat, cells):
                 if cell is None:
                     axes.axis("off")
                     continue
-                draw(axes, cell)
+                _draw_bins(axes, cell)
                 name = textwrap.shorten(cell["model"], 20, placeholder="…")
                 title = f"{name}\n{pair_name(*pair_of(cell))}"
                 axes.set_title(title, fontsize=6.5, fontweight="normal", loc="center")
 
 
-def draw_counts(axes: Any, cell: Record) -> None:
-    """Draw the counts of the four outcomes of a cell."""
-    counts = cell["confusion"]
-    table = [[counts["tn"], counts["fp"]], [counts["fn"], counts["tp"]]]
-    shares = [[n / max(sum(row), 1e-9) for n in row] for row in table]
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1.25, aspect="equal")
-    for y, row in enumerate(table):
-        for x, count in enumerate(row):
-            color = "white" if shares[y][x] > 0.7 else INK
-            axes.text(x, y, f"{count:.0f}", ha="center", va="center", fontsize=8, color=color)
-    axes.set_xticks([])
-    axes.set_yticks([0, 1], ["no", "yes"], fontsize=6, color=MUTED)
-    hide_ticks(axes)
-
-
-def draw_bins(axes: Any, cell: Record) -> None:
+def _draw_bins(axes: Any, cell: Record) -> None:
     """Draw the share of positive clips for each predicted probability."""
     bins = [found for found in cell["calibration"] if found["n"]]
     scores, shares = [b["score"] for b in bins], [b["share"] for b in bins]

@@ -1,33 +1,15 @@
-"""The films of a run: levels and concepts, values of each film, clips in order, surest errors."""
+"""The films of a run: clips in their order, surest errors, windows of whole films."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from obygaze_features.core.figures import (
-    LEVEL_COLORS,
-    LEVEL_NAMES,
-    MUTED,
-    PALE,
-    draw_bars,
-    label_rows,
-    spread_dots,
-)
-from obygaze_features.manifest.figures import draw_panels, stats_layout
+from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES, MUTED, PALE, draw_bars
 from obygaze_features.manifest.model import Clip, clock
-from obygaze_features.manifest.stats import compute_stats
 from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record
 from obygaze_models.report.figure import MODEL, WRONG, FigureSet, hide_ticks
-from obygaze_models.report.lookup import (
-    ReportRun,
-    film_value,
-    grouped,
-    metric_name,
-    pair_name,
-    pair_of,
-    rank_of,
-)
+from obygaze_models.report.lookup import ReportRun, grouped, pair_name, pair_of, rank_of
 from obygaze_models.report.tables import Heading, Number, Part, Row, make_table, slug
 
 MAX_ERRORS = 10
@@ -178,38 +160,6 @@ def clip_scores(rows: Sequence[Record]) -> dict[str, ClipScore]:
         clip: ClipScore(means[clip], 2 * sum(r["decision"] == r["y"] for r in own) >= len(own))
         for clip, own in by_clip.items()
     }
-
-
-def draw_levels(run: ReportRun, figures: FigureSet) -> None:
-    """Draw levels and concepts (Figure 2 of the paper), if the manifest has not changed."""
-    manifest = run.manifest
-    if manifest is not None and any(clip.level for clip in manifest):
-        stats = compute_stats(manifest)
-        (_, height), layout = stats_layout(stats)
-        with figures.draw("levels", "clips", height, layout) as (_, axes):
-            draw_panels(axes, stats)
-
-
-def draw_films(run: ReportRun, figures: FigureSet) -> None:
-    """Draw the primary metric by film for each test task: how much films differ."""
-    metric, height = run.primary, 0.6 + 0.2 * len(run.films)
-    for test, cells in grouped(run.cells, lambda cell: cell["test"]).items():
-        if len(run.films) < 2:
-            return
-        with figures.draw("films", f"films-{slug(test)}", height, test=test) as (_, axes):
-            for row, film in enumerate(run.films):
-                values = [film_value(cell, film, metric) for cell in cells]
-                known = [value for value in values if value is not None]
-                ends = [min(known, default=0), max(known, default=0)]
-                axes.plot(ends, [row, row], color=PALE, lw=4 if known else 0, zorder=0)
-                moved = spread_dots(known, 0.02)
-                step = min(0.2, 0.35 / max([1.0, *map(abs, moved)]))
-                rows = [row + step * offset for offset in moved]
-                axes.scatter(known, rows, s=12, color=MODEL, alpha=0.6, lw=0)
-            axes.set_xlim(-0.03, 1.03)
-            axes.set_xlabel(metric_name(metric), color=MUTED)
-            hide_ticks(axes, "left")
-            label_rows(axes, [run.film_name(film) for film in run.films], fontsize=7.5)
 
 
 def draw_timelines(run: ReportRun, figures: FigureSet) -> None:

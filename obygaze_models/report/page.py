@@ -43,14 +43,11 @@ if TYPE_CHECKING:
 INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 FORMATS = ("html", "md", "latex", "csv")
 FIGURES = (
-    films.draw_levels,
-    films.draw_films,
     films.draw_timelines,
     films.draw_windows,
     results.draw_intervals,
     comparisons.draw_factors,
-    partial(decisions.draw_panels, "confusion", decisions.draw_counts),
-    partial(decisions.draw_panels, "calibration", decisions.draw_bins),
+    decisions.draw_calibration,
     concepts.draw_concepts,
 )
 MAX_MISSING = 50

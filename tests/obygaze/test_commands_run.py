@@ -177,7 +177,6 @@ class TestTrain:
             ("mlp", ("--set", "model.hidden=[8]")),
             ("pcbm-lr", ("--set", "model.tolerance=0.01")),
             ("pcbm-h", ("--set", "model.tolerance=0.01")),
-            ("scorecard", ("--set", "model.tolerance=0.01")),
         ],
     )
     def test_a_model_is_judged_kept_and_asked(

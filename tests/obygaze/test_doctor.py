@@ -31,9 +31,6 @@ def test_all_that_is_required_is_found_where_the_tests_run(workspace):
     versions = {package["name"]: package["version"] for package in told["packages"]}
     assert versions["numpy"] == metadata.version("numpy")
     assert told["workspace"] == str(workspace)
-    assert [folder["kind"] for folder in told["folders"]] == [
-        *("manifests", "stores", "runs", "models")
-    ]
 
 
 def test_packages_and_their_extras_are_those_of_the_metadata(workspace, monkeypatch):
@@ -133,15 +130,6 @@ def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(workspa
     text = to_text(bare)
     assert "PyAV is not installed" in text
     assert "unknown: torch is not installed" in text
-
-
-def test_folders_tell_what_is_inside_and_what_is_free(workspace):
-    (workspace / "manifests" / "films.toml").touch()
-    (workspace / "manifests" / "README.md").touch()
-    folders = {folder["kind"]: folder for folder in check_up(Workspace(workspace))["folders"]}
-    assert (folders["manifests"]["exists"], folders["manifests"]["entries"]) == (True, 1)
-    assert (folders["runs"]["exists"], folders["runs"]["entries"]) == (False, 0)
-    assert folders["runs"]["free_bytes"] > 0
 
 
 @pytest.mark.parametrize(

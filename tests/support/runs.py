@@ -72,8 +72,6 @@ def concepts(names: tuple[str, ...] = ("Look", "Body")) -> Record:
         "n_positive": 3,
         "prevalence": 0.25,
         **{name: {"value": 0.75, "ci": [0.5, 1.0]} for name in ("ap", "auc", "f1_binary")},
-        "auc_against_EN": 0.875,
-        "auc_against_without": None,
         "p": 0.001,
         "p_holm": 0.002,
         "tolerance": 0.01,
@@ -89,8 +87,6 @@ def concepts(names: tuple[str, ...] = ("Look", "Body")) -> Record:
         "concepts": [{"name": name, **one} for name in names],
         "left_out": {"Voice": "1 clips with it, 11 without"},
         "cosines": table,
-        "purity": table,
-        "co_occurrence": table,
         "film_leak": {"balanced_accuracy": 0.5, "chance": 0.25, "n_films": 4, "excess": 0.3},
         "note": "",
     }
@@ -122,8 +118,7 @@ def head(model: str = "pcbm-dt", names: tuple[str, ...] = ("Look", "Body")) -> R
         "concepts": list(names),
         "tree": tree if is_tree else None,
         "weights": None if is_tree else weights,
-        "task_gain": {"from_margins": 0.5, "from_truth": 0.75, "gain": -0.25, "prevalence": 0.25},
-        "interventions": [{"order": o, **curve} for o in ("greedy", "uncertainty", "random")],
+        "interventions": [{"order": o, **curve} for o in ("greedy", "random")],
     }
 
 
@@ -139,7 +134,7 @@ def analysis(film: str = "all films") -> Record:
         "film": film,
         "n": 12,
         "n_success": 8,
-        "factors": [{**factor, "p": 0.0025, "inflation": 1.25}],
+        "factors": [{**factor, "p": 0.0025}],
         "note": None,
     }
 

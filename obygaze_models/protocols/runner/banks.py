@@ -18,7 +18,6 @@ from obygaze_models.models.registry import BANK, build_bank
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.schedule import FoldData
-from obygaze_models.protocols.splits import far_from
 
 if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank
@@ -115,9 +114,8 @@ class Banks:
         """Return the clips that vectors are found on: all with an annotation level, not held out.
 
         Held out are the test and validation clips of the fold. Where splits are by film, all
-        clips of their films are held out; where splits keep a gap, the scenes near them. For splits
-        of the paper, the clips are those of the published file outside its test and validation
-        folds, of all levels.
+        clips of their films are held out. For splits of the paper, the clips are those of the
+        published file outside its test and validation folds, of all levels.
         """
         table, split = self.table, data.split
         held_out = split.test
@@ -130,10 +128,7 @@ class Banks:
             allowed &= ~np.isin(self.files[data.task], held)
         if self.grouped:
             allowed &= ~np.isin(data.groups, np.unique(data.groups[held_out]))
-        rows = np.flatnonzero(allowed)
-        if split.gap and table.scenes is not None:
-            rows = far_from(rows, held_out, data.groups, table.scenes, split.gap)
-        return rows
+        return np.flatnonzero(allowed)
 
     def _find(
         self,

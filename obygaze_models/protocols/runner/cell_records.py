@@ -28,8 +28,7 @@ def cell_record(
     names = [name for name in cell.value if name not in COUNTS]
     intervals = _intervals(cell, protocol, groups)
     if not _has_stable_decisions(cell):
-        unknown = {key: [np.nan, np.nan] for key in ("ci", "ci_clips")}
-        intervals |= {name: {**intervals[name], **unknown} for name in DECISION_METRICS}
+        intervals |= {name: {"ci": [np.nan, np.nan]} for name in DECISION_METRICS}
     tuned = None
     if cell.share is None and any(t.tuned is not None for t in cell.tested):
         values = cell.values(tuned=True)
@@ -113,27 +112,17 @@ def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
 
 
 def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Record]:
-    report, found = protocol.report, []
-    for part, units in enumerate((groups[cell.universe], np.arange(len(cell.universe)))):
-        drawn = resample(
-            cell.statistics(units),
-            np.unique(units),
-            n_replicates=report.replicates if part == 0 else max(report.replicates // 4, 2),
-            level=report.confidence,
-            seed=(protocol.fit.seed, part),
-            within_unit=True,
-            inflation=cell.inflation,
-        )
-        found.append(drawn)
-    movies, clips = found
-    return {
-        name: {
-            "ci": [by_movie.low, by_movie.high],
-            "ci_clips": [clips[name][0].low, clips[name][0].high],
-            "design_effect": (se / clips[name][1]) ** 2 if clips[name][1] > 0 else np.nan,
-        }
-        for name, (by_movie, se) in movies.items()
-    }
+    report, films = protocol.report, groups[cell.universe]
+    drawn = resample(
+        cell.statistics(films),
+        np.unique(films),
+        n_replicates=report.replicates,
+        level=report.confidence,
+        seed=(protocol.fit.seed, 0),
+        within_unit=True,
+        inflation=cell.inflation,
+    )
+    return {name: {"ci": [found.low, found.high]} for name, (found, _) in drawn.items()}
 
 
 def _by_movie(cell: Cell, groups: Groups) -> Record:

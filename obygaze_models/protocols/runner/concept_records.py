@@ -20,7 +20,7 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, build_head, find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates, for_task
-from obygaze_models.protocols.runner.banks import Examples, targets_of
+from obygaze_models.protocols.runner.banks import Examples
 from obygaze_models.protocols.runner.execute import FitContext, fit_every_clip
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Record
@@ -30,7 +30,7 @@ from obygaze_models.protocols.schema import Model, Protocol
 N_DIRECTIONS = 200
 N_DRAWS = 5
 WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
-SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts", "max_points")
+SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts")
 
 
 def concept_jobs(context: FitContext) -> list[Callable[[], Any]]:
@@ -74,12 +74,7 @@ def _bank_records(
     context: FitContext, settings: Mapping[str, Any], models: Sequence[str]
 ) -> list[Record]:
     """Return the record of a kind of concept vectors, and those of the heads on their margins."""
-    from obygaze_models.models.concept_report import (
-        co_occurrence,
-        concept_matrix,
-        cosines,
-        film_leak,
-    )
+    from obygaze_models.models.concept_report import cosines, film_leak
 
     protocol, base = context.protocol, {"kind": "anatomy", "feature": context.feature}
     try:
@@ -87,7 +82,7 @@ def _bank_records(
     except FixTraining as error:
         own = {"models": models, "part": "concepts", "concepts": [], "note": error.what}
         return [{**base, **own}]
-    targets, leak = vectors.examples.targets, None
+    leak = None
     with suppress(FixTraining):
         # One set of vectors for all films: those found without a film would identify that film.
         margins = vectors.bank.transform(vectors.features.vectors)
@@ -102,8 +97,6 @@ def _bank_records(
             "concepts": list(_qualities(vectors, protocol.report.replicates)),
             "left_out": dict(vectors.left_out),
             "cosines": cosines(vectors.bank.coef_).tolist(),
-            "purity": concept_matrix(vectors.clip_margins, targets).tolist(),
-            "co_occurrence": co_occurrence(targets).tolist(),
             "film_leak": leak,
             "leakage": _leakage(context, vectors),
             "note": "",
@@ -167,8 +160,6 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
             "n_positive": one.n_positive,
             "prevalence": one.n_positive / one.n,  # the average precision of a random ranking
             **metrics,
-            "auc_against_EN": _auc(vectors, column, "EN"),
-            "auc_against_without": _auc(vectors, column, "HN+S"),
             "p": one.p,
             "p_holm": one.p_holm,
             "tolerance": vectors.bank.C_[column],
@@ -206,26 +197,14 @@ def _on_noise(
     return records
 
 
-def _auc(vectors: FoundVectors, column: int, against: str) -> float | None:
-    """Return the AUC of the margins against clips without any concept, or without this one."""
-    from sklearn.metrics import roc_auc_score
-
-    y = targets_of(vectors.features, vectors.table, against)[:, vectors.known[column]]
-    rows = y >= 0
-    if len(np.unique(y[rows])) < 2:
-        return None
-    return float(roc_auc_score(y[rows], vectors.clip_margins[rows, column]))
-
-
 def _head_record(
     model: Model, found: FoundVectors, task: str, labels: NDArray[np.int8]
 ) -> Record | None:
     """Return the record of a head on all clips of a task, or None if it cannot be fitted.
 
-    Task gain and interventions are evaluated on films that neither the head nor any vector of its
-    margins was fitted on. Where a setting offers a choice, the first value is taken.
+    Interventions are evaluated on films that neither the head nor any vector of its margins was
+    fitted on. Where a setting offers a choice, the first value is taken.
     """
-    from obygaze_models.models.concept_report import task_gain
     from obygaze_models.models.time_head import TimeHead
 
     if model.kind in WITHOUT_TASK:
@@ -244,10 +223,8 @@ def _head_record(
         rules, own = head.rule_names(found.examples.names), head.pool(own)
     without = [found.margins_without(fold) for fold in np.unique(folds).tolist()]
     known = [margins[rows] for margins in without if margins is not None]
-    gain, curves = None, list[Record]()
+    curves = list[Record]()
     if len(known) == len(without):
-        with suppress(FixTraining):
-            gain = task_gain(new_head(), np.stack(known), has, y, folds)
         parts = zip(np.unique(folds), known, strict=True)
         tested = [(folds == fold, margins, has, y, films) for fold, margins in parts]
         curves = _interventions(new_head, tested, found.examples)
@@ -272,7 +249,6 @@ def _head_record(
         else None,
         "weights": weights,
         "rules": rules,
-        "task_gain": gain,
         "interventions": curves,
     }
 
@@ -289,7 +265,7 @@ def _interventions(
     from obygaze_models.models.time_head import TimeHead
 
     sizes: list[float] = []
-    by_order: dict[str, list[Any]] = {"greedy": [], "uncertainty": [], "random": []}
+    by_order: dict[str, list[Any]] = {"greedy": [], "random": []}
     for inside, margins, has, y, films in folds:
         outside = ~inside
         if any(len(np.unique(y[part])) < 2 for part in (inside, outside)):
@@ -305,7 +281,6 @@ def _interventions(
         tested = (head, margins[inside], has[inside], y[inside], values)
         random = partial(intervene, *tested, order="random", n_draws=N_DRAWS)
         by_order["greedy"].append(intervene(*tested, order="greedy", fitting=fitting))
-        by_order["uncertainty"].append(intervene(*tested, order="uncertainty"))
         by_order["random"].append(random(seed=examples.seed))
         sizes.append(float(inside.sum()))
     return [

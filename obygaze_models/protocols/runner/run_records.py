@@ -151,7 +151,6 @@ def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> Ite
                 "kind": "analysis",
                 **{key: getattr(cell, key) for key in ("model", "feature", "train", "test")},
                 **asdict(found),
-                "collinear": found.is_collinear,
             }
 
 

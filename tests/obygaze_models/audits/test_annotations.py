@@ -116,7 +116,7 @@ def test_the_command_finds_emotions_that_go_with_a_level(tmp_path: Path) -> None
     assert document["n_left_out"] == 1
     done = call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "t.csv").ok()
     assert "joy: 0.0 % of X, 75.0 % of Y" in done.stdout
-    assert ">joy<" in (tmp_path / "f.svg").read_text("utf-8")
+    assert ">joy: level == S<" in (tmp_path / "f.svg").read_text("utf-8")
     assert (tmp_path / "t.csv").read_text("utf-8").startswith("value,n X,share X,low X,high X,n Y")
     for wrong, message in (
         (("--column", "relationships"), "no column 'relationships'; found concepts, emotions"),

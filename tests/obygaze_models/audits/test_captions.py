@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_models.audits.captions import (
-    WordRate,
-    audit_captions,
-    contrasts,
-    frequent_words,
-    word_rates,
-)
+from obygaze_models.audits.captions import WordRate, audit_captions, contrasts, word_rates
 from obygaze_models.audits.cooccurrence import bias_amplification, count_pairs
 from obygaze_models.audits.permutation import permutation_p
 from obygaze_models.audits.texts import LabelledText, read_words, tokens
@@ -57,12 +51,6 @@ def test_rates_by_hand() -> None:
     # A word in quotes is another token.
     assert rates["sad"]["n"].count == 2
     assert rates["glad"]["n"].count == 0
-
-
-def test_rare_words_can_be_left_out() -> None:
-    rates = rates_by_group(word_rates(CAPTIONS, frequent_words(CAPTIONS, LISTS, 3)))
-    assert rates["sad"]["o"].count == 1
-    assert rates["glad"]["o"].count == 0
 
 
 def test_the_interval_is_over_clusters_not_captions() -> None:

@@ -143,7 +143,7 @@ def test_of_many_items_those_with_smallest_p_are_drawn(tmp_path: Path) -> None:
     assert {test.p for test in result.tests} == {2 / 252}
     result.draw(tmp_path / "f")
     drawn = (tmp_path / "f.svg").read_text("utf-8")
-    assert "the 40 smallest p of 50" in drawn
+    assert "(40 of 50 rows)" in drawn
     assert ">clip-3<" in drawn
 
 

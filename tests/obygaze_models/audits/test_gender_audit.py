@@ -91,32 +91,27 @@ def test_tables_with_missing_columns_or_rows(tmp_path: Path) -> None:
         assert (done.code, document in done.stderr) == (1, True), done.stderr
 
 
-def test_many_captions_become_a_histogram(tmp_path: Path) -> None:
+def test_many_captions_are_drawn_in_part(tmp_path: Path) -> None:
     rows = "".join(f"a [MASK] {i},0.{i % 9 + 1},0,0.5,0,0.5\n" for i in range(60))
     table = write(tmp_path / "t.csv", ESTIMATION + rows)
     call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f").ok()
     assert "Share of 'man'" in (tmp_path / "f.svg").read_text("utf-8")
 
 
-def test_compute_fills_the_table_and_scores_it(tmp_path: Path) -> None:
+def test_a_table_that_extract_captions_filled_is_scored(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     from support.words import save_encoder, save_language_model
 
     lm, sim = save_language_model(tmp_path / "lm"), save_encoder(tmp_path / "bert")
     rows = "caption,visual,prob\na [MASK] riding a dog,dog,0.5\nthe dog on a bed,bed,0.25\n"
     table, filled = write(tmp_path / "t.csv", rows), tmp_path / "filled.csv"
-    words = ("audit", "gender-score", table, "--compute", filled)
-    assert call_obygaze(*words, "--lm", lm).code == 2
-    document = call_obygaze(*words, "--lm", lm, "--sim", sim, "--json").ok().json()
+    call_obygaze("extract", "captions", table, "--lm", lm, "--sim", sim, "-o", filled).ok()
+    document = call_obygaze("audit", "gender-score", filled, "--json").ok().json()
     with filled.open(encoding="utf-8", newline="") as stream:
         read = list(csv.DictReader(stream))
     assert read[1]["lm_man"] == read[1]["lm_woman"]
     assert read[0]["lm_man"] != read[0]["lm_woman"]
     assert document["rows"][1]["ratio_to_man"] == 50.0
-    again = call_obygaze("audit", "gender-score", filled, "--json").ok().json()
-    assert again == document
-    done = call_obygaze(*words, "--lm", tmp_path / "none" / "at" / "all", "--sim", sim, "--force")
-    assert (done.code, "no such model folder" in done.stderr) == (1, True)
 
 
 def test_published_rows_by_the_command(tmp_path: Path) -> None:

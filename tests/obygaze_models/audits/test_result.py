@@ -55,8 +55,6 @@ def test_invalid_arguments_are_named() -> None:
         audit_eat()
     with pytest.raises(NotFound, match="no column 'film'"):
         audit_captions(ROWS, group="film")
-    with pytest.raises(FixUsage, match="--counts needs one table"):
-        audit_cooc(ROWS, counts=True)
 
 
 def test_captions_are_counted_from_rows_and_manifests() -> None:

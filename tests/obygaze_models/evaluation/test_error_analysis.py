@@ -81,22 +81,11 @@ class TestWhatCannotBeTold:
         kept, _ = independent_factors({str(i): X[:, i] for i in range(14)}, 9)
         assert len(kept) + 1 == np.linalg.matrix_rank(np.hstack([np.ones((9, 1)), X]))
 
-    def test_collinearity_is_stated(self) -> None:
-        success, factors, movies = clips()
-        nearly = factors["length"] + np.random.default_rng(1).normal(0, 0.05, success.size)
-        found = analyse_success(success, {**factors, "nearly": nearly}, movies)[0]
-        inflation = {f.name: f.inflation for f in found.factors}
-        assert found.is_collinear
-        # R^2 of x + noise on x is 1 / (1 + .05^2) for a variance of 1: inflation about 401.
-        assert inflation["nearly"] == pytest.approx(401, rel=0.15)
-        assert inflation["Look"] < 1.1
-        assert not analyse_success(success, factors, movies)[0].is_collinear
-
     @pytest.mark.parametrize(("success", "note"), [(1, "every clip is right"), (0, "is wrong")])
     def test_no_failure_or_no_success(self, success: int, note: str) -> None:
         found = analyse([success] * 5, {"a": [0, 1, 0, 1, 1]})
         assert note in found.note
-        assert found.factors == () and np.isnan(found.condition)
+        assert found.factors == ()
 
     def test_too_few_clips(self) -> None:
         found = analyse([1, 0, 1], {"a": [0, 1, 1], "b": [1, 1, 0]})
@@ -122,7 +111,7 @@ class TestPaperFactors:
         assert found["level HN"].tolist() == [0, 1, 0]
         assert found["level S"].tolist() == [0, 0, 1]
 
-    def test_on_a_published_file_their_collinearity_shows(self) -> None:
+    def test_on_a_published_file_they_are_those_of_statsmodels(self) -> None:
         """An easy negative has no concept, so the two levels all but follow from the eight."""
         table = split_file("02_EN_HN_S.csv")
         any_concept = table.concepts.any(axis=1)
@@ -134,9 +123,7 @@ class TestPaperFactors:
         found = analyse_success(success, factors, table.movies, intercept=False)
         assert len(found) == 13
         assert np.isnan(found[0].intercept)
-        inflation = {f.name: f.inflation for f in found[0].factors}
-        assert len(inflation) == 11
-        assert inflation["level S"] > 3 > inflation["level EN"]
+        assert len(found[0].factors) == 11
         # The same regression with EN as the reference level, by statsmodels.
         design = np.column_stack([v for k, v in factors.items() if k != "level EN"])
         theirs = sm.Logit(success, sm.add_constant(design)).fit(disp=0).params

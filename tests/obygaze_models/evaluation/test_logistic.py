@@ -6,16 +6,9 @@ import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
-from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.logistic import (
-    condition_number,
-    fit_logistic,
-    is_separated,
-    variance_inflation,
-    with_intercept,
-)
+from obygaze_models.evaluation.logistic import fit_logistic, is_separated, with_intercept
 
 
 def clips(seed: int = 0, n: int = 300, k: int = 12) -> tuple:
@@ -158,28 +151,6 @@ class TestSeparation:
     def test_whatever_the_scale(self) -> None:
         x, y = table(5, 0, 0, 8)
         assert is_separated(with_intercept(x * 1e-6, 13), y == 1)
-
-
-class TestCollinearity:
-    def test_inflation_against_statsmodels(self) -> None:
-        X, _, _ = clips()
-        X[:, 2] += 2 * X[:, 0]
-        design = sm.add_constant(X)
-        expected = [variance_inflation_factor(design, i) for i in (1, 2, 3)]
-        np.testing.assert_allclose(variance_inflation(X), expected)
-
-    def test_inflation_of_two_is_one_over_one_less_r_squared(self) -> None:
-        X, _, _ = clips()
-        X[:, 2] += 2 * X[:, 0]
-        r = np.corrcoef(X[:, 0], X[:, 2])[0, 1]
-        np.testing.assert_allclose(variance_inflation(X[:, [0, 2]]), 1 / (1 - r**2))
-
-    def test_condition_number(self) -> None:
-        # An orthogonal design has 1; two columns at cosine c have sqrt((1 + c) / (1 - c)).
-        assert condition_number([[1.0], [-1.0], [1.0], [-1.0]]) == pytest.approx(1)
-        assert condition_number([[1.0], [0.0]]) == pytest.approx(
-            np.sqrt((1 + np.sqrt(0.5)) / (1 - np.sqrt(0.5)))
-        )
 
 
 class TestRefusals:

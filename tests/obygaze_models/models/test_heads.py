@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit
@@ -21,7 +19,7 @@ from obygaze_models.models.bottleneck import ResidualHead
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
 from obygaze_models.models.registry import PAPER_LOGISTIC, PAPER_TREE
-from obygaze_models.models.sparse_heads import ScorecardHead, SparseHead, best_cut
+from obygaze_models.models.sparse_heads import SparseHead
 
 
 def margins(n: int = 400) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -82,9 +80,7 @@ def test_a_stump_by_hand() -> None:
     assert (base, parts.ravel().tolist()) == (0.5, [-0.5, 0.5])
 
 
-@pytest.mark.parametrize(
-    "head", [LogisticHead(), TreeHead(8), SparseHead(n_strengths=5), ScorecardHead()]
-)
+@pytest.mark.parametrize("head", [LogisticHead(), TreeHead(8), SparseHead(n_strengths=5)])
 def test_contributions_add_up_to_the_answer(head: Any) -> None:
     M, y = margins()
     head.fit(M, y)
@@ -96,7 +92,7 @@ def test_contributions_add_up_to_the_answer(head: Any) -> None:
         np.testing.assert_allclose(parts.mean(axis=0), 0, atol=1e-9)
 
 
-@pytest.mark.parametrize("head", [LogisticHead(), TreeHead(), SparseHead(), ScorecardHead()])
+@pytest.mark.parametrize("head", [LogisticHead(), TreeHead(), SparseHead()])
 def test_three_classes_are_refused(head: Any) -> None:
     with pytest.raises(FixTraining, match="Only binary classification"):
         head.fit(np.random.default_rng(0).normal(size=(9, 2)), [0, 1, 2] * 3)
@@ -130,54 +126,6 @@ def test_no_more_concepts_than_asked_for(most: int) -> None:
     head = SparseHead(most).fit(M, y)
     assert (head.coef_ != 0).sum() == most
     assert set(np.flatnonzero(head.coef_)) <= {0, 1, 2}  # those that make the level
-
-
-def test_a_cut_by_hand() -> None:
-    # Between 2 and 5: all of class 1 above, one of three of class 0. No other cut does better.
-    assert best_cut(np.array([1.0, 2.0, 5.0, 6.0, 7.0]), np.array([0, 0, 1, 0, 1])) == 3.5
-    assert best_cut(np.array([3.0, 3.0]), np.array([0, 1])) == 3.0
-
-
-@given(
-    st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=2, max_size=30).filter(
-        lambda rows: len({label for _, label in rows}) == 2
-    )
-)
-def test_no_cut_does_better_than_the_best(rows: list[tuple[int, bool]]) -> None:
-    values = np.array([value for value, _ in rows], dtype=float)
-    codes = np.array([int(label) for _, label in rows])
-
-    def gap(cut: float) -> float:
-        above = values > cut
-        return abs(float(above[codes == 1].mean() - above[codes == 0].mean()))
-
-    best = max(gap(cut) for cut in np.arange(-6, 6, 0.5))
-    assert gap(best_cut(values, codes)) == pytest.approx(best)
-
-
-def test_a_scorecard_gives_points_in_whole_numbers() -> None:
-    rng = np.random.default_rng(0)
-    there = rng.random((4000, 3)) < 0.5
-    M = np.where(there, 1.0, -1.0)
-    y = (rng.random(4000) < expit(there @ [2.0, 1.0, -1.0] - 1)).astype(int)
-    head = ScorecardHead(max_points=2).fit(M, y)
-    assert head.points_.tolist() == [2, 1, -1]
-    assert head.cuts_.tolist() == [0.0, 0.0, 0.0]
-    np.testing.assert_array_equal(head.total(M), there @ [2, 1, -1])
-    card = dict(head.card())
-    assert list(card) == [-1, 0, 1, 2, 3]
-    for total, probability in card.items():
-        assert probability == pytest.approx(expit(total - 1), abs=0.04)
-        rows = head.total(M) == total
-        np.testing.assert_allclose(head.predict_proba(M)[rows, 1], probability, atol=1e-12)
-
-
-@pytest.mark.parametrize("most", [1, 3, 7])
-def test_points_stay_within_what_was_asked(most: int) -> None:
-    M, y = margins()
-    head = ScorecardHead(most).fit(M, y)
-    assert head.points_.dtype.kind == "i"
-    assert np.abs(head.points_).max() <= most
 
 
 def levels(n: int = 1500) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -25,7 +25,7 @@ def test_true_values_are_the_medians_of_each_side() -> None:
     assert (middle.present[0], middle.absent[0]) == (20.0, 1.0)
 
 
-@pytest.mark.parametrize("order", ["random", "uncertainty", "greedy"])
+@pytest.mark.parametrize("order", ["random", "greedy"])
 def test_every_curve_starts_at_the_margins_and_ends_at_the_truth(order: str) -> None:
     fitting = (MARGINS[:200], HAS[:200], Y[:200])
     curve = intervene(
@@ -54,31 +54,6 @@ def test_greedy_corrects_first_what_helps_most() -> None:
     mixed[:, 1] = np.where(HAS[:, 1], 1.0, -1.0)
     expected = average_precision_score(Y == "S", HEAD.predict_proba(mixed)[:, 1])
     assert curve.ap[1] == pytest.approx(expected)
-
-
-def test_the_least_sure_margin_is_corrected_first() -> None:
-    margins = np.array([[0.9, 0.1, -2.0], [-0.2, 3.0, 1.0]])
-    has = np.array([[1, 0, 0], [1, 1, 1]], dtype=bool)
-    y = np.array(["HN", "S"])
-    asked = []
-
-    class Spy(LogisticHead):
-        def predict_proba(self, X: np.ndarray) -> np.ndarray:
-            asked.append(np.array(X))
-            return super().predict_proba(X)
-
-    spy = Spy(10.0).fit(np.where(HAS, 1.0, -1.0), Y)
-    intervene(spy, margins, has, y, VALUES, order="uncertainty")
-    np.testing.assert_array_equal(asked[1], [[0.9, -1.0, -2.0], [1.0, 3.0, 1.0]])
-    np.testing.assert_array_equal(asked[2], [[1.0, -1.0, -2.0], [1.0, 3.0, 1.0]])
-    np.testing.assert_array_equal(asked[3], [[1.0, -1.0, -1.0], [1.0, 1.0, 1.0]])
-
-
-def test_uncertainty_is_measured_against_the_distance_of_true_values() -> None:
-    # The first margin is nearer to its middle in its own unit, the second in the other's.
-    values = TrueValues(present=np.array([10.0, 1.0]), absent=np.array([-10.0, -1.0]))
-    certainty = values.certainty(np.array([[3.0, 0.5], [0.0, 0.9]]))
-    np.testing.assert_allclose(certainty, [[0.15, 0.25], [0.0, 0.45]])
 
 
 def test_random_order_is_a_mean_over_draws_and_repeats_with_its_seed() -> None:

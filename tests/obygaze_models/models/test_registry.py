@@ -29,7 +29,6 @@ HEADS = {
     "pcbm-dt": "TreeHead",
     "pcbm-lr": "LogisticHead",
     "pcbm-sparse": "SparseHead",
-    "scorecard": "ScorecardHead",
     "pcbm-h": "LogisticHead",
     "pcbm-time": "TimeHead",
     "ordinal": "OrdinalHead",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from obygaze_features.core.errors import Corrupt
 from obygaze_models.models.estimator import load_state, save_state
 
 SAVED = np.load(Path(__file__).parents[2] / "data" / "saved-estimators.npz")
@@ -29,7 +30,16 @@ def without_added(description: Any) -> Any:
     return kept
 
 
-@pytest.mark.parametrize("name", DESCRIPTIONS)
+REMOVED = {"scorecard-bottleneck": "ScorecardHead"}
+
+
+@pytest.mark.parametrize(("name", "estimator"), REMOVED.items())
+def test_a_state_of_a_removed_kind_is_refused(name: str, estimator: str) -> None:
+    with pytest.raises(Corrupt, match=f"unknown estimator '{estimator}'"):
+        load_state(DESCRIPTIONS[name], {})
+
+
+@pytest.mark.parametrize("name", sorted(DESCRIPTIONS.keys() - REMOVED.keys()))
 def test_a_state_of_the_first_version_has_the_same_outputs(name: str) -> None:
     start = f"{name}|"
     own = {key.removeprefix(start): SAVED[key] for key in SAVED.files if key.startswith(start)}

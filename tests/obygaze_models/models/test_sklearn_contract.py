@@ -16,7 +16,7 @@ from obygaze_models.models.frames import FrameProbe
 from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
 from obygaze_models.models.mlp import MLPProbe
-from obygaze_models.models.sparse_heads import ScorecardHead, SparseHead
+from obygaze_models.models.sparse_heads import SparseHead
 from obygaze_models.models.time_head import TimeHead
 
 ESTIMATORS: list[Any] = [
@@ -27,7 +27,6 @@ ESTIMATORS: list[Any] = [
     LogisticHead(),
     TreeHead(),
     SparseHead(n_strengths=4, inner_folds=2),
-    ScorecardHead(),
     OrdinalHead(),
     ResidualHead(),
     TimeHead(),
@@ -36,7 +35,7 @@ ESTIMATORS: list[Any] = [
     Bottleneck(ConceptBank(C=0.1), cross_fit=3),
     Bottleneck(ConceptBank(C=0.1), OrdinalHead(), cross_fit=0),
 ]
-BANKS: list[Any] = [ConceptBank(), ConceptBank(method="ridge", balance="subsample")]
+BANKS: list[Any] = [ConceptBank(), ConceptBank(method="mean-difference", balance="subsample")]
 
 
 @parametrize_with_checks(ESTIMATORS + BANKS)

@@ -185,7 +185,7 @@ def test_a_model_that_calls_no_clip_positive_has_no_interval_of_decisions(tmp_pa
     (found,) = run.cells
     assert found["confusion"]["tp"] == found["confusion"]["fp"] == 0
     assert found["f1_binary"] == {**found["f1_binary"], "value": 0, "ci": [None, None]}
-    assert found["accuracy"]["ci_clips"] == [None, None]
+    assert found["accuracy"]["ci"] == [None, None]
     assert None not in found["ap"]["ci"]
     assert ".00-.00" not in result_text(run)
     # All positive is what this baseline does: its values have intervals.

@@ -40,7 +40,6 @@ class TestOneFoldAClip:
             ("splits.kind=group_kfold", "splits.folds=3"),
             ("splits.kind=leave_one_group_out", "splits.validation=each"),
             ("splits.kind=kfold", "splits.folds=5"),
-            ("balancing=subsample",),
         ],
     )
     def test_no_task_tests_what_another_trained_on(self, changes: tuple[str, ...]) -> None:
@@ -74,24 +73,6 @@ class TestOneFoldAClip:
         other = replace(protocol, splits=replace(protocol.splits, seed=1))
         hashes = [plan(p, films())[0].sha256 for p in (protocol, protocol, other)]
         assert hashes[0] == hashes[1] != hashes[2]
-
-    def test_subsampling_balances_training_and_leaves_the_test_alone(self) -> None:
-        protocol = quick("honest", "balancing=subsample")
-        found, table = plan(protocol, films())
-        levels = np.array(table.levels)
-        for split in found.pairs["ENHN_S", "ENHN_S"]:
-            n_sure = int((levels[split.train] == "S").sum())
-            assert len(split.train) == 2 * n_sure
-        before = plan(quick(), films())[0].pairs["ENHN_S", "ENHN_S"]
-        assert [s.test.tolist() for s in before] == [
-            s.test.tolist() for s in found.pairs["ENHN_S", "ENHN_S"]
-        ]
-
-    def test_a_gap_opens_around_test_scenes(self) -> None:
-        changes = ("splits.kind=kfold", "splits.folds=5", "splits.gap=1")
-        found, table = plan(quick("honest", *changes), films())
-        for leak in leaks(found, ("EN_S", "EN_S"), table):
-            assert leak.neighbours == 0
 
 
 class TestFilmByFilm:

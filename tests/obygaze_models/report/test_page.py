@@ -73,7 +73,7 @@ def test_page_is_well_formed_and_loads_nothing(whole):
     assert not re.search(r"url\(|@import", written[0].read_text("utf-8"))
     inside = [link[1:] for link in page.links if link.startswith("#")]
     assert set(inside) <= set(page.ids) and len(page.ids) == len(set(page.ids))
-    assert page.tags.count("img") == 14
+    assert page.tags.count("img") == 9
 
 
 def test_drawings_on_the_page_load_nothing(whole):
@@ -208,7 +208,7 @@ def test_run_without_predictions_has_no_timelines(tmp_path):
     folder = write_run(tmp_path / "run", [cell()])
     (folder / "predictions.csv").unlink()
     names = [path.name for path in report([folder])]
-    assert "films-EN-S.svg" in names and "timelines.svg" not in names
+    assert "intervals-EN-S.svg" in names and "timelines.svg" not in names
 
 
 @pytest.mark.parametrize("lost", ["manifest", "protocol"])
