@@ -85,6 +85,16 @@ def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
     }
 
 
+def test_a_clip_without_a_label_has_no_level_in_the_document(tmp_path: Path) -> None:
+    # Segments of 30, 30 and 40 frames: none covers half of the clip, and no frame is unmarked.
+    segments = marks("0-29 HN Body, 30-59 NS, 60-99 S Look")
+    document = run(tmp_path, segments, clips("0-99"), "--threshold", "1/2").json()
+    empty = {"clip_id": "m-001", "level": None, "concepts": [], "ratio": None}
+    assert document["projections"] == {"A": [empty]}
+    assert document["merged"] == [empty]
+    assert (document["unlabelled"], document["unlabelled_clips"]) == (1, ["m-001"])
+
+
 def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(tmp_path: Path) -> None:
     segments = [*marks("0-49 HN Voice, 50-99 NS Look"), *marks("0-24 S Body|Look", annotator="B")]
     marked = write_segments(tmp_path / "s.csv", segments)

@@ -1,0 +1,132 @@
+"""The guide's program for the graphs of MovieGraphs: a pickle of classes becomes columns."""
+
+from __future__ import annotations
+
+import csv
+import os
+import pickle
+import subprocess
+import sys
+from collections import OrderedDict, defaultdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cli import ROOT, call_obygaze
+from support.pages import blocks
+
+# Film, scenes of the graph (several where they were merged), level, emotion.
+GRAPHS = [
+    ("tt1", [1], "S", "angry "),
+    ("tt1", [2, 3], "S", "angry "),
+    ("tt1", [5], "EN", "happy"),
+    ("tt1", [8], "EN", "happy"),
+    ("tt2", [1], "S", "angry "),
+    ("tt2", [4], "EN", "happy"),
+    ("tt2", [112], "EN", "happy"),
+]
+
+
+class Runs:
+    """Runs code wherever it is unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, ("ran",)
+
+
+@pytest.fixture
+def classes(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Classes like those of the data set and of networkx 1.11, which no other process has."""
+    module = ModuleType("GraphClasses")
+    for name in ("MovieGraph", "ClipGraph", "DiGraph"):
+        setattr(module, name, type(name, (), {"__module__": module.__name__}))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module
+
+
+def made(kind: type, **values: Any) -> Any:
+    """An object with these attributes."""
+    found = kind()
+    vars(found).update(values)
+    return found
+
+
+def films(classes: ModuleType) -> dict[str, Any]:
+    """The graphs by film, with what else the objects of the data set hold."""
+    found: dict[str, Any] = {}
+    for film, scenes, _, emotion in GRAPHS:
+        person = {"name": "Ann", "type": "entity", "pos": np.array([1.0, 2.0])}
+        nodes = {
+            7: person,
+            2: {"name": emotion, "subtype": "emo", "type": "attribute"},
+            3: {"name": "calm, then sad", "subtype": "emo", "type": "attribute"},
+            4: {"name": "adult", "subtype": "age", "type": "attribute"},
+            5: {"name": "asks", "type": "interaction"},
+            6: {"name": "looks at", "type": "interaction"},
+            1: {"name": "why", "type": "reason"},
+            -1: {"name": "party", "type": "situation"},
+        }
+        edges = defaultdict(dict, {7: {2: {}}})
+        graph = made(classes.DiGraph, node=nodes, adj=edges, graph={})
+        clip = made(classes.ClipGraph, G=graph, video={"scene": scenes, "ss": 1, "es": 3})
+        empty = made(classes.MovieGraph, imdb_key=film, clip_graphs=OrderedDict())
+        found.setdefault(film, empty).clip_graphs[scenes[0]] = clip
+    return found
+
+
+def run_program(folder: Path, data: bytes) -> list[list[str]]:
+    """The rows of the table that the guide's program makes of a pickle."""
+    page = blocks(ROOT / "docs" / "guide.md")
+    (program,) = [block.text for block in page if block.marks.get("file") == "graphs.py"]
+    (folder / "graphs.pkl").write_bytes(data)
+    words = [sys.executable, "-c", program, "graphs.pkl"]
+    subprocess.run(words, cwd=folder, check=True, timeout=60)
+    with (folder / "graphs.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_each_scene_of_a_graph_is_a_row(classes: ModuleType, tmp_path: Path, protocol: int) -> None:
+    rows = run_program(tmp_path, pickle.dumps(films(classes), protocol))
+    assert rows[:4] == [
+        ["clip_id", "emotions", "interactions", "relationships"],
+        ["tt1-001", "angry|calm, then sad", "asks|looks at", ""],
+        ["tt1-002", "angry|calm, then sad", "asks|looks at", ""],
+        ["tt1-003", "angry|calm, then sad", "asks|looks at", ""],
+    ]
+    assert [row[0] for row in rows[4:]] == ["tt1-005", "tt1-008", "tt2-001", "tt2-004", "tt2-112"]
+
+
+def test_no_code_of_the_file_runs(
+    classes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    graph = made(classes.MovieGraph, clip_graphs={}, castlist=[Runs()])
+    data = pickle.dumps({**films(classes), "tt3": graph})
+    pickle.loads(data)  # noqa: S301
+    assert Path("ran").is_dir(), "an ordinary reader runs it"
+    Path("ran").rmdir()
+    assert len(run_program(tmp_path, data)) == 9
+    assert not Path("ran").exists()
+
+
+def test_emotions_become_a_column_and_are_tested_within_films(
+    classes: ModuleType, tmp_path: Path
+) -> None:
+    run_program(tmp_path, pickle.dumps(films(classes)))
+    rows = [f"{film}-{s:03d},{film},{level}" for film, own, level, _ in GRAPHS for s in own]
+    (tmp_path / "labels.csv").write_text("\n".join(["clip_id,movie_id,level", *rows]), "utf-8")
+    call_obygaze("manifest", "import", "csv", "labels.csv", "-o", "toy", cwd=tmp_path).ok()
+    joined = call_obygaze("manifest", "join", "toy", "graphs.csv", "--json", cwd=tmp_path).ok()
+    assert joined.json()["columns"] == {"emotions": 8, "interactions": 8, "relationships": 0}
+    words = ("--column", "emotions", "--x", "level == S", "--y", "level == EN", "--json")
+    audit = call_obygaze("audit", "annotations", "toy", *words, cwd=tmp_path).ok().json()
+    found = {one["value"]: one for one in audit["values"]}
+    counts = {name: (one["count_x"], one["count_y"]) for name, one in found.items()}
+    assert counts == {"angry": (4, 0), "calm, then sad": (4, 4), "happy": (0, 4)}
+    # Three of the five clips of a film and one of the three of the other are S. Of the 10 x 3
+    # exchanges only this one has 4 angry S clips, where 2.13 are expected; none has fewer than 1.
+    p = found["angry"]["p_blocked"]
+    assert (p["two_sided"], p["greater"]) == pytest.approx((1 / 30, 1 / 30))
