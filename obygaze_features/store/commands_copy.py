@@ -110,8 +110,10 @@ def _report_copied(session: Session, copied: Copied) -> None:
     console.show({**asdict(copied), "path": str(copied.path)}, text)
     if copied.in_several:
         clips = count(copied.in_several, "clip")
-        what = f"{clips} in several stores; the first that is ok counts"
-        console.note(f"{what} (obygaze store diff compares two stores)")
+        console.note(f"{clips} in several stores; the first that is ok counts")
+    if copied.n_differing:
+        clips = count(copied.n_differing, "clip")
+        console.warn(f"{clips} with other numbers in another of these stores (obygaze store diff)")
 
 
 _selection_options = option_group(

@@ -36,6 +36,7 @@ class Copied:
     n_blocks: int
     pending_blocks: int
     in_several: int
+    n_differing: int
     sealed: bool
 
 
@@ -112,9 +113,10 @@ def merge(
 ) -> Copied:
     """Make one store of the clips of several of the same recipe, or of a manifest's clips.
 
-    A clip that several hold is taken from the first in which it is ok. Blocks with a clip that none
-    holds stay pending: the run that extracts fills them. Without `seal` a complete store stays
-    open, for rows that are to be extracted again. `progress` counts clips.
+    A clip that several hold is taken from the first in which it is ok; of the clips copied,
+    `n_differing` are ok in another with other numbers. Blocks with a clip that none holds stay
+    pending: the run that extracts fills them. Without `seal` a complete store stays open, for rows
+    that are to be extracted again. `progress` counts clips.
     """
     if not sources:
         raise FixInput("merge needs at least one store, got none")
@@ -185,21 +187,16 @@ def _copy(
     names = [spec.name for spec in arrays]
     of_stores = [_origins(store, own, names) for store, own in zip(sources, rows, strict=True)]
     there = [[one for one in of_clip if one] for of_clip in zip(*of_stores, strict=True)]
-    origins = [_first_ok(found) for found in there]
+    # Where a clip is ok, the origin to copy first; if nowhere, where it failed.
+    origins = [[one for one in found if one.status.is_ok] or found[:1] for found in there]
     writer = StoreWriter(path, recipe=plan.recipe)
     writer.clean_litter()
-    n_copied = 0
+    n_copied = n_differing = 0
     for block in writer.pending_blocks():
         own = origins[slice(*writer.plan.block_range(block))]
-        wanted = [one for one in own if one is not None]
-        if len(wanted) == len(own):
-            n_copied += writer.commit_block(
-                block,
-                {spec.name: _values(spec, wanted) for spec in arrays},
-                [one.status for one in wanted],
-                sources=[one.store.commits.source(one.row) for one in wanted],
-                versions={"copied_by": f"obygaze {__version__}"},
-            )
+        if all(own):
+            copied, n = _copy_block(writer, block, own)
+            n_copied, n_differing = n_copied + copied, n_differing + n
         progress.advance(len(own))
     text = next((text for text in (store.text() for store in sources) if text is not None), None)
     pending = len(writer.pending_blocks())
@@ -213,6 +210,7 @@ def _copy(
         n_blocks=n_copied,
         pending_blocks=pending,
         in_several=sum(len(found) > 1 for found in there),
+        n_differing=n_differing,
         sealed=writer.sealed,
     )
 
@@ -228,10 +226,30 @@ def _origins(store: Store, rows: Sequence[int], names: Sequence[str]) -> Iterato
         yield Origin(store, row, status) if held and status.state != "missing" else None
 
 
-def _first_ok(found: Sequence[Origin]) -> Origin | None:
-    """Return where a clip is ok; if nowhere, where it failed; None if it is in no store."""
-    ok = [one for one in found if one.status.is_ok]
-    return next(iter([*ok, *found]), None)
+def _copy_block(
+    writer: StoreWriter, block: int, origins: Sequence[Sequence[Origin]]
+) -> tuple[bool, int]:
+    """Copy each clip of a block from its first origin.
+
+    Return whether the block was committed, and how many clips have other numbers in another origin.
+    """
+    wanted = [first for first, *_ in origins]
+    others = [(place, one) for place, found in enumerate(origins) for one in found[1:]]
+    arrays, differing = {}, set()
+    for spec in writer.plan.arrays:
+        arrays[spec.name] = _values(spec, wanted)
+        theirs = _values(spec, [one for _, one in others])
+        for (place, _), values in zip(others, theirs, strict=True):
+            if not np.array_equal(arrays[spec.name][place], values, equal_nan=spec.is_float):
+                differing.add(place)
+    is_committed = writer.commit_block(
+        block,
+        arrays,
+        [one.status for one in wanted],
+        sources=[one.store.commits.source(one.row) for one in wanted],
+        versions={"copied_by": f"obygaze {__version__}"},
+    )
+    return is_committed, len(differing)
 
 
 def _values(spec: ArraySpec, wanted: Sequence[Origin]) -> npt.NDArray[Any]:

@@ -73,12 +73,28 @@ def test_a_merge_takes_each_clip_from_where_it_is_ok(tmp_path: Path) -> None:
         fill_store(tmp_path / name, values, noted)
     copied = merge([open_store(tmp_path / "a"), open_store(tmp_path / "b")], tmp_path / "m")
     assert copied.in_several == 10 and copied.sealed
+    assert copied.n_differing == 8  # all but 0 and 1 are ok in both, made from other seeds
     merged = open_store(tmp_path / "m")
     found = merged.matrix("clip", missing="drop")
     assert found.rows.tolist() == [0, *range(2, 10)]
     np.testing.assert_array_equal(found.values[0], theirs["clip"][0])
     np.testing.assert_array_equal(found.values[1:], ours["clip"][2:])
     assert merged.status().noted[1] == BAD
+
+
+def test_a_merge_of_what_agrees_says_so(tmp_path: Path) -> None:
+    values = some_values(10)
+    values["time_s"][4, 1] = np.nan  # a frame that has no time is the same in both
+    for name in "ab":
+        plan_store(tmp_path / name, 10, 4)
+        fill_store(tmp_path / name, values).seal()
+    other = {**values, "frames": values["frames"].copy()}
+    other["frames"][9, 2, 3] += np.float16(1)
+    plan_store(tmp_path / "c", 10, 3)
+    fill_store(tmp_path / "c", other).seal()
+    a, b, c = (open_store(tmp_path / name) for name in "abc")
+    assert merge([a, b], tmp_path / "same").n_differing == 0
+    assert merge([a, b, c], tmp_path / "apart").n_differing == 1
 
 
 def test_a_merge_sorts_movies_and_scenes_as_people_count(tmp_path: Path) -> None:
