@@ -28,8 +28,8 @@ from obygaze_features.extraction.bench import forward_runs
 from obygaze_features.extraction.blocks import BlockMaker
 from obygaze_features.extraction.compute import Computer
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, write_plan
-from obygaze_features.extraction.run import MAX_BATCH, Event, Monitor, Resources, extract
-from obygaze_features.extraction.shared_machine import StopFlag, limit_gpu_memory
+from obygaze_features.extraction.run import MAX_BATCH, Resources, extract
+from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import open_store
 
 N_FILMS, FILM_S, N_CLIPS, N_KILLS = 16, 12, 256, 3
@@ -132,20 +132,20 @@ def memory_rows(bench: Bench, models: Sequence[Model]) -> Iterator[Row]:
 
 def _timed(bench: Bench, plan: ExtractPlan, batch: int | None = None) -> Row:
     """Extract a plan; the time begins with the first clip, after loading and starting."""
-    first: list[float] = []
+    add, restart = BlockMaker.add, BlockMaker.restart
+    first, halvings = list[float](), list[int]()
 
-    def on_event(event: Event) -> None:
+    def added(maker: BlockMaker, *row: Any) -> None:
         first.append(time.monotonic())
-
-    restart, halvings = BlockMaker.restart, list[int]()
+        add(maker, *row)
 
     def halved(maker: BlockMaker) -> None:
         halvings.append(maker.batch)
         restart(maker)
 
     resources = replace(bench.resources, batch=batch)
-    with busy(bench.device) as share, mock.patch.object(BlockMaker, "restart", halved):
-        (state, *_) = extract(plan, resources, StopFlag(), monitor=Monitor(on_event=on_event))
+    with busy(bench.device) as share, mock.patch.multiple(BlockMaker, add=added, restart=halved):
+        (state, *_) = extract(plan, resources, StopFlag())
         seconds = time.monotonic() - first[0]
     return {
         "ok": state.ok,
@@ -160,11 +160,14 @@ def _timed(bench: Bench, plan: ExtractPlan, batch: int | None = None) -> Row:
 def _too_little_memory(bench: Bench, model: Model) -> Iterator[None]:
     """Let half of the largest batch fit at most; on a CPU, let the first clip not fit."""
     if bench.device.startswith("cuda"):
-        limit_gpu_memory(bench.device, _memory_of_half_a_batch(bench, model) / 1e9)
+        cuda = need("torch", "extract", "measuring on a GPU").cuda
+        total = cuda.get_device_properties(bench.device).total_memory
+        limit = _memory_of_half_a_batch(bench, model)
+        cuda.set_per_process_memory_fraction(min(1.0, limit / total), bench.device)
         try:
             yield
         finally:
-            limit_gpu_memory(bench.device, float("inf"))
+            cuda.set_per_process_memory_fraction(1.0, bench.device)
         return
     forward, fails = Computer.forward, iter([True])
 
