@@ -55,7 +55,7 @@ docs: .venv/.test ## write docs/commands.md anew, draw the gallery, build the si
 	$(BIN)/sphinx-build -q -W --keep-going -d build/doctrees -c docs . build/site
 	cp build/site/README.html build/site/index.html
 
-bench: .venv/.test ## write docs/performance.md anew: ten minutes on a machine without other work
+bench: .venv/.test ## write docs/performance.md anew: ten minutes on a machine without other work (with a GPU: two hours)
 	$(BIN)/python -m benchmarks -o docs/performance.md --figure docs/images/growth
 
 clean: ## remove the environment and all caches; never what is in the workspace

@@ -24,6 +24,10 @@ PACKAGES = ("numpy", "zarr", "h5py", "scikit-learn", "torch", "transformers", "a
 @click.option("--quick", is_flag=True, help="Small sizes, single rounds: shows that all work.")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of every benchmark.")
 @click.option("--device", default="cuda", help="The device of gpu; cpu shows that it works.")
+@click.option("-b", "--backbone", "backbones", multiple=True, help="Only these backbones of gpu.")
+@click.option(
+    "--minutes", default=60.0, help="Length of the run of gpu that is killed and resumed."
+)
 @click.option("-o", "out", type=click.Path(path_type=Path), help="Write the page here.")
 @click.option(
     "--figure",
@@ -36,18 +40,20 @@ def main(
     quick: bool,
     rounds: int | None,
     device: str,
+    backbones: tuple[str, ...],
+    minutes: float,
     out: Path | None,
     figure: Path | None,
     as_json: bool,
 ) -> None:
     """Run the benchmarks NAMES, by default all, and print one page of their results.
 
-    All take about ten minutes; the machine should have nothing else to do. If one fails, its
-    section says why, the others run, and the exit code is 1.
+    All take about ten minutes, and two hours more on a machine with a GPU, which should have
+    nothing else to do. If one fails, its section says why, the others run, and the exit code is 1.
     """
     console = Console()
     svg = None if figure is None else f"{figure_stem(figure.resolve())}.svg"
-    settings = Settings(quick, rounds, svg, device)
+    settings = Settings(quick, rounds, svg, device, backbones, minutes)
     wanted = chosen(names)
     sections = []
     for number, name in enumerate(wanted, start=1):

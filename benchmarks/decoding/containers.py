@@ -128,9 +128,7 @@ def _measure(container: str, folder: Path, n_clips: int) -> ContainerCost:
     indexes = folder / f"indexes-{container}"
     _, index = _cost(lambda: make_index(film, indexes))
     # The first round of each imports and fills caches, and is not counted.
-    decode_clip(single, VIEW)
-    rounds = [_cost(lambda: decode_clip(single, VIEW)) for _ in range(5)]
-    (wanted, _), separate = rounds[0], [cost for _, cost in rounds]
+    wanted = decode_clip(single, VIEW)
     chosen = sorted(set(np.linspace(0, n_clips - 1, N_MEASURED).astype(int).tolist()))
     few = sorted(set(np.linspace(0, n_clips - 1, N_WITHOUT).astype(int).tolist()))
 
@@ -141,7 +139,11 @@ def _measure(container: str, folder: Path, n_clips: int) -> ContainerCost:
         return decode_clip(film, VIEW, start_s=start - 0.25 / RATE, end_s=end, indexes=folder)
 
     clip(0, indexes)
-    pairs = [_cost(partial(clip, n, indexes)) for n in chosen]
+    # In turns, because the speed of a machine changes.
+    separate, pairs = list[Cost](), list[tuple[DecodedClip, Cost]]()
+    for number in chosen:
+        separate.append(_cost(lambda: decode_clip(single, VIEW))[1])
+        pairs.append(_cost(partial(clip, number, indexes)))
     without = [_cost(partial(clip, n, None))[1] for n in few]
     film_bytes = film.stat().st_size
     film.unlink()

@@ -3,28 +3,57 @@
 from __future__ import annotations
 
 import importlib
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from benchmarks.extraction import gpu
-from benchmarks.extraction.gpu import SIZES, measure, overlap
+from benchmarks.extraction.gpu import measure
+from benchmarks.extraction.gpu_models import SIZES, models
+from benchmarks.extraction.gpu_runs import overlap
 from benchmarks.extraction.overlap import Overlap
 from benchmarks.timing import NotMeasured, Settings
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import PRETRAINED
+from obygaze_features.core.errors import FixUsage
 
 
 def test_a_dry_run_on_a_cpu_has_every_table() -> None:
-    found = measure(Settings(quick=True, device="cpu"))
+    two = ("clip-b16", "videoprism-b")
+    found = measure(Settings(quick=True, device="cpu", backbones=two))
     assert [row["precision"] for row in found.tables["families"]] == ["float32", "tf32", "bf16"] * 2
-    exact, tf32, bf16 = found.tables["families"][:3]
-    # Compared with itself, the CPU differs in bfloat16 only: it has 8 bits, so about 1 in 256.
-    assert exact["difference"] == tf32["difference"] == 0
-    assert 1e-4 < bf16["difference"] < 0.1
-    assert {row["ok"] for row in found.tables["runs"]} == {4}
-    assert found.facts["kills"].endswith("then resumed: the same bytes")
+    for exact, tf32, bf16 in (found.tables["families"][:3], found.tables["families"][3:]):
+        # Compared with itself, the CPU differs in bfloat16 only: it has 8 bits, so about 1 in 256.
+        assert exact["difference"] == tf32["difference"] == 0
+        assert 1e-4 < bf16["difference"] < 0.1
+    assert {row["bytes"] for row in found.tables["whole runs"]} == {"the same"}
+    runs = found.tables["memory"]
+    assert {row["ok"] for row in runs} == {4}
+    # On a CPU the features do not depend on the batch, also after it was halved.
+    assert [row["batches halved"] for row in runs] == [0, 0, 1]
+    assert [row["difference"] for row in runs] == [None, 0, 0]
+    decoded = found.tables["decoding"]
+    assert {row["decoded by"] for row in decoded} == {"the CPU (fallback)"}
+    assert {row["same pictures"] for row in decoded} == {"32 of 32"}
+    assert {row["largest"] for row in decoded} == {0}
+    assert re.search("8 clips .* 3 kills, then resumed: the same bytes", found.facts["killed"])
     assert "share of peak" in found.to_text()
+
+
+def test_an_unknown_backbone_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FixUsage, match="no random weights for clip-b17"):
+        list(models(tmp_path, small=True, names=("clip-b17",)))
+
+
+def test_small_models_are_of_every_family(tmp_path: Path) -> None:
+    for model in models(tmp_path, small=True):
+        # Loading compares the weights with the card, and the card has the real frames and patches.
+        backbone = model.load("cpu", tmp_path)
+        real = find_card(model.card.removeprefix("small-"))
+        assert backbone.geometry.grid == real.geometry.grid, model.card
+        assert backbone.card.family is real.family
 
 
 def test_random_weights_have_the_sizes_of_their_cards() -> None:
