@@ -122,8 +122,9 @@ def train(session: Session, model: str, store: str, manifest: str, **options: An
     type=click.Path(path_type=Path),
     help="File of the page. [default: report.html in the first run]",
 )
+@click.option("--maps", metavar="STORE", help="Draw the maps of the surest errors.")
 def report(
-    session: Session, runs: tuple[str, ...], formats: tuple[str, ...], output: Path | None
+    session: Session, runs: tuple[str, ...], formats: tuple[str, ...], **options: Any
 ) -> None:
     """Write the report of runs: a page, tables, figures.
 
@@ -133,10 +134,11 @@ def report(
     Examples:
         obygaze report honest-desc
         obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
+        obygaze report honest-desc --maps concept-maps
         obygaze report honest-desc --format latex --format csv
     """
     place = _place(session, "figures")
-    written = models.report(*runs, output=output, formats=formats or FORMATS, **place)
+    written = models.report(*runs, formats=formats or FORMATS, **options, **place)
     session.console.show({"files": [str(path) for path in written]}, str(written[0]))
     if not session.console.as_json:
         session.console.note(f"and {len(written) - 1} tables and figures")
@@ -276,6 +278,12 @@ def concepts_(session: Session, store: str, manifest: str, output: str, **option
 @click.argument("clips", nargs=-1)
 @click.option("--text", metavar="FILE", help="Texts of `extract text`, by attribute.")
 @click.option("--level", default="clip", help="The level that they are compared with.")
+@click.option(
+    "--method",
+    type=click.Choice(["grad-cam", "score-cam"]),
+    default="grad-cam",
+    help="How they are looked for.",
+)
 @click.option("--weights", help="The file or folder of the weights.")
 @output_option
 def model_(
@@ -288,10 +296,12 @@ def model_(
 ) -> None:
     """Compute where CLIP or X-CLIP looks: Grad-CAM for texts, attention rollout without any.
 
-    The frames of CLIPS, by default all, are decoded again by exactly the recipe of the store.
+    ScoreCAM takes no gradient and some hundred times as long. The frames of CLIPS, by default all,
+    are decoded again by exactly the recipe of the store.
 
     Examples:
         obygaze explain model films.clip-b16 tt1-001 --text emotion.npz -o emotion-maps
+        obygaze explain model films.clip-b16 tt1-001 --text emotion.npz --method score-cam -o check
         obygaze explain model films.xclip-b16-k400 -o rollout
     """
     import numpy as np

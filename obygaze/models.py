@@ -287,6 +287,7 @@ def report(
     *runs: PathLike | Run,
     output: PathLike | None = None,
     formats: Sequence[str] = ("html", "md", "latex", "csv"),
+    maps: str | Path | Store | None = None,
     progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
 ) -> list[Path]:
@@ -296,6 +297,7 @@ def report(
         runs: Names of runs of the workspace, folders, or runs.
         output: The file of the page. The default is report.html in the folder of the first run.
         formats: Any of html, md, latex and csv.
+        maps: A store of maps, as in `open_store`; those of the surest errors are drawn.
         progress: Show a progress bar on stderr, or a function that makes the bar.
         workspace: The workspace, if it is not the current one.
 
@@ -309,9 +311,10 @@ def report(
 
     place = workspace_of(workspace)
     folders = [r.folder if isinstance(r, Run) else place.existing("runs", r) for r in runs]
-    bar = progress_bars(progress, "figures")("report", len(folders) * len(FIGURES))
-    with bar as shown:
-        return report(folders, None if output is None else Path(output), formats, shown)
+    out, drawn = None if output is None else Path(output), len(FIGURES) + (maps is not None)
+    opened = None if maps is None else open_store(maps, workspace=workspace)
+    with progress_bars(progress, "figures")("report", len(folders) * drawn) as shown:
+        return report(folders, out, formats, shown, opened)
 
 
 def named_manifest(

@@ -1,8 +1,9 @@
-"""Where the vision tower of CLIP or X-CLIP looks in its frames: Grad-CAM, attention rollout.
+"""Where the vision tower of CLIP or X-CLIP looks: Grad-CAM, ScoreCAM, attention rollout.
 
-Grad-CAM (Selvaraju et al., 2017) reads the patch tokens where they enter the last layer. Rollout
-(Abnar and Zuidema, 2020) multiplies the attention of all layers, with half of each token kept; it
-takes no gradient and knows no direction.
+Grad-CAM (Selvaraju et al., 2017) reads the patch tokens where they enter the last layer. ScoreCAM
+(Wang et al., 2020) takes no gradient: it shows the model what each channel of these tokens sees.
+Rollout (Abnar and Zuidema, 2020) multiplies the attention of all layers, with half of each token
+kept; it takes no gradient and knows no direction.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Maps = npt.NDArray[np.float32]
+CHANNELS_A_BATCH = 16
+LOGIT_SCALE = 100  # of CLIP and X-CLIP; the cosines themselves would weigh all channels alike
 
 
 def grad_cam(backbone: Backbone, pixels: Any, level: str, directions: npt.NDArray[Any]) -> Maps:
@@ -44,23 +47,41 @@ def grad_cam(backbone: Backbone, pixels: Any, level: str, directions: npt.NDArra
         entered.append(output.detach().requires_grad_())
         return entered[-1]
 
-    maps, first = [], own.geometry.prefix
+    maps = []
     with ExitStack() as hooks, torch.enable_grad():
         hooks.callback(layers[-1].layer_norm1.register_forward_hook(enter).remove)
-        vectors = _run(own, pixels)[own.levels[level].source].float()
-        wanted = on_device(np.asarray(directions, dtype=np.float32), own.placement.device)
-        unit = torch.nn.functional.normalize
-        cosines = unit(vectors, dim=-1) @ unit(wanted, dim=-1).T
-        for score in cosines.reshape(len(pixels), -1, len(wanted)).mean(dim=1).sum(dim=0):
+        for score in _cosines(own, pixels, level, directions).sum(dim=0):
             (slopes,) = torch.autograd.grad(score, entered[0], retain_graph=True)
-            # The patches, without the tokens before them and X-CLIP's message after them.
-            part = slice(first, first + own.geometry.patches)
-            slopes, tokens = slopes[:, part].float(), entered[0].detach()[:, part].float()
+            slopes, tokens = _patches(own, slopes), _patches(own, entered[0].detach())
             seen = (tokens * slopes.mean(dim=1, keepdim=True)).sum(dim=2).relu()
             maps.append(seen.reshape(-1, *own.geometry.grid).cpu().numpy())
-    found = np.stack(maps, axis=1)
-    largest = found.max(axis=(2, 3, 4), keepdims=True)
-    return np.asarray(found / np.where(largest > 0, largest, 1), dtype=np.float32)
+    return _relative(np.stack(maps, axis=1))
+
+
+def score_cam(backbone: Backbone, pixels: Any, level: str, directions: npt.NDArray[Any]) -> Maps:
+    """Return maps as `grad_cam` does; each channel costs one more pass over the clip.
+
+    The pictures are shown through each channel, from 0 where it is smallest in the clip to 1. The
+    softmax of the scores is the weight of the channels.
+    """
+    import torch
+
+    own, layers = _vision(backbone)
+    (grid, size), maps = (own.geometry.grid, own.geometry.size), []
+    with torch.inference_mode():
+        for clip in np.asarray(pixels)[:, None]:
+            tokens = _patches(own, _entering(layers[-1].layer_norm1, own, clip))
+            channels = tokens.reshape(*grid, -1).movedim(-1, 0)
+            masks, scores = channels - channels.amin(dim=(1, 2, 3), keepdim=True), []
+            largest = masks.amax(dim=(1, 2, 3), keepdim=True)
+            masks = masks * (largest > 1e-6) / largest.clamp(min=1e-6)
+            for part in torch.split(masks, CHANNELS_A_BATCH):
+                wide = torch.nn.functional.interpolate(part, (size, size), mode="bilinear")
+                shown = clip * wide[:, :, None].cpu().numpy()
+                scores.append(_cosines(own, shown, level, directions))
+            weights = (LOGIT_SCALE * torch.cat(scores)).softmax(dim=0)
+            maps.append(torch.einsum("cthw,cd->dthw", channels, weights).relu().cpu().numpy())
+    return _relative(np.stack(maps))
 
 
 def rollout(backbone: Backbone, pixels: Any) -> Maps:
@@ -102,6 +123,37 @@ def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
     module: Any = backbone.module if family == "clip" else backbone.module["vision"]  # type: ignore[index]
     named = (each for each in module.modules() if type(each).__name__.endswith("EncoderLayer"))
     return backbone, list(named)
+
+
+def _entering(norm: Any, backbone: TorchBackbone, pixels: Any) -> Tensor:
+    """Return the output of a norm when the model sees some clips."""
+    found: list[Tensor] = []
+    hook = norm.register_forward_hook(lambda module, inputs, output: found.append(output))
+    _run(backbone, pixels)
+    hook.remove()
+    return found[0]
+
+
+def _patches(backbone: TorchBackbone, tokens: Tensor) -> Tensor:
+    """Return the patches, without the tokens before them and X-CLIP's message after them."""
+    first = backbone.geometry.prefix
+    return tokens[:, first : first + backbone.geometry.patches].float()
+
+
+def _cosines(backbone: TorchBackbone, pixels: Any, level: str, directions: Any) -> Tensor:
+    """Return the cosine of each clip with each direction, the mean over frames."""
+    from torch.nn.functional import normalize
+
+    vectors = normalize(_run(backbone, pixels)[backbone.levels[level].source].float(), dim=-1)
+    wanted = on_device(np.asarray(directions, dtype=np.float32), backbone.placement.device)
+    cosines = vectors @ normalize(wanted, dim=-1).T
+    return cosines.reshape(len(pixels), -1, len(wanted)).mean(dim=1)
+
+
+def _relative(maps: npt.NDArray[Any]) -> Maps:
+    """Return maps whose largest value over a clip is 1, unless all are 0."""
+    largest = maps.max(axis=(2, 3, 4), keepdims=True)
+    return np.asarray(maps / np.where(largest > 0, largest, 1), dtype=np.float32)
 
 
 def _run(backbone: TorchBackbone, pixels: Any) -> dict[str, Tensor]:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from obygaze_features.backbones.saliency import grad_cam, rollout
-from obygaze_features.core.errors import Mismatch
+from obygaze_features.backbones.saliency import grad_cam, rollout, score_cam
+from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.core.files import write_new
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.recipes import exact_pictures, load_target, target_of
@@ -20,6 +20,7 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import contact_sheet
 
 COLOR = (255, 96, 0)
+METHODS = {"grad-cam": grad_cam, "score-cam": score_cam}
 
 
 def write_saliency(
@@ -30,6 +31,7 @@ def write_saliency(
     directions: Directions,
     *,
     level: str = "clip",
+    method: str = "grad-cam",
     weights: str | None = None,
     facts: Mapping[str, Any],
 ) -> None:
@@ -40,11 +42,14 @@ def write_saliency(
         workspace: Where the manifest of the store is.
         store: The store of the clips; model and frames are those of its recipe.
         clips: The clips.
-        directions: What Grad-CAM looks for; without any, attention rollout is computed.
+        directions: What is looked for; without any, attention rollout is computed.
         level: The level of the backbone that the directions are compared with.
+        method: How directions are looked for: "grad-cam", or "score-cam".
         weights: The file or folder of the weights.
         facts: What the directions were made from, for the recipe.
     """
+    if method not in METHODS:
+        raise FixUsage(f"unknown method {method!r}", hint=" or ".join(METHODS))
     recipe = store.recipe.to_json()
     backbone = load_target(target_of(recipe, weights), workspace)
     if backbone.hashes != recipe["weights"]:
@@ -59,12 +64,13 @@ def write_saliency(
                 continue
             pixels = backbone.normalise(frames)[None]
             if directions:
-                yield grad_cam(backbone, pixels, level, np.stack(list(directions.values())))[0]
+                vectors = np.stack(list(directions.values()))
+                yield METHODS[method](backbone, pixels, level, vectors)[0]
             else:
                 yield rollout(backbone, pixels)[0]
 
-    method = {"method": "grad-cam", "level": level} if directions else {"method": "rollout"}
-    write_maps(path, store, clips, list(directions) or ["rollout"], {**method, **facts}, made())
+    made_by = {"method": method, "level": level} if directions else {"method": "rollout"}
+    write_maps(path, store, clips, list(directions) or ["rollout"], {**made_by, **facts}, made())
 
 
 def draw_maps(

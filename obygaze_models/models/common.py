@@ -14,6 +14,7 @@ from obygaze_features.core.errors import FixInput
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+CLIPS_A_BLOCK = 128
 
 
 class FixTraining(FixInput, ValueError):
@@ -59,9 +60,17 @@ def are_frames(X: Any) -> bool:
     return getattr(X, "ndim", 2) > 2
 
 
-def frames_of(X: NDArray[Any]) -> NDArray[Any]:
+def blocks_of(X: Any) -> Iterator[NDArray[Any]]:
+    """Yield the rows in blocks, one of which has to be in memory: X may be `StoreRows`."""
+    for start in range(0, max(len(X), 1), CLIPS_A_BLOCK):
+        yield np.asarray(X[start : start + CLIPS_A_BLOCK])
+
+
+def frames_of(X: Any) -> NDArray[Any]:
     """Return frames [clips, frames, width], from frames or from the tokens of each frame."""
-    return X if X.ndim < 4 else X.mean(axis=2)
+    if X.ndim < 4:
+        return np.asarray(X[:])
+    return np.concatenate([block.mean(axis=2) for block in blocks_of(X)])
 
 
 def draw_seed(random_state: Any) -> int:

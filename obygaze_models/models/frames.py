@@ -6,8 +6,9 @@ an array that is mapped from a file, or `StoreRows`, may be larger than memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -18,7 +19,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from obygaze_features.store import Store
-from obygaze_models.models.common import FixTraining, Floats, Ints, encode_classes, one_thread
+from obygaze_models.models.common import (
+    FixTraining,
+    Floats,
+    Ints,
+    blocks_of,
+    encode_classes,
+    one_thread,
+)
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.linear_solvers import logistic
 from obygaze_models.models.mlp_network import softmax
@@ -26,27 +34,38 @@ from obygaze_models.models.mlp_network import softmax
 Pooling = Literal["max", "mean", "last", "order", "attention"]
 POOLINGS = get_args(Pooling)
 
-CLIPS_A_BLOCK = 128
+NUMBERS_A_PIECE = 2**18  # 1 MB in float32, which the caches of a processor hold
 
 
 @dataclass(frozen=True, eq=False)
 class StoreRows:
-    """The frames or tokens of clips of a store, which are read where they are sliced."""
+    """The frames or tokens of clips of a store, which are read where they are sliced.
+
+    An array of numbers or a mask selects clips without reading any.
+    """
 
     store: Store
     level: str
-    clips: Sequence[str]
+    clips: Sequence[str] | NDArray[np.str_]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array that all clips would be."""
+        return len(self.clips), *self.store.plan.array(self.level).tail_shape
 
     @property
     def ndim(self) -> int:
         """The number of dimensions."""
-        return 1 + len(self.store.plan.array(self.level).tail_shape)
+        return len(self.shape)
 
     def __len__(self) -> int:
         return len(self.clips)
 
-    def __getitem__(self, part: slice) -> NDArray[Any]:
-        return self.store.matrix(self.level, clips=self.clips[part]).values
+    def __getitem__(self, part: Any) -> Any:
+        clips = np.asarray(self.clips)[part]
+        if isinstance(part, slice):
+            return self.store.matrix(self.level, clips=clips).values
+        return replace(self, clips=clips)
 
 
 @dataclass(eq=False, repr=False)
@@ -106,37 +125,39 @@ class FrameProbe(Classifier):
         check_is_fitted(self)
         if self.pooling != "attention":
             raise FixTraining(f"a probe with {self.pooling} pooling has no attention")
-        found = [attend(self._scaled(block), self.query_)[0] for block in self._blocks(X)]
+        found = [self._attend(block)[0] for block in self._blocks(X)]
         return np.concatenate(found).reshape(len(X), *np.shape(X[:1])[1:-1], -1)
 
     def _pool(self, block: Floats) -> Floats:
         if self.pooling != "attention":
             return pool(block, self.pooling)
-        return attend(self._scaled(block), self.query_)[1].reshape(len(block), -1)
+        return self._attend(block)[1].reshape(len(block), -1)
+
+    def _attend(self, block: Floats) -> tuple[Floats, Floats]:
+        """Return the weights and the standardised means of the clips of a block."""
+        query = self.query_ / self.scale_
+        found = [attend(piece, query) for piece in _pieces(block, self.mean_)]
+        weights, means = map(np.concatenate, zip(*found, strict=True))
+        return weights, means / self.scale_
 
     def _blocks(self, X: Any) -> Iterator[Floats]:
         """Yield checked blocks [clips, frames, tokens, width], one of which is in memory."""
-        for start in range(0, max(len(X), 1), CLIPS_A_BLOCK):
-            block = np.asarray(X[start : start + CLIPS_A_BLOCK])
+        for block in blocks_of(X):
             if block.ndim not in (3, 4):
                 form = "[clips, frames, width] or [clips, frames, tokens, width]"
                 raise FixTraining(f"expected {form}, got shape {block.shape}")
             rows = block.reshape(-1, block.shape[-1])
-            rows = validate_data(self, rows, reset=False, dtype=np.float64)
+            rows = validate_data(self, rows, reset=False, dtype=[np.float32, np.float64])
             sizes = block.shape[1:3] if block.ndim == 4 else (block.shape[1], 1)
             yield rows.reshape(len(block), *sizes, -1)
-
-    def _scaled(self, block: Floats) -> Floats:
-        """Return all tokens of each clip, standardised: [clips, frames * tokens, width]."""
-        flat = block.reshape(len(block), -1, block.shape[-1])
-        return np.asarray((flat - self.mean_) / self.scale_)
 
     def _fit_attention(self, X: Any, codes: Ints) -> None:
         total, squares, n = 0.0, 0.0, 0
         for block in self._blocks(X):
-            flat = block.reshape(-1, block.shape[-1])
-            total, n = total + flat.sum(axis=0), n + len(flat)
-            squares = squares + (flat**2).sum(axis=0)
+            for piece in _pieces(block, np.zeros(block.shape[-1])):
+                flat = piece.reshape(-1, piece.shape[-1]).astype(np.float64)
+                total, n = total + flat.sum(axis=0), n + len(flat)
+                squares = squares + (flat**2).sum(axis=0)
         self.mean_ = np.asarray(total / n)
         spread = np.sqrt(np.maximum(squares / n - self.mean_**2, 0))
         self.scale_ = np.where(spread > 1e-7 * np.abs(self.mean_).max(initial=0), spread, 1.0)
@@ -159,15 +180,28 @@ class FrameProbe(Classifier):
         self, free: Floats, X: Any, codes: Ints, shape: tuple[int, int, int]
     ) -> tuple[float, Floats]:
         """Return the penalised cross-entropy of all clips, and its gradient."""
-        query, coef, intercept = _unpack(free, shape)
-        value = float(((query**2).sum() + (coef**2).sum()) / (2 * self.C))
-        slope, seen = free / self.C, 0
+        # The weights are divided by the scale of each column, which costs less than the tokens.
+        scale = np.tile(self.scale_, shape[0])
+        units = np.concatenate([scale, np.repeat(scale, shape[2]), np.ones(shape[2])])
+        weights, seen = _unpack(free / units, shape), 0
+        value = float((free[: -shape[2]] ** 2).sum()) / (2 * self.C)
+        slope = free / self.C
         slope[-shape[2] :] = 0
-        for block in self._blocks(X):
-            own, seen = codes[seen : seen + len(block)], seen + len(block)
-            loss, gradient = _block_loss(self._scaled(block), own, query, coef, intercept)
-            value, slope = value + loss, slope + gradient
+        for block in blocks_of(X):  # checked by the pass before
+            for piece in _pieces(block, self.mean_):
+                own, seen = codes[seen : seen + len(piece)], seen + len(piece)
+                loss, gradient = _piece_loss(piece, own, *weights)
+                value, slope = value + loss, slope + gradient / units
         return value, slope
+
+
+def _pieces(block: NDArray[Any], mean: Floats) -> Iterator[NDArray[Any]]:
+    """Yield all tokens of a few clips, less their mean: [clips, frames * tokens, width]."""
+    flat = block.reshape(len(block), -1, block.shape[-1])
+    origin = mean.astype(np.result_type(block.dtype, np.float32))
+    n_clips = max(NUMBERS_A_PIECE // max(math.prod(flat.shape[1:]), 1), 1)
+    for start in range(0, len(flat), n_clips):
+        yield flat[start : start + n_clips] - origin
 
 
 def pool(block: Floats, pooling: Pooling) -> Floats:
@@ -184,24 +218,27 @@ def pool(block: Floats, pooling: Pooling) -> Floats:
     return np.concatenate([mean, np.einsum("ntd,t->nd", frames, time) / len(time)], axis=1)
 
 
-def attend(z: Floats, query: Floats) -> tuple[Floats, Floats]:
+def attend(z: NDArray[Any], query: Floats) -> tuple[NDArray[Any], Floats]:
     """Return weights [clips, tokens, queries], and weighted means [clips, queries, width]."""
-    weights = softmax(z @ query.T / np.sqrt(query.shape[1]))
-    return weights, np.einsum("ntq,ntd->nqd", weights, z)
+    flat, own = z.reshape(-1, z.shape[-1]), query.astype(z.dtype)
+    weights = softmax((flat @ own.T / math.sqrt(len(own.T))).reshape(*z.shape[:2], -1))
+    return weights, (np.swapaxes(weights, 1, 2) @ z).astype(np.float64)
 
 
-def _block_loss(
-    z: Floats, codes: Ints, query: Floats, coef: Floats, intercept: Floats
+def _piece_loss(
+    z: NDArray[Any], codes: Ints, query: Floats, coef: Floats, intercept: Floats
 ) -> tuple[float, Floats]:
-    """Return the cross-entropy of a block, and its gradient, laid out as in `_unpack`."""
+    """Return the cross-entropy of some clips, and its gradient, laid out as in `_unpack`."""
     weights, means = attend(z, query)
     flat, rows = means.reshape(len(z), -1), np.arange(len(codes))
     p = softmax(flat @ coef + intercept)
     loss = -float(np.log(np.maximum(p[rows, codes], 1e-300)).sum())
     p[rows, codes] -= 1
-    by_token = z @ np.moveaxis((p @ coef.T).reshape(means.shape), 1, -1)
+    by_mean = (p @ coef.T).reshape(means.shape).astype(z.dtype)
+    by_token = z @ np.swapaxes(by_mean, 1, 2)
     by_score = weights * (by_token - (weights * by_token).sum(axis=1, keepdims=True))
-    by_query = np.einsum("ntq,ntd->qd", by_score, z) / np.sqrt(query.shape[1])
+    by_query = by_score.reshape(-1, len(query)).T @ z.reshape(-1, z.shape[-1])
+    by_query /= math.sqrt(query.shape[1])
     return loss, np.concatenate([by_query.ravel(), (flat.T @ p).ravel(), p.sum(axis=0)])
 
 

@@ -83,18 +83,12 @@ def clip_tables(run: ReportRun) -> Part:
         return
     unit, pair = found.unit, found.pair
     rows: list[Row | Heading] = []
-    for model in found.models:
+    for model, wrong in surest_errors(found).items():
         rows.append(Heading(model))
-        tested = [bar for bars in found.films.values() for bar in bars if model in bar.scores]
-        wrong = [
-            (-abs(bar.scores[model].score - 0.5), bar.clip.clip_id, bar)
-            for bar in tested
-            if not bar.scores[model].correct
-        ]
-        for _, clip_id, bar in sorted(wrong)[:MAX_ERRORS]:
+        for bar in wrong:
             film, concepts = run.film_name(bar.clip.movie_id), ", ".join(bar.clip.concepts) or None
             score = Number(bar.scores[model].score)
-            rows.append((film, clip_id, bar.place, bar.clip.level, concepts, score))
+            rows.append((film, bar.clip.clip_id, bar.place, bar.clip.level, concepts, score))
     yield make_table("errors", "surest-errors", rows, unit=unit, pair=pair, most=MAX_ERRORS)
     rows = []
     for film, bars in found.films.items():
@@ -104,6 +98,17 @@ def clip_tables(run: ReportRun) -> Part:
             if bar.scores:
                 rows.append((bar.clip.clip_id, bar.place, bar.clip.level or None, *decisions))
     yield make_table("clips", "clips", rows, found.models, unit=unit, pair=pair)
+
+
+def surest_errors(found: Timelines) -> dict[str, list[Bar]]:
+    """Return for each model the clips that it is surest and wrong about, the surest first."""
+    bars = [bar for own in found.films.values() for bar in own]
+    errors = {}
+    for model in found.models:
+        wrong = [bar for bar in bars if model in bar.scores and not bar.scores[model].correct]
+        wrong.sort(key=lambda b: (-abs(b.scores[model].score - 0.5), b.clip.clip_id))
+        errors[model] = wrong[:MAX_ERRORS]
+    return errors
 
 
 def _decision(score: ClipScore | None) -> str | None:

@@ -16,12 +16,14 @@ from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Obygaz
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.metadata import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
+from obygaze_features.store import Store
 from obygaze_models.audits.result import read_findings
 from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import AGAIN, RESULTS_FILE, read_run
 from obygaze_models.report import comparisons, concepts, decisions, films, results
 from obygaze_models.report.figure import Figure, FigureSet
 from obygaze_models.report.lookup import ReportRun, grouped
+from obygaze_models.report.maps import draw_maps
 from obygaze_models.report.tables import (
     Part,
     ResultTable,
@@ -68,6 +70,7 @@ def report(
     out: Path | None = None,
     formats: Sequence[str] = FORMATS,
     progress: Progress | None = None,
+    maps: Store | None = None,
 ) -> list[Path]:
     """Write the report of one or more runs and return its files, the page first.
 
@@ -76,6 +79,7 @@ def report(
         out: The file of the page. The default is report.html in the folder of the first run.
         formats: Any of html, md, latex and csv.
         progress: Is advanced after each of the FIGURES of each run.
+        maps: A store of maps; those of the surest errors are drawn.
     """
     if unknown := [name for name in formats if name not in FORMATS]:
         raise FixUsage(f"unknown format {unknown[0]!r}", hint=f"one of {', '.join(FORMATS)}")
@@ -90,7 +94,7 @@ def report(
     for folder in folders:
         with _explaining(folder):
             run = ReportRun.of_run(read_run(folder))
-            figures = draw_figures(run, folder / "figures", progress)
+            figures = draw_figures(run, folder / "figures", progress, maps)
             chapters.append((run, sections_of(run, figures)))
             written += _write_tables(*chapters[-1], formats)
     drawn = [figure for _, sections in chapters for s in sections for figure in s.figures]
@@ -213,7 +217,9 @@ def _explaining(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def draw_figures(run: ReportRun, folder: Path, progress: Progress | None = None) -> list[Figure]:
+def draw_figures(
+    run: ReportRun, folder: Path, progress: Progress | None = None, maps: Store | None = None
+) -> list[Figure]:
     """Draw all figures that a run has records for, and return them with those of its audits."""
     import matplotlib.figure  # noqa: F401 - once, before other processes start
 
@@ -222,7 +228,8 @@ def draw_figures(run: ReportRun, folder: Path, progress: Progress | None = None)
         kind(run, made)
         return made.figures
 
-    drawn = map_jobs([partial(draw, kind) for kind in FIGURES], 0, progress or Quiet())
+    kinds = (*FIGURES, partial(draw_maps, maps)) if maps else FIGURES
+    drawn = map_jobs([partial(draw, kind) for kind in kinds], 0, progress or Quiet())
     made = FigureSet(folder, [figure for figures in drawn for figure in figures])
     for name, finding in read_findings(run.folder).items():
         if svg := finding.svg(run.folder):

@@ -17,7 +17,7 @@ from support.videos import write_video
 
 import obygaze as og
 from obygaze_features.backbones.load import load_backbone
-from obygaze_features.backbones.saliency import grad_cam
+from obygaze_features.backbones.saliency import grad_cam, score_cam
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.explaining import overlay
 from obygaze_features.extraction.recipes import exact_pictures
@@ -64,6 +64,23 @@ def test_maps_are_those_of_the_model_on_the_same_frames(world: tuple[Path, list[
     frames = decode_clip(video, View(3, "even", backbone.resize)).frames
     directions = np.stack([(a + b) / 2, c])
     expected = grad_cam(backbone, backbone.normalise(frames)[None], "clip", directions)[0]
+    found = maps.matrix(MAPS, clips=["tt0-002"]).values[0, :2]
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_score_cam_of_texts(world: tuple[Path, list[Any]]) -> None:
+    place, (a, b, c) = world
+    done = run_obygaze(
+        *("-C", place, "explain", "model", "films.tiny-clip", "tt0-002", "--method", "score-cam"),
+        *("--text", place / "t.npz", "--weights", place / "weights", "-o", "scores"),
+    ).ok()
+    assert "maps of 1 of 1 clips" in done.stdout
+    maps = open_store(place / "stores" / "scores")
+    assert maps.recipe.to_json()[MAPS]["method"] == "score-cam"
+    backbone = load_backbone("tiny-clip", place / "weights", workspace=Workspace(place))
+    store = open_store(place / "stores" / "films.tiny-clip")
+    pixels = backbone.normalise(exact_pictures(Workspace(place), store, "tt0-002").frames)[None]
+    expected = score_cam(backbone, pixels, "clip", np.stack([(a + b) / 2, c]))[0]
     found = maps.matrix(MAPS, clips=["tt0-002"]).values[0, :2]
     np.testing.assert_allclose(found, expected, atol=2e-3)
 

@@ -315,6 +315,12 @@ class Store:
         ids = {"clip_id": (ROW_DIM, self.clip_ids), "movie_id": (ROW_DIM, self.movie_ids)}
         return xarray.Dataset(arrays, coords=ids, attrs={"fingerprint": self.fingerprint})
 
+    def presence(
+        self, level: str, clips: Iterable[str]
+    ) -> tuple[npt.NDArray[np.bool_], Mapping[str, RowStatus]]:
+        """Return whether each clip has a level, and why others have none; read no values."""
+        return self._presence(self.plan.array(level), self.select(clips))
+
     def stream(
         self,
         level: str,

@@ -179,7 +179,7 @@ def _on_noise(
     """Return quality and stability of vectors found in the same way on random features."""
     from obygaze_models.models.concept_report import ranking_quality
 
-    noise = np.random.default_rng((seed, 1)).standard_normal(features.X.shape)
+    noise = np.random.default_rng((seed, 1)).standard_normal(features.by_frame.shape)
     try:
         found = find_vectors(replace(features, X=noise.astype(np.float32)), table, settings, seed)
     except FixTraining:

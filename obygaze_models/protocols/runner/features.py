@@ -15,13 +15,14 @@ from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.format.schema import SPAN_ARRAYS
-from obygaze_models.models.common import column_scales, frames_of
+from obygaze_models.models.common import blocks_of, column_scales, frames_of
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Feature
 
 IMPORTED = " (imported)"  # after a backbone that nobody but the importer vouches for
 NOT_FINITE = "failed: holds NaN or infinity"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
+LARGE_BYTES = 2_000_000_000  # frames and tokens above it are read from the store in each pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +32,11 @@ class Features:
     `row_of` is the row of `X` for each clip of the table, -1 where there is none; `missing` has the
     reason for each of those clips. Missing vectors are never filled in. `origin` is what a run
     records of the store. `windows` are those of the clips, `films` times and vectors of films.
+    X is an array, or `StoreRows` where frames or tokens are large.
     """
 
     name: str
-    X: NDArray[np.float32]
+    X: Any
     row_of: NDArray[np.intp]
     missing: Mapping[str, str]
     origin: Mapping[str, Any]
@@ -46,20 +48,28 @@ class Features:
         """Whether each clip of the table has a vector."""
         return self.row_of >= 0
 
-    def of(self, clips: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Return the vectors of some clips of the table."""
+    def of(self, clips: NDArray[np.intp]) -> Any:
+        """Return the vectors of some clips of the table, as X holds them."""
         return self.X[self.row_of[clips]]
 
     @property
     def vectors(self) -> NDArray[np.float32]:
         """One vector for each clip that has one: of frames their mean."""
         middle = tuple(range(1, self.X.ndim - 1))
-        return self.X.mean(axis=middle, dtype=np.float32) if middle else self.X
+        if not middle:
+            return np.asarray(self.X)
+        means = [block.mean(axis=middle, dtype=np.float32) for block in blocks_of(self.X)]
+        return np.concatenate(means)
 
     @cached_property
     def frames(self) -> NDArray[Any] | None:
         """The vectors of each frame (of tokens their mean); None where a clip has one vector."""
         return None if self.X.ndim < 3 else frames_of(self.X)
+
+    @property
+    def by_frame(self) -> NDArray[Any]:
+        """The vectors of each frame, or of each clip where a clip has one vector."""
+        return self.X if self.frames is None else self.frames
 
     def bags(self, clips: NDArray[np.intp]) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
         """Return the windows of some clips, one clip after another, and the number of each."""
@@ -103,9 +113,9 @@ def join(
             where=store.location,
             hint=f"another feature level: {', '.join(store.levels)}",
         )
-    X = np.asarray(matrix.values, dtype=None if is_of_frames else np.float32)
-    clips = np.flatnonzero(matrix.present)
-    good = np.isfinite(X).all(axis=tuple(range(1, X.ndim)))
+    X: Any = matrix.values if is_of_frames else np.asarray(matrix.values, dtype=np.float32)
+    clips, inside = np.flatnonzero(matrix.present), tuple(range(1, X.ndim))
+    good = np.concatenate([np.isfinite(block).all(axis=inside) for block in blocks_of(X)])
     absent = np.flatnonzero(~matrix.present)
     missing = {table.ids[row]: str(matrix.reasons[names[row]]) for row in absent}
     missing |= {table.ids[row]: NOT_FINITE for row in clips[~good]}
@@ -114,13 +124,15 @@ def join(
         missing |= {table.ids[row]: ZERO for row in clips[good & ~(length > 0)]}
         good &= length > 0
         X = np.asarray(X / np.where(good, length, 1.0)[:, None], dtype=np.float32)
-    X, clips = np.ascontiguousarray(X if good.all() else X[good]), clips[good]
+    X, clips = X if good.all() else X[good], clips[good]
     if data.scale == "standard":
         wide = X.astype(np.float64)
         X = np.asarray((wide - wide.mean(axis=0)) / column_scales(wide), dtype=np.float32)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
-    digest = hashlib.sha256(X.data)  # of the array itself: frames are large, and need no copy
+    digest = hashlib.sha256()
+    for block in blocks_of(X):
+        digest.update(np.ascontiguousarray(block).data)
     digest.update("\n".join(table.ids[row] for row in clips).encode())
     origin = {
         "location": store.location,
@@ -170,7 +182,7 @@ def _matrix(
         given = [clip.extra.get("given_clip_id") or clip.clip_id for clip in table.clips]
         if given != names and not any(clip in store for clip in names):
             names = given
-        matrix = store.matrix(level, clips=names, missing="drop")
+        matrix = _read(store, level, names)
         why = "has features in this store"
         hint = "obygaze store info says why; extract run tries again"
     if not len(matrix.values):
@@ -185,6 +197,19 @@ def _matrix(
             hint=hint,
         )
     return matrix, names
+
+
+def _read(store: Store, level: str, names: Sequence[str]) -> Matrix:
+    """Return the clips of a level; the values of a large one stay in the store."""
+    spec = store.plan.array(level)
+    is_large = len(spec.tail_shape) > 1 and len(names) * spec.row_bytes > LARGE_BYTES
+    if not is_large or store.files.is_remote:
+        return store.matrix(level, clips=names, missing="drop")
+    from obygaze_models.models.frames import StoreRows
+
+    present, reasons = store.presence(level, names)
+    there: Any = StoreRows(store, level, np.array(names)[present])
+    return Matrix(there, present, store.select(names)[present], reasons)
 
 
 def is_backbone(backbone: str, pattern: str) -> bool:

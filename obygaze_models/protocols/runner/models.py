@@ -219,8 +219,11 @@ def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
         model.residual_ = clone(model.residual).fit(rows, data.y, offset=offset)
         chosen = {"residual_share": model.residual_.share_}
 
+    def vectors(clips: IntArray) -> Any:
+        return banks.features.by_frame[banks.features.row_of[clips]]
+
     def score(clips: IntArray) -> FloatArray:
-        found = model.predict_proba(banks.features.of(clips))[:, positive]
+        found = model.predict_proba(vectors(clips))[:, positive]
         return np.asarray(np.clip(found.sum(axis=1), 0.0, 1.0))
 
     def score_inside(train: IntArray, rows: IntArray) -> FloatArray:
@@ -233,7 +236,7 @@ def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
         return found
 
     def levels(clips: IntArray) -> FloatArray:
-        found = model.predict_proba(banks.features.of(clips))
+        found = model.predict_proba(vectors(clips))
         learnt = [LEVELS.index(level) for level in model.classes_.tolist()]
         return np.asarray(found @ np.eye(len(LEVELS))[learnt])
 

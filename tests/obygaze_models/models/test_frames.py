@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from support.stores import sealed_store, some_ids
 
 from obygaze_features.store import open_store
-from obygaze_models.models import frames
+from obygaze_models.models import common
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.frames import POOLINGS, FrameProbe, StoreRows, attend
@@ -45,7 +45,7 @@ def test_where_blocks_are_cut_does_not_matter(
 ) -> None:
     X, y = clips()
     whole = FrameProbe(pooling).fit(X, y)
-    monkeypatch.setattr(frames, "CLIPS_A_BLOCK", 37)
+    monkeypatch.setattr(common, "CLIPS_A_BLOCK", 37)
     cut = FrameProbe(pooling).fit(X, y)
     np.testing.assert_allclose(cut.predict_proba(X), whole.predict_proba(X), atol=1e-3)
 
@@ -105,7 +105,7 @@ class Watched:
 def test_no_more_than_two_blocks_are_ever_held(
     pooling: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frames, "CLIPS_A_BLOCK", 20)
+    monkeypatch.setattr(common, "CLIPS_A_BLOCK", 20)
     X, y = clips()
     watched = Watched(X)
     FrameProbe(pooling, max_passes=5).fit(watched, y).predict_proba(watched)
@@ -158,7 +158,7 @@ def test_frames_are_read_from_a_store_in_blocks(
     values = sealed_store(tmp_path / "store.zarr")["frames"]
     store, rows = open_store(tmp_path / "store.zarr"), [20, 3, 8, 11, 0, 17, 5]
     y = np.where(np.array(rows) % 2, "S", "EN")
-    monkeypatch.setattr(frames, "CLIPS_A_BLOCK", 3)
+    monkeypatch.setattr(common, "CLIPS_A_BLOCK", 3)
     X = StoreRows(store, "frames", [some_ids(23)[0][row] for row in rows])
     for pooling in ("max", "attention"):
         ours = FrameProbe(pooling).fit(X, y)  # type: ignore[arg-type]

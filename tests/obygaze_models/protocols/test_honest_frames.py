@@ -12,7 +12,9 @@ import pytest
 from support.experiments import cell_of, films, quick, run_on, store_of
 
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_models.models import common
 from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.runner import features
 from obygaze_models.protocols.runner.features import join
 from obygaze_models.protocols.schema import Data
 from obygaze_models.report.lookup import ReportRun
@@ -119,6 +121,39 @@ def test_frames_are_held_in_memory_once(tmp_path: Path) -> None:
     tracemalloc.stop()
     # With what decoding takes; copies for a selection and for the checksum were two more.
     assert found.X.nbytes == X.nbytes and peak < 2.5 * X.nbytes
+
+
+def run_on_tokens(place: Path, values: Any) -> tuple[bytes, int]:
+    """Run attention on a store of tokens; return the records, and the most bytes that were held."""
+    manifest = films(4, 50)
+    store = store_of(place / "tokens", manifest, values, level="tokens", failed=["tt0000002-007"])
+    protocol = quick(
+        *("honest-frames", 'data.level=["tokens"]', 'grid.models=["attention"]'),
+        *(
+            "grid.baselines=[]",
+            "models.attention.max_passes=2",
+            'grid.train=["EN_S"]',
+            'grid.test=["EN_S"]',
+        ),
+    )
+    tracemalloc.start()
+    folder = run_on(place, protocol, manifest, {"x": store}).folder
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return (folder / "results.json").read_bytes(), peak
+
+
+def test_tokens_that_are_large_stay_in_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.random.default_rng(0).normal(size=(200, 4, 16, 512)).astype(np.float32)
+    monkeypatch.setattr(common, "CLIPS_A_BLOCK", 10)
+    whole, most = run_on_tokens(tmp_path / "whole", values)
+    monkeypatch.setattr(features, "LARGE_BYTES", values.nbytes - 1)
+    streamed, peak = run_on_tokens(tmp_path / "streamed", values)
+    assert streamed == whole
+    # Blocks of the store have 64 clips. A run that holds all 200 holds some of them twice.
+    assert peak < 0.8 * values.nbytes < values.nbytes < most
 
 
 def test_models_of_frames_and_of_clips_are_not_mixed(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""Maps of the surest errors of a run, from a store of maps; neither film nor model is needed."""
+
+import textwrap
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import NotFound
+from obygaze_features.store import Store
+from obygaze_features.store.maps import MAPS, RANDOM, map_names
+from obygaze_models.report.figure import WIDTH_INCHES, WRONG, FigureSet, hide_ticks
+from obygaze_models.report.films import Bar, surest_errors, timelines
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.tables import slug
+
+MAX_CLIPS, MAX_DIRECTIONS, MAX_STEPS = 6, 12, 8
+PAPER = "#f6f5f1"
+
+
+def draw_maps(store: Store, run: ReportRun, figures: FigureSet) -> None:
+    """Draw the maps of the surest errors: a row for each direction, the first random one last."""
+    found = timelines(run)
+    errors: dict[str, tuple[str, Bar]] = {}
+    for model, bars in (surest_errors(found) if found else {}).items():
+        for bar in bars:
+            errors.setdefault(bar.clip.clip_id, (model, bar))
+    known = store.matrix(MAPS, clips=[clip for clip in errors if clip in store], missing="drop")
+    if errors and not len(known):
+        hint = f"obygaze explain, with clips such as {' '.join(list(errors)[:3])}"
+        raise NotFound("no surest error has maps in this store", where=store.location, hint=hint)
+    names = map_names(store)
+    planned = [i for i, name in enumerate(names) if not name.startswith(RANDOM)]
+    rows = [*planned[:MAX_DIRECTIONS], *range(len(planned), min(len(planned) + 1, len(names)))]
+    shown = ["at random" if names[row].startswith(RANDOM) else names[row] for row in rows]
+    labels = [textwrap.fill(name, 14) for name in shown]
+    for clip_id, maps in list(zip(known.clip_ids.tolist(), known.values, strict=True))[:MAX_CLIPS]:
+        model, bar = errors[clip_id]
+        about = {"model": model, "score": f"{bar.scores[model].score:.2f}", "clip": clip_id}
+        about |= {"film": run.film_name(bar.clip.movie_id), "level": bar.clip.level or "no level"}
+        _draw(figures, f"maps-{slug(clip_id)}", maps[rows], labels, about)
+
+
+def _draw(
+    figures: FigureSet,
+    key: str,
+    maps: NDArray[np.float16],
+    labels: list[str],
+    about: dict[str, str],
+) -> None:
+    """Draw what is above the mean of each map [direction, step, row, column], on one scale."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    steps = np.linspace(0, maps.shape[1] - 1, min(maps.shape[1], MAX_STEPS)).round().astype(int)
+    wide = maps.astype(np.float32)
+    seen = np.maximum(wide - wide.mean(axis=(1, 2, 3), keepdims=True), 0)
+    n, _, height, width = maps.shape
+    picture = seen[:, steps].transpose(0, 2, 1, 3).reshape(n * height, -1)
+    inches = 0.6 + n * 0.7 * WIDTH_INCHES / max(len(steps), 6) * height / width
+    with figures.draw("maps", key, inches, None, **about) as (_, axes):
+        colors = LinearSegmentedColormap.from_list("maps", [PAPER, WRONG])
+        axes.imshow(picture, cmap=colors, vmin=0, vmax=max(float(seen.max()), 1e-12))
+        for row in range(1, n):
+            axes.axhline(row * height - 0.5, color="white", lw=1.5)
+        for column in range(1, len(steps)):
+            axes.axvline(column * width - 0.5, color="white", lw=1.5)
+        axes.set_yticks((np.arange(n) + 0.5) * height - 0.5, labels, fontsize=5.5)
+        axes.set_xticks((np.arange(len(steps)) + 0.5) * width - 0.5, steps + 1, fontsize=5)
+        axes.set_xlabel("frame", fontsize=5.5)
+        hide_ticks(axes)
