@@ -37,6 +37,9 @@ COMMANDS = {
     "status": (f"{_HERE}.commands:status", "Show the progress of stores."),
 }
 
+_cores: Any = {"type": click.IntRange(1), "default": usable_cores, "show_default": "cores"}
+workers_option = click.option("--workers", **_cores, help="Processes that decode or read.")
+
 
 class ExtractGroup(LazyGroup):
     """The group of commands, with `retry` as the old name of `run --retry-failed`."""
@@ -179,16 +182,10 @@ def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, for
     click.option("--seconds", type=POSITIVE, help="Seconds of a window."),
     click.option("--every", type=POSITIVE, help="Seconds from window to window."),
 )
-@click.option("--workers", type=click.IntRange(1), help="Processes that read. [default: cores]")
+@workers_option
 @force_option
 def windows(
-    session: Session,
-    /,
-    films: str,
-    name: str,
-    workers: int | None,
-    force: bool,
-    **options: float | None,
+    session: Session, /, films: str, name: str, workers: int, force: bool, **options: float | None
 ) -> None:
     """Cut whole films into windows.
 
@@ -207,8 +204,7 @@ def windows(
 
     path = session.workspace.manifest(name)
     grid = Grid(**{key: value or 0 for key, value in options.items()}).check()  # type: ignore[arg-type]
-    cores = workers or usable_cores()
-    made = make_windows(films, grid, workspace=session.workspace, name=path.stem, workers=cores)
+    made = make_windows(films, grid, workspace=session.workspace, name=path.stem, workers=workers)
     write_manifest(made, path, force=force)
     facts = {"name": made.name, "path": str(path), "sha256": manifest_sha256(made)}
     counts = {"windows": len(made), "movies": len(made.movies), "grid": grid.to_json()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -22,7 +22,7 @@ from obygaze_features.core.commands import (
 )
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
-from obygaze_features.core.machine import usable_cores
+from obygaze_features.extraction.commands import workers_option
 from obygaze_features.extraction.plan import (
     SAMPLINGS,
     ExtractPlan,
@@ -31,9 +31,6 @@ from obygaze_features.extraction.plan import (
     write_plan,
 )
 from obygaze_features.manifest.io import read_manifest
-
-if TYPE_CHECKING:
-    from obygaze_features.extraction.run import Resources
 
 _SETTINGS = ("sampling", "dtype", "attention", "tf32", "compiled", "compressor")
 # These are fixed by the file of a plan; only --timeout may differ between machines.
@@ -83,19 +80,9 @@ feature_options = option_group(
 device_option = click.option(
     "--device", default="cpu", help="cpu, cuda, several (cuda:0,cuda:1), or cuda:all."
 )
-workers_option = click.option(
-    "--workers", type=click.IntRange(1), help="Processes that decode. [default: cores]"
-)
 batch_option = click.option(
     "--batch", type=click.IntRange(1), help="Clips computed at once. [default: as many as fit]"
 )
-
-
-def resources_of(options: Mapping[str, Any]) -> Resources:
-    """Return what a run with these options may use, before it is divided among devices."""
-    from obygaze_features.extraction.run import Resources
-
-    return Resources(workers=options["workers"] or usable_cores(), batch=options["batch"])
 
 
 def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> ExtractPlan:
@@ -181,9 +168,11 @@ def plan(
     """
     from obygaze_features.extraction.devices import devices_of
     from obygaze_features.extraction.estimate import estimate
+    from obygaze_features.extraction.run import Resources
 
     made = chosen_plan(session, manifest, options)
-    shares = resources_of(options).shared_by(devices_of(options["device"]))
+    resources = Resources(workers=options["workers"], batch=options["batch"])
+    shares = resources.shared_by(devices_of(options["device"]))
     found = estimate(made, shares, n_probed=probe, timed=probe > 0)
     if out is not None:
         write_plan(made, out, force=force)

@@ -14,14 +14,12 @@ from obygaze_features.core.commands import Session, command, json_option, option
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.commands import show_states
+from obygaze_features.extraction.commands import show_states, workers_option
 from obygaze_features.extraction.commands_plan import (
     batch_option,
     chosen_plan,
     device_option,
     feature_options,
-    resources_of,
-    workers_option,
 )
 from obygaze_features.extraction.shared_machine import idle_gpus, refuse_busy_gpus, stop_on_signals
 
@@ -154,10 +152,11 @@ def _extract(
 ) -> list[StoreStatus]:
     """Extract on one device, or on several."""
     from obygaze_features.extraction.devices import devices_of, extract_on_devices
-    from obygaze_features.extraction.run import extract
+    from obygaze_features.extraction.run import Resources, extract
 
     devices = devices_of(options["device"])
-    shares = resources_of(options).shared_by(devices)
+    resources = Resources(workers=options["workers"], batch=options["batch"])
+    shares = resources.shared_by(devices)
     retry = options["retry_failed"] or options["changed"]
     if (rows is not None or retry) and len(shares) > 1:
         raise FixUsage("--worker, --retry-failed and --changed need one --device")
@@ -165,10 +164,9 @@ def _extract(
         refuse_busy_gpus(devices)
     if len(shares) > 1:
         return extract_on_devices(plan, shares, stop, progress=progress)
-    (resources,) = shares
     return extract(
         plan,
-        resources,
+        shares[0],
         stop,
         rows=rows,
         retry_failed=retry,

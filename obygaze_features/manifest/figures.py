@@ -22,23 +22,13 @@ DOT, STEP = 0.018, 0.24  # the size of a dot across (of all shares), and along t
 
 def draw_stats(stats: Stats, stem: Path, title: str, *, force: bool = True) -> tuple[Path, Path]:
     """Draw the shares of the levels, and the concepts of each level, as Figure 2 of the paper."""
-    size, layout = stats_layout(stats)
-    with canvas(*size, **layout) as (figure, axes):
+    concepts = _concepts(stats)
+    n_rows = max(len(concepts), 3)
+    with canvas(7.2, 2.1 + 0.42 * n_rows, nrows=2, height_ratios=[1.4, n_rows]) as (figure, axes):
         figure.suptitle(title, x=0.01, ha="left", weight="bold")
-        draw_panels(axes, stats)
+        _draw_levels(axes[0], stats)
+        _draw_concepts(axes[1], stats, concepts)
         return save(figure, stem, force=force)
-
-
-def stats_layout(stats: Stats) -> tuple[tuple[float, float], dict[str, Any]]:
-    """Return the size of the figure in inches, and its layout for `Figure.subplots`."""
-    n_rows = max(len(_concepts(stats)), 3)
-    return (7.2, 2.1 + 0.42 * n_rows), {"nrows": 2, "height_ratios": [1.4, n_rows]}
-
-
-def draw_panels(axes: Any, stats: Stats) -> None:
-    """Draw the levels on the first axes and the concepts on the second."""
-    _draw_levels(axes[0], stats)
-    _draw_concepts(axes[1], stats, _concepts(stats))
 
 
 def _concepts(stats: Stats) -> list[str]:

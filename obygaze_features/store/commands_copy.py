@@ -29,12 +29,8 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _output = click.option("-o", "output", required=True, help="The new store: a name or a folder.")
 
 
-def _or_all(ctx: click.Context, param: click.Parameter, chosen: tuple[str, ...]) -> Any:
-    """Return the words of a repeatable option; None, which stands for all, if there are none."""
-    return chosen or None
-
-
-_repeated = partial(click.option, multiple=True, callback=_or_all)
+# A repeatable option; None stands for all.
+_repeated = partial(click.option, multiple=True, callback=lambda ctx, param, chosen: chosen or None)
 
 
 @command("subset")

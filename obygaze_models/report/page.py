@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, ObygazeError
+from obygaze_features.core.drafts import OwnFolder, check_file
+from obygaze_features.core.errors import Corrupt, FixUsage, ObygazeError
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.metadata import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 # What code raises over a record with an invalid value.
 INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 FORMATS = ("html", "md", "latex", "csv")
+PAGE = OwnFolder.marked("report", "the generator", rb'<meta name="generator" content="obygaze ')
 FIGURES = (
     films.draw_timelines,
     films.draw_windows,
@@ -86,10 +87,8 @@ def report(
     if not folders:
         raise FixUsage("no run given", hint="obygaze report RUN")
     page = out or folders[0] / "report.html"
-    if out is not None and os.path.lexists(out) and not _is_page(out):
-        raise AlreadyThere(
-            "this exists and is not an obygaze report", where=str(out), hint="another name with -o"
-        )
+    if out is not None:
+        check_file(out, force=True, own=PAGE)
     chapters, written = [], []
     for folder in folders:
         with _explaining(folder):
@@ -189,14 +188,6 @@ PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
     "coverage": (coverage,),
     "provenance": (provenance,),
 }
-
-
-def _is_page(path: Path) -> bool:
-    """Return whether a file is an earlier report, by the generator that it names."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as stream:
-        return b'<meta name="generator" content="obygaze ' in stream.read(1000)
 
 
 @contextmanager

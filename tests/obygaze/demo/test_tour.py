@@ -42,7 +42,7 @@ def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
     assert told[0].startswith("# torch and transformers not installed")
     assert told[0].endswith("pip install 'obygaze[extract]'")
     assert [path.name for path in (folder / "stores").glob("films.*")] == ["films.descriptors"]
-    for name in ("timelines", "clips", "concepts-desc", "tree-pcbm-dt-desc-ENHN-S"):
+    for name in ("timelines", "concepts-desc", "tree-pcbm-dt-desc-ENHN-S"):
         assert (folder / "runs" / "honest" / "figures" / f"{name}.png").stat().st_size > 5000
     again = run_obygaze("demo", "-o", hidden, timeout=60)
     assert (again.code, "not made by the demo" in again.stderr) == (1, True)

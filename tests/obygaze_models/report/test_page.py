@@ -243,8 +243,8 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(tmp_path: Path) -> No
     report([run], page)
     report([run], page)
     before = sorted(tmp_path.rglob("*"))
-    for taken in (thesis, tmp_path):
-        with pytest.raises(AlreadyThere, match="not an obygaze report"):
+    for taken, why in ((thesis, "does not have the generator"), (tmp_path, "expected a file")):
+        with pytest.raises(AlreadyThere, match=why):
             report([run], taken)
     assert thesis.read_text() == "years"
     assert sorted(tmp_path.rglob("*")) == before
