@@ -1,12 +1,13 @@
 """Find the weights of a card: in a given file or folder, or in the Hugging Face cache."""
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.backbones.base import Card
-from obygaze_features.core.errors import Corrupt, NotFound, ObygazeError, first_line
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError, first_line
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import cache_folder, offline
 from obygaze_features.core.schema_check import read_json
@@ -14,6 +15,7 @@ from obygaze_features.core.schema_check import read_json
 FETCH_AGAIN = "fetch the checkpoint again"
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
 _CONNECT_S = 5.0
+_TENSORS = re.compile(r"\.(safetensors|bin|pt|pth)(\.\d+)?$")  # pytorch_model.bin.3 of an epoch
 _SMALL_FILES = ("config.json", "preprocessor_config.json", "video_preprocessor_config.json")
 
 
@@ -141,7 +143,7 @@ def _download(card: Card) -> None:
 def _in_folder(folder: Path, origin: str) -> WeightFiles:
     files = _weight_files(folder)
     if not files:
-        hint = "a folder with model.safetensors or pytorch_model.bin, or the file of the weights"
+        hint = "a folder with model.safetensors or pytorch_model.bin"
         raise NotFound("this folder holds no weights", where=str(folder), hint=hint)
     return WeightFiles(folder, tuple(files), origin)
 
@@ -153,11 +155,15 @@ def _preferred(names: Collection[str]) -> str:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """Return the weights of a folder, if they have a name of the hub."""
-    name = _preferred([path.name for path in folder.iterdir() if path.is_file()])
-    if not name:
-        return []
-    return [folder / name] if name in _PREFERRED else _shards(folder, folder / name)
+    """Return the weights of a folder: those with a name of the hub, or the only file of tensors."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    if name := _preferred([path.name for path in files]):
+        return [folder / name] if name in _PREFERRED else _shards(folder, folder / name)
+    found = [path for path in files if _TENSORS.search(path.name)]
+    if len(found) > 1:
+        what = f"this folder holds several checkpoints: {', '.join(path.name for path in found)}"
+        raise FixInput(what, where=str(folder), hint=f"--weights {found[-1]}")
+    return found
 
 
 def _shards(folder: Path, index: Path) -> list[Path]:

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError  # noqa: E402
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -119,8 +119,8 @@ def test_any_size_is_what_its_authors_describe(
     tmp_path: Path, sizes: dict[str, Any], prefix: str
 ) -> None:
     tensors = lsmdc_tensors(**sizes)
-    torch.save({prefix + k: v for k, v in tensors.items()}, tmp_path / "pytorch_model.bin")
-    backbone = load_backbone(lsmdc_card(**sizes), tmp_path / "pytorch_model.bin")
+    torch.save({prefix + k: v for k, v in tensors.items()}, tmp_path / "pytorch_model.bin.0")
+    backbone = load_backbone(lsmdc_card(**sizes), tmp_path / "pytorch_model.bin.0")
     x, mask = inputs(3, sizes["frames"], sizes["patch"] * sizes["grid"])
     with torch.no_grad():
         expected = by_hand(tensors, x, mask)
@@ -138,7 +138,7 @@ def test_the_epsilon_over_time_is_its_own(tmp_path: Path) -> None:
     tensors = lsmdc_tensors(**SMALL)
     for key in ("clip.visual.proj", "frame_position_embeddings.weight"):
         tensors[key] = tensors[key] * 0.002
-    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    torch.save(tensors, tmp_path / "pytorch_model.bin.0")
     x, mask = inputs(2, 5, 24)
     with torch.no_grad():
         expected = by_hand(tensors, x, mask)["frames_temporal"]
@@ -163,7 +163,7 @@ def test_the_tolerance_would_catch_a_wrong_mapping(tmp_path: Path, spoil: Any, l
     x, mask = inputs(2, 5, 24)
     with torch.no_grad():
         expected = by_hand(tensors, x, mask)[level]
-    torch.save(spoil(dict(tensors)), tmp_path / "pytorch_model.bin")
+    torch.save(spoil(dict(tensors)), tmp_path / "pytorch_model.bin.0")
     spoiled = load_backbone(lsmdc_card(**SMALL), tmp_path).forward(x, mask)[level]
     assert (spoiled - expected).abs().max() > 1e-3
 
@@ -277,7 +277,7 @@ def _without(key: str) -> Any:
     ],
 )
 def test_other_checkpoints_are_refused(tmp_path: Path, change: Any, told: str) -> None:
-    torch.save(change(lsmdc_tensors(**SMALL)), tmp_path / "pytorch_model.bin")
+    torch.save(change(lsmdc_tensors(**SMALL)), tmp_path / "pytorch_model.bin.0")
     with pytest.raises(FixInput, match=told):
         load_backbone(lsmdc_card(**SMALL), tmp_path)
 
@@ -312,30 +312,30 @@ def test_code_in_a_checkpoint_never_runs(tmp_path: Path) -> None:
         def __reduce__(self) -> Any:
             return (Path.touch, (marker,))
 
-    torch.save({"clip.visual.proj": Trap()}, tmp_path / "pytorch_model.bin")
+    torch.save({"clip.visual.proj": Trap()}, tmp_path / "pytorch_model.bin.0")
     with pytest.raises(Corrupt):
         load_backbone(lsmdc_card(**SMALL), tmp_path)
     assert not marker.exists()
 
 
-def test_an_epoch_is_chosen_by_its_file(tmp_path: Path) -> None:
+def test_several_epochs_in_a_folder_must_be_chosen_between(tmp_path: Path) -> None:
     save_lsmdc(tmp_path, "pytorch_model.bin.1", **SMALL)
     save_lsmdc(tmp_path, "pytorch_model.bin.2", **SMALL)
-    with pytest.raises(NotFound, match="holds no weights"):
+    with pytest.raises(FixInput, match="several checkpoints"):
         load_backbone(lsmdc_card(**SMALL), tmp_path)
     assert load_backbone(lsmdc_card(**SMALL), tmp_path / "pytorch_model.bin.2")
 
 
 def test_a_flipped_bit_is_another_recipe(tmp_path: Path) -> None:
     tensors = lsmdc_tensors(**SMALL)
-    path = tmp_path / "pytorch_model.bin"
+    path = tmp_path / "pytorch_model.bin.0"
     torch.save(tensors, path)
     before = load_backbone(lsmdc_card(**SMALL), path).recipe()["weights"]
     raw = tensors["clip.visual.class_embedding"].view(torch.int32)
     raw[3] ^= 1 << 12
     torch.save(tensors, path)
     after = load_backbone(lsmdc_card(**SMALL), path).recipe()["weights"]
-    assert before.keys() == after.keys() == {"pytorch_model.bin", "tensors"}
+    assert before.keys() == after.keys() == {"pytorch_model.bin.0", "tensors"}
     assert all(before[key] != after[key] for key in before)
 
 
@@ -359,7 +359,7 @@ def test_the_command_writes_every_level(tmp_path: Path) -> None:
 
 
 def test_every_refusal_is_one_a_person_can_act_on(tmp_path: Path) -> None:
-    torch.save(torch.zeros(3), tmp_path / "pytorch_model.bin")
+    torch.save(torch.zeros(3), tmp_path / "pytorch_model.bin.0")
     with pytest.raises(ObygazeError, match="no named tensors") as caught:
         load_backbone(lsmdc_card(**SMALL), tmp_path)
     assert caught.value.hint
@@ -379,7 +379,7 @@ def test_every_refusal_is_one_a_person_can_act_on(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_missing_has_the_name_it_has_in_the_checkpoint(tmp_path: Path, name: str) -> None:
-    torch.save(_without(name)(lsmdc_tensors(**SMALL)), tmp_path / "pytorch_model.bin")
+    torch.save(_without(name)(lsmdc_tensors(**SMALL)), tmp_path / "pytorch_model.bin.0")
     with pytest.raises(FixInput, match="missing") as caught:
         load_backbone(lsmdc_card(**SMALL), tmp_path)
     assert [line.strip() for line in caught.value.details] == [name]
@@ -389,7 +389,7 @@ def test_a_layer_that_is_missing_whole_is_counted(tmp_path: Path) -> None:
     first = "clip.visual.transformer.resblocks.0."
     tensors = lsmdc_tensors(**SMALL)
     rest = {key: value for key, value in tensors.items() if not key.startswith(first)}
-    torch.save(rest, tmp_path / "pytorch_model.bin")
+    torch.save(rest, tmp_path / "pytorch_model.bin.0")
     with pytest.raises(FixInput, match="the sizes of the card") as caught:
         load_backbone(lsmdc_card(**SMALL), tmp_path)
     assert caught.value.details == ("layers: expected 2, got 1",)
@@ -397,7 +397,7 @@ def test_a_layer_that_is_missing_whole_is_counted(tmp_path: Path) -> None:
 
 def test_more_frames_than_positions_are_refused(tmp_path: Path) -> None:
     sizes = {**SMALL, "positions": 4}
-    torch.save(lsmdc_tensors(**sizes), tmp_path / "pytorch_model.bin")
+    torch.save(lsmdc_tensors(**sizes), tmp_path / "pytorch_model.bin.0")
     with pytest.raises(FixInput, match="wrong shape") as caught:
         load_backbone(lsmdc_card(**SMALL), tmp_path)
     (line,) = caught.value.details
