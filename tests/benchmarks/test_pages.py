@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,10 @@ def test_one_document_holds_them_all(stand_ins):
 
 def test_settings_reach_every_benchmark(stand_ins, tmp_path):
     figure = tmp_path / "images" / "growth.v2"
-    assert call("startup", "--rounds", "7", "--quick", "--figure", figure).exit_code == 0
+    given = ("--rounds", "7", "--quick", "--figure", figure, "-b", "clip-b16", "--minutes", "2")
+    assert call("startup", *given).exit_code == 0
     wanted = {"quick": True, "rounds": 7, "figure": f"{figure}.svg", "device": "cuda"}
+    wanted |= {"backbones": ("clip-b16",), "minutes": 2}
     assert stand_ins == [{"name": "startup", **wanted}]
     assert call("startup", "--rounds", "0").exit_code == 2
 
@@ -101,7 +104,8 @@ def test_a_benchmark_runs_in_a_process_of_its_own(monkeypatch):
     assert "python -c pass" in section.text
     assert section.result["reference"] == "python -c 'import click'"
     assert not section.failed
-    monkeypatch.setattr(pages, "LIMIT_S", 0.01)
+    limited = replace(pages.BENCHMARKS["startup"], limit_s=0.01)
+    monkeypatch.setitem(pages.BENCHMARKS, "startup", limited)
     stopped = measure_section("startup", Settings(rounds=1))
     assert stopped.failed
     assert stopped.why_not == "'benchmarks.pages:measure_here' has not ended after 0.01 s"
