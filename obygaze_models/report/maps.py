@@ -63,7 +63,7 @@ def _draw(
             axes.axhline(row * height - 0.5, color="white", lw=1.5)
         for column in range(1, len(steps)):
             axes.axvline(column * width - 0.5, color="white", lw=1.5)
-        axes.set_yticks((np.arange(n) + 0.5) * height - 0.5, labels, fontsize=5.5)
-        axes.set_xticks((np.arange(len(steps)) + 0.5) * width - 0.5, steps + 1, fontsize=5)
-        axes.set_xlabel("frame", fontsize=5.5)
+        axes.set_yticks((np.arange(n) + 0.5) * height - 0.5, labels, fontsize=8)
+        axes.set_xticks((np.arange(len(steps)) + 0.5) * width - 0.5, steps + 1, fontsize=8)
+        axes.set_xlabel("frame", fontsize=8)
         hide_ticks(axes)
