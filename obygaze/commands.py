@@ -282,7 +282,7 @@ def concepts_(session: Session, store: str, manifest: str, output: str, **option
     "--method",
     type=click.Choice(["grad-cam", "score-cam"]),
     default="grad-cam",
-    help="How they are looked for.",
+    help="The method for texts; without texts, attention rollout.",
 )
 @click.option("--weights", help="The file or folder of the weights.")
 @output_option
@@ -296,8 +296,8 @@ def model_(
 ) -> None:
     """Compute where CLIP or X-CLIP looks: Grad-CAM for texts, attention rollout without any.
 
-    ScoreCAM takes no gradient and some hundred times as long. The frames of CLIPS, by default all,
-    are decoded again by exactly the recipe of the store.
+    ScoreCAM needs no gradient, but takes some hundred times as long. The frames of CLIPS, by
+    default all, are decoded again by exactly the recipe of the store.
 
     Examples:
         obygaze explain model films.clip-b16 tt1-001 --text emotion.npz -o emotion-maps

@@ -27,7 +27,9 @@ def draw_maps(store: Store, run: ReportRun, figures: FigureSet) -> None:
     known = store.matrix(MAPS, clips=[clip for clip in errors if clip in store], missing="drop")
     if errors and not len(known):
         hint = f"obygaze explain, with clips such as {' '.join(list(errors)[:3])}"
-        raise NotFound("no surest error has maps in this store", where=store.location, hint=hint)
+        raise NotFound(
+            "none of the surest errors has maps in this store", where=store.location, hint=hint
+        )
     names = map_names(store)
     planned = [i for i, name in enumerate(names) if not name.startswith(RANDOM)]
     rows = [*planned[:MAX_DIRECTIONS], *range(len(planned), min(len(planned) + 1, len(names)))]

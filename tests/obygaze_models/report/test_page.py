@@ -301,7 +301,7 @@ def test_a_store_without_maps_of_the_errors_is_named(tmp_path: Path) -> None:
     store_of(tmp_path / "stores" / "looks", films(1, 1), X, level="maps", recipe=recipe)
     done = run_obygaze("-C", tmp_path, "report", "run", "--maps", "looks")
     assert done.code == 1
-    assert "no surest error has maps" in done.stderr and "tt3-004 tt2-001" in done.stderr
+    assert "none of the surest errors has maps" in done.stderr and "tt3-004 tt2-001" in done.stderr
 
 
 LAST = "tt3-004,tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,1,0.03125,0"
