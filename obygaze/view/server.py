@@ -3,8 +3,6 @@
 Addresses are names of functions; no part of one is ever the path of a file.
 """
 
-from __future__ import annotations
-
 import errno
 import hmac
 import json
@@ -17,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from obygaze_features.core.errors import NotFound, ObygazeError
@@ -50,7 +48,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, value: Any, status: int = 200) -> Reply:
+    def of(cls, value: Any, status: int = 200) -> Self:
         """Return a value as JSON; a number that is not finite becomes null."""
         return cls(json.dumps(json_values(value), allow_nan=False).encode("utf-8"), status=status)
 

@@ -22,8 +22,6 @@ The 64 numbers of a frame, in this order (all from a 64 x 64 reduction, values 0
 The first frame has nothing before it: no change, centre in the middle.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -49,7 +47,7 @@ _VERSION = 1
 class DescriptorsFamily(Family):
     """The family of one card, which has no weights."""
 
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Descriptors:
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone, which computes on the CPU in double precision."""
         return Descriptors(card)
 

@@ -1,7 +1,5 @@
 """The pictures of clips, kept in a store: other backbones get the same bytes without the films."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +22,7 @@ class FramesFamily(Family):
 
     kept: Resize | None = None
 
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Frames:
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone, which computes nothing."""
         return Frames(card)
 

@@ -1,11 +1,10 @@
 """The workspace: the folder in which names of manifests, stores, runs and models are found."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
@@ -44,7 +43,7 @@ class Workspace:
     root: Path
 
     @classmethod
-    def current(cls) -> Workspace:
+    def current(cls) -> Self:
         """Return the workspace of the variable OBYGAZE_WORKSPACE, else the current folder."""
         return cls(Path(os.environ.get("OBYGAZE_WORKSPACE") or "."))
 

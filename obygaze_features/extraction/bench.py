@@ -1,22 +1,18 @@
 """`obygaze bench`: the speed of this machine with the user's own films, backbones and stores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.commands import placement_options
 from obygaze_features.core.commands import LazyGroup, Session
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.machine import duration, this_machine, time_runs, usable_cores
-
-if TYPE_CHECKING:
-    from obygaze_features.backbones.base import Backbone
 
 ROUNDS, MAX_S = 3, 30.0
 # The size of the frames that time a model of any size.

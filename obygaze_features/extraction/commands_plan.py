@@ -1,7 +1,5 @@
 """`obygaze extract plan` and `slurm`, and the options that choose what to extract."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

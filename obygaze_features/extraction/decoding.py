@@ -1,13 +1,12 @@
 """Decode the rows of a plan ahead; rows whose pictures are kept in a store are read from it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Self
 
 import numpy as np
 
@@ -57,7 +56,7 @@ class KeptFrames:
     rows: frozenset[int]
 
     @classmethod
-    def of(cls, store: Store) -> KeptFrames:
+    def of(cls, store: Store) -> Self:
         """Return the pictures of a store."""
         ok = np.flatnonzero(store.status().is_ok)
         clean = store.arrays.read(store.plan.array(CLEAN), ok)

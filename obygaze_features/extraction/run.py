@@ -1,13 +1,12 @@
 """Extract what is missing of a plan: load backbones, make blocks, seal complete stores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.geometry import Level
@@ -62,7 +61,7 @@ class Resources:
         """Threads that compute on the CPU: one a core, since decoders that wait use none."""
         return self.threads or usable_cores()
 
-    def shared_by(self, devices: Sequence[str]) -> list[Resources]:
+    def shared_by(self, devices: Sequence[str]) -> list[Self]:
         """Return the resources of a process for each device; they share decoders and cores."""
         workers, threads = (max(1, n // len(devices)) for n in (self.workers, self.compute_threads))
         return [replace(self, device=d, workers=workers, threads=threads) for d in devices]

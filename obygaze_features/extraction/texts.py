@@ -1,15 +1,19 @@
 """Write embedded prompts to a store or a file; add prior and similarity to a captions table."""
 
-from __future__ import annotations
-
 import io
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from obygaze_features.backbones.text import embed_prompts, load_text_tower, read_prompts
+from obygaze_features.backbones.text import (
+    LanguageModel,
+    SentenceEncoder,
+    embed_prompts,
+    load_text_tower,
+    read_prompts,
+)
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
 from obygaze_features.core.files import csv_bytes, write_new
 from obygaze_features.core.workspace import Workspace
@@ -17,9 +21,6 @@ from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import StoreWriter, TextTable
 from obygaze_features.store.format.recipe import same_space, space_of_level
 from obygaze_features.store.format.records import Plan
-
-if TYPE_CHECKING:
-    from obygaze_features.backbones.text import LanguageModel, SentenceEncoder
 
 MASK = "[MASK]"
 MASK_WORDS = ("man", "woman")

@@ -14,13 +14,11 @@ each pair of levels occurs. So chance is simulated by random tables of these cou
 the distribution is the same, and the cost does not grow with the number of clips.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,10 +73,10 @@ class AnnotatorPair:
             return None
         return _gamma(self.observed, expected * 2 * self.n / (2 * self.n - 1))
 
-    def without_ns(self) -> AnnotatorPair:
+    def without_ns(self) -> Self:
         """Return the pair without the clips that an annotator labelled NS."""
         keep = np.ix_(WITHOUT_NS, WITHOUT_NS)
-        return AnnotatorPair(self.movie_id, self.annotators, self.counts[keep], self.tenths[keep])
+        return replace(self, counts=self.counts[keep], tenths=self.tenths[keep])
 
     def simulated(self, null: str, times: int, seed: int) -> Ints:
         """Return the sum of distances, in tenths, of each of `times` draws under the null."""

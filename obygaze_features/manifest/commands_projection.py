@@ -164,12 +164,12 @@ def _project(
         n_clips = count(len(made.unseen), "clip")
         session.console.warn(f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}")
     if not made.merged:
-        what, hint = "the segments span no whole clip", "use a smaller number for --every"
-        if clips:
-            what, hint = (
-                "no clip lies in a film with segments",
-                "use the same movie_id in both tables",
-            )
+        what = (
+            "no clip lies in a film with segments" if clips else "the segments span no whole clip"
+        )
+        hint = (
+            "use the same movie_id in both tables" if clips else "use a smaller number for --every"
+        )
         raise FixInput(what, where=clips or ", ".join(segments), hint=hint)
     return inputs, made
 

@@ -5,14 +5,12 @@ heard: a clip without a visual concept becomes an easy negative. `as_published` 
 of the released split files, in the visual view.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -204,11 +202,11 @@ class Manifest:
             name.removeprefix(FOLD_PREFIX) for name in self.columns if name.startswith(FOLD_PREFIX)
         )
 
-    def with_clips(self, clips: Iterable[Clip]) -> Manifest:
+    def with_clips(self, clips: Iterable[Clip]) -> Self:
         """Return a manifest with the same header and other clips."""
         return replace(self, clips=tuple(clips))
 
-    def where(self, expression: str) -> Manifest:
+    def where(self, expression: str) -> Self:
         """Return the manifest with only the clips for which an expression holds.
 
         Args:
@@ -217,7 +215,7 @@ class Manifest:
         parsed = parse(expression, vocabulary=self.header.concepts or None)
         return self.with_clips(clip for clip in self.clips if parsed.holds(clip.values))
 
-    def with_column(self, column: str, values: Mapping[str, str]) -> Manifest:
+    def with_column(self, column: str, values: Mapping[str, str]) -> Self:
         """Return the manifest with one more extra column.
 
         Args:
@@ -231,7 +229,7 @@ class Manifest:
         columns = self.columns if column in self.columns else (*self.columns, column)
         return replace(self, clips=clips, columns=columns)
 
-    def view(self, name: str) -> Manifest:
+    def view(self, name: str) -> Self:
         """Return the manifest in one of the views `raw`, `visual`, `as_published`.
 
         Args:

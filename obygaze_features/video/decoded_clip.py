@@ -1,13 +1,11 @@
 """The pictures of a clip: what a model sees, how they are collected, and saved."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -47,7 +45,7 @@ class View:
     resize: Resize | None = None
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> View:
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return a view from plain values, as `dataclasses.asdict` returns them."""
         resize = value["resize"]
         return cls(value["count"], value["sampling"], Resize(**resize) if resize else None)
@@ -102,7 +100,7 @@ class DecodedClip:
         line = f"{int(self.mask.sum())} of {self.total} pictures, {width} x {height}"
         return f"{line}, {int(self.substituted.sum())} damaged" if self.damaged else line
 
-    def check(self, max_substituted: float = MAX_SUBSTITUTED) -> DecodedClip:
+    def check(self, max_substituted: float = MAX_SUBSTITUTED) -> Self:
         """Return this clip, or raise BadVideo if a larger share of it is damaged or missing."""
         if self.missing > max_substituted:
             what = f"{self.missing:.0%} of the pictures are missing"

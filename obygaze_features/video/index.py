@@ -5,13 +5,11 @@ Two orders are distinguished throughout. A *position* counts packets in the orde
 called the frame number. A *span* (first, stop) is a range of ranks without `stop`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,11 +143,11 @@ class FrameIndex:
         gaps = np.rint(steps[steps > 1.5 * step] / step) - 1 if regular else np.zeros(0)
         return int(tail + gaps.sum())
 
-    def with_order(self, order: Ints) -> FrameIndex:
+    def with_order(self, order: Ints) -> Self:
         """Return the index with the list of pictures that decoding has shown."""
         return replace(self, order=order, counted=True)
 
-    def without_times(self) -> FrameIndex:
+    def without_times(self) -> Self:
         """Return the index ordered by position; it keeps the times when pictures change."""
         clock = np.sort(self.times_s)
         return replace(self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock)
@@ -161,7 +159,7 @@ class FrameIndex:
             at == position or (spreads and start <= at <= position) for at, spreads in damage
         )
 
-    def corrected(self, out: Sequence[int], damage: Damage) -> FrameIndex:
+    def corrected(self, out: Sequence[int], damage: Damage) -> Self:
         """Return the index with the pictures that came out of the decoder, in that order.
 
         Pictures that damage has destroyed keep their place; packets that showed none although

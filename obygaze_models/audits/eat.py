@@ -1,16 +1,16 @@
 """Embedding association: is one group of vectors closer to an attribute than another group?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest import Manifest
+from obygaze_features.store import Store
 from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.group_tests import (
     TAILS,
@@ -29,10 +29,6 @@ from obygaze_models.audits.vectors import (
     read_vectors,
     unit_rows,
 )
-
-if TYPE_CHECKING:
-    from obygaze_features.manifest import Manifest
-    from obygaze_features.store import Store
 
 NAMES = ("store", "x", "y", "a", "b")
 HEADERS = ("X", "Y", "A", "B", "n X", "n Y", "d", "p", "method", "p across films", "Holm")

@@ -4,23 +4,20 @@ The prior probability of a caption from a language model is revised by how well 
 what is seen.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, read_table
+from obygaze_features.store import Store
 from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.result import Audit, Finding
-
-if TYPE_CHECKING:
-    from obygaze_features.store import Store
+from obygaze_models.audits.vectors import store_word_probabilities
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
 NOISE = 1e-4
@@ -208,8 +205,6 @@ def audit_gender_score(
     violations.raise_if_any("this is not a table of captions", hint=hint)
     lines, context = read.rows, None
     if store is not None and lines:
-        from obygaze_models.audits.vectors import store_word_probabilities
-
         options: dict[str, Any] = {"text": text, "level": level, "assume_space": assume_space}
         ids = [row["clip_id"] for row in lines]
         chances, scale = store_word_probabilities(store, ids, logit_scale=logit_scale, **options)
@@ -297,9 +292,8 @@ def _score_row(row: TableRow) -> GenderScore | GenderEstimate | None:
         return None
 
 
-def _check_probability(name: str, value: float) -> float:
+def _check_probability(name: str, value: float) -> None:
     if 1.0 < value <= 100.0:
         raise FixInput(f"{name} must be a probability, got {value}: is it in percent?")
     if not 0.0 <= value <= 1.0:
         raise FixInput(f"{name} must be a probability, got {value}")
-    return value

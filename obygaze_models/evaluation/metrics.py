@@ -8,12 +8,10 @@ Precision, recall and F1 are 0 where their denominator is 0. AP without a positi
 without clips of both classes are NaN. There are no warnings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,9 +42,9 @@ class Confusion(NamedTuple):
         """The number of clips."""
         return self.tp + self.fp + self.fn + self.tn
 
-    def swapped(self) -> Confusion:
+    def swapped(self) -> Self:
         """Return the counts with the two classes exchanged."""
-        return Confusion(self.tn, self.fn, self.fp, self.tp)
+        return self._replace(tp=self.tn, fp=self.fn, fn=self.fp, tn=self.tp)
 
 
 def precision(c: Confusion) -> FloatArray:

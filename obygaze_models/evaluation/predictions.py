@@ -1,10 +1,8 @@
 """The input of every metric: labels, scores and decisions of clips; a threshold for decisions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +23,7 @@ class Predictions:
     decision: BoolArray
 
     @classmethod
-    def of(cls, y: ArrayLike, score: ArrayLike, threshold: ArrayLike = 0.5) -> Predictions:
+    def of(cls, y: ArrayLike, score: ArrayLike, threshold: ArrayLike = 0.5) -> Self:
         """Return checked predictions; a clip is positive where its score is above the threshold.
 
         A score equal to the threshold is negative, as with the argmax of two equal probabilities.
@@ -40,7 +38,7 @@ class Predictions:
         return cls(truth, scores, scores > np.asarray(threshold, dtype=np.float64))
 
     @classmethod
-    def join(cls, parts: Sequence[Predictions]) -> Predictions:
+    def join(cls, parts: Sequence[Self]) -> Self:
         """Return the rows of all parts, one after the other."""
         return cls(
             np.concatenate([part.y for part in parts]),
@@ -48,9 +46,9 @@ class Predictions:
             np.concatenate([part.decision for part in parts]),
         )
 
-    def take(self, rows: IntArray | BoolArray) -> Predictions:
+    def take(self, rows: IntArray | BoolArray) -> Self:
         """Return the predictions of some rows."""
-        return Predictions(self.y[rows], self.score[rows], self.decision[rows])
+        return type(self)(self.y[rows], self.score[rows], self.decision[rows])
 
     def __len__(self) -> int:
         return int(self.y.size)

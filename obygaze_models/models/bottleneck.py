@@ -3,8 +3,6 @@
 An intervention replaces margins by true values, as if a person corrected the concepts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -99,7 +97,7 @@ class Bottleneck(Classifier):
 
     def fit(  # type: ignore[override]
         self, X: Any, y: Any, concepts: Any = None, groups: Any = None, rows: Any = None
-    ) -> Bottleneck:
+    ) -> Self:
         """Find the concepts on all rows, and fit the head on `rows` (a mask; all by default).
 
         `concepts` are targets as in `concept_targets`. Without them each class is its own concept.
@@ -190,7 +188,7 @@ class TrueValues:
     absent: Floats
 
     @classmethod
-    def from_training(cls, margins: Any, has: Any) -> TrueValues:
+    def from_training(cls, margins: Any, has: Any) -> Self:
         """Return the median training margins of clips with and without each concept."""
         rows, truth = np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=bool)
         empty = np.flatnonzero(truth.all(axis=0) | ~truth.any(axis=0))

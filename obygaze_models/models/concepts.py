@@ -1,10 +1,8 @@
 """Concept vectors: the direction in feature space that separates clips with a concept."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,12 +59,12 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     inner_folds: int = 3
     random_state: Any = 0
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> ConceptBank:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Find the plane of each column of `y` on the rows of X."""
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         return self.fit_rows(Gram(X), concept_columns(y, len(X)), np.arange(len(X)), groups)
 
-    def fit_rows(self, gram: Gram, targets: Ints, rows: Ints, groups: Any = None) -> ConceptBank:
+    def fit_rows(self, gram: Gram, targets: Ints, rows: Ints, groups: Any = None) -> Self:
         """Find the planes on some rows of a Gram matrix that other fits share.
 
         Args:

@@ -4,12 +4,10 @@ Clips [clips, frames, width] or [clips, frames, tokens, width] are read in block
 an array that is mapped from a file, or `StoreRows`, may be larger than memory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +85,7 @@ class FrameProbe(Classifier):
     queries: int = 1
     max_passes: int = 60
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> FrameProbe:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Fit on clips. Pooling takes one pass, attention one for each step of its optimiser."""
         if self.pooling not in POOLINGS:
             raise FixTraining(f"unknown pooling {self.pooling!r}", hint=", ".join(POOLINGS))

@@ -1,10 +1,8 @@
 """Linear probes on clip features: logistic, ridge along its whole path, support vector machine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,7 +50,7 @@ class LogisticProbe(LinearProbe):
         weights = self._row_weights(codes, self.class_weight)
         self.coef_, self.intercept_ = logistic(X, codes, self.C, weights)
 
-    def fit_bags(self, X: Floats, y: Ints, sizes: Ints) -> LogisticProbe:
+    def fit_bags(self, X: Floats, y: Ints, sizes: Ints) -> Self:
         """Fit on bags of `sizes` rows: those of a negative bag (0) are negative, of a positive any.
 
         Each bag counts the same. Of a positive bag, the row with the highest score of the last fit

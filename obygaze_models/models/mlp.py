@@ -5,11 +5,9 @@ trained together (in the film-by-film protocol, half of all fits). The result of
 depend on the other jobs of a call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +72,7 @@ class MLPProbe(Classifier):
     validation_fraction: float = 0.1
     random_state: Any = 0
 
-    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> MLPProbe:
+    def fit(self, X: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Self:
         """Learn from the rows of X; `validation` is a pair (X, y) to stop on."""
         X, y = validate_data(self, X, y, ensure_min_samples=2)
         seed = draw_seed(self.random_state)

@@ -87,8 +87,7 @@ def _reference_rows(concepts: Sequence[Record]) -> list[Row | Heading]:
         mean, least = (
             Number(fmean(own["stability"][end] for own in noise)) for end in ("mean", "least")
         )
-        row = ("vectors of random features", None, None, ap, auc, None, None, mean, least)
-        rows.append(row)
+        rows.append(("vectors of random features", None, None, ap, auc, None, None, mean, least))
     for name, end in (("random directions", "mean"), ("95th percentile of these", "high")):
         if random:
             ap, auc = (Number(fmean(r[metric][end] for r in random)) for metric in ("ap", "auc"))

@@ -1,12 +1,10 @@
 """Look up names, numbers and groups in the records of a run, for tables and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
@@ -25,7 +23,7 @@ class ReportRun(Run):
     """A finished run, with what tables and figures look up in its records."""
 
     @classmethod
-    def of_run(cls, run: Run) -> ReportRun:
+    def of_run(cls, run: Run) -> Self:
         """Return the same run with these properties."""
         return cls(run.folder, run.about, run.records)
 

@@ -4,12 +4,10 @@ Decoders believe the sizes in compressed bytes and in zarr.json. A few bytes cou
 gigabytes, so both are compared with store.json before a decoder gets them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import google_crc32c
 import numpy as np
@@ -41,7 +39,7 @@ class ChunkLayout:
     is_shard: bool = False
 
     @classmethod
-    def of(cls, plan: Plan, name: str, document: Mapping[str, Any], where: str) -> ChunkLayout:
+    def of(cls, plan: Plan, name: str, document: Mapping[str, Any], where: str) -> Self:
         """Return the layout in the zarr.json of an array; refuse all but those of the format."""
         own = cls._of_columns if name in ID_ARRAYS or name.startswith("text/") else cls._of_blocks
         try:
@@ -57,7 +55,7 @@ class ChunkLayout:
         return layout
 
     @classmethod
-    def _of_columns(cls, plan: Plan, name: str, document: Mapping[str, Any]) -> ChunkLayout | None:
+    def _of_columns(cls, plan: Plan, name: str, document: Mapping[str, Any]) -> Self | None:
         """Return the layout of the ids, in chunks of any length, or of texts, in one chunk."""
         shape, chunk = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
         kinds, dtype = _codecs(document["codecs"])
@@ -72,7 +70,7 @@ class ChunkLayout:
         return layout if expected else None
 
     @classmethod
-    def _of_blocks(cls, plan: Plan, name: str, document: Mapping[str, Any]) -> ChunkLayout | None:
+    def _of_blocks(cls, plan: Plan, name: str, document: Mapping[str, Any]) -> Self | None:
         spec, codecs, n_chunks = plan.array(name), document["codecs"], 1
         rows, *tail = document["chunk_grid"]["configuration"]["chunk_shape"]
         expected = document["data_type"] == spec.dtype and rows == plan.block_rows

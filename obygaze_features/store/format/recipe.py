@@ -3,13 +3,11 @@
 For some backbones it also says in which space of texts the vectors of a level are.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.files import canonical_json, sha256_bytes
@@ -70,7 +68,7 @@ class Recipe:
     @classmethod
     def of(
         cls, *, backbone: Mapping[str, Any], levels: Sequence[str], **sections: Mapping[str, Any]
-    ) -> Recipe:
+    ) -> Self:
         """Return a known recipe of all `SECTIONS`, each of them plain JSON."""
         if not backbone.get("name"):
             raise FixInput("a recipe must name its backbone", where="recipe.backbone.name")
@@ -78,12 +76,12 @@ class Recipe:
         return cls.from_json({"backbone": dict(backbone), "levels": list(levels), **whole})
 
     @classmethod
-    def unknown(cls, source: str, told: Mapping[str, Any]) -> Recipe:
+    def unknown(cls, source: str, told: Mapping[str, Any]) -> Self:
         """Return the recipe of imported features: marked unknown, with the facts in `told`."""
         return cls.from_json({"unknown": True, "source": source, "told": dict(told)})
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Recipe:
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return a recipe from plain JSON, as in store.json; keys of later versions are kept."""
         try:
             text = canonical_json(value).decode("utf-8")
@@ -122,7 +120,7 @@ class Recipe:
             return f"unknown ({value.get('source', 'imported')})"
         return str(value["backbone"].get("name", "?"))
 
-    def as_claimed_by(self, other: Recipe) -> Recipe:
+    def as_claimed_by(self, other: Self) -> Self:
         """Return this recipe with the checkpoint of another one whose weights have the same hashes.
 
         The bytes determine the numbers, whatever was known of where they came from.
@@ -132,17 +130,17 @@ class Recipe:
             return self
         kept = {key: value for key, value in ours["backbone"].items() if key not in CLAIM}
         claim = {key: value for key, value in theirs["backbone"].items() if key in CLAIM}
-        return Recipe.from_json({**ours, "backbone": {**kept, **claim}})
+        return self.from_json({**ours, "backbone": {**kept, **claim}})
 
     def diff(
-        self, other: Recipe, places: tuple[str, str] = ("here", "there")
+        self, other: Self, places: tuple[str, str] = ("here", "there")
     ) -> list[RecipeDifference]:
         """Return each key, as a dotted path, on which two recipes differ; `places` name them."""
         return list(_differences("", self.to_json(), other.to_json(), places))
 
     def require(
         self,
-        other: Recipe,
+        other: Self,
         *,
         where: str,
         what: str = "another recipe",

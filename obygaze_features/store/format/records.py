@@ -4,8 +4,6 @@ The first key of each file is `sha256`: the digest of its bytes with those 64 di
 zeros, so that one flipped bit is found when the file is read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -309,7 +307,7 @@ class Plan(Record):
         prefix = f"data.zarr/{name}/c."
         return {file: mark for file, mark in self.files.items() if file.startswith(prefix)}
 
-    def require_own(self, marker: Marker, block: int, where: str) -> None:
+    def require_own(self, marker: "Marker", block: int, where: str) -> None:
         """Raise an error unless a marker is of a block of this store."""
         self.recipe.require(
             marker.recipe, where=where, what=f"block {block} was committed with another recipe"

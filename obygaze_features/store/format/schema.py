@@ -1,12 +1,10 @@
 """The parts of a store: arrays, the status and the source of a row, marks of files, texts."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -95,7 +93,7 @@ class ArraySpec:
         return {**vars(self), "tail_shape": list(self.tail_shape), "dims": list(self.dims)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> ArraySpec:
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return an array of store.json."""
         dims = tuple(map(str, value["dims"]))
         return cls(str(value["name"]), tuple(value["tail_shape"]), dims, value["dtype"])
@@ -118,12 +116,12 @@ class RowStatus:
     message: str = ""
 
     @classmethod
-    def failed(cls, stage: str, error: str, message: str) -> RowStatus:
+    def failed(cls, stage: str, error: str, message: str) -> Self:
         """Return the status of a clip whose features could not be made."""
         return cls("failed", stage, error, message)
 
     @classmethod
-    def no_video(cls, message: str = "") -> RowStatus:
+    def no_video(cls, message: str = "") -> Self:
         """Return the status of a clip whose video does not exist."""
         return cls("no-video", message=message)
 
@@ -175,7 +173,7 @@ class RowSource:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> RowSource:
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return a source as read; keys of later versions are ignored."""
         return cls(**{name: value[name] for name in cls.__dataclass_fields__ if name in value})
 
@@ -195,7 +193,7 @@ class FileMark(NamedTuple):
     sha256: str
 
     @classmethod
-    def of(cls, data: bytes) -> FileMark:
+    def of(cls, data: bytes) -> Self:
         """Return the mark of a file with these bytes."""
         return cls(len(data), sha256_bytes(data))
 

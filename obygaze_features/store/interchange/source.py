@@ -1,7 +1,5 @@
 """Features that another program wrote, as clips with arrays; what all formats share."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re
@@ -14,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +50,7 @@ class Shape(NamedTuple):
     dtype: str
 
     @classmethod
-    def of(cls, array: Any) -> Shape:
+    def of(cls, array: Any) -> Self:
         """Return those of an array."""
         return cls(tuple(array.shape), str(array.dtype))
 

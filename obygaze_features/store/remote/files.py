@@ -1,7 +1,5 @@
 """The files of a store by name, wherever it is: the interfaces, a folder, a packed store."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os
@@ -145,7 +143,7 @@ def _open_no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW)
 
 
-def open_zip(path: Path) -> ZipFiles:
+def open_zip(path: Path) -> "ZipFiles":
     """Return the files of a packed store on this machine."""
     whole = path.resolve()
     return ZipFiles(FolderFiles(whole.parent), whole.name, str(path))

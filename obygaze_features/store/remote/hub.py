@@ -1,14 +1,12 @@
 """Stores on the Hugging Face hub, as data sets: `hf://OWNER/NAME[/FOLDER][@REVISION]`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from obygaze_features.core.console import human
@@ -43,7 +41,7 @@ class Repo:
     revision: str = "main"
 
     @classmethod
-    def parse(cls, url: str) -> Repo:
+    def parse(cls, url: str) -> Self:
         """Parse an hf:// address."""
         match = _URL.fullmatch(url)
         if match is None or ".." in url:

@@ -4,15 +4,13 @@ The name of the file has a hash of everything that a test depends on, so that no
 Each line is one test, as JSON. A line that was cut off by a kill is made again.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -35,7 +33,7 @@ class FinishedTests:
     found: Mapping[str, Outcomes] = field(default_factory=dict)
 
     @classmethod
-    def beside(cls, folder: Path, identity: str) -> FinishedTests:
+    def beside(cls, folder: Path, identity: str) -> Self:
         """Return the tests that a run of this identity left beside its folder."""
         for old in folder.parent.glob(".*.unfinished"):
             with suppress(OSError):
