@@ -259,11 +259,13 @@ def concepts_(session: Session, store: str, manifest: str, output: str, **option
     """Project concept vectors, or the direction of a model, on the stored tokens of each clip.
 
     The directions that are used for a film were found on other films. MODEL is cav (every concept),
-    linear, ridge, svm, or a bottleneck, whose concepts are shown. Needs no film and no weights.
+    linear, ridge, svm, a bottleneck, whose concepts are shown, or attention: the weights that an
+    attentive probe gives each token. Needs no film and no weights.
 
     Examples:
         obygaze explain concepts films.xclip-b16-k400 films -o concept-maps
         obygaze explain concepts films.clip-b16 films ridge --task EN_S -o ridge-maps
+        obygaze explain concepts films.clip-b16 films attention -o attention-maps
     """
     from obygaze_models.maps import write_concept_maps
 
@@ -361,7 +363,7 @@ def boxes(session: Session, maps: str, boxes: Path) -> None:
     found = audit_boxes(open_store(maps, workspace=session.workspace.root), boxes)
     names = ("x", "n_x", "share", "peaks", "area", "y", "share_of_y", "p_holm")
     rows = [[one[name] for name in names] for one in found]
-    text = "\n".join([table(names, rows), "", *(one["why"] for one in found)])
+    text = "\n".join([table(names, rows), "", *(f"{one['x']}: {one['why']}" for one in found)])
     session.console.show({"directions": found}, text)
 
 

@@ -1,8 +1,8 @@
 """Concept maps: where in a picture and when in a clip a direction is found, from stored tokens.
 
 A direction is the normal of a concept vector or of a linear model, fitted on one vector for each
-clip. Its projection on each spatial token of a clip is a map. The direction that is used for a film
-was found on other films.
+clip. Its projection on each spatial token of a clip is a map; so is the attention of each query of
+an attentive probe. The direction that is used for a film was found on other films.
 
 How much of a map lies in boxes that people drew is tested too: the part of it above the mean of its
 clip, so that maps of any method and unit can be compared.
@@ -31,6 +31,8 @@ from obygaze_features.store.maps import (
     write_maps,
 )
 from obygaze_models.audits.group_tests import compare_groups, with_holm
+from obygaze_models.models.frames import FrameProbe, attend
+from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.execute import try_fit
 from obygaze_models.protocols.runner.models import fit_model
 from obygaze_models.protocols.runner.run import Inputs, gather
@@ -38,7 +40,7 @@ from obygaze_models.protocols.runner.training import training_protocol
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-TOKENS = "tokens"
+TOKENS, ATTENTION = "tokens", "attention"
 PERMUTATIONS = 100_000  # for each direction; a p-value near .05 is then exact to .001
 
 
@@ -55,23 +57,31 @@ def write_concept_maps(
     """Write a store of maps of the clips of a manifest; a clip without maps has the reason.
 
     A map is the projection on the direction, of length 1, of each token less the mean of the clips.
+    Of `attention` it is the weight of each token for a query, times the number of tokens.
 
     Args:
         path: The folder of the new store.
         store: A store with `tokens`, and with a level of the same width to fit on.
         manifest: The clips and their labels.
         model: The model whose directions are projected: those of concepts, or of a linear probe.
+            Or `attention`: the attentive probe of `honest-frames`, fitted on the tokens.
         task: The task that it learns.
-        changes: Keys of the protocol `honest` to change.
+        changes: Keys of the protocol `honest` (of `attention`: `honest-frames`) to change.
         n_random: The number of random directions, the null.
     """
     if model == "mlp":
-        raise FixUsage("mlp has no direction", hint="cav, linear, ridge, svm, or a bottleneck")
-    protocol = training_protocol(model, task, manifest, changes)
+        raise FixUsage("mlp has no direction", hint="cav, linear, ridge, svm, pcbm-lr, attention")
+    if model == ATTENTION:
+        only = [f'grid.{key}=["{task}"]' for key in ("train", "test")]
+        only += [f'grid.models=["{ATTENTION}"]', f'data.level=["{TOKENS}"]']
+        protocol = load_protocol("honest-frames", [*only, *changes])
+    else:
+        protocol = training_protocol(model, task, manifest, changes)
     if not protocol.splits.are_grouped:
         raise FixUsage("directions must be found on other films: splits.kind must be one by film")
     inputs = gather(protocol, manifest, manifest.name, {"store": store})
-    level, X = inputs.features[0].origin["level"], inputs.features[0].X
+    (features,) = inputs.features
+    level, X = features.origin["level"], features.vectors
     if store.plan.array(TOKENS).tail_shape[-1:] != X.shape[1:]:
         raise FixInput(f"{level} is not as wide as a token", hint="data.level=['pooled']")
     found = directions_by_film(inputs)
@@ -81,20 +91,23 @@ def write_concept_maps(
     groups = inputs.table.column(protocol.splits.group).tolist()
     film_of = dict(zip(inputs.table.ids, groups, strict=True))
     random = random_directions(X.shape[1], n_random)
-    present = store.matrix(level, clips=inputs.table.ids, missing="drop")
-    clips = present.clip_ids[np.argsort(present.rows)].tolist()
+    present = np.array(inputs.table.ids)[features.present]
+    clips = present[np.argsort(store.select(clips=present).rows)].tolist()
     origin, grid = X.mean(axis=0, dtype=np.float64), grid_of(store)
+    show, method = partial(project, origin=origin, grid=grid), "projection"
+    if model == ATTENTION:
+        show, method = partial(attention_maps, grid=grid), ATTENTION
 
     def made() -> Iterator[NDArray[Any] | RowStatus]:
         for part in store.stream(TOKENS, clips=clips):
             for clip, tokens in zip(part.clip_ids.tolist(), part.values, strict=True):
                 own = found.get(film_of[clip], {})
                 if len(own) == len(names):
-                    yield project(tokens, {**own, **random}, origin, grid)
+                    yield show(tokens, {**own, **random})
                 else:
                     yield RowStatus.failed("directions", "few-films", "none without this film")
 
-    facts = {"method": "projection", "model": model, "run": inputs.identity}
+    facts = {"method": method, "model": model, "run": inputs.identity}
     write_maps(path, store, clips, [*names, *random], facts, made())
 
 
@@ -114,7 +127,10 @@ def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
 
 
 def directions_of(estimator: Any, name: str) -> Directions:
-    """Return the directions of a linear probe, by its name, or of the concepts of a bottleneck."""
+    """Return the directions of a linear probe, by its name, of concepts, or of queries."""
+    if isinstance(estimator, FrameProbe):
+        queries = estimator.query_ / estimator.scale_
+        return {f"query {i}": one for i, one in enumerate(queries, start=1)}
     source = getattr(estimator, "bank_", estimator)
     names = map(str, getattr(source, "concepts_", [name]))
     return dict(zip(names, np.asarray(source.coef_, dtype=np.float64), strict=True))
@@ -123,15 +139,33 @@ def directions_of(estimator: Any, name: str) -> Directions:
 def project(
     tokens: NDArray[Any], directions: Directions, origin: NDArray[Any], grid: tuple[int, int, int]
 ) -> NDArray[np.float32]:
-    """Return maps [direction, step, row, column] of the tokens [step, token, width] of a clip.
-
-    Tokens before the patches, such as CLS, are left out.
-    """
+    """Return maps [direction, step, row, column] of the tokens [step, token, width] of a clip."""
     vectors = np.stack(list(directions.values()))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    patches = tokens[:, tokens.shape[1] - grid[1] * grid[2] :].astype(np.float32)
-    margins = (patches - origin.astype(np.float32)) @ vectors.T.astype(np.float32)
-    return np.moveaxis(margins, -1, 0).reshape(-1, *grid)
+    margins = (tokens.astype(np.float32) - origin.astype(np.float32)) @ vectors.T.astype(np.float32)
+    return _on_patches(margins, grid)
+
+
+def attention_maps(
+    tokens: NDArray[Any], directions: Directions, grid: tuple[int, int, int]
+) -> NDArray[np.float32]:
+    """Return how much each query attends to each place of a clip; 1 is what equal weights would be.
+
+    Random directions are made as long as the queries are on average.
+    """
+    vectors = np.stack(list(directions.values()))
+    lengths = np.linalg.norm(vectors, axis=1)
+    is_random = np.char.startswith(list(directions), RANDOM)
+    vectors[is_random] *= (lengths[~is_random].mean() / lengths[is_random])[:, None]
+    flat = tokens.reshape(1, -1, tokens.shape[-1]).astype(np.float32)
+    weights = attend(flat, vectors)[0].reshape(*tokens.shape[:2], -1)
+    return _on_patches(weights * flat.shape[1], grid)
+
+
+def _on_patches(values: NDArray[Any], grid: tuple[int, int, int]) -> NDArray[Any]:
+    """Return values [step, token, direction] as maps; tokens before the patches are left out."""
+    patches = values[:, values.shape[1] - grid[1] * grid[2] :]
+    return np.moveaxis(patches, -1, 0).reshape(-1, *grid)
 
 
 def audit_boxes(store: Store, boxes: Path) -> list[dict[str, Any]]:
@@ -174,7 +208,8 @@ def audit_boxes(store: Store, boxes: Path) -> list[dict[str, Any]]:
 def clip_shares(maps: NDArray[Any], inside: Bools) -> tuple[Floats, Floats]:
     """Return for each direction the share of its map in the boxes, and the share of its peaks.
 
-    Only frames with a box count. A map that is nowhere above its mean has the share of the area.
+    Only frames with a box count. A map that is nowhere above its mean has the share of the area, as
+    has the peak of a frame on which all places are equal.
 
     Args:
         maps: The maps [direction, step, row, column] of a clip.
@@ -185,8 +220,9 @@ def clip_shares(maps: NDArray[Any], inside: Bools) -> tuple[Floats, Floats]:
     seen = np.maximum(wide - wide.mean(axis=(1, 2, 3), keepdims=True), 0)[:, steps]
     total, within = seen.sum(axis=(1, 2, 3)), (seen * mask).sum(axis=(1, 2, 3))
     share = np.where(total > 0, within / np.where(total > 0, total, 1), mask.mean())
-    places = wide[:, steps].reshape(len(wide), len(mask), -1).argmax(axis=2)
-    hits = mask.reshape(len(mask), -1)[np.arange(len(mask)), places]
+    frames = wide[:, steps].reshape(len(wide), len(mask), -1)
+    is_peak = frames == frames.max(axis=2, keepdims=True)
+    hits = (is_peak & mask.reshape(len(mask), -1)).sum(axis=2) / is_peak.sum(axis=2)
     return share, np.asarray(hits.mean(axis=1))
 
 

@@ -22,7 +22,7 @@ def test_shares_by_hand() -> None:
     inside[0, 0, 0] = inside[1, 1, 0] = True
     share, peaks = clip_shares(maps, inside)
     assert share.tolist() == [0.5, 0.25]  # a flat map has the share of the area
-    assert peaks.tolist() == [0.5, 0.5]
+    assert peaks.tolist() == [0.5, 0.25]
     share, peaks = clip_shares(maps, inside & (np.arange(2) == 0)[:, None, None])
     assert (share[0], peaks[0]) == (1.0, 1.0)  # only frames with a box count
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.maps import MAPS, map_names
-from obygaze_models.maps import project, write_concept_maps
+from obygaze_models.maps import attention_maps, directions_of, project, write_concept_maps
+from obygaze_models.models.frames import FrameProbe
 
 CONCEPTS = VISUAL[:3]
 
@@ -86,6 +88,40 @@ def test_a_concept_is_higher_where_it_is_annotated(made: tuple[Manifest, Store, 
         for has in (True, False)
     }
     assert means[True] > means[False]
+
+
+def test_attention_looks_at_the_patch_and_random_queries_do_not(tmp_path: Path) -> None:
+    concept, made_up = VISUAL[0], films(4, 40)
+    clips = tuple(
+        replace(one, level="S" if i % 2 else "EN", concepts=(concept,) * (i % 2))
+        for i, one in enumerate(made_up)
+    )
+    manifest = Manifest("made-up", made_up.header, clips)
+    store = token_store(tmp_path / "tokens", manifest, [concept])
+    write_concept_maps(tmp_path / "maps", store, manifest, "attention", "EN_S", n_random=20)
+    maps = open_store(tmp_path / "maps")
+    queries = [f"query {i}" for i in range(1, 5)]
+    assert map_names(maps)[:5] == [*queries, "random 1"]
+    assert maps.recipe.to_json()[MAPS]["method"] == "attention"
+    shares = [pointing(manifest, maps, one, concept) for one in queries]
+    null = [pointing(manifest, maps, f"random {i}", concept) for i in range(1, 21)]
+    assert max(shares) > 0.9
+    assert max(null) < max(shares)
+    assert np.mean(null) < 0.35
+    values = maps.matrix(MAPS).values.astype(np.float64)
+    assert (values >= 0).all()
+    assert (values.sum(axis=(2, 3, 4)) <= 4 * 26 * 1.01).all()
+
+
+def test_the_maps_of_attention_are_the_weights_of_the_probe() -> None:
+    rng = np.random.default_rng(0)
+    tokens = rng.normal(size=(30, 4, 26, 16)).astype(np.float32)
+    labels = np.arange(30) % 2
+    tokens[labels == 1, 1, 7, 2] += 4
+    probe = FrameProbe("attention", queries=2).fit(tokens, labels)
+    found = attention_maps(tokens[3], directions_of(probe, "EN_S"), GRID)
+    wanted = np.moveaxis(probe.attention(tokens[3:4])[0][:, 1:], -1, 0).reshape(2, *GRID)
+    np.testing.assert_allclose(found, wanted * 4 * 26, rtol=1e-4)
 
 
 def test_the_recipe_of_maps_names_their_source(made: tuple[Manifest, Store, Store]) -> None:
