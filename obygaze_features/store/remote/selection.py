@@ -174,7 +174,7 @@ def _of_sealed(
 ) -> FileSelection:
     seal, here = store.commits.seal, store.commits.partial
     if seal is None:
-        raise FixInput("the store is not sealed", where=store.location)
+        raise FixInput("it is not sealed", where=store.location, hint="obygaze extract run --seal")
     chosen = levels if levels is not None else [spec.name for spec in store.plan.arrays]
     specs = [store.plan.array(name) for name in chosen]
     rows = store.select(movies=movies).rows
