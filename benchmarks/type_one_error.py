@@ -4,8 +4,10 @@
     python -m benchmarks.type_one_error table2 --metric f1_weighted --worlds 400
     python -m benchmarks.type_one_error concepts --manifest manifests/obygaze12.toml
 
-In each simulated world two stores are drawn from one distribution: noise, a look of each film, and
-where `--signal` is above 0 sure clips that stand out. The same model is run on both by
+In each simulated world the films, with the levels of their clips, and two stores of features are
+drawn from one distribution: noise, a look of each film, and where `--signal` is above 0 sure clips
+that stand out. (The films of a `--manifest` are the same in all worlds. Intervals over films allow
+for other shares of positives, and are then too wide.) The same model is run on both stores by
 `run_protocol`, so a comparison of the two tests a null that is true. For `concepts` the features
 of one store have nothing to do with the labels. At a nominal level of .05 a test should reject in
 .03 to .07 of the worlds; an interval of 95 % should leave out the truth in .02 to .08.
@@ -23,7 +25,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.zoo.workspace import FOLDS, NAME, folds_of, write_workspace
+from benchmarks.zoo.workspace import FOLDS, folds_of, make_manifest
 from obygaze_features.core.console import Console, table
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
@@ -135,7 +137,7 @@ class Rate:
 
 def simulate(
     design: str,
-    manifest: Manifest,
+    manifest: Manifest | None = None,
     *,
     metric: str = "ap",
     signal: float = 0.0,
@@ -143,22 +145,20 @@ def simulate(
     n_worlds: int = 200,
     seed: int = 0,
 ) -> list[Rate]:
-    """Run a design on worlds in which the null is true; count what rejects it."""
-    protocol = DESIGNS[design].load(metric)
-    if DESIGNS[design].even:
-        manifest = _evenly(manifest, seed)
-    if manifest.header.view != "raw":
-        protocol = replace(protocol, data=replace(protocol.data, view=manifest.header.view))
-    table = clip_table(manifest, protocol.data)
-    used = {name for pair in protocol.pairs for name in pair}
-    labels = {name: task_labels(name, protocol.tasks[name], table) for name in protocol.tasks}
-    labels = {name: own for name, own in labels.items() if name in used}
+    """Run a design on worlds in which the null is true; count what rejects it.
+
+    Without a manifest, the films of each world are drawn anew.
+    """
     rng = np.random.default_rng(seed)
     counts: dict[str, list[bool]] = {}
     cells: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="obygaze-level-") as folder:
         for _ in range(n_worlds):
+            clips, protocol = _films(DESIGNS[design], manifest, metric, rng)
+            table = clip_table(clips, protocol.data)
+            used = {name for pair in protocol.pairs for name in pair}
+            labels = {name: task_labels(name, protocol.tasks[name], table) for name in used}
             stores = ["a"] if design == "concepts" else ["a", "b"]
             features = [
                 Features(
@@ -170,7 +170,7 @@ def simulate(
                 )
                 for name in stores
             ]
-            inputs = Inputs(protocol, manifest, "", table, labels, features)
+            inputs = Inputs(protocol, clips, "", table, labels, features)
             run = run_protocol(inputs, Path(folder) / "run", force=True, n_jobs=1)
             for quantity, is_rejected in _decisions(run, metric):
                 counts.setdefault(quantity, []).append(is_rejected)
@@ -189,9 +189,24 @@ def simulate(
     ]
 
 
-def _evenly(manifest: Manifest, seed: int) -> Manifest:
+def _films(
+    design: Design, manifest: Manifest | None, metric: str, rng: np.random.Generator
+) -> tuple[Manifest, Protocol]:
+    """The clips of a world, and the protocol that reads their levels."""
+    if manifest is None:
+        made, _ = make_manifest(rng)
+        manifest = replace(made, clips=made.clips[:: design.every])
+    if design.even:
+        manifest = _evenly(manifest, rng)
+    protocol = design.load(metric)
+    if manifest.header.view != "raw":
+        protocol = replace(protocol, data=replace(protocol.data, view=manifest.header.view))
+    return manifest, protocol
+
+
+def _evenly(manifest: Manifest, rng: np.random.Generator) -> Manifest:
     """Return the clips with EN and HN in turn, and new fold columns."""
-    clips, rng = [], np.random.default_rng([seed, 1])
+    clips = []
     for number, clip in enumerate(clip for clip in manifest if clip.level in LEVELS):
         level = clip.level if clip.level == "S" else LEVELS[number % 2]
         concepts = () if level == "EN" else clip.concepts or ("Body",)
@@ -289,7 +304,7 @@ def main(
     console = Console()
     rates = []
     for design in designs or DESIGNS:
-        clips = read_manifest(manifest) if manifest else made_up_clips(DESIGNS[design].every)
+        clips = read_manifest(manifest) if manifest else None
         for metric in metrics:
             for signal in signals if design != "concepts" else (0.0,):
                 console.note(f"{design}, {metric}, signal {signal:g} ...")
@@ -306,14 +321,6 @@ def main(
         console.json({"rates": [asdict(one) for one in rates]})
     else:
         console.result(to_text(rates))
-
-
-def made_up_clips(every: int = 1) -> Manifest:
-    """Made-up clips as many as were published, in twelve films; or every second, third, ..."""
-    with TemporaryDirectory(prefix="obygaze-level-") as folder:
-        write_workspace(Path(folder))
-        made = read_manifest(Path(folder) / "manifests" / f"{NAME}.toml")
-    return replace(made, clips=made.clips[::every])
 
 
 if __name__ == "__main__":

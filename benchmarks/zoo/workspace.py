@@ -30,6 +30,15 @@ FILM_FOLDS = {"by_movie_HN_S": "HN S", "by_movie_ENHN_S": "EN HN S"}
 def write_workspace(root: Path, seed: int = 0) -> None:
     """Write a manifest with fold columns of the published sizes, and two sealed stores."""
     rng = np.random.default_rng(seed)
+    manifest, without = make_manifest(rng)
+    write_manifest(manifest, root / "manifests" / f"{NAME}.toml")
+    with_features = [clip for clip in manifest if clip.clip_id not in without]
+    for name, width in WIDTHS.items():
+        _write_store(root / "stores" / name, with_features, _features(with_features, width, rng))
+
+
+def make_manifest(rng: np.random.Generator) -> tuple[Manifest, set[str]]:
+    """Return clips with fold columns, and the ids of those without features."""
     clips = _clips(rng)
     without = set(rng.permutation([clip.clip_id for clip in clips])[:N_WITHOUT_FEATURES].tolist())
     manifest = Manifest(NAME, Header(NAME, concepts(), view="as_published"), tuple(clips))
@@ -39,10 +48,7 @@ def write_workspace(root: Path, seed: int = 0) -> None:
         kept = [c for c in clips if c.level in levels.split() and c.clip_id not in without]
         folds = {clip.clip_id: str(FILMS.index(clip.movie_id)) for clip in kept}
         manifest = manifest.with_column(FOLD_PREFIX + name, folds)
-    write_manifest(manifest, root / "manifests" / f"{NAME}.toml")
-    with_features = [clip for clip in clips if clip.clip_id not in without]
-    for name, width in WIDTHS.items():
-        _write_store(root / "stores" / name, with_features, _features(with_features, width, rng))
+    return manifest, without
 
 
 def _clips(rng: np.random.Generator) -> list[Clip]:

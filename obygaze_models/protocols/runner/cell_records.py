@@ -113,6 +113,7 @@ def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
 
 def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Record]:
     report, films = protocol.report, groups[cell.universe]
+    is_stratified = protocol.splits.kind == "published" and cell.n_test_sets == 1
     drawn = resample(
         cell.statistics(films),
         np.unique(films),
@@ -121,6 +122,7 @@ def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Reco
         seed=(protocol.fit.seed, 0),
         within_unit=True,
         inflation=cell.inflation,
+        label_inflation=cell.share_tested if is_stratified else 1.0,
     )
     return {name: {"ci": [found.low, found.high]} for name, (found, _) in drawn.items()}
 

@@ -7,14 +7,12 @@ because scores of different fits are on different scales. Where clips are tested
 computes the same value again.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,12 +111,21 @@ class Cell:
         is_reused = self.n_test_sets > 1 and self.model not in UNTRAINED
         return reuse_inflation(self.n_test_sets if is_reused else None)
 
-    def first_seeds(self, n: int) -> Cell:
+    @property
+    def share_tested(self) -> float:
+        """The share of the clips that are tested.
+
+        A stratified test set has the share of positives of all clips, which varies less.
+        """
+        n_fitted = max(t.n_train + t.n_validation for t in self.tested)
+        return len(self.universe) / (n_fitted + len(self.universe))
+
+    def first_seeds(self, n: int) -> Self:
         """Return the cell of the first n seeds alone."""
         kept = self.seeds[:n]
         return replace(self, tested=[t for t in self.tested if t.seed in kept])
 
-    def without(self, rows: NDArray[np.intp]) -> Cell:
+    def without(self, rows: NDArray[np.intp]) -> Self:
         """Return the cell without some test clips, and without the folds that test no other."""
         tested = []
         for t in self.tested:

@@ -1,4 +1,4 @@
-"""Which p-values a comparison has, and how often they reject where nothing differs."""
+"""Which p-values and intervals a run has, and how often they reject where nothing differs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import logit
 from scipy.stats import ttest_1samp
 from support.cells import with_folds
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import films, planted, quick, run_on, store_of, without_models
 
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.evaluation.bootstrap import estimate
 from obygaze_models.evaluation.compare import nadeau_bengio
+from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Run
@@ -131,3 +134,25 @@ def test_the_t_over_runs_rejected_what_is_true(manifest: Manifest, tmp_path: Pat
         by_film.append(run.of("comparison")[0]["p_sign_flip"])
     assert np.mean(np.array(over_runs) <= 0.05) > 0.25
     assert np.mean(np.array(by_film) <= 0.05) < 0.2
+
+
+def test_the_share_of_positives_of_the_one_test_set_varies_as_that_of_all_clips(
+    tmp_path: Path,
+) -> None:
+    """The AP of calling all clips positive is their share: the test set is stratified by it."""
+    manifest = with_folds(films(12, 200, seed=4, runs_on=0))
+    one = ["grid.train=['EN_S']", "grid.test=['EN_S']", "grid.baselines=['all_positive']"]
+    protocol = without_models(quick("paper-table2", *one, replicates=2000))
+    run = run_on(tmp_path, protocol, manifest, {})
+    (cell,), ids = run.baselines, {row["clip_id"] for row in run.predictions}
+    fold, tested = cell["folds"][0], [clip for clip in manifest if clip.clip_id in ids]
+    y = np.array([clip.level == "S" for clip in tested])
+    assert (len(y), y.mean()) == (cell["n_test"], pytest.approx(cell["ap"]["value"]))
+    p = Predictions.of(y, np.ones(len(y)))
+    alone = estimate(p, [clip.movie_id for clip in tested], ["prevalence"])["prevalence"].by_movie
+    share = len(y) / (len(y) + fold["n_train"] + fold["n_validation"])
+    assert share < 0.2
+    narrow, wide = (
+        np.ptp(logit(np.array(ends))) for ends in (cell["ap"]["ci"], (alone.low, alone.high))
+    )
+    assert narrow / wide == pytest.approx(share**0.5, rel=0.03)
