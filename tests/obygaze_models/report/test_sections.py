@@ -185,6 +185,28 @@ def test_a_p_is_shown_where_its_level_is_known(tmp_path, given, shown):
     assert [str(row[5]) for row in rows_of(table)] == [shown]
 
 
+def test_perceptrons_that_train_each_others_films_have_no_p(tmp_path):
+    one = {
+        **{"kind": "comparison", "task": "EN_S", "train": "HN_S", "test": "EN_S", "metric": "ap"},
+        **{"ci": [0.1, 0.4], "n_movies": 3, "difference": 0.25, "repeated": False},
+        "first": {"model": "ridge", "feature": "clip"},
+    }
+    records = [cell(), cell("wide"), cell("svm")]
+    for name in ("wide", "svm"):
+        second = {"model": name, "feature": "clip"}
+        records.append({**one, "second": second, "p_sign_flip": None, "p_corrected_t": 0.25})
+    models = {"ridge": {"kind": "ridge"}, "wide": {"kind": "mlp"}, "svm": {"kind": "svm"}}
+    folder = write_run(tmp_path / "run", records)
+    about = json.loads((folder / "run.json").read_text())
+    about["protocol"]["models"] = models
+    (folder / "run.json").write_text(json.dumps(about))
+    made = sections_of(ReportRun.of_run(read_run(folder)))
+    (table,) = [t for one in made for t in one.tables if t.key == "comparisons-further"]
+    ps = {row[2].split()[0]: str(row[5]) for row in rows_of(table)}
+    assert ps == {"svm": "0.250", "wide": "–"}
+    assert {row[4] for row in rows_of(table)} == {Number(0.25, 0.1, 0.4)}
+
+
 def test_concepts_have_chance_and_stability(tables):
     row = tables["concepts-clip-0"].rows[0]
     assert row[:4] == ("Look", 3, Number(0.25), Number(0.75, 0.5, 1.0))
