@@ -75,7 +75,9 @@ BENCHMARKS = {
         "benchmarks.extraction.pipeline:measure",
         "The time of a run compared with its slower stage alone, and the time that two backbones"
         " save if each clip is decoded once for both. The models are small and have random weights,"
-        " so decoding takes a larger share of the time than with real models.",
+        " so decoding takes a larger share of the time than with real models. The pipeline is also"
+        " compared with the time that it prepares and computes clips itself: the rest is waiting,"
+        " most of all for the first picture, and does not vary with the speed of the machine.",
     ),
     "overlap": Benchmark(
         "benchmarks.extraction.overlap:measure",

@@ -44,7 +44,7 @@ COVERED = ("ap", "auc", "f1_weighted", "f1_binary")  # the metrics of a report's
 AUTOCORRELATION = 0.8  # of features, for concepts: scenes next to each other look alike
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
 FILMS = ('grid.models=["ridge"]', *ONE_CELL)
-MLP = ('grid.models=["mlp"]', "models.mlp.max_epochs=10", *ONE_CELL)
+MLP = ('grid.models=["mlp"]', *ONE_CELL)
 LEVELS = ("EN", "HN", "S")
 THREE = (
     'grid.models=["ridge"]',
