@@ -166,9 +166,9 @@ def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> Float
     It is explained by a straight line.
     """
     known = np.isfinite(values) & np.isfinite(shares)
-    x = shares[known] - shares[known].mean() if known.any() else np.zeros(0)
-    if factor == 1 or not x.any():
+    if factor == 1 or not known.any() or np.ptp(shares[known]) < NEXT_TO_ZERO:
         return values
+    x = shares[known] - shares[known].mean()
     found, y = values.copy(), special.logit(np.clip(values[known], NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
     found[known] = special.expit(y + (factor - 1) * x * (x @ y) / (x @ x))
     return found

@@ -232,6 +232,14 @@ class TestReuse:
             np.testing.assert_allclose(found[:2], wanted, rtol=0.05)
             assert found[2] == pytest.approx(np.hypot(*wanted), rel=0.05)
 
+    def test_films_with_one_share_of_positives(self) -> None:
+        """The share of a draw differs in its last bit only, which explains nothing."""
+        film, rng = np.repeat(np.arange(12), 11), np.random.default_rng(3)
+        p = Predictions.of(np.tile(np.arange(11) < 3, 12), rng.random(len(film)))
+        plain, wide = (estimate(p, film, ["ap"], n_folds=n)["ap"] for n in (None, 4))
+        assert wide.by_movie.low < plain.by_movie.low < plain.by_movie.high < wide.by_movie.high
+        assert wide.se_movie == pytest.approx(plain.se_movie * (1 + 4 / 3) ** 0.5)
+
     def test_the_error_of_average_precision_on_noise_with_films_drawn_anew(self) -> None:
         """With all of its variance doubled, the standard error would be a fifth too large."""
         found = []
