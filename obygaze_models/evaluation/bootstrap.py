@@ -34,6 +34,8 @@ Statistics = Callable[[FloatArray], dict[str, FloatArray]]
 # Blocks of this many weights limit the memory of a bootstrap to about 100 MB.
 BLOCK = 2_000_000
 NEXT_TO_ZERO = 1e-6
+# Of fewer groups, a straight line explains much by chance.
+MANY_GROUPS = 10
 
 
 @dataclass(frozen=True)
@@ -152,10 +154,10 @@ def resample(
     _, codes = as_codes(labels, labels.size)
     point = statistics(np.ones((1, codes.size)))
     drawn = draw(statistics, codes, n_replicates, seed)
-    if within_unit and "prevalence" in drawn:
+    k = int(codes.max()) + 1
+    if within_unit and "prevalence" in drawn and k >= MANY_GROUPS:
         factor, shares = (label_inflation / inflation) ** 0.5, drawn["prevalence"]
         drawn = {name: _with_labels(values, shares, factor) for name, values in drawn.items()}
-    k = int(codes.max()) + 1
     of_draws = partial(interval_of, k=k, level=level, inflation=inflation, within_unit=within_unit)
     return {name: of_draws(values, float(point[name][0])) for name, values in drawn.items()}
 
@@ -166,10 +168,11 @@ def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> Float
     It is explained by a straight line.
     """
     known = np.isfinite(values) & np.isfinite(shares)
-    if factor == 1 or not known.any() or np.ptp(shares[known]) < NEXT_TO_ZERO:
+    x, y = shares[known], special.logit(np.clip(values[known], NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
+    if factor == 1 or not known.any() or min(np.ptp(x), np.ptp(y)) < NEXT_TO_ZERO:
         return values
-    x = shares[known] - shares[known].mean()
-    found, y = values.copy(), special.logit(np.clip(values[known], NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
+    x = x - x.mean()
+    found = values.copy()
     found[known] = special.expit(y + (factor - 1) * x * (x @ y) / (x @ x))
     return found
 

@@ -113,7 +113,11 @@ def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
 
 def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Record]:
     report, films = protocol.report, groups[cell.universe]
-    is_stratified = protocol.splits.kind == "published" and cell.n_test_sets == 1
+    label_inflation = 1.0
+    if protocol.splits.kind == "published" and cell.n_test_sets == 1:
+        # A stratified test set has the share of positives of all clips, which varies less.
+        n_fitted = max(t.n_train + t.n_validation for t in cell.tested)
+        label_inflation = len(cell.universe) / (n_fitted + len(cell.universe))
     drawn = resample(
         cell.statistics(films),
         np.unique(films),
@@ -122,7 +126,7 @@ def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Reco
         seed=(protocol.fit.seed, 0),
         within_unit=True,
         inflation=cell.inflation,
-        label_inflation=cell.share_tested if is_stratified else 1.0,
+        label_inflation=label_inflation,
     )
     return {name: {"ci": [found.low, found.high]} for name, (found, _) in drawn.items()}
 

@@ -111,15 +111,6 @@ class Cell:
         is_reused = self.n_test_sets > 1 and self.model not in UNTRAINED
         return reuse_inflation(self.n_test_sets if is_reused else None)
 
-    @property
-    def share_tested(self) -> float:
-        """The share of the clips that are tested.
-
-        A stratified test set has the share of positives of all clips, which varies less.
-        """
-        n_fitted = max(t.n_train + t.n_validation for t in self.tested)
-        return len(self.universe) / (n_fitted + len(self.universe))
-
     def first_seeds(self, n: int) -> Self:
         """Return the cell of the first n seeds alone."""
         kept = self.seeds[:n]
