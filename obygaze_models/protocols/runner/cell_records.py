@@ -113,11 +113,9 @@ def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
 
 def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Record]:
     report, films = protocol.report, groups[cell.universe]
-    label_inflation = 1.0
-    if protocol.splits.kind == "published" and cell.n_test_sets == 1:
-        # A stratified test set has the share of positives of all clips, which varies less.
-        n_fitted = max(t.n_train + t.n_validation for t in cell.tested)
-        label_inflation = len(cell.universe) / (n_fitted + len(cell.universe))
+    # A stratified test set has the share of positives of all clips, which varies less.
+    is_stratified = protocol.splits.kind == "published" and cell.n_test_sets == 1
+    n, n_fitted = len(cell.universe), max(t.n_train + t.n_validation for t in cell.tested)
     drawn = resample(
         cell.statistics(films),
         np.unique(films),
@@ -126,7 +124,7 @@ def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Reco
         seed=(protocol.fit.seed, 0),
         within_unit=True,
         inflation=cell.inflation,
-        label_inflation=label_inflation,
+        label_inflation=n / (n + n_fitted) if is_stratified else 1.0,
     )
     return {name: {"ci": [found.low, found.high]} for name, (found, _) in drawn.items()}
 

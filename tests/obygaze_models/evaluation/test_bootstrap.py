@@ -10,11 +10,15 @@ from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import bootstrap
-from obygaze_models.evaluation.bootstrap import estimate, resample, reuse_inflation
+from obygaze_models.evaluation.bootstrap import Interval, estimate, resample, reuse_inflation
 from obygaze_models.evaluation.metrics import evaluate, replicate
 from obygaze_models.evaluation.predictions import Predictions
 
 SIZES = np.array([110, 132, 192, 169, 148, 120, 169, 135, 223, 182, 112, 222])
+
+
+def covers(interval: Interval, value: float) -> bool:
+    return interval.low <= value <= interval.high
 
 
 def mean_of(values: np.ndarray):
@@ -144,7 +148,7 @@ class TestCoverage:
                 within_unit=True,
             )
             for name in names:
-                hits[name] += found[name][0].covers(truth[name]) / 150
+                hits[name] += covers(found[name][0], truth[name]) / 150
         return hits
 
     def test_over_films(self, hits: dict[str, float]) -> None:
@@ -160,7 +164,7 @@ class TestCoverage:
                 for groups in (film, np.arange(len(film)))
             )
             # E[1 / (1 + exp(1.2 - N(0, 1)))] by quadrature is .2721.
-            covered.append([one.by_movie.covers(0.2721) for one in found])
+            covered.append([covers(one.by_movie, 0.2721) for one in found])
         by_movie, by_clip = np.mean(covered, axis=0)
         assert by_movie > 0.85
         assert by_clip < 0.5
@@ -202,7 +206,7 @@ class TestReuse:
             options = {"n_replicates": 300, "seed": seed}
             plain = estimate(predictions, film, ["auc"], **options)["auc"].by_movie
             wide = estimate(predictions, film, ["auc"], **options, n_folds=4)["auc"].by_movie
-            covered.append((plain.covers(0.5), wide.covers(0.5)))
+            covered.append((covers(plain, 0.5), covers(wide, 0.5)))
         plain_share, wide_share = np.mean(covered, axis=0)
         assert wide_share >= 0.91
         assert plain_share < 0.91
@@ -256,6 +260,17 @@ class TestReuse:
             found.append((one.value, one.se_movie))
         values, errors = np.transpose(found)
         assert errors.mean() / values.std() == pytest.approx(1, abs=0.1)
+
+    @pytest.mark.parametrize("k", [3, 4])
+    def test_few_films_whose_quantiles_would_end_at_the_most_extreme_draw(self, k: int) -> None:
+        missed = []
+        for seed in range(150):
+            predictions, film = self.probe(seed, n_films=k, k=k)
+            options = {"n_replicates": 200, "seed": seed, "n_folds": k}
+            missed.append(
+                not covers(estimate(predictions, film, ["auc"], **options)["auc"].by_movie, 0.5)
+            )
+        assert np.mean(missed) < 0.15  # quantiles: .35 and .18
 
     def test_by_how_much(self) -> None:
         predictions, film = self.probe(1)
