@@ -342,8 +342,7 @@ def lay_out(clips: Sequence[Clip], length_of: Callable[[str], float], rate: floa
     if len(videos) == 1 and in_video and in_film in ({}, in_video):
         (video,) = videos
         spans, end = in_video, max(length_of(video), *(end for _, end in in_video.values()))
-        whole: Document = {"start": 0.0, "end": end, "video": video, "offset": 0.0, "frame": 0}
-        pieces = [whole]
+        pieces = [Document(start=0.0, end=end, video=video, offset=0.0, frame=0)]
     else:
         spans, end = dict(in_film), max((end for _, end in in_film.values()), default=0.0)
         for clip in () if in_film else sorted(clips, key=lambda clip: clip.scene or 0):

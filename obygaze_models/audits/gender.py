@@ -293,7 +293,6 @@ def _score_row(row: TableRow) -> GenderScore | GenderEstimate | None:
 
 
 def _check_probability(name: str, value: float) -> None:
-    if 1.0 < value <= 100.0:
-        raise FixInput(f"{name} must be a probability, got {value}: is it in percent?")
     if not 0.0 <= value <= 1.0:
-        raise FixInput(f"{name} must be a probability, got {value}")
+        asked = ": is it in percent?" if 1.0 < value <= 100.0 else ""
+        raise FixInput(f"{name} must be a probability, got {value}{asked}")

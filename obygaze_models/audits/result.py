@@ -168,4 +168,6 @@ def ratio_interval(
             return {"ratio": scale * (weights @ tops) / (weights @ bottoms)}
 
     interval, _ = resample(ratio, names, seed=seed)["ratio"]
-    return [float(end) if math.isfinite(end) else None for end in (interval.low, interval.high)]
+    most = scale if np.all(tops <= bottoms) else math.inf
+    ends = np.clip((interval.low, interval.high), 0, most).tolist()
+    return [end if math.isfinite(end) else None for end in ends]

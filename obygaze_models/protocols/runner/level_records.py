@@ -142,6 +142,6 @@ def _with_interval(
         inflation=cell.inflation,
     )
     return {
-        name: {"value": float(value[0]), "ci": [drawn[name][0].low, drawn[name][0].high]}
+        name: {"value": float(value[0]), "ci": [max(drawn[name][0].low, 0.0), drawn[name][0].high]}
         for name, value in statistics(np.ones((1, n_films))).items()
     }

@@ -17,6 +17,7 @@ from obygaze_models.audits import (
     audit_gender_score,
     audit_mediaeval,
 )
+from obygaze_models.audits.result import ratio_interval
 
 VECTORS = {"X": [[1, 0], [1, 0.1]], "Y": [[0, 1], [0.1, 1]], "A": [[1, 0]], "B": [[0, 1]]}
 ROWS = [
@@ -44,6 +45,15 @@ def test_arrays_are_compared_as_a_file_of_them_is() -> None:
     assert document["source"] == "arrays"
     one_sided = audit_eat(vectors=VECTORS, tail="greater")
     assert one_sided.tests[0].p == 1 / 6
+
+
+def test_rates_over_few_clusters_are_not_negative_and_shares_not_above_one() -> None:
+    for hits, n in (([1, 0, 0, 0], [1] * 4), ([1, 1, 1, 0], [1] * 4), ([9, 0, 0, 0], [3] * 4)):
+        low, high = ratio_interval(hits, n, list("abcd"))
+        assert low is not None
+        assert high is not None
+        assert 0 <= low <= sum(hits) / sum(n) <= high
+        assert (high <= 1) == (max(hits) <= 1)
 
 
 def test_invalid_arguments_are_named() -> None:
