@@ -41,6 +41,7 @@ N_SIGNAL = 4
 NOMINAL = 0.05
 RANGE, MISS_RANGE = (0.03, 0.07), (0.02, 0.08)
 COVERED = ("ap", "auc", "f1_weighted", "f1_binary")  # the metrics of a report's first table
+OF_CONCEPTS = ("ap", "auc")
 AUTOCORRELATION = 0.8  # of features, for concepts: scenes next to each other look alike
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
 FILMS = ('grid.models=["ridge"]', *ONE_CELL)
@@ -153,6 +154,7 @@ def simulate(
     counts: dict[str, list[bool]] = {}
     cells: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
+    concepts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     with TemporaryDirectory(prefix="obygaze-level-") as folder:
         for _ in range(n_worlds):
             clips, protocol = _films(DESIGNS[design], manifest, metric, rng)
@@ -172,16 +174,22 @@ def simulate(
             ]
             inputs = Inputs(protocol, clips, "", table, labels, features)
             run = run_protocol(inputs, Path(folder) / "run", force=True, n_jobs=1)
-            for quantity, is_rejected in _decisions(run, metric):
-                counts.setdefault(quantity, []).append(is_rejected)
+            if design != "concepts" or not signal:
+                for quantity, is_rejected in _decisions(run, metric):
+                    counts.setdefault(quantity, []).append(is_rejected)
             cells += [] if DESIGNS[design].even else run.cells
             answers += run.of("argmax")
+            for one in _concepts(run):
+                for name in OF_CONCEPTS:
+                    concepts.setdefault((name, one["name"]), []).append(one[name])
     if answers:
         found = [{"value": one["accuracy"], "ci": one["ci"]} for one in answers]
         counts = {"truth outside the interval of the accuracy": _misses(found)}
-    elif cells:
+    elif cells and not concepts:
         for name in COVERED:
             counts[f"truth outside the interval of {name}"] = _misses([c[name] for c in cells])
+    for (name, _), values in concepts.items():
+        counts.setdefault(f"truth outside the interval of {name}", []).extend(_misses(values))
     return [
         Rate(design, metric, signal, quantity, sum(found), len(found))
         for quantity, found in counts.items()
@@ -259,11 +267,14 @@ def _decisions(run: Run, metric: str) -> Iterator[tuple[str, bool]]:
             if record["ci"] is not None:
                 low, high = record["ci"]
                 yield "0 outside the interval of a contrast", not low <= 0 <= high
+    for concept in _concepts(run):
+        yield "p of a concept", concept["p"] <= NOMINAL
+
+
+def _concepts(run: Run) -> Iterator[dict[str, Any]]:
+    """The quality of each concept of a run."""
     for record in run.of("anatomy"):
-        for concept in record.get("concepts", []) if record["part"] == "concepts" else []:
-            yield "p of a concept", concept["p"] <= NOMINAL
-            low, high = concept["auc"]["ci"]
-            yield ".5 outside the interval of AUC", not low <= 0.5 <= high
+        yield from record.get("concepts", []) if record["part"] == "concepts" else []
 
 
 def to_text(rates: Sequence[Rate]) -> str:
@@ -306,7 +317,7 @@ def main(
     for design in designs or DESIGNS:
         clips = read_manifest(manifest) if manifest else None
         for metric in metrics:
-            for signal in signals if design != "concepts" else (0.0,):
+            for signal in signals:
                 console.note(f"{design}, {metric}, signal {signal:g} ...")
                 rates += simulate(
                     design,

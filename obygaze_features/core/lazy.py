@@ -1,7 +1,5 @@
 """Imports that wait: names of packages, so that `--help` is fast, and optional packages."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable

@@ -161,9 +161,9 @@ def resample(
 
 
 def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> FloatArray:
-    """Return draws in [0, 1] with a factor of what the shares of positives explain of their logits.
+    """Multiply what the shares of positives explain of draws in [0, 1] by a factor.
 
-    It is explained by a straight line.
+    They explain it by a straight line, on the logit scale.
     """
     known = np.isfinite(values) & np.isfinite(shares)
     x, y = shares[known], special.logit(np.clip(values[known], NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
@@ -194,20 +194,21 @@ def interval_of(
 ) -> tuple[Interval, float]:
     """Return interval and standard error from the values in draws of k groups.
 
-    Both are NaN for a single group, and without a replicate that has a value.
+    Both are NaN for a single group, for an infinite inflation, and if no replicate has a value.
     """
     if not 0 < level < 1 or values.size < 2:
         what = "level must be between 0 and 1 and n_replicates at least 2"
         raise FixInput(f"{what}, got {level} and {values.size}")
     draws, low, high, error = values[np.isfinite(values)], np.nan, np.nan, np.nan
-    if k > 1 and draws.size and np.isfinite(point):
+    is_known = k > 1 and np.isfinite(inflation)
+    if is_known and draws.size and np.isfinite(point):
         wide = widen(draws, inflation**0.5, within_unit=within_unit)
         # The tail with which k groups have the width of Student's t, unbiased variance.
         tail = special.ndtr((k / (k - 1)) ** 0.5 * special.stdtrit(k - 1, (1 - level) / 2))
         low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
         if k < FEW_GROUPS and low < high:
             low, high = _student(wide, k, level, within_unit=within_unit).tolist()
-    if k > 1 and draws.size > 1:
+    if is_known and draws.size > 1:
         error = float(draws.std(ddof=1)) * inflation**0.5
     undefined = int(values.size - draws.size)
     return Interval(low, high, undefined), error

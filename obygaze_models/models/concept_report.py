@@ -123,8 +123,7 @@ def cosines(coef: Any) -> Floats:
     """Return the cosine of each two concept vectors."""
     vectors = np.asarray(coef, dtype=np.float64)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    found: Floats = unit @ unit.T
-    return found
+    return np.asarray(unit @ unit.T)
 
 
 def leakage_scores(margins: Any, has: Any, y: Any, *, seed: int = 0) -> dict[str, float]:

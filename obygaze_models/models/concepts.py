@@ -106,8 +106,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the concepts."""
         check_is_fitted(self)
-        names: NDArray[Any] = self.concepts_.astype(object)
-        return names
+        return np.asarray(self.concepts_.astype(object))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -141,8 +141,7 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row; a tie is the earlier class."""
         codes = self.predict_proba(X).argmax(axis=1)
-        chosen: NDArray[Any] = self.classes_[codes]
-        return chosen
+        return np.asarray(self.classes_[codes])
 
     def _check(self, X: Any) -> Floats:
         """Return the rows as float64, if the estimator is fitted on rows of this width."""

@@ -46,8 +46,7 @@ class LinearHead(Head):
 
     def decision_function(self, X: Any) -> Floats:
         """Return the logit of the second class for each row."""
-        logit: Floats = self._check(X) @ self.coef_ + self.intercept_
-        return logit
+        return np.asarray(self._check(X) @ self.coef_ + self.intercept_)
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
         """Return the logit at the training mean, and what each margin's distance from it adds."""
@@ -185,8 +184,7 @@ class OrdinalHead(Classifier):
 
     def severity(self, X: Any) -> Floats:
         """Return the severity of each row, in logits; the training mean is 0."""
-        severity: Floats = (self._check(X) - self.mean_) @ self.coef_
-        return severity
+        return np.asarray((self._check(X) - self.mean_) @ self.coef_)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each level, in the order of `classes_`."""

@@ -34,8 +34,7 @@ class LinearProbe(Classifier):
         """Return the class on whose side each row lies."""
         scores = self.decision_function(X)
         codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        chosen: NDArray[Any] = self.classes_[codes]
-        return chosen
+        return np.asarray(self.classes_[codes])
 
 
 @dataclass(eq=False, repr=False)

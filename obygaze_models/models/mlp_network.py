@@ -36,8 +36,7 @@ def logits(layers: Sequence[NDArray[Any]], rows: NDArray[Any]) -> NDArray[Any]:
     """Return the output of a perceptron whose layers carry their bias as last row."""
     for weights in layers[:-1]:
         rows = np.maximum(rows @ weights[:-1] + weights[-1], 0)
-    last: NDArray[Any] = rows @ layers[-1][:-1] + layers[-1][-1]
-    return last
+    return np.asarray(rows @ layers[-1][:-1] + layers[-1][-1])
 
 
 class Loss:

@@ -44,6 +44,12 @@ class Schedule:
         tests = [split.test for split in self.pairs[pair]]
         return sum(map(len, tests)) > len(np.unique(np.concatenate(tests)))
 
+    def shares_films(self, pair: Pair) -> bool:
+        """Return whether clips of one film are in several sets of test clips."""
+        sets = {split.test.tobytes(): split.test for split in self.pairs[pair]}.values()
+        films = [film for rows in sets for film in np.unique(self.groups[rows])]
+        return len(films) > len(set(films))
+
     @property
     def sha256(self) -> str:
         """The hash over the row numbers of all splits."""

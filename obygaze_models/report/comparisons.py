@@ -54,11 +54,12 @@ def differences(run: ReportRun) -> Part:
     """
 
     def key(record: Record) -> tuple[object, ...]:
-        first, shown = run.label(record["first"]), (str(_difference(record)), _p_value(run, record))
-        return *pair_of(record), record["metric"], first, _has_baseline(record), shown
+        first, shown = run.label(record["first"]), str(_difference(record))
+        p = record.get("p_sign_flip")
+        return *pair_of(record), record["metric"], first, _has_baseline(record), shown, p
 
     def order(same: Sequence[Record]) -> tuple[float, float]:
-        p = _p_value(run, same[0])
+        p = same[0].get("p_sign_flip")
         return 1.0 if p is None else p, -abs(same[0]["difference"] or 0.0)
 
     smallest = [
@@ -77,14 +78,16 @@ def differences(run: ReportRun) -> Part:
     found = sorted(grouped(records, key).values(), key=order)
     best = [same for same in found if any(_is_against_best(run, record) for record in same)]
     rest = [same for same in found if same not in best]
+    # A p is given only where all runs test the same clips.
+    p = ["p"] if any(record.get("p_sign_flip") is not None for record in records) else []
     if best:
-        yield make_table("comparisons", "comparisons", [_compared(run, same) for same in best])
+        yield make_table("comparisons", "comparisons", [_compared(run, one, *p) for one in best], p)
     further: list[Row | Heading] = []
     for title, baseline in (("two models", False), ("a model and a baseline", True)):
         own = [same for same in rest if _has_baseline(same[0]) == baseline]
-        further += [Heading(title), *(_compared(run, same) for same in own)] if own else []
+        further += [Heading(title), *(_compared(run, same, *p) for same in own)] if own else []
     if further:
-        table = make_table("further_comparisons", "comparisons-further", further)
+        table = make_table("further_comparisons", "comparisons-further", further, p)
         yield replace(table, folded=bool(best))
 
 
@@ -101,7 +104,7 @@ def _is_against_best(run: ReportRun, record: Record) -> bool:
     return own is not None and own == max(blind.values())
 
 
-def _compared(run: ReportRun, same: Sequence[Record]) -> Row:
+def _compared(run: ReportRun, same: Sequence[Record], *columns: str) -> Row:
     first = same[0]
     return (
         pair_name(*pair_of(first)),
@@ -109,8 +112,8 @@ def _compared(run: ReportRun, same: Sequence[Record]) -> Row:
         ", ".join(run.label(record["second"]) for record in same),
         metric_name(first["metric"]),
         _difference(first),
-        Number(_p_value(run, first), digits=3, is_p=True),
         first.get("n_movies"),
+        *(Number(first.get("p_sign_flip"), digits=3, is_p=True) for _ in columns),
     )
 
 
@@ -120,18 +123,6 @@ def _has_baseline(record: Record) -> bool:
 
 def _difference(record: Record) -> Number:
     return Number(record["difference"], *(record.get("ci") or (None, None)))
-
-
-def _p_value(run: ReportRun, record: Record) -> float | None:
-    """Return the p-value of a comparison if its error rate is near the nominal one, else None."""
-    by_fold: float | None = record.get("p_corrected_t")
-    if by_fold is not None:
-        models = run.protocol.get("models", {})
-        kinds = [models.get(record[s]["model"], {}).get("kind") for s in ("first", "second")]
-        # If several runs test each film, or of perceptrons, it rejects a true null in .01 to .02.
-        return None if record.get("repeated") or "mlp" in kinds else by_fold
-    by_film: float | None = record.get("p_sign_flip")
-    return by_film
 
 
 def _detectable(run: ReportRun, record: Record) -> float | None:

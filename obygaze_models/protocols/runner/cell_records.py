@@ -27,8 +27,10 @@ def cell_record(
     """Return the record of a cell; `backbone` is that of its store, which printed numbers name."""
     names = [name for name in cell.value if name not in COUNTS]
     intervals = _intervals(cell, protocol, groups)
-    if not _has_stable_decisions(cell):
-        intervals |= {name: {"ci": [np.nan, np.nan]} for name in DECISION_METRICS}
+    # Where films train each other's models, the interval of F1 would be too wide.
+    too_wide = ["f1_binary"] if cell.inflation > 1 else []
+    unknown = too_wide if _has_stable_decisions(cell) else DECISION_METRICS
+    intervals |= {name: {"ci": [np.nan, np.nan]} for name in unknown}
     tuned = None
     if cell.share is None and any(t.tuned is not None for t in cell.tested):
         values = cell.values(tuned=True)

@@ -9,6 +9,7 @@ computes the same value again.
 
 import csv
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -80,6 +81,7 @@ class Cell:
     tested: Sequence[TestedFold]
     skipped: Sequence[Mapping[str, str]] = ()
     averaged: bool = False  # over folds; else pooled
+    shares_films: bool = False  # clips of one film are in several test sets
     share: float | None = None  # a closed form: this share is called positive at random
 
     @cached_property
@@ -107,8 +109,13 @@ class Cell:
 
     @property
     def inflation(self) -> float:
-        """The factor of the variance: clips of one test set trained the models of the others."""
+        """The factor of the variance: clips of one test set trained the models of the others.
+
+        If test sets share films, the right factor is not known: it is inf, without intervals.
+        """
         is_reused = self.n_test_sets > 1 and self.model not in UNTRAINED
+        if is_reused and self.shares_films:
+            return math.inf
         return reuse_inflation(self.n_test_sets if is_reused else None)
 
     def first_seeds(self, n: int) -> Self:

@@ -90,14 +90,9 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
     by_set = by_set[np.isfinite(by_set)]
     found: Record = {"p_sign_flip": np.nan, "n_movies": len(by_movie), "exact": False}
     found |= {"p_corrected_t": np.nan, "n_test_sets": len(by_set)}
-    found["repeated"] = first.averaged or second.averaged
-    if metric not in TESTABLE:
-        return found
-    if first.n_test_sets == 1 and len(by_movie):
+    if metric in TESTABLE and first.n_test_sets == 1 and len(by_movie):
         found["p_sign_flip"], found["exact"] = sign_flip(by_movie)
-    sets = {t.rows.tobytes(): t.rows for t in first.tested}.values()
-    films = [film for rows in sets for film in np.unique(groups[rows])]
-    if first.n_test_sets > 1 and len(by_set) > 1 and len(films) == len(set(films)):
+    elif metric in TESTABLE and len(by_set) > 1 and not first.shares_films:
         train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
         test = float(np.mean([len(t.rows) for t in first.tested]))
         found["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
+from obygaze_models.evaluation.metrics import DECISION_METRICS
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, build_head, find_kind
 from obygaze_models.protocols.clips import ClipTable
@@ -151,6 +152,8 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
             name: {"value": e.value, "ci": [e.by_movie.low, e.by_movie.high]}
             for name, e in one.metrics.items()
         }
+        for name in metrics.keys() & DECISION_METRICS:  # at a fixed threshold of margins, as cells
+            metrics[name]["ci"] = [np.nan, np.nan]
         directions: Record = {"n": N_DIRECTIONS}
         for name, values in ranking_quality(scores, targets[:, column]).items():
             directions[name] = {"mean": np.mean(values), "high": np.quantile(values, 0.95)}

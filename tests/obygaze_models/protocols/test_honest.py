@@ -55,7 +55,7 @@ def test_random_folds_let_a_blind_neighbour_look_good_and_films_do_not(tmp_path:
         protocol = without_models(quick("honest", *changes, replicates=400), "neighbour")
         run = run_on(tmp_path, protocol, manifest, {})
         found[name] = cell_of(run.baselines, train="ENHN_S", test="ENHN_S")
-    assert found["random"]["auc"]["ci"][0] > 0.5
+    assert found["random"]["auc"]["value"] > 0.6
     assert found["film"]["auc"]["value"] == 0.5  # no clip of the film votes: all score the same
     assert found["random"]["neighbours"] > 0.9 * found["random"]["n_test"]
     assert found["film"]["same_movie"] == 0
@@ -199,3 +199,5 @@ def test_a_fixed_threshold_of_margins_has_no_interval_of_decisions(on_signal: Ru
     assert None not in ridge["auc"]["ci"]
     perceptron = cell_of(on_signal.cells, model="mlp", train="EN_S", test="ENHN_S")
     assert None not in perceptron["f1_weighted"]["ci"]
+    # In simulations that of the positive class is too wide where films train each other's models.
+    assert perceptron["f1_binary"]["ci"] == [None, None]
