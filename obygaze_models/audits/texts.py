@@ -132,7 +132,7 @@ def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], st
         try:
             lines = path.read_text("utf-8").splitlines()
         except UnicodeDecodeError:
-            raise FixInput("this file is not UTF-8", where=str(path)) from None
+            raise FixInput("not UTF-8", where=str(path), hint="save it as UTF-8") from None
         for number, line in enumerate(lines, start=1):
             cells = {**found.groupdict(), "file": path.stem, "caption": line}
             yield cells, f"{path}:{number}"

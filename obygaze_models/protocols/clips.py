@@ -234,7 +234,7 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
         raise FixInput(
             f"{both} clips are in both classes",
             where=f"{task.positive} / {task.negative}",
-            hint="use two expressions that no clip satisfies both of",
+            hint="change one of the expressions: a clip has one class",
         )
     return np.where(ones, 1, np.where(zeros, 0, LEFT_OUT)).astype(np.int8)
 

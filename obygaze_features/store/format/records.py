@@ -128,7 +128,7 @@ def _sorted_codec(dump: Callable[[Any], Any], load: Callable[[Any], Any]) -> _Co
 def _marks(value: Mapping[str, Any]) -> dict[str, FileMark]:
     for name in value:
         if "\\" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
-            raise ValueError(f"it names a file {name!r}")
+            raise ValueError(f"invalid file name {name!r}")
     return {str(name): FileMark(int(n_bytes), str(sha)) for name, (n_bytes, sha) in value.items()}
 
 

@@ -166,7 +166,7 @@ class RowSource:
         for name, value in vars(self).items():
             kind = _SOURCE_KINDS.get(name, int)
             if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise ValueError(f"{name} of a source is {value!r}")
+                raise ValueError(f"invalid {name} of a source: {value!r}")
 
     def to_json(self) -> dict[str, Any]:
         """Return the source as in markers and in sources.json."""

@@ -297,7 +297,7 @@ def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
     found = sorted(path for path in root.rglob("*") if path.suffix.lower() in suffixes)
     for path in found:
         if not path.resolve().is_relative_to(base):
-            raise FixInput("this link points outside the folder", where=str(path))
+            raise FixInput("a link to another folder", where=str(path), hint="copy the file here")
     files = [path for path in found if path.is_file()]
     if not files:
         hint = "another folder, or obygaze store import --help for other formats"

@@ -37,7 +37,7 @@ def test_a_seal_cannot_make_a_check_look_outside(sealed, tmp_path: Path, bad: st
     assert [problem.name for problem in report.problems] == ["seal.json"]
     assert repr(bad) in report.problems[0].what
     assert report.warnings == []
-    with pytest.raises(Corrupt, match="names a file"):
+    with pytest.raises(Corrupt, match="invalid file name"):
         open_store(path).matrix("clip")
 
 
