@@ -47,7 +47,7 @@ def contrasts(run: ReportRun) -> Part:
 
 
 def differences(run: ReportRun) -> Part:
-    """Yield differences on the same clips, smallest p first; equal ones share a row.
+    """Yield differences on the same clips, by p and then by size; equal ones share a row.
 
     Those against the best baseline are first; the rest are folded. A sentence says which difference
     of two models the films of the run are enough to find.

@@ -45,6 +45,8 @@ def result_text(run: Run) -> str:
     of_films = f", with {level:g} % intervals over films."
     if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
         of_films = "; of one film there is no interval over films."
+    elif run.cells and all(cell["ap"]["ci"][0] is None for cell in run.cells):
+        of_films += " Models have none, because clips of one film are in several folds."
     parts.append(f"Values {how}{of_films}")
     parts += [_argmax(record) for record in run.of("argmax")]
     parts += [_levels(record) for record in run.of("levels") if record["feature"]]

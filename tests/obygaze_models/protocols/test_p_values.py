@@ -21,6 +21,7 @@ from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import Inputs, run_protocol
+from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Protocol
 
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "grid.baselines=[]")
@@ -103,7 +104,9 @@ def test_folds_that_share_films_have_no_p_and_no_interval(
     for cell in run.cells:
         assert cell["ap"]["ci"] == cell["auc"]["ci"] == [None, None]
         assert 0 < cell["ap"]["value"] <= 1
+    assert "clips of one film are in several folds" in result_text(run)
     whole, _ = compared(tmp_path / "films", manifest)
+    assert "in several folds" not in result_text(whole)
     assert not any(None in cell["auc"]["ci"] for cell in whole.cells)
 
 
