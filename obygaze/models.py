@@ -329,10 +329,9 @@ def named_manifest(
     if manifest is None:
         known = place.names("manifests")
         if len(known) != 1:
-            shown = f"one of {few(known)}" if known else "obygaze manifest import --help"
-            raise FixUsage(
-                "no manifest is given, and the workspace has none or several", hint=shown
-            )
+            shown = f"name one of {few(known)}" if known else "obygaze manifest import --help"
+            what = f"no manifest is named, and the workspace has {len(known) or 'none'}"
+            raise FixUsage(what, hint=shown)
         manifest = known[0]
     return read_manifest(manifest, workspace=workspace), str(place.manifest(os.fspath(manifest)))
 

@@ -17,15 +17,10 @@ from obygaze_features.core.commands import Session, command
 from obygaze_features.core.drafts import OwnFolder, check_folder, draft_beside
 from obygaze_features.core.errors import ObygazeError, first_line
 from obygaze_features.core.files import write_atomic
-from obygaze_features.core.workspace import KINDS
 
 CARD = "tiny-xclip"
-MARK = ".obygaze-demo"
-# Files of the demo, and folders that users of its workspace add.
-NAMES = {
-    *(MARK, "clips.csv", "segments.csv", "labels.csv", "mapping.toml"),
-    *("figures", "videos", "weights", *KINDS),
-}
+MARK = ".obygaze-demo"  # lists the files of the demo, once it has ended
+UNFINISHED = b"obygaze demo has not ended"
 BROKEN = 30
 DATA = files(__package__)
 
@@ -35,7 +30,7 @@ DATA = files(__package__)
     "-o",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder to write; an earlier demo in it is replaced. [default: demo]",
+    help="The folder to write; it may hold an earlier demo, and nothing else. [default: demo]",
 )
 @click.pass_context
 def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
@@ -61,9 +56,10 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         weights, note = save_tiny_xclip(folder)
         session.console.result(f"\n# {note}")
         for purpose, words in _steps(folder, weights):
-            commands.append(shlex.join(["obygaze", *words]))
+            commands.append(shlex.join(["obygaze", "-C", str(folder), *words]))
             session.console.result(f"\n# {purpose}\n$ {commands[-1]}")
             root.main(args=["-C", str(folder), *words], prog_name="obygaze", standalone_mode=False)
+    write_atomic(folder / MARK, "\n".join(sorted(_files(folder))).encode())
     page = folder / "runs" / "honest" / "report.html"
     values = {"folder": folder, "page": page, "figures": folder / "figures"}
     document = {name: str(path) for name, path in values.items()}
@@ -123,13 +119,20 @@ def _claim(folder: Path) -> None:
     if folder.exists():
         with draft_beside(folder) as old:
             folder.rename(old)
-    write_atomic(folder / MARK, b"made by obygaze demo; the next demo replaces this folder\n")
+    write_atomic(folder / MARK, UNFINISHED)
+
+
+def _files(folder: Path) -> set[str]:
+    """Return the files below a folder, but not the indexes of videos, which any command makes."""
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+    return {name for name in names if not name.startswith("indexes/")}
 
 
 def _not_a_demo(folder: Path) -> str:
     if not (folder / MARK).is_file():
         return "it was not made by the demo"
-    more = sorted({path.name for path in folder.iterdir()} - NAMES)
+    made = (folder / MARK).read_text("utf-8", "replace")
+    more = [] if made == UNFINISHED.decode() else sorted(_files(folder) - {MARK, *made.split("\n")})
     return f"it also holds {more[0]!r}" if more else ""
 
 

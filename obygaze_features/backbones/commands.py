@@ -72,7 +72,7 @@ def _weights_state(card: Card) -> str:
     if not card.family.needs_weights:
         return "own code" if card.code else "none needed"
     if not card.checkpoint:
-        return "local file"
+        return "needs a file"
     return "cached" if is_cached(card) else "not cached"
 
 

@@ -138,7 +138,7 @@ class Workspace:
         if kind == "stores":
             paths = {one: (folder / one / "store.json", folder / f"{one}.zip") for one in known}
             known = [one for one in known if any(path.exists() for path in paths[one])]
-        hint = f"one of {few(known)}" if known else MAKERS[kind]
+        hint = f"one of {few(known)}" if known else f"{MAKERS[kind]}, or -C WORKSPACE"
         if Path(name).exists():
             hint = f"./{name} for the file or folder here"
         what = f"no {kind.removesuffix('s')} called {name!r}{near(name, known)}"

@@ -128,18 +128,18 @@ def _next_steps(
     plan: ExtractPlan, states: Sequence[StoreStatus], rows: Sequence[int] | None
 ) -> list[str]:
     """Return the command to type for clips without a video, and for clips that failed."""
-    steps = []
+    steps, again, retry = [], "the same command", " and --retry-failed"
+    if any(state.sealed and state.ok < state.clips for state in states):
+        again, retry = f"{again} with --store NAME=STORE: a sealed store stays as it is", ""
     chosen = range(len(plan.rows)) if rows is None else rows
     without = sum(not plan.rows[row].video for row in chosen)
     link = f"obygaze manifest link {plan.manifest} FOLDER"
     if without:
-        steps.append(f"{count(without, 'clip')} without a video: {link}, then the same command")
+        steps.append(f"{count(without, 'clip')} without a video: {link}, then {again}")
     if any("open: missing" in state.reasons for state in states):
-        steps.append(f"files missing: mount their folder or {link}, then the same command")
+        steps.append(f"files missing: mount their folder or {link}, then {again}")
     elif any(state.failed for state in states):
-        steps.append("failed clips: correct their files, then the same command and --retry-failed")
-    if steps and any(state.sealed and state.ok < state.clips for state in states):
-        steps.append("a sealed store stays as it is: add --store NAME=STORE for a new one")
+        steps.append(f"failed clips: correct their files, then {again}{retry}")
     return steps
 
 

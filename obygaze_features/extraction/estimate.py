@@ -136,7 +136,7 @@ class CostEstimate:
 
     def to_text(self) -> str:
         """Return the estimate as text."""
-        pace, hours = "no clip could be decoded to measure the time", self.hours()
+        pace, hours = "no clip was decoded to measure the time", self.hours()
         if self.decode_s is not None:
             pace = (
                 f"decoding takes about {self.decode_s:.2f} s a clip,"

@@ -84,8 +84,7 @@ class AnnotatorPair:
         name = "\n".join((self.movie_id, *self.annotators, null, str(len(self.counts))))
         generator = np.random.default_rng([seed, *name.encode()])
         tables = shuffled_tables(self.counts, null, times, generator)
-        sums: Ints = np.einsum("tij,ij->t", tables, self.tenths)
-        return sums
+        return np.asarray(np.einsum("tij,ij->t", tables, self.tenths))
 
     def _chances(self, null: str) -> tuple[Ints, Ints]:
         first, second = self.counts.sum(axis=1), self.counts.sum(axis=0)

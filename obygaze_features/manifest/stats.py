@@ -152,8 +152,9 @@ def _grouped(clips: Iterable[Clip], key: Callable[[Clip], Any]) -> dict[Any, lis
 
 
 def _film_facts(clips: Sequence[Clip]) -> dict[str, Any]:
-    """Return what is known of the film of these clips, or else its title in `movie_title`."""
-    titles = (title for clip in clips if (title := clip.extra.get("movie_title")))
+    """Return what is known of the film of these clips, or else its `movie_title` or `title`."""
+    rows = (clip.extra for clip in clips)
+    titles = (title for row in rows if (title := row.get("movie_title") or row.get("title")))
     title = next(titles, None)
     return {**({"title": title} if title else {}), **film_facts(clips[0].movie_id)}
 

@@ -307,5 +307,4 @@ def _nearest_key(index: FrameIndex, span: tuple[int, int], asked: Ints) -> Ints:
     after = np.searchsorted(keys, asked).clip(0, len(keys) - 1)
     before = (after - 1).clip(0)
     gap_after, gap_before = (np.abs(times[keys[n]] - times[asked]) for n in (after, before))
-    nearest: Ints = np.where(gap_before <= gap_after + ROUNDING_S, keys[before], keys[after])
-    return nearest
+    return np.asarray(np.where(gap_before <= gap_after + ROUNDING_S, keys[before], keys[after]))

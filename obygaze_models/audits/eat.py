@@ -214,5 +214,4 @@ def _associations(
 def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Floats:
     """Return, for each row of `w`, its mean cosine to the rows of `a` minus that to `b`."""
     difference = unit_rows(a, "A").mean(axis=0) - unit_rows(b, "B").mean(axis=0)
-    associations: Floats = unit_rows(w, name) @ difference
-    return associations
+    return np.asarray(unit_rows(w, name) @ difference)

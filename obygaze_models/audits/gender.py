@@ -104,7 +104,7 @@ class GenderAudit(Audit):
         if self.estimates:
             counts, (man, woman) = summary["counts"], summary["printed"]
             sentences.append(
-                f"'man' scores higher in {counts['man']} captions and 'woman' in "
+                f"'man' scores higher in {count(counts['man'], 'caption')} and 'woman' in "
                 f"{counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
                 "published, not rounded."
             )

@@ -258,8 +258,7 @@ def word_probabilities(clips: ArrayLike, words: Sequence[ArrayLike], logit_scale
     """
     means = [unit_rows(vectors, "the texts").mean(axis=0) for vectors in words]
     cosines = unit_rows(clips, "the clips") @ unit_rows(np.stack(means), "the words").T
-    chances: Floats = softmax(logit_scale * cosines, axis=1)
-    return chances
+    return np.asarray(softmax(logit_scale * cosines, axis=1))
 
 
 def unit_rows(vectors: ArrayLike, name: str) -> Floats:
@@ -272,5 +271,4 @@ def unit_rows(vectors: ArrayLike, name: str) -> Floats:
     bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
     if len(bad):
         raise FixInput(f"vector {int(bad[0])} of {name} is zero or not finite: remove it")
-    unit: Floats = rows / lengths[:, None]
-    return unit
+    return np.asarray(rows / lengths[:, None])

@@ -86,8 +86,7 @@ class RandomBaseline(Baseline):
         return tags
 
     def _positive(self, X: Floats) -> Floats:
-        drawn: Floats = 1 - check_random_state(self.random_state).uniform(size=len(X))
-        return drawn
+        return np.asarray(1 - check_random_state(self.random_state).uniform(size=len(X)))
 
 
 class AllPositive(Baseline):

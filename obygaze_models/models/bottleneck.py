@@ -128,8 +128,7 @@ class Bottleneck(Classifier):
     def margins(self, X: Any) -> Floats:
         """Return the margin of each row, or of each frame of clips, to each concept."""
         rows = X if are_frames(X) else self._check(X)
-        margins: Floats = self.bank_.transform(rows)
-        return margins
+        return np.asarray(self.bank_.transform(rows))
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row."""
@@ -159,8 +158,7 @@ class Bottleneck(Classifier):
                 f"a residual requires a head with a logit, got {type(self.head_).__name__}",
                 hint="LogisticHead or SparseHead",
             )
-        logit: Floats = self.head_.decision_function(margins)
-        return logit
+        return np.asarray(self.head_.decision_function(margins))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

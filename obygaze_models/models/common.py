@@ -96,5 +96,4 @@ def encode_classes(y: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
 def balanced_weights(codes: Ints, n_classes: int) -> Floats:
     """Return the weight of each class that balances them: n / (n_classes x rows of the class)."""
     counts = np.bincount(codes, minlength=n_classes)
-    weights: Floats = len(codes) / (n_classes * np.maximum(counts, 1).astype(np.float64))
-    return weights
+    return np.asarray(len(codes) / (n_classes * np.maximum(counts, 1).astype(np.float64)))

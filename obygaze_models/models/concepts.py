@@ -100,8 +100,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         if are_frames(X):
             return self.transform(X.reshape(-1, X.shape[-1])).reshape(*X.shape[:-1], -1)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        margins: Floats = X @ self.coef_.T + self.intercept_
-        return margins
+        return np.asarray(X @ self.coef_.T + self.intercept_)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the names of the concepts."""

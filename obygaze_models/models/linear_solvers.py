@@ -48,8 +48,7 @@ class Gram:
     def products(self) -> Floats:
         """The product of each row with each other, computed at first use."""
         with one_thread():
-            products: Floats = self.X @ self.X.T
-        return products
+            return np.asarray(self.X @ self.X.T)
 
     def svm(
         self,

@@ -92,8 +92,7 @@ def choose_rules(margins: Floats, positive: Bools, groups: NDArray[Any] | None =
         for values in columns.values()
     ]
     worst = [np.min(np.sign(own.sum(axis=0)) * own, axis=0) for own in found]
-    rules: Ints = np.array(list(columns))[np.argmax(worst, axis=0)]
-    return rules
+    return np.asarray(np.array(list(columns))[np.argmax(worst, axis=0)])
 
 
 def _auc(values: Floats, positive: Bools) -> Floats:

@@ -11,6 +11,7 @@ from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import film_title
 from obygaze_models.protocols.runner.records import Record, Run
+from obygaze_models.protocols.runner.table import CEILINGS
 from obygaze_models.report.tables import Heading, Number, Row, report_text
 
 T = TypeVar("T")
@@ -82,9 +83,9 @@ class ReportRun(Run):
 
     @cached_property
     def _titles(self) -> dict[str, str]:
-        """The titles of the column `title` of the manifest."""
-        clips = self.manifest or ()
-        return {clip.movie_id: title for clip in clips if (title := clip.extra.get("title"))}
+        """The titles of the column `movie_title` or `title` of the manifest."""
+        rows = [(clip.movie_id, clip.extra) for clip in self.manifest or ()]
+        return {film: t for film, row in rows if (t := row.get("movie_title") or row.get("title"))}
 
     def film_name(self, film: str) -> str:
         """Return the title of a film: from the manifest or of a published film; else its id."""
@@ -134,7 +135,7 @@ def model_name(record: Record) -> str:
     name = str(record["model"])
     if record.get("expected"):
         return f"{name} (expected)"
-    return f"{name} (true concepts)" if record.get("ceiling") else name
+    return name + CEILINGS.get(name, "")
 
 
 def model_and_store(record: Record) -> str:

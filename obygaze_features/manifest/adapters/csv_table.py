@@ -109,7 +109,8 @@ def read(
     known = {**concepts(), **chosen.modalities}
     clips = clips_of(zip(table.rows, cells, strict=True), known, extra)
     missing = [name for name in NEEDED if name not in (*table.columns, *targets)]
-    hint = 'correct the cells, or translate words in a --mapping file: [levels] WORD = "EN"'
+    hint = "correct the cells (several concepts: A|B), or translate words in a --mapping file: "
+    hint += '[levels] WORD = "EN"'
     if missing and table.columns:
         hint = f"--map {missing[0]}=COLUMN; the columns of the table: {few(table.columns)}"
     violations.raise_if_any("the table cannot be imported", hint)

@@ -412,6 +412,6 @@ class Store:
         raise NotFound(
             f"{len(absent)} of the requested clips are missing, the first is {lines[0]}",
             where=self.location,
-            hint='missing="drop" or missing="nan", or extract these clips again',
+            hint='check their ids, extract them again, or in Python missing="drop" or "nan"',
             details=[*lines[:SHOWN_REASONS], *more],
         )

@@ -118,8 +118,10 @@ def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[s
     parts = ("n_clips", "block_rows", "manifest_sha256", "arrays", "compressor")
     differing = [part for part in parts if getattr(found, part) != getattr(plan, part)]
     if "manifest_sha256" in differing:
+        changed = found.manifest_name == plan.manifest_name
+        other = "an earlier state of the manifest" if changed else "another manifest"
         raise Mismatch(
-            f"this store is of another manifest ({found.manifest_name!r})",
+            f"this store is of {other} ({found.manifest_name!r})",
             where=str(path),
             hint="choose another store name; `obygaze store merge` copies the clips both have",
         )

@@ -99,8 +99,7 @@ def pairs_in_order(scores: FloatArray, ranks: IntArray) -> tuple[float, float]:
 def median_levels(probabilities: FloatArray) -> IntArray:
     """Return the first level of each row that, with all below it, has half the probability."""
     at_most = np.cumsum(probabilities, axis=1)
-    found: IntArray = (at_most < at_most[:, -1:] / 2).sum(axis=1)
-    return found
+    return np.asarray((at_most < at_most[:, -1:] / 2).sum(axis=1))
 
 
 def _concordance(scores: FloatArray, ranks: IntArray, films: IntArray) -> Statistics:

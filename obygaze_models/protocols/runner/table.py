@@ -40,14 +40,16 @@ def result_text(run: Run) -> str:
         ]
     kept = [i for i, header in enumerate(headers) if header not in once]
     parts.append(table([headers[i] for i in kept], [[row[i] for i in kept] for row in rows]))
-    how = "averaged over runs" if any(c["repeated"] for c in run.cells) else "pooled over folds"
+    how = "F1 pooled over folds, AP and AUC within folds"
+    if any(cell["repeated"] for cell in run.cells):
+        how = "Values averaged over runs"
     level = 100 * run.protocol["report"]["confidence"]
     of_films = f", with {level:g} % intervals over films."
     if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
         of_films = "; of one film there is no interval over films."
     elif run.cells and all(cell["ap"]["ci"][0] is None for cell in run.cells):
         of_films += " Models have none, because clips of one film are in several folds."
-    parts.append(f"Values {how}{of_films}")
+    parts.append(f"{how}{of_films}")
     parts += [_argmax(record) for record in run.of("argmax")]
     parts += [_levels(record) for record in run.of("levels") if record["feature"]]
     parts += [_localisation(record) for record in run.of("localisation")]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 from support.cli import run_obygaze, without_torch
 
-from obygaze.demo.tour import CARD, MARK, _claim, save_tiny_xclip
+from obygaze.demo.tour import CARD, DEMO, MARK, _claim, save_tiny_xclip
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.store.read.reader import open_store
 
@@ -46,6 +48,19 @@ def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
         assert (folder / "runs" / "honest" / "figures" / f"{name}.png").stat().st_size > 5000
     again = run_obygaze("demo", "-o", hidden, timeout=60)
     assert (again.code, "not made by the demo" in again.stderr) == (1, True)
+    # Each printed command works as it is typed.
+    typed = [line[2:] for line in done.stdout.splitlines() if line.startswith("$ obygaze")]
+    info = next(shlex.split(line)[1:] for line in typed if " store info " in line)
+    assert "features of 72 clips" in run_obygaze(*info, cwd=tmp_path).ok().stdout
+    # What the user adds to it is not removed by the next demo.
+    for name in ("runs/mine/run.json", "stores/films.tokens/store.json", "segments/films.eva.csv"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("work", encoding="utf-8")
+        again = run_obygaze("-C", tmp_path, "demo", timeout=60)
+        assert (again.code, f"also holds '{name}'" in again.stderr) == (1, True)
+        assert (folder / name).read_text(encoding="utf-8") == "work"
+        shutil.rmtree((folder / name).parent)
+    assert not DEMO.refusal(folder)
 
 
 @pytest.mark.timeout(300)
@@ -64,7 +79,8 @@ def test_with_torch_a_random_xclip_is_extracted_in_the_same_pass(tmp_path: Path)
     assert "%|" not in done.stderr
     weights = folder / "weights"
     assert [command for command in told["commands"] if " run films" in command] == [
-        f"obygaze extract run films -b descriptors -b {CARD} --weights {CARD}={weights} --seal"
+        f"obygaze -C {folder} extract run films -b descriptors -b {CARD}"
+        f" --weights {CARD}={weights} --seal"
     ]
     assert [Path(store).name for store in told["stores"]] == ["films.descriptors", f"films.{CARD}"]
     assert Path(told["page"]).is_file()
@@ -103,7 +119,7 @@ def test_a_folder_with_work_in_it_is_not_emptied(
 ) -> None:
     folder = tmp_path / "tour"
     (folder / "runs" / "honest").mkdir(parents=True)
-    (folder / MARK).touch()
+    (folder / MARK).write_bytes(b"films.csv")
     (folder / "thesis.txt").write_text("years", encoding="utf-8")
     monkeypatch.chdir(folder)
     for name in (folder, Path(), Path("..")):

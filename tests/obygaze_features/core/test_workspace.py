@@ -75,7 +75,7 @@ def test_a_missing_manifest_is_an_error_that_lists_what_is_there(workspace):
     here = Workspace(workspace)
     with pytest.raises(NotFound) as nothing:
         here.existing_manifest("films")
-    assert nothing.value.hint == "obygaze manifest import --help"
+    assert nothing.value.hint == "obygaze manifest import --help, or -C WORKSPACE"
     for i in range(10):
         (workspace / "manifests" / f"m{i}.toml").touch()
     with pytest.raises(NotFound) as some:
