@@ -225,7 +225,8 @@ def view(
         found = site.agreement()
         rows = [list(row.values()) for row in found]
         headers = ("annotator", "arm", "marks", "clips", "agreement", "kappa")
-        session.console.show({"agreement": found}, table(headers, rows))
+        text = table(headers, rows) if rows else "no marks yet: obygaze view --annotate NAME"
+        session.console.show({"agreement": found}, text)
         return
     if proxy:
         site.media.make_proxies(session.console.progress)

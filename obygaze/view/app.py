@@ -1,6 +1,7 @@
 """The page as functions behind the addresses of a server, and as files for a colleague."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -65,7 +66,7 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
 
     Args:
         site: The page.
-        folder: The new folder; an exported page there is replaced.
+        folder: The new folder; an exported page there is replaced, if nothing was added to it.
         thumbnails: Write a small picture of each clip, and its maps, too.
     """
     site = replace(site, marks=None, maps=site.maps if thumbnails else None)
@@ -97,8 +98,12 @@ def _static_bytes(name: str) -> bytes:
 
 def _not_exported(folder: Path) -> str:
     file = folder / DATA_FILE
-    is_own = file.is_file() and file.read_bytes().startswith(DATA_START)
-    return "" if is_own else f"it has no {DATA_FILE} of an exported page"
+    if not (file.is_file() and file.read_bytes().startswith(DATA_START)):
+        return f"it has no {DATA_FILE} of an exported page"
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    names = sorted(found - {DATA_FILE, "thumb", *STATIC})
+    more = [name for name in names if not re.fullmatch(r"thumb/(map)?\d+\.(jpg|png)", name)]
+    return f"it also holds {more[0]!r}" if more else ""
 
 
 EXPORT = OwnFolder("exported page", _not_exported)

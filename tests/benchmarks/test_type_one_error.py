@@ -27,15 +27,18 @@ def test_every_design_counts_what_its_runs_print(design: str) -> None:
         assert n is None if design == "contrast" else n > 0
         assert not any(quantity.startswith("truth") for quantity in found)
         return
-    n = 2 if design == "concepts" else 4
+    # Each world has two cells, or eight concepts.
+    n = 16 if design == "concepts" else 4
     truth = {f"truth outside the interval of {name}": n for name in COVERED}
     for name in ("f1_binary", "f1_weighted"):  # ridge has no interval of them
         key = f"truth outside the interval of {name}"
         assert found.pop(key, 0) <= truth.pop(key)
     if design == "concepts":
-        assert found == {"p of a concept": 16, ".5 outside the interval of AUC": 16, **truth}
+        assert found == {"p of a concept": 16, **truth}
+        with_signal = simulate(design, WORLDS, n_worlds=1, signal=0.6)
+        assert {rate.quantity: rate.n for rate in with_signal} == dict.fromkeys(truth, 8)
     elif design == "clips":
-        assert found == {"0 outside the interval": 2, **truth}
+        assert found == {}  # folds that share films have no intervals
     else:
         p = "p_sign_flip" if design.startswith("table2") else "p_corrected_t"
         assert found == {p: 2, "0 outside the interval": 2, **truth}

@@ -84,9 +84,8 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         and len(np.unique(table.movies[has[name]])) > 1
     }
     if not tasks:
-        raise FixInput(
-            f"no visual concept has {MIN_ROWS} clips in at least two films", where=table.name
-        )
+        what = f"no visual concept has {MIN_ROWS} clips in at least two films"
+        raise FixInput(what, where=table.name, hint="obygaze manifest stats lists the concepts")
     settings = {**defaults("svm", "none"), "C": "paper"}
     return Protocol(
         name="train-cav",

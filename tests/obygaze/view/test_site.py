@@ -170,6 +170,13 @@ def test_an_exported_page_has_no_video_and_pictures_by_choice(films: Path, tmp_p
     export(page, target, thumbnails=True)  # replaces the page
     pictures = sorted(file.name for file in (target / "thumb").iterdir())
     assert pictures == ["0.jpg", "1.jpg"]
+    for added in (target / "thesis.txt", target / "thumb" / "lake.jpg"):
+        added.write_text("mine", "utf-8")  # what a user added is never removed
+        with pytest.raises(AlreadyThere, match=f"also holds '{added.relative_to(target)}'"):
+            export(page, target)
+        assert added.read_text("utf-8") == "mine"
+        added.unlink()
+    export(page, target, thumbnails=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine", "utf-8")
     with pytest.raises((AlreadyThere, ObygazeError)):
