@@ -19,8 +19,7 @@ from obygaze_features.core.errors import ObygazeError, first_line
 from obygaze_features.core.files import write_atomic
 
 CARD = "tiny-xclip"
-MARK = ".obygaze-demo"  # lists the files of the demo, once it has ended
-UNFINISHED = b"obygaze demo has not ended"
+MARK = ".obygaze-demo"  # lists the files of a demo that ended
 BROKEN = 30
 DATA = files(__package__)
 
@@ -119,7 +118,7 @@ def _claim(folder: Path) -> None:
     if folder.exists():
         with draft_beside(folder) as old:
             folder.rename(old)
-    write_atomic(folder / MARK, UNFINISHED)
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _files(folder: Path) -> set[str]:
@@ -130,9 +129,9 @@ def _files(folder: Path) -> set[str]:
 
 def _not_a_demo(folder: Path) -> str:
     if not (folder / MARK).is_file():
-        return "it was not made by the demo"
-    made = (folder / MARK).read_text("utf-8", "replace")
-    more = [] if made == UNFINISHED.decode() else sorted(_files(folder) - {MARK, *made.split("\n")})
+        return "it was not made by the demo, or the demo did not end"
+    made = (folder / MARK).read_text("utf-8", "replace").split("\n")
+    more = sorted(_files(folder) - {MARK, *made})
     return f"it also holds {more[0]!r}" if more else ""
 
 
