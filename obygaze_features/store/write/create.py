@@ -119,7 +119,7 @@ def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[s
     differing = [part for part in parts if getattr(found, part) != getattr(plan, part)]
     if "manifest_sha256" in differing:
         changed = found.manifest_name == plan.manifest_name
-        other = "an earlier state of the manifest" if changed else "another manifest"
+        other = "another state of the manifest" if changed else "another manifest"
         raise Mismatch(
             f"this store is of {other} ({found.manifest_name!r})",
             where=str(path),

@@ -84,7 +84,8 @@ def test_another_recipe_lists_the_keys_that_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"manifest_sha256": "34" * 32}, "another manifest"),
+        ({"manifest_sha256": "34" * 32}, "another state of the manifest"),
+        ({"manifest_sha256": "34" * 32, "manifest_name": "theirs"}, "of another manifest"),
         ({"block_rows": 5}, "block_rows"),
         ({"arrays": ARRAYS[:2]}, "arrays"),
         ({"compressor": "zstd"}, "compressor"),
