@@ -19,7 +19,7 @@ from obygaze.features import (
     read_manifest,
     workspace_of,
 )
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_rules import near
@@ -330,7 +330,7 @@ def named_manifest(
         known = place.names("manifests")
         if len(known) != 1:
             shown = f"name one of {few(known)}" if known else "obygaze manifest import --help"
-            what = f"no manifest is named, and the workspace has {len(known) or 'none'}"
+            what = f"no manifest is named, and the workspace has {count(len(known), 'manifest')}"
             raise FixUsage(what, hint=shown)
         manifest = known[0]
     return read_manifest(manifest, workspace=workspace), str(place.manifest(os.fspath(manifest)))

@@ -111,7 +111,7 @@ class Cell:
     def inflation(self) -> float:
         """The factor of the variance: clips of one test set trained the models of the others.
 
-        If test sets share films, the right factor is not known: it is inf, without intervals.
+        If test sets share films, no factor is right: it is infinite, and there is no interval.
         """
         is_reused = self.n_test_sets > 1 and self.model not in UNTRAINED
         if is_reused and self.shares_films:

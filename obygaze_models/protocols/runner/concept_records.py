@@ -152,7 +152,7 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
             name: {"value": e.value, "ci": [e.by_movie.low, e.by_movie.high]}
             for name, e in one.metrics.items()
         }
-        for name in metrics.keys() & DECISION_METRICS:  # at a fixed threshold of margins, as cells
+        for name in metrics.keys() & DECISION_METRICS:  # too wide at a fixed threshold of margins
             metrics[name]["ci"] = [np.nan, np.nan]
         directions: Record = {"n": N_DIRECTIONS}
         for name, values in ranking_quality(scores, targets[:, column]).items():

@@ -289,9 +289,9 @@ def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> lis
                 where=f"model {model}" + (f" on {context.feature}" if context.feature else ""),
                 hint="other splits, or a task with more clips of both classes",
             )
-        facts = (context.schedule.is_repeated(pair), context.schedule.shares_films(pair))
+        flags = (context.schedule.is_repeated(pair), context.schedule.shares_films(pair))
         share = 0.5 if model == "random" else None
-        cells.append(Cell(*pair, model, context.feature, tested, skipped, *facts, share))
+        cells.append(Cell(*pair, model, context.feature, tested, skipped, *flags, share))
     return cells
 
 
