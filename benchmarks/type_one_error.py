@@ -15,6 +15,7 @@ of one store have nothing to do with the labels. At a nominal level of .05 a tes
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,11 +29,12 @@ from numpy.typing import NDArray
 from benchmarks.zoo.workspace import FOLDS, folds_of, make_manifest
 from obygaze_features.core.console import Console, table
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
+from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
+from obygaze_features.manifest.vocabulary import LEVELS as ALL_LEVELS
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs, run_protocol
 from obygaze_models.protocols.schema import Model, Protocol
 
@@ -40,25 +42,23 @@ WIDTH = 64
 N_SIGNAL = 4
 NOMINAL = 0.05
 RANGE, MISS_RANGE = (0.03, 0.07), (0.02, 0.08)
-COVERED = ("ap", "auc", "f1_weighted", "f1_binary")  # the metrics of a report's first table
+WINDOWS = 10  # of a clip, one second each, where segments are to be found
+# What a run gives an interval over films, by the kind of its records.
+COVERED = {"cell": ("ap", "auc"), "levels": ("concordance",), "localisation": ("map",)}
 OF_CONCEPTS = ("ap", "auc")
 AUTOCORRELATION = 0.8  # of features, for concepts: scenes next to each other look alike
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
 FILMS = ('grid.models=["ridge"]', *ONE_CELL)
 MLP = ('grid.models=["mlp"]', *ONE_CELL)
 LEVELS = ("EN", "HN", "S")
-THREE = (
-    'grid.models=["ridge"]',
-    'grid.pairs="same"',
-    "splits.kind=group_kfold",
-    "splits.folds=4",
-    *(
-        f"tasks.is-{own}.classes={{{', '.join(f'{x} = {int(x == own)}' for x in LEVELS)}}}"
-        for own in LEVELS
-    ),
-    *(f"{key}={[f'is-{own}' for own in LEVELS]}" for key in ("grid.train", "grid.test")),
-    f"report.argmax={[f'is-{own}' for own in LEVELS]}",
+RANKED = (
+    'grid.models=["ordinal", "logistic"]',
+    "models.logistic.kind=logistic",
+    "data.where=annotator == ada",
+    'grid.train=["levels"]',
+    'grid.test=["levels"]',
 )
+SEGMENTS = ('grid.models=["mean"]', 'report.localise=["mean"]', *ONE_CELL)
 BANK = (
     'grid.models=["pcbm-lr"]',
     "models.pcbm-lr.tolerance=paper",
@@ -73,7 +73,8 @@ class Design:
     """A shipped protocol with changes, cut down to one cell; `model` replaces its models.
 
     With `even`, each film has as many EN as HN clips, so that training on either is the same.
-    Of the made-up clips every third is used, or for other values of `every` as many.
+    Of the made-up clips every third is used, or for other values of `every` as many. With `two`,
+    there are not-sure clips, and a second annotator who differs in a quarter of them.
     """
 
     protocol: str
@@ -81,6 +82,7 @@ class Design:
     model: str = ""
     even: bool = False
     every: int = 3
+    two: bool = False
 
     def load(self, metric: str) -> Protocol:
         """The protocol, judged by one metric."""
@@ -99,7 +101,8 @@ DESIGNS: Mapping[str, Design] = {
     "films-mlp": Design("honest", MLP),
     "groups": Design("honest", (*FILMS, "splits.kind=group_kfold", "splits.folds=4")),
     "clips": Design("honest", (*FILMS, "splits.kind=kfold", "splits.folds=10")),
-    "argmax": Design("honest", THREE),
+    "levels": Design("honest-levels", RANKED, two=True),
+    "segments": Design("mobygaze-weak", SEGMENTS),
     "contrast": Design("honest", ('grid.models=["ridge"]', "grid.pairs=all"), even=True),
     "contrast-table2": Design(
         "paper-table2", ('grid.test=["ENHN_S"]',), model="ridge", even=True, every=1
@@ -150,46 +153,27 @@ def simulate(
 
     Without a manifest, the films of each world are drawn anew.
     """
-    rng = np.random.default_rng(seed)
-    counts: dict[str, list[bool]] = {}
-    cells: list[dict[str, Any]] = []
-    answers: list[dict[str, Any]] = []
-    concepts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    rng, own = np.random.default_rng(seed), DESIGNS[design]
+    counts: dict[str, list[bool]] = defaultdict(list)
+    estimates: dict[str, list[Record]] = defaultdict(list)
     with TemporaryDirectory(prefix="obygaze-level-") as folder:
         for _ in range(n_worlds):
-            clips, protocol = _films(DESIGNS[design], manifest, metric, rng)
+            clips, protocol = _films(own, manifest, metric, rng)
             table = clip_table(clips, protocol.data)
             used = {name for pair in protocol.pairs for name in pair}
             labels = {name: task_labels(name, protocol.tasks[name], table) for name in used}
             stores = ["a"] if design == "concepts" else ["a", "b"]
-            features = [
-                Features(
-                    name,
-                    _world(table, rng, signal, look, runs_on=design == "concepts"),
-                    np.arange(len(table)),
-                    {},
-                    {"sha256": name, "backbone": "made up"},
-                )
-                for name in stores
-            ]
+            features = [_store(name, table, protocol, rng, signal, look) for name in stores]
             inputs = Inputs(protocol, clips, "", table, labels, features)
             run = run_protocol(inputs, Path(folder) / "run", force=True, n_jobs=1)
             if design != "concepts" or not signal:
                 for quantity, is_rejected in _decisions(run, metric):
-                    counts.setdefault(quantity, []).append(is_rejected)
-            cells += [] if DESIGNS[design].even else run.cells
-            answers += run.of("argmax")
-            for one in _concepts(run):
-                for name in OF_CONCEPTS:
-                    concepts.setdefault((name, one["name"]), []).append(one[name])
-    if answers:
-        found = [{"value": one["accuracy"], "ci": one["ci"]} for one in answers]
-        counts = {"truth outside the interval of the accuracy": _misses(found)}
-    elif cells and not concepts:
-        for name in COVERED:
-            counts[f"truth outside the interval of {name}"] = _misses([c[name] for c in cells])
-    for (name, _), values in concepts.items():
-        counts.setdefault(f"truth outside the interval of {name}", []).extend(_misses(values))
+                    counts[quantity].append(is_rejected)
+            if not own.even:
+                for whose, record in _estimates(run):
+                    estimates[whose].append(record)
+    for whose, records in estimates.items():
+        counts[f"truth outside the interval of {whose.partition(',')[0]}"] += _misses(records)
     return [
         Rate(design, metric, signal, quantity, sum(found), len(found))
         for quantity, found in counts.items()
@@ -206,7 +190,11 @@ def _films(
         manifest = replace(made, clips=made.clips[:: design.every])
     if design.even:
         manifest = _evenly(manifest, rng)
+    if design.two:
+        manifest = _by_two(manifest, rng)
     protocol = design.load(metric)
+    if protocol.report.localise:
+        manifest = replace(manifest, clips=tuple(_one_after_another(manifest)))
     if manifest.header.view != "raw":
         protocol = replace(protocol, data=replace(protocol.data, view=manifest.header.view))
     return manifest, protocol
@@ -225,6 +213,27 @@ def _evenly(manifest: Manifest, rng: np.random.Generator) -> Manifest:
     return found
 
 
+def _by_two(manifest: Manifest, rng: np.random.Generator) -> Manifest:
+    """Return a third of the HN clips as NS, and a second annotator who differs in a quarter."""
+    clips = []
+    for clip in manifest:
+        level = "NS" if clip.level == "HN" and rng.random() < 1 / 3 else clip.level
+        other = str(rng.choice(ALL_LEVELS)) if rng.random() < 1 / 4 else level
+        for name, own in (("ada", level), ("ben", other)):
+            extra = {"annotator": name, "given_clip_id": clip.clip_id}
+            clips.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", level=own, extra=extra))
+    return replace(manifest, clips=tuple(clips), columns=("annotator", "given_clip_id"))
+
+
+def _one_after_another(manifest: Manifest) -> Iterator[Clip]:
+    """Yield the clips of each film without gaps in time."""
+    n_before: dict[str, int] = defaultdict(int)
+    for clip in manifest:
+        start = float(WINDOWS * n_before[clip.movie_id])
+        n_before[clip.movie_id] += 1
+        yield replace(clip, start_s=start, end_s=start + WINDOWS)
+
+
 def _misses(estimates: Sequence[Mapping[str, Any]]) -> list[bool]:
     """Return whether each interval leaves out the truth, which is the mean over all worlds."""
     truth = float(np.mean([one["value"] for one in estimates]))
@@ -232,27 +241,61 @@ def _misses(estimates: Sequence[Mapping[str, Any]]) -> list[bool]:
     return [not low <= truth <= high for low, high in given]
 
 
-def _world(
-    table: ClipTable, rng: np.random.Generator, signal: float, look: float, *, runs_on: bool
-) -> NDArray[np.float32]:
-    """The features of all clips: noise, a look of each film, and sure clips that stand out."""
+def _store(
+    name: str,
+    table: ClipTable,
+    protocol: Protocol,
+    rng: np.random.Generator,
+    signal: float,
+    look: float,
+) -> Features:
+    """A store of a world; if segments are to be found, its clips are means of windows of films."""
+    sure = np.array([level == "S" for level in table.levels])
     movies, codes = np.unique(table.movies, return_inverse=True)
-    X = rng.normal(size=(len(table), WIDTH))
+    films: dict[str, Any] = {}
+    if protocol.report.localise:
+        every = np.repeat(np.arange(len(table)), WINDOWS)
+        windows = _world(codes[every], sure[every], rng, signal, look, runs_on=True)
+        X = windows.reshape(len(table), WINDOWS, WIDTH).mean(axis=1)
+        seconds = np.array([[clip.start_s, clip.end_s] for clip in table.clips])
+        for film in range(len(movies)):
+            start = (seconds[codes == film, :1] + np.arange(WINDOWS)).ravel()
+            films[movies[film]] = np.column_stack([start, start + 1]), windows[codes[every] == film]
+    else:
+        runs_on = protocol.report.concepts
+        X = _world(codes, sure, rng, signal, look, runs_on=runs_on)
+    origin = {"sha256": name, "backbone": "made up"}
+    return Features(name, X, np.arange(len(table)), {}, origin, films=films)
+
+
+def _world(
+    codes: NDArray[np.intp],
+    sure: NDArray[np.bool_],
+    rng: np.random.Generator,
+    signal: float,
+    look: float,
+    *,
+    runs_on: bool,
+) -> NDArray[np.float32]:
+    """The features of rows of films: noise, a look of each film, and sure rows that stand out."""
+    n_films = int(codes.max()) + 1
+    X = rng.normal(size=(len(codes), WIDTH))
     if runs_on:
         for row in range(1, len(X)):
             if codes[row] == codes[row - 1]:
                 X[row] = AUTOCORRELATION * X[row - 1] + (1 - AUTOCORRELATION**2) ** 0.5 * X[row]
-    X += look * rng.normal(size=(len(movies), WIDTH))[codes]
-    sure = np.array([level == "S" for level in table.levels])
+    X += look * rng.normal(size=(n_films, WIDTH))[codes]
     X[:, :N_SIGNAL] += signal * sure[:, None]
     # A film's sure clips also lean where those of other films do not.
-    X += (signal > 0) * look * (rng.normal(size=(len(movies), WIDTH))[codes] * sure[:, None])
+    X += (signal > 0) * look * (rng.normal(size=(n_films, WIDTH))[codes] * sure[:, None])
     return np.asarray(X, dtype=np.float32)
 
 
 def _decisions(run: Run, metric: str) -> Iterator[tuple[str, bool]]:
     """What a run says of a null that is true: every p that it gives, and its intervals."""
     for record in run.of("comparison"):
+        if record["first"]["model"] != record["second"]["model"]:
+            continue  # two models can differ
         for name in ("p_sign_flip", "p_corrected_t"):
             if record[name] is not None:
                 yield name, record[name] <= NOMINAL
@@ -271,7 +314,19 @@ def _decisions(run: Run, metric: str) -> Iterator[tuple[str, bool]]:
         yield "p of a concept", concept["p"] <= NOMINAL
 
 
-def _concepts(run: Run) -> Iterator[dict[str, Any]]:
+def _estimates(run: Run) -> Iterator[tuple[str, Record]]:
+    """What has an interval, with a name; what has the same name estimates the same truth."""
+    of_cells = {} if run.of("anatomy") else COVERED
+    for kind, names in of_cells.items():
+        for record in (one for one in run.of(kind) if one["feature"]):
+            for name in (name for name in names if name in record):
+                yield f"{name}, {record['model']}", record[name]
+    for concept in _concepts(run):
+        for name in OF_CONCEPTS:
+            yield f"{name}, {concept['name']}", concept[name]
+
+
+def _concepts(run: Run) -> Iterator[Record]:
     """The quality of each concept of a run."""
     for record in run.of("anatomy"):
         yield from record.get("concepts", []) if record["part"] == "concepts" else []

@@ -10,7 +10,7 @@ import click
 
 from obygaze_features.core.commands import LazyGroup, Session, command, force_option, named_values
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.plugins import DATASETS, Plugin, call_foreign, find_plugin, plugins
 from obygaze_features.manifest import exchange
 from obygaze_features.manifest.adapters import (
@@ -28,7 +28,7 @@ from obygaze_features.manifest.io import (
     write_manifest,
 )
 from obygaze_features.manifest.link import manifest_of_folder
-from obygaze_features.manifest.model import ascii_id
+from obygaze_features.manifest.model import Manifest, ascii_id
 from obygaze_features.manifest.stats import compute_stats
 
 FILE = click.Path(path_type=Path)
@@ -51,12 +51,28 @@ def _importer(dataset: str) -> Callable[[Callable[..., ImportedManifest]], click
                 default = ascii_id(given[dataset].resolve().stem) or dataset
             path = session.workspace.manifest(default if name is None else name)
             imported = read(session, name=path.stem, **given)
+            gone = _lost(path, imported.manifest) if force and path.is_file() else []
             write_manifest(imported.manifest, path, force=force)
             _report(session, imported, path)
+            if gone:
+                session.console.warn(f"the manifest before had {', '.join(gone)}, this one has not")
 
         return import_.command(dataset)(name_option(force_option(command)))
 
     return decorate
+
+
+def _lost(path: Path, made: Manifest) -> list[str]:
+    """Return the filled columns of the manifest at a path that a new one does not have."""
+
+    def filled(rows: Manifest) -> list[str]:
+        names = ("video", *rows.columns)
+        return [name for name in names if any(clip.values(name) for clip in rows)]
+
+    try:
+        return [name for name in filled(read_manifest(path)) if name not in filled(made)]
+    except ObygazeError:
+        return []  # it is replaced, whatever it was
 
 
 def _report(session: Session, imported: ImportedManifest, path: Path) -> None:

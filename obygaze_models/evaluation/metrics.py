@@ -99,10 +99,16 @@ DECISION_METRICS: dict[str, Callable[[Confusion], FloatArray]] = {
     "prevalence": prevalence,
     "share_positive": share_positive,
 }
-MARGIN_METRICS = (*DECISION_METRICS, "ap", "auc")
+RANKING_METRICS = ("ap", "auc")
+MARGIN_METRICS = (*DECISION_METRICS, *RANKING_METRICS)
 CALIBRATION_METRICS = ("brier", "ece", "ece_width")
 METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
 N_BINS = 10
+
+
+def ranking_metric(primary: str) -> str:
+    """Return the metric that models are compared by: the primary one if it is of ranks, else AP."""
+    return primary if primary in RANKING_METRICS else "ap"
 
 
 def evaluate(

@@ -9,6 +9,7 @@ from scipy.special import stdtrit
 
 from obygaze_features.core.figures import MUTED, label_rows
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
+from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.report.figure import BASELINE, MODEL, FigureSet, draw_reference, hide_ticks
@@ -31,7 +32,7 @@ def contrasts(run: ReportRun) -> Part:
     names = {side: records[0][side]["train"] for side in ("first", "second")}
     n_higher = sum((record["difference"] or 0) > 0 for record in records)
     yield sentence("contrast", n_higher=n_higher, n=len(records), **names)
-    if any(record["ci"] is None for record in records):
+    if any(r["ci"] is None for r in records if r["metric"] in RANKING_METRICS):
         yield sentence("untested")
     rows: list[Row | Heading] = []
     for test, own in grouped(records, lambda record: record["test"]).items():

@@ -10,6 +10,7 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import film_title
+from obygaze_models.evaluation.metrics import ranking_metric
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.table import CEILINGS
 from obygaze_models.report.tables import Heading, Number, Row, report_text
@@ -43,6 +44,11 @@ class ReportRun(Run):
     def primary(self) -> str:
         """The primary metric of the protocol."""
         return str(self.settings.get("primary") or "ap")
+
+    @property
+    def ranking(self) -> str:
+        """The metric that has intervals: the primary one, or AP if that is of decisions."""
+        return ranking_metric(self.primary)
 
     @property
     def confidence(self) -> str:

@@ -243,11 +243,11 @@ def _ours(cell: Record, printed: Mapping[str, Any]) -> Number:
 
 
 def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
-    """Draw the primary metric with its interval over films; baselines are below the models."""
+    """Draw a metric of ranks with its interval over films; baselines are below the models."""
     rows: list[tuple[str, Record | None]] = []
     if run.is_own_test:
         for name, cells in grouped(run.cells, run.label).items():
-            cells.sort(key=lambda cell: -rank_of(cell, run.primary))
+            cells.sort(key=lambda cell: -rank_of(cell, run.ranking))
             rows += [(name, None), *((f"{cell['test']}  ", cell) for cell in cells)]
         with figures.draw("intervals_by_task", "intervals", 0.6 + 0.22 * len(rows)) as (_, axes):
             _draw_rows(axes, rows, run, chance_of_each=True)
@@ -274,7 +274,7 @@ def _draw_rows(
     *,
     chance_of_each: bool = False,
 ) -> None:
-    metric, is_ranking = run.primary, run.primary in ("ap", "auc")
+    metric = run.ranking
     label_rows(axes, [textwrap.fill(name, 24) for name, _ in rows], fontsize=6.5)
     for place, (_, record) in enumerate(rows):
         if record is None:
@@ -289,11 +289,11 @@ def _draw_rows(
         if number.value is not None:
             face = "white" if record.get("ceiling") else color
             axes.scatter(number.value, place, s=24, color=face, edgecolor=color, zorder=3)
-        if chance_of_each and is_ranking:
+        if chance_of_each:
             chance = chance_of(record, metric)
             axes.plot([chance, chance], [place - 0.32, place + 0.32], color=INK, lw=1)
     records = [record for _, record in rows if record]
-    if records and is_ranking and not chance_of_each:
+    if records and not chance_of_each:
         draw_reference(axes, chance_of(records[0], metric))
     axes.set_xlim(-0.02, 1.02)
     draw_grid(axes)

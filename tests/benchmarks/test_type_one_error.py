@@ -17,9 +17,6 @@ WORLDS = with_folds(films(5, 60, seed=2))
 def test_every_design_counts_what_its_runs_print(design: str) -> None:
     rates = simulate(design, WORLDS, n_worlds=2)
     found = {rate.quantity: rate.n for rate in rates}
-    if design == "argmax":
-        assert found == {"truth outside the interval of the accuracy": 4}
-        return
     if design.startswith("contrast"):
         n = found.get("p of a contrast")
         assert found.get("0 outside the interval of a contrast") == n
@@ -27,12 +24,13 @@ def test_every_design_counts_what_its_runs_print(design: str) -> None:
         assert n is None if design == "contrast" else n > 0
         assert not any(quantity.startswith("truth") for quantity in found)
         return
-    # Each world has two cells, or eight concepts.
-    n = 16 if design == "concepts" else 4
-    truth = {f"truth outside the interval of {name}": n for name in COVERED}
-    for name in ("f1_binary", "f1_weighted"):  # ridge has no interval of them
-        key = f"truth outside the interval of {name}"
-        assert found.pop(key, 0) <= truth.pop(key)
+    # Each world has two cells (of `levels` four, half of them ordinal), or eight concepts.
+    n = {"concepts": 16, "levels": 8}.get(design, 4)
+    truth = {f"truth outside the interval of {name}": n for name in COVERED["cell"]}
+    if design == "segments":
+        truth["truth outside the interval of map"] = 4
+    if design == "levels":
+        truth["truth outside the interval of concordance"] = 8
     if design == "concepts":
         assert found == {"p of a concept": 16, **truth}
         with_signal = simulate(design, WORLDS, n_worlds=1, signal=0.6)
@@ -41,16 +39,17 @@ def test_every_design_counts_what_its_runs_print(design: str) -> None:
         assert found == {}  # folds that share films have no intervals
     else:
         p = "p_sign_flip" if design.startswith("table2") else "p_corrected_t"
-        assert found == {p: 2, "0 outside the interval": 2, **truth}
+        n_pairs = 4 if design == "levels" else 2
+        assert found == {p: n_pairs, "0 outside the interval": n_pairs, **truth}
 
 
 def test_what_differs_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check of the check: one store with a strong signal beside one without."""
     own, signals = type_one_error._world, [3.0, 0.0]
 
-    def world(table, rng, signal, look, *, runs_on):
+    def world(codes, sure, rng, signal, look, *, runs_on):
         signals.append(signals.pop(0))
-        return own(table, rng, signals[-1], look, runs_on=runs_on)
+        return own(codes, sure, rng, signals[-1], look, runs_on=runs_on)
 
     monkeypatch.setattr(type_one_error, "_world", world)
     rates = simulate("films", WORLDS, n_worlds=2)

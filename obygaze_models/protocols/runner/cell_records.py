@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.logistic import recalibrate
-from obygaze_models.evaluation.metrics import DECISION_METRICS, evaluate
+from obygaze_models.evaluation.metrics import RANKING_METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.runner.cells import TUNED, Cell
@@ -27,10 +27,6 @@ def cell_record(
     """Return the record of a cell; `backbone` is that of its store, which printed numbers name."""
     names = [name for name in cell.value if name not in COUNTS]
     intervals = _intervals(cell, protocol, groups)
-    # Where films train each other's models, the interval of F1 would be too wide.
-    too_wide = ["f1_binary"] if cell.inflation > 1 else []
-    unknown = too_wide if _has_stable_decisions(cell) else DECISION_METRICS
-    intervals |= {name: {"ci": [np.nan, np.nan]} for name in unknown}
     tuned = None
     if cell.share is None and any(t.tuned is not None for t in cell.tested):
         values = cell.values(tuned=True)
@@ -54,7 +50,7 @@ def cell_record(
             name: {
                 **_spread(cell.means(name, lambda t: t.fold).values()),
                 "value": cell.value[name],
-                **intervals[name],
+                "ci": intervals.get(name, [np.nan, np.nan]),
             }
             for name in names
         },
@@ -95,17 +91,6 @@ def cell_record(
     return record
 
 
-def _has_stable_decisions(cell: Cell) -> bool:
-    """Return whether drawing test films shows how much the decisions of a cell can vary.
-
-    It does not where another training could call many other clips: at a fixed threshold of
-    margins, and where all clips or none are called (`benchmarks.type_one_error`).
-    """
-    is_constant = len(np.unique(cell.predictions.decision)) == 1
-    margins = not all(t.are_probabilities for t in cell.tested)
-    return cell.model in UNTRAINED or not (margins or is_constant)
-
-
 def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
     """Return whether a printed number is about a cell of this backbone."""
     wanted = {key: getattr(paper, key) for key in ("model", "feature", "train", "test")}
@@ -113,13 +98,19 @@ def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
     return same and (not paper.backbone or is_backbone(backbone, paper.backbone))
 
 
-def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Record]:
+def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, list[float]]:
+    """Return the interval over films of each ranking metric; of what is not trained, of every one.
+
+    A trained model has a threshold of scores, and with other training films it could call many
+    other clips positive. Drawing test films does not show that (`benchmarks.type_one_error`).
+    """
     report, films = protocol.report, groups[cell.universe]
     # A stratified test set has the share of positives of all clips, which varies less.
     is_stratified = protocol.splits.kind == "published" and cell.n_test_sets == 1
     n, n_fitted = len(cell.universe), max(t.n_train + t.n_validation for t in cell.tested)
+    given = (*RANKING_METRICS, "prevalence") if cell.model not in UNTRAINED else None
     drawn = resample(
-        cell.statistics(films),
+        cell.statistics(films, only=given),
         np.unique(films),
         n_replicates=report.replicates,
         level=report.confidence,
@@ -128,7 +119,11 @@ def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Reco
         inflation=cell.inflation,
         label_inflation=n / (n + n_fitted) if is_stratified else 1.0,
     )
-    return {name: {"ci": [found.low, found.high]} for name, (found, _) in drawn.items()}
+    return {
+        name: [found.low, found.high]
+        for name, (found, _) in drawn.items()
+        if given is None or name in given
+    }
 
 
 def _by_movie(cell: Cell, groups: Groups) -> Record:

@@ -23,6 +23,7 @@ from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import (
     MARGIN_METRICS,
     METRICS,
+    RANKING_METRICS,
     GroupedStats,
     Values,
     auc_within,
@@ -322,7 +323,7 @@ def _pooled(
     weights: FloatArray,
 ) -> Values:
     """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
-    together = [name for name in names if name not in ("ap", "auc")]
+    together = [name for name in names if name not in RANKING_METRICS]
     values = []
     for whole, folds in runs:
         found = whole.metrics(weights, together)

@@ -1,11 +1,11 @@
 """The records of two cells: differences of models, and of training tasks.
 
 A contrast is a model trained on one task and on another, on the same test clips. Where all runs
-share one test set, as in Table 2, the difference has an interval over films and re-trainings, and a
-p. Where each film is tested by models of the others, it has neither: how much the two training sets
-vary together depends on the data (docs/design/0009). Test clips that trained or chose one of the
-two models favour it: they are counted, and the contrast is computed again without them if enough
-films are left.
+share one test set, as in Table 2, a difference of AP or AUC has an interval over films and
+re-trainings, and a p. Where each film is tested by models of the others, it has neither: how much
+the two training sets vary together depends on the data (docs/design/0009). Test clips that trained
+or chose one of the two models favour it: they are counted, and the contrast is computed again
+without them if enough films are left.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,21 +17,19 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import Interval, interval_of
 from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
+from obygaze_models.evaluation.metrics import RANKING_METRICS, ranking_metric
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import Protocol
 
 Groups = NDArray[np.str_]
-# Of other metrics a p-value has no known level (`benchmarks.type_one_error`).
-TESTABLE = ("ap", "auc")
-TESTED_METRIC = "ap"  # of contrasts, whatever the primary metric is
 MIN_FILMS = 6  # with clips of both classes; no test over fewer films has a p below .05
 
 
-def comparable(cells: Sequence[Cell], protocol: Protocol) -> list[tuple[Cell, Cell]]:
+def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     """Return the pairs of models and baselines on one cell, and of a model on two stores."""
-    metric, pairs = protocol.report.primary, []
+    pairs = []
     for first, second in combinations(cells, 2):
         same_cell = (first.train, first.test) == (second.train, second.test)
         one_model = first.model == second.model and first.feature != second.feature
@@ -41,8 +39,6 @@ def comparable(cells: Sequence[Cell], protocol: Protocol) -> list[tuple[Cell, Ce
             and (one_model or one_store)
             and first.feature
             and np.array_equal(first.universe, second.universe)
-            and metric in first.value
-            and metric in second.value
         ):
             pairs.append((first, second))
     return pairs
@@ -50,7 +46,7 @@ def comparable(cells: Sequence[Cell], protocol: Protocol) -> list[tuple[Cell, Ce
 
 def comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) -> Record:
     """Return the record of the difference of two cells."""
-    metric = protocol.report.primary
+    metric = ranking_metric(protocol.report.primary)
     inflation = max(first.inflation, second.inflation)
     interval, _ = difference_interval(first, second, metric, protocol, groups, inflation)
     return {
@@ -90,9 +86,9 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
     by_set = by_set[np.isfinite(by_set)]
     found: Record = {"p_sign_flip": np.nan, "n_movies": len(by_movie), "exact": False}
     found |= {"p_corrected_t": np.nan, "n_test_sets": len(by_set)}
-    if metric in TESTABLE and first.n_test_sets == 1 and len(by_movie):
+    if first.n_test_sets == 1 and len(by_movie):
         found["p_sign_flip"], found["exact"] = sign_flip(by_movie)
-    elif metric in TESTABLE and len(by_set) > 1 and not first.shares_films:
+    elif len(by_set) > 1 and not first.shares_films:
         train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
         test = float(np.mean([len(t.rows) for t in first.tested]))
         found["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test)
@@ -116,7 +112,8 @@ def contrast_jobs(
         if second is None or not np.array_equal(first.universe, second.universe):
             continue
         for one, other, leaked in _with_and_without_leaks(first, second, groups, table):
-            metrics = dict.fromkeys((protocol.report.primary, TESTED_METRIC))
+            primary = protocol.report.primary
+            metrics = dict.fromkeys((primary, ranking_metric(primary)))
             jobs += [partial(_contrast, one, other, m, leaked, protocol, groups) for m in metrics]
     return jobs
 
@@ -144,8 +141,10 @@ def _contrast(
     one, other = (float(values.mean()) for values in by_seed)
     by_film = np.subtract(*(cell.by_film(groups, metric) for cell in (first, second)))
     by_film = by_film[np.isfinite(by_film)]
-    interval = None
-    if first.n_test_sets == 1:  # over films, with the variance over seeds added
+    interval, p = None, np.nan
+    if first.n_test_sets == 1 and metric in RANKING_METRICS:
+        p = p_values(first, second, metric, groups)["p_sign_flip"]
+        # Over films, with the variance over seeds added.
         inflated = partial(difference_interval, first, second, metric, protocol, groups)
         of_seeds = sum(float(v.var(ddof=1)) / len(v) for v in by_seed if len(v) > 1)
         _, error = inflated(1.0)
@@ -159,7 +158,7 @@ def _contrast(
         "second": {"train": second.train, "value": other},
         "difference": one - other,
         "ci": interval,
-        "p": p_values(first, second, metric, groups)["p_sign_flip"],
+        "p": p,
         "n_seeds": max(len(values) for values in by_seed),
         "seed_sd": [float(v.std(ddof=1)) if len(v) > 1 else np.nan for v in by_seed],
         "n_movies": len(by_film),

@@ -6,12 +6,12 @@ annotators labelled, the measures are those of the shared task LeWiDi 2025 (arXi
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from obygaze_features.manifest.vocabulary import LEVELS
-from obygaze_models.evaluation.bootstrap import Statistics, resample
+from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.metrics import Values, divide
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.protocols.clips import ClipTable, other_annotators
@@ -29,14 +29,13 @@ def level_records(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -
         own = ranks[cell.universe[rows]]
         if cell.share is not None or len(np.unique(own)) < 3:
             continue  # a closed form has no scores of clips
-        films = np.unique(groups[cell.universe[rows]], return_inverse=True)[1]
-        found = _with_interval(
-            _concordance(cell.mean_scores[rows], own, films), cell, protocol, films
-        )
+        films = groups[cell.universe[rows]]
+        in_order = _concordance(cell.mean_scores[rows], own, films, protocol, cell.inflation)
+        found: Record = {"concordance": in_order}
         if cell.mean_levels is not None:
             errors = np.abs(median_levels(cell.mean_levels[rows]) - own)
-            of_errors = _macro_error(errors, own, films)
-            found |= _with_interval(of_errors, cell, protocol, films, within_unit=False)
+            by_level = [errors[own == level].mean() for level in np.unique(own)]
+            found["macro_error"] = float(np.mean(by_level))
         distances = np.abs(np.arange(len(LEVELS))[:, None] - np.unique(own))
         yield {
             "kind": "levels",
@@ -53,7 +52,7 @@ def annotator_records(
     """Yield how near each cell is to the annotators of its clips, where several labelled them."""
     if not any(table.others):
         return
-    groups, names = table.column(protocol.splits.group), table.column("annotator")
+    names = table.column("annotator")
     for cell in (c for c in cells if c.share is None):
         others = other_annotators(cell.test, protocol.tasks[cell.test], table)[cell.universe]
         kept = np.flatnonzero(np.isfinite(others))
@@ -62,25 +61,16 @@ def annotator_records(
         wrong = (scores > (0.5 if is_probability else 0.0)) != cell.y
         own = names[cell.universe]
         found: Record = {"errors": {n: float(wrong[own == n].mean()) for n in np.unique(own)}}
-        films = np.unique(groups[rows], return_inverse=True)[1]
         if is_probability and len(rows):
             n_others = np.array([len(table.others[row]) for row in rows])
             target = (cell.y[kept] + n_others * others[kept]) / (1 + n_others)
-            distances = {"manhattan": 2 * np.abs(scores[kept] - target)}
+            found["manhattan"] = float(2 * np.abs(scores[kept] - target).mean())
             if cell.mean_levels is not None:
                 gaps = np.cumsum(cell.mean_levels[kept] - _level_shares(table, rows), axis=1)
-                distances["wasserstein"] = np.abs(gaps[:, :-1]).sum(axis=1)
-            for name, values in distances.items():
-                mean = partial(_mean, name, values, films)
-                found |= _with_interval(mean, cell, protocol, films, within_unit=False)
+                found["wasserstein"] = float(np.abs(gaps[:, :-1]).sum(axis=1).mean())
             found["blind_manhattan"] = float(2 * np.abs(np.median(target) - target).mean())
         about = {key: getattr(cell, key) for key in ("model", "feature", "train", "test")}
         yield {"kind": "annotators", **about, "n_test": len(rows), **found}
-
-
-def _mean(name: str, values: FloatArray, films: IntArray, weights: FloatArray) -> Values:
-    own = weights[:, films]
-    return {name: own @ values / own.sum(axis=1)}
 
 
 def _level_shares(table: ClipTable, rows: IntArray) -> FloatArray:
@@ -102,45 +92,30 @@ def median_levels(probabilities: FloatArray) -> IntArray:
     return np.asarray((at_most < at_most[:, -1:] / 2).sum(axis=1))
 
 
-def _concordance(scores: FloatArray, ranks: IntArray, films: IntArray) -> Statistics:
-    """Return the share of pairs within films that are in order, as a function of film weights."""
-    parts = [np.flatnonzero(films == film) for film in range(films.max() + 1)]
-    won, pairs = np.array([pairs_in_order(scores[part], ranks[part]) for part in parts]).T
-    return lambda weights: {"concordance": divide(weights @ won, weights @ pairs)}
-
-
-def _macro_error(errors: IntArray, ranks: IntArray, films: IntArray) -> Statistics:
-    """Return the mean over levels of the mean error, as a function of film weights."""
-    total, n = np.zeros((2, films.max() + 1, len(LEVELS)))
-    np.add.at(total, (films, ranks), errors)
-    np.add.at(n, (films, ranks), 1)
-
-    def compute(weights: FloatArray) -> Values:
-        return {"macro_error": np.nanmean(divide(weights @ total, weights @ n), axis=1)}
-
-    return compute
-
-
-def _with_interval(
-    statistics: Statistics,
-    cell: Cell,
+def _concordance(
+    scores: FloatArray,
+    ranks: IntArray,
+    films: NDArray[np.str_],
     protocol: Protocol,
-    films: IntArray,
-    *,
-    within_unit: bool = True,
+    inflation: float,
 ) -> Record:
-    """Return each statistic of film weights with its interval over films."""
-    n_films = int(films.max()) + 1
+    """Return the share of pairs of clips within films that are in order, with its interval."""
+    names = np.unique(films)
+    parts = [films == film for film in names]
+    won, pairs = np.array([pairs_in_order(scores[part], ranks[part]) for part in parts]).T
+
+    def share(weights: FloatArray) -> Values:
+        return {"share": divide(weights @ won, weights @ pairs)}
+
     drawn = resample(
-        statistics,
-        np.arange(n_films),
+        share,
+        names,
         n_replicates=protocol.report.replicates,
         level=protocol.report.confidence,
         seed=protocol.fit.seed,
-        within_unit=within_unit,
-        inflation=cell.inflation,
+        within_unit=True,
+        inflation=inflation,
     )
-    return {
-        name: {"value": float(value[0]), "ci": [max(drawn[name][0].low, 0.0), drawn[name][0].high]}
-        for name, value in statistics(np.ones((1, n_films))).items()
-    }
+    interval, _ = drawn["share"]
+    value = float(share(np.ones((1, len(names))))["share"][0])
+    return {"value": value, "ci": [interval.low, interval.high]}

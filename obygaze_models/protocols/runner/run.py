@@ -218,7 +218,7 @@ def _records(
     contrasts = contrast_jobs(cells, protocol, inputs.table)
     cells = [cell.first_seeds(protocol.fit.seeds) for cell in cells]
     everything = [*cells, *baselines]
-    pairs = comparable(everything, protocol) if protocol.report.compare else []
+    pairs = comparable(everything) if protocol.report.compare else []
     of_concepts = [job for store in stores for job in concept_jobs(store)]
     jobs: list[Callable[[], Any]] = [
         *of_concepts,  # the longest ones first
@@ -235,7 +235,7 @@ def _records(
     primary, grouped = protocol.report.primary, protocol.splits.are_grouped
     return [
         *done[:n_first],
-        *argmax_records(protocol, cells, groups),
+        *argmax_records(protocol, cells),
         *level_records(protocol, everything, inputs.table),
         *annotator_records(protocol, everything, inputs.table),
         *analyses(protocol, cells, inputs.table),

@@ -7,7 +7,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -15,9 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import Quiet
-from obygaze_models.evaluation.bootstrap import resample
-from obygaze_models.evaluation.metrics import Values
-from obygaze_models.evaluation.predictions import FloatArray
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.cells import Cell
@@ -79,9 +75,7 @@ def learning_records(context: FitContext) -> list[Record]:
     ]
 
 
-def argmax_records(
-    protocol: Protocol, cells: Sequence[Cell], groups: NDArray[np.str_]
-) -> Iterator[Record]:
+def argmax_records(protocol: Protocol, cells: Sequence[Cell]) -> Iterator[Record]:
     """Yield records of one-against-rest tasks as one: the class with the highest score."""
     tasks = protocol.report.argmax
     for model, feature in dict.fromkeys((cell.model, cell.feature) for cell in cells):
@@ -101,15 +95,6 @@ def argmax_records(
         true, called = truth.argmax(axis=1), scores.argmax(axis=1)
         table = np.zeros((len(own), len(own)), dtype=int)
         np.add.at(table, (true, called), 1)
-        right = (true == called).astype(np.float64)
-        drawn = resample(
-            partial(_accuracy, right),
-            groups[universe],
-            n_replicates=protocol.report.replicates,
-            level=protocol.report.confidence,
-            within_unit=True,
-            inflation=max(cell.inflation for cell in own),
-        )
         hits, sizes, calls = np.diag(table), table.sum(axis=1), table.sum(axis=0)
         yield {
             "kind": "argmax",
@@ -117,16 +102,11 @@ def argmax_records(
             "feature": feature,
             "tasks": list(tasks),
             "n_test": len(universe),
-            "accuracy": float(right.mean()),
+            "accuracy": float((true == called).mean()),
             "f1_macro": float(np.mean(2 * hits / np.maximum(sizes + calls, 1))),
-            "ci": [drawn["accuracy"][0].low, drawn["accuracy"][0].high],
             "majority": float(sizes.max() / max(sizes.sum(), 1)),
             "confusion": table.tolist(),
         }
-
-
-def _accuracy(right: FloatArray, weights: FloatArray) -> Values:
-    return {"accuracy": weights @ right / weights.sum(axis=1)}
 
 
 def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> Iterator[Record]:

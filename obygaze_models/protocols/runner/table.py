@@ -44,7 +44,7 @@ def result_text(run: Run) -> str:
     if any(cell["repeated"] for cell in run.cells):
         how = "Values averaged over runs"
     level = 100 * run.protocol["report"]["confidence"]
-    of_films = f", with {level:g} % intervals over films."
+    of_films = f"; AP and AUC with {level:g} % intervals over films."
     if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
         of_films = "; of one film there is no interval over films."
     elif run.cells and all(cell["ap"]["ci"][0] is None for cell in run.cells):
@@ -135,7 +135,7 @@ def _argmax(record: Record) -> str:
 def _levels(record: Record) -> str:
     low, high = (_short(end) if end is not None else "-" for end in record["concordance"]["ci"])
     error = record.get("macro_error")
-    of_levels = f", error in levels {error['value']:.2f}" if error else ""
+    of_levels = f", error in levels {error:.2f}" if error is not None else ""
     return (
         f"{record['model']} ({record['feature']}), trained on {record['train']}: "
         f"{_short(record['concordance']['value'])} {low}-{high} of pairs of {record['test']} "

@@ -17,6 +17,7 @@ from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.report import report
 
 SHORT = ("models.mlp.max_epochs=6", "report.concepts=false", "grid.baselines=[]")
+METRICS, RANDOM = ("f1_weighted", "ap"), 'grid.baselines=["random"]'
 PUBLISHED = (
     *("data.view=raw", "splits.kind=published", "splits.quirk=authors"),
     *(f"tasks.{name}.folds=02_{name}" for name in ("EN_S", "HN_S", "ENHN_S")),
@@ -90,9 +91,9 @@ def test_further_seeds_change_no_cell(tmp_path: Path) -> None:
     assert with_contrast.predictions == without.predictions
 
 
-def hard_published(tmp_path: Path) -> Run:
+def hard_published(tmp_path: Path, *changes: str) -> Run:
     tmp_path.mkdir()
-    return hard(tmp_path, *PUBLISHED, "leakage=warn", models='["ridge"]')
+    return hard(tmp_path, *PUBLISHED, "leakage=warn", *changes, models='["ridge"]')
 
 
 def test_where_all_runs_share_a_test_set_there_is_an_interval_and_a_p(tmp_path: Path) -> None:
@@ -107,6 +108,17 @@ def test_where_all_runs_share_a_test_set_there_is_an_interval_and_a_p(tmp_path: 
     assert found["p"] == pytest.approx(np.mean(means >= abs(known.mean()) - 1e-9))
     low, high = found["ci"]
     assert low < found["difference"] < high
+
+
+def test_a_difference_of_decisions_has_no_interval_and_no_p(tmp_path: Path) -> None:
+    run = hard_published(tmp_path / "ap")
+    f1 = hard_published(tmp_path / "f1", "report.primary=f1_weighted", RANDOM)
+    own = {metric: [r for r in f1.of("contrast") if r["metric"] == metric] for metric in METRICS}
+    assert {r["metric"] for r in f1.of("contrast")} == set(METRICS)
+    assert own["ap"] == run.of("contrast")
+    assert all(r["ci"] is None and r["p"] is None for r in own["f1_weighted"])
+    assert all(r["difference"] is not None for r in own["f1_weighted"])
+    assert {r["metric"] for r in f1.of("comparison")} == {"ap"}
 
 
 def test_leaked_test_clips_are_counted_and_left_out(tmp_path: Path) -> None:

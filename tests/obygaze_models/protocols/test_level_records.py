@@ -61,9 +61,9 @@ def test_pairs_are_counted_within_films(runs: tuple[Run, Run]) -> None:
 
 def test_an_ordinal_model_finds_the_levels_and_not_in_noise(runs: tuple[Run, Run]) -> None:
     signal, noise = (cell_of(run.of("levels"), model="ordinal", test="levels") for run in runs)
-    assert signal["concordance"]["ci"][0] > 0.75 and signal["macro_error"]["ci"][1] < 0.8
+    assert signal["concordance"]["ci"][0] > 0.75 and signal["macro_error"] < 0.6
     low, high = noise["concordance"]["ci"]
-    assert low < 0.5 < high and noise["macro_error"]["value"] > 0.9
+    assert low < 0.5 < high and noise["macro_error"] > 0.9
     # One level for all: HN or NS is 1, 0, 1 and 2 levels away.
     assert signal["blind_error"] == 1.0
     blind = cell_of(runs[0].of("levels"), model="film_prior", test="levels")

@@ -111,13 +111,13 @@ def test_folds_that_share_films_have_no_p_and_no_interval(
 
 
 @pytest.mark.parametrize("changes", [TABLE_2, TABLE_4, ()])
-def test_metrics_of_decisions_have_no_p(
+def test_models_are_compared_by_ap_where_the_primary_metric_is_of_decisions(
     manifest: Manifest, tmp_path: Path, changes: tuple[str, ...]
 ) -> None:
-    _, found = compared(tmp_path, manifest, *changes, "report.primary=f1_weighted")
-    assert found["p_sign_flip"] is None
-    assert found["p_corrected_t"] is None
-    assert found["difference"] is not None
+    run, found = compared(tmp_path, manifest, *changes, "report.primary=f1_weighted")
+    first, second = (cell["ap"]["value"] for cell in run.cells)
+    assert found["metric"] == "ap"
+    assert found["difference"] == pytest.approx(first - second)
 
 
 def test_the_t_over_runs_rejected_what_is_true(manifest: Manifest, tmp_path: Path) -> None:

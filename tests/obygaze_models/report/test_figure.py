@@ -236,13 +236,14 @@ def test_a_value_without_an_interval_is_an_open_dot(tmp_path):
     assert "fill: #2f5d8a" in filled and "fill: #ffffff" in opened
 
 
-@pytest.mark.parametrize(("metric", "has_chance"), [("ap", 1), ("auc", 1), ("f1_binary", 0)])
-def test_only_rankings_have_the_line_of_a_random_order(tmp_path, metric, has_chance):
-    """At F1 it was drawn at .5, which is not what a random order has."""
+@pytest.mark.parametrize(("primary", "name"), [("ap", "AP"), ("auc", "AUC"), ("f1_binary", "AP")])
+def test_the_figure_of_intervals_is_of_a_metric_that_has_them(tmp_path, primary, name):
     names = ("Look", "Body", "Type of shot")
     records = [cell("cav", train=name, test=name) for name in names]
     run = run_of(tmp_path / "run", records)
-    own = {**run.protocol, "report": {"primary": metric}}
+    own = {**run.protocol, "report": {"primary": primary}}
     other = replace(run, about={**run.about, "protocol": own})
     svg = drawn(other)["intervals"].svg.read_text("utf-8")
-    assert len(re.findall(r"stroke: #2b2b2b; stroke-linecap: square", svg)) == 3 * has_chance
+    assert f"{name}, 95 % intervals" in svg
+    # A short line for each: what a random order has.
+    assert len(re.findall(r"stroke: #2b2b2b; stroke-linecap: square", svg)) == 3
