@@ -31,6 +31,7 @@ from obygaze_features.core.console import Console, table
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_features.manifest.vocabulary import LEVELS as ALL_LEVELS
+from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.features import Features
@@ -46,6 +47,7 @@ WINDOWS = 10  # of a clip, one second each, where segments are to be found
 # What a run gives an interval over films, by the kind of its records.
 COVERED = {"cell": ("ap", "auc"), "levels": ("concordance",), "localisation": ("map",)}
 OF_CONCEPTS = ("ap", "auc")
+N_CONCEPTS = 8
 AUTOCORRELATION = 0.8  # of features, for concepts: scenes next to each other look alike
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
 FILMS = ('grid.models=["ridge"]', *ONE_CELL)
@@ -58,6 +60,7 @@ RANKED = (
     'grid.train=["levels"]',
     'grid.test=["levels"]',
 )
+FACTORS = ("report.error_analysis=true", 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]')
 SEGMENTS = ('grid.models=["mean"]', 'report.localise=["mean"]', *ONE_CELL)
 BANK = (
     'grid.models=["pcbm-lr"]',
@@ -74,7 +77,8 @@ class Design:
 
     With `even`, each film has as many EN as HN clips, so that training on either is the same.
     Of the made-up clips every third is used, or for other values of `every` as many. With `two`,
-    there are not-sure clips, and a second annotator who differs in a quarter of them.
+    there are not-sure clips, and a second annotator who differs in a quarter of them. With
+    `marked`, clips have eight concepts that depend on the film, but not on what is in the clip.
     """
 
     protocol: str
@@ -83,6 +87,7 @@ class Design:
     even: bool = False
     every: int = 3
     two: bool = False
+    marked: bool = False
 
     def load(self, metric: str) -> Protocol:
         """The protocol, judged by one metric."""
@@ -106,6 +111,10 @@ DESIGNS: Mapping[str, Design] = {
     "contrast": Design("honest", ('grid.models=["ridge"]', "grid.pairs=all"), even=True),
     "contrast-table2": Design(
         "paper-table2", ('grid.test=["ENHN_S"]',), model="ridge", even=True, every=1
+    ),
+    "factors": Design("honest", (*FILMS, *FACTORS), every=1, marked=True),
+    "factors-table2": Design(
+        "paper-fig6", ("report.error_analysis=true",), model="ridge", every=1, marked=True
     ),
     "concepts": Design("honest", BANK),
 }
@@ -190,6 +199,8 @@ def _films(
         manifest = replace(made, clips=made.clips[:: design.every])
     if design.even:
         manifest = _evenly(manifest, rng)
+    if design.marked:
+        manifest = _marked(manifest, rng)
     if design.two:
         manifest = _by_two(manifest, rng)
     protocol = design.load(metric)
@@ -223,6 +234,19 @@ def _by_two(manifest: Manifest, rng: np.random.Generator) -> Manifest:
             extra = {"annotator": name, "given_clip_id": clip.clip_id}
             clips.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", level=own, extra=extra))
     return replace(manifest, clips=tuple(clips), columns=("annotator", "given_clip_id"))
+
+
+def _marked(manifest: Manifest, rng: np.random.Generator) -> Manifest:
+    """Return the clips with concepts at random, at rates of their film; EN clips have none."""
+    names = list(manifest.header.of_modality("visual"))[:N_CONCEPTS]
+    rates = {film: rng.beta(1, 2, len(names)) for film in sorted({c.movie_id for c in manifest})}
+    clips = []
+    for clip in manifest:
+        own = [
+            n for n, rate in zip(names, rates[clip.movie_id], strict=True) if rng.random() < rate
+        ]
+        clips.append(replace(clip, concepts=tuple(own) if clip.level != "EN" else ()))
+    return replace(manifest, clips=tuple(clips))
 
 
 def _one_after_another(manifest: Manifest) -> Iterator[Clip]:
@@ -312,6 +336,10 @@ def _decisions(run: Run, metric: str) -> Iterator[tuple[str, bool]]:
                 yield "0 outside the interval of a contrast", not low <= 0 <= high
     for concept in _concepts(run):
         yield "p of a concept", concept["p"] <= NOMINAL
+    for record in (one for one in run.of("analysis") if one["film"] == ALL_FILMS):
+        for factor in record["factors"]:
+            if factor["p"] is not None and not factor["name"].startswith("level"):
+                yield "p of a factor", factor["p"] <= NOMINAL
 
 
 def _estimates(run: Run) -> Iterator[tuple[str, Record]]:

@@ -118,16 +118,18 @@ def analyse(
     except FixInput as error:
         # An error in one film must not stop the analysis of the others.
         return replace(empty, note=error.what)
-    own = slice(int(intercept), None)
-    columns = (fit.beta[own], fit.se[own], fit.low[own], fit.high[own], fit.p[own])
-    rows = zip(kept, *(column.tolist() for column in columns), strict=True)
+    estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])[:, int(intercept) :]
+    note = ""
+    if fit.method == "firth":  # over films its p are far too small, in one film too large (0009)
+        estimates[1:], note = np.nan, "some factors foretell success without error"
+    rows = zip(kept, estimates.T.tolist(), strict=True)
     return replace(
         empty,
-        factors=tuple(Factor(*row) for row in rows),
+        factors=tuple(Factor(name, *values) for name, values in rows),
         intercept=float(fit.beta[0]) if intercept else float("nan"),
         method=fit.method,
         errors=fit.errors,
-        note="" if fit.method == "ml" else "some factors foretell success without error (Firth)",
+        note=note,
     )
 
 

@@ -2,8 +2,8 @@
 
 The maximum likelihood estimate does not exist where a linear combination of factors separates the
 two classes (found exactly, by linear programming). There, Firth's penalised likelihood gives finite
-estimates. With movies, standard errors are those of the sandwich estimator over movies, with
-Student's t on the number of movies less one.
+estimates. With movies, standard errors are those of the sandwich estimator over movies as Bell and
+McCaffrey correct it for few of them (CR2), with Student's t on the number of movies less one.
 """
 
 from dataclasses import dataclass
@@ -197,14 +197,19 @@ def _variances(
     k = names.size
     if k < 2:
         raise FixInput(f"standard errors over movies require at least two movies, got {k}")
-    by_movie = np.zeros((k, rows.shape[1]))
-    np.add.at(by_movie, codes, rows)
-    n, width = design.shape
-    correction = k / (k - 1) * (n - 1) / max(n - width, 1)
-    variance = correction * ((by_movie @ bread) ** 2).sum(axis=0)
+    values, axes = np.linalg.eigh(bread)
+    root = axes * np.sqrt(np.maximum(values, 0))
+    p, variance = special.expit(design @ beta), np.zeros(len(beta))
+    for movie in range(k):
+        own, weight = design[codes == movie], (p * (1 - p))[codes == movie, None]
+        # The fit follows the clips of a movie, so that their residuals are too small.
+        left, axes = np.linalg.eigh(np.eye(len(beta)) - root.T @ (own.T @ (own * weight)) @ root)
+        scale = np.where(left > NEXT_TO_ZERO, np.maximum(left, NEXT_TO_ZERO) ** -0.5, 0)
+        gradient = root.T @ rows[codes == movie].sum(axis=0)
+        variance += (root @ (axes * scale) @ axes.T @ gradient) ** 2
     known = variance > 1e-9 * independent
-    for i, column in enumerate(design.T[1:], start=1):
+    for i, column in enumerate(design.T):
         values, counts = np.unique(column, return_counts=True)
         varies_in = codes[column != values[np.argmax(counts)]]
-        known[i] &= np.unique(varies_in).size > 1
+        known[i] &= len(values) == 1 or np.unique(varies_in).size > 1
     return np.where(known, variance, np.nan), float(k - 1)

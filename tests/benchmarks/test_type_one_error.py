@@ -38,9 +38,15 @@ def test_every_design_counts_what_its_runs_print(design: str) -> None:
     elif design == "clips":
         assert found == {}  # folds that share films have no intervals
     else:
-        p = "p_sign_flip" if design.startswith("table2") else "p_corrected_t"
+        p = "p_sign_flip" if "table2" in design else "p_corrected_t"
         n_pairs = 4 if design == "levels" else 2
         assert found == {p: n_pairs, "0 outside the interval": n_pairs, **truth}
+
+
+def test_factors_are_counted_where_levels_do_not_foretell_success() -> None:
+    rates = simulate("factors", WORLDS, n_worlds=2, signal=1.0)
+    (rate,) = (one for one in rates if one.quantity == "p of a factor")
+    assert 0 < rate.n <= 2 * 2 * 8  # concepts, in the analyses of two stores
 
 
 def test_what_differs_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,14 @@ BINS = 10
 
 
 def cell_record(
-    cell: Cell, protocol: Protocol, groups: Groups, kind: str = "cell", backbone: str = ""
+    cell: Cell, protocol: Protocol, groups: Groups, n_clips: int, backbone: str | None = None
 ) -> Record:
-    """Return the record of a cell; `backbone` is that of its store, which printed numbers name."""
+    """Return the record of a model with its store's backbone, or of a baseline without one.
+
+    `n_clips` is the number of clips of the test task, tested or not.
+    """
     names = [name for name in cell.value if name not in COUNTS]
-    intervals = _intervals(cell, protocol, groups)
+    intervals = _intervals(cell, protocol, groups, n_clips)
     tuned = None
     if cell.share is None and any(t.tuned is not None for t in cell.tested):
         values = cell.values(tuned=True)
@@ -36,7 +39,7 @@ def cell_record(
         runs = [cell.values([seed]) for seed in cell.seeds]
         seeds = {"n": len(runs), **{name: _spread(run[name] for run in runs) for name in names}}
     record: Record = {
-        "kind": kind,
+        "kind": "baseline" if backbone is None else "cell",
         "task": cell.test,
         **{key: getattr(cell, key) for key in ("train", "test", "model", "feature")},
         "n_test": len(cell.universe),
@@ -57,7 +60,7 @@ def cell_record(
         "tuned": tuned,
         "seeds": seeds,
         "by_movie": _by_movie(cell, groups),
-        **_outcomes(cell, groups, is_model=kind == "cell"),
+        **_outcomes(cell, groups, is_model=backbone is not None),
         "folds": [
             {
                 "fold": t.fold,
@@ -83,10 +86,10 @@ def cell_record(
                 "source": one.source or None,
             }
             for one in protocol.paper
-            if _is_about(one, cell, backbone)
+            if _is_about(one, cell, backbone or "")
         ],
     }
-    if kind == "baseline":
+    if backbone is None:
         record |= {"expected": cell.share is not None, "ceiling": cell.model in CEILINGS}
     return record
 
@@ -98,7 +101,9 @@ def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
     return same and (not paper.backbone or is_backbone(backbone, paper.backbone))
 
 
-def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, list[float]]:
+def _intervals(
+    cell: Cell, protocol: Protocol, groups: Groups, n_clips: int
+) -> dict[str, list[float]]:
     """Return the interval over films of each ranking metric; of what is not trained, of every one.
 
     A trained model has a threshold of scores, and with other training films it could call many
@@ -107,7 +112,6 @@ def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, list
     report, films = protocol.report, groups[cell.universe]
     # A stratified test set has the share of positives of all clips, which varies less.
     is_stratified = protocol.splits.kind == "published" and cell.n_test_sets == 1
-    n, n_fitted = len(cell.universe), max(t.n_train + t.n_validation for t in cell.tested)
     given = (*RANKING_METRICS, "prevalence") if cell.model not in UNTRAINED else None
     drawn = resample(
         cell.statistics(films, only=given),
@@ -117,7 +121,7 @@ def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, list
         seed=(protocol.fit.seed, 0),
         within_unit=True,
         inflation=cell.inflation,
-        label_inflation=n / (n + n_fitted) if is_stratified else 1.0,
+        label_inflation=len(cell.universe) / n_clips if is_stratified else 1.0,
     )
     return {
         name: [found.low, found.high]

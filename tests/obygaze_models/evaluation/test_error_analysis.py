@@ -12,6 +12,7 @@ from obygaze_models.evaluation.error_analysis import (
     independent_factors,
     paper_factors,
 )
+from obygaze_models.evaluation.logistic import fit_logistic
 
 
 def clips(seed: int = 0, n: int = 600) -> tuple:
@@ -40,11 +41,10 @@ def test_against_statsmodels() -> None:
     success, factors, movies = clips()
     pooled, first, *_ = analyse_success(success, factors, movies)
     design = sm.add_constant(np.column_stack([np.asarray(c, float) for c in factors.values()]))
-    theirs = sm.Logit(success, design).fit(
-        disp=0, cov_type="cluster", cov_kwds={"groups": np.unique(movies, return_inverse=True)[1]}
-    )
+    theirs = sm.Logit(success, design).fit(disp=0)
     assert [f.log_odds for f in pooled.factors] == pytest.approx(list(theirs.params[1:]))
-    assert [f.se for f in pooled.factors] == pytest.approx(list(theirs.bse[1:]))
+    by_film = fit_logistic(design[:, 1:], success, clusters=movies)
+    assert [f.se for f in pooled.factors] == by_film.se[1:].tolist()
     assert pooled.intercept == pytest.approx(theirs.params[0])
     film = movies == "tt0"
     alone = sm.Logit(success[film], design[film]).fit(disp=0)
@@ -93,9 +93,21 @@ class TestWhatCannotBeTold:
 
     def test_a_factor_that_foretells_success(self) -> None:
         found = analyse([1, 1, 1, 1, 0, 0, 1, 0], {"a": [1, 1, 1, 1, 0, 0, 0, 0]})
-        assert found.method == "firth" and "Firth" in found.note
+        assert found.method == "firth" and "foretell" in found.note
+        (factor,) = found.factors
         # Firth adds one half to each cell of the table 4, 0, 1, 3.
-        assert found.factors[0].log_odds == pytest.approx(np.log(4.5 * 3.5 / (0.5 * 1.5)))
+        assert factor.log_odds == pytest.approx(np.log(4.5 * 3.5 / (0.5 * 1.5)))
+        assert np.isnan([factor.se, factor.low, factor.high, factor.p]).all()
+
+    def test_where_the_level_foretells_success_a_concept_at_random_has_no_p(self) -> None:
+        """In .89 of such worlds its p was below .05: residuals, and so errors, are next to 0."""
+        rng = np.random.default_rng(0)
+        movies = np.repeat(np.arange(12), 50)
+        is_sure = rng.random(600) < 0.3
+        rate = rng.beta(1, 2, 12)[movies]
+        factors = {"Look": rng.random(600) < rate, "sure": is_sure}
+        found = analyse_success(~is_sure, factors, movies)[0]
+        assert found.method == "firth" and np.isnan(found.factors[0].p)
 
     def test_one_film_has_independent_errors(self) -> None:
         success, factors, _ = clips()

@@ -6,6 +6,7 @@ import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
+from scipy.linalg import fractional_matrix_power
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.logistic import fit_logistic, is_separated, with_intercept
@@ -42,18 +43,36 @@ class TestMaximumLikelihood:
         np.testing.assert_allclose(ours.p, theirs.pvalues, rtol=1e-5)
         np.testing.assert_allclose(np.column_stack([ours.low, ours.high]), theirs.conf_int())
 
-    def test_errors_by_film_against_statsmodels(self) -> None:
-        X, y, film = clips()
-        ours = fit_logistic(X, y, clusters=film)
-        theirs = sm.Logit(y, sm.add_constant(X)).fit(
-            disp=0, cov_type="cluster", cov_kwds={"groups": film}, use_t=True
-        )
-        np.testing.assert_allclose(ours.se, theirs.bse, rtol=1e-6)
+    @pytest.mark.parametrize("n", [240, 2400])
+    def test_errors_by_film_are_those_of_bell_and_mccaffrey(self, n: int) -> None:
+        """CR2 as it is defined: residuals of a film, times the inverse root of what it moves."""
+        X, y, film = clips(n=n)
+        ours, design = fit_logistic(X, y, clusters=film), sm.add_constant(X)
+        theirs = sm.Logit(y, design).fit(disp=0)
+        p = theirs.predict()
+        root_weight = np.sqrt(p * (1 - p))
+        scaled, residual = design * root_weight[:, None], (y - p) / root_weight
+        bread = np.linalg.inv(scaled.T @ scaled)
+        meat = np.zeros_like(bread)
+        for own in (film == name for name in np.unique(film)):
+            hat = scaled[own] @ bread @ scaled[own].T
+            score = scaled[own].T @ fractional_matrix_power(np.eye(own.sum()) - hat, -0.5).real
+            score = score @ residual[own]
+            meat += np.outer(score, score)
+        se = np.sqrt(np.diag(bread @ meat @ bread))
+        np.testing.assert_allclose(ours.se, se, rtol=1e-5)
         assert ours.errors == "movies"
         # Eleven degrees of freedom: films less one.
-        reach = stats.t.ppf(0.975, 11) * theirs.bse
-        np.testing.assert_allclose(ours.high - ours.beta, reach, rtol=1e-6)
-        np.testing.assert_allclose(ours.p, 2 * stats.t.sf(abs(theirs.params / theirs.bse), 11))
+        np.testing.assert_allclose(ours.high - ours.beta, stats.t.ppf(0.975, 11) * se, rtol=1e-5)
+        np.testing.assert_allclose(ours.p, 2 * stats.t.sf(abs(theirs.params / se), 11), rtol=1e-4)
+
+    def test_of_many_films_they_are_near_those_of_statsmodels(self) -> None:
+        X, y, _ = clips(n=6000)
+        film = np.arange(6000) % 300
+        theirs = sm.Logit(y, sm.add_constant(X)).fit(
+            disp=0, cov_type="cluster", cov_kwds={"groups": film}
+        )
+        np.testing.assert_allclose(fit_logistic(X, y, clusters=film).se, theirs.bse, rtol=0.01)
 
     def test_a_factor_found_in_one_film_has_no_error_by_film(self) -> None:
         X, y, film = clips(n=600)
@@ -62,6 +81,12 @@ class TestMaximumLikelihood:
         assert np.isnan([fit.se[1], fit.low[1], fit.p[1]]).all()
         assert np.isfinite(fit.se[[0, 2, 3]]).all() and np.isfinite(fit.beta).all()
         assert np.isfinite(fit_logistic(X, y).se).all()
+
+    def test_nor_has_the_first_of_factors_without_an_intercept(self) -> None:
+        X, y, film = clips(n=600)
+        X = np.column_stack([X[:, 0] * (film == 3), X[:, 1] > 0, X[:, 1] <= 0])
+        fit = fit_logistic(X, y, clusters=film, intercept=False)
+        assert np.isnan(fit.se).tolist() == [True, False, False]
 
     def test_large_factors_settle(self) -> None:
         X, y, _ = clips()

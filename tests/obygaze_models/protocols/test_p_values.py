@@ -168,3 +168,15 @@ def test_the_share_of_positives_of_the_one_test_set_varies_as_that_of_all_clips(
         np.ptp(logit(np.array(ends))) for ends in (cell["ap"]["ci"], (alone.low, alone.high))
     )
     assert narrow / wide == pytest.approx(share**0.5, rel=0.03)
+
+
+def test_the_interval_of_what_is_not_trained_is_that_of_its_test_clips(tmp_path: Path) -> None:
+    """It was of the share of training clips too, so tables had the same baseline twice."""
+    manifest = with_folds(films(12, 40, seed=2))
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    tasks = ('grid.train=["EN_S", "HN_S"]', 'grid.test=["EN_S"]', 'grid.baselines=["random"]')
+    run = run_on(tmp_path, protocol_of(*TABLE_2, *tasks, "leakage=warn"), manifest, {"x": store})
+    first, second = run.baselines
+    assert first["train"] != second["train"]
+    assert first["ap"] == second["ap"]
+    assert result_text(run).count("random") == 1
