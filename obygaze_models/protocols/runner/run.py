@@ -219,15 +219,15 @@ def _records(
     cells = [cell.first_seeds(protocol.fit.seeds) for cell in cells]
     everything = [*cells, *baselines]
     pairs = comparable(everything) if protocol.report.compare else []
-    n = {name: int((own >= 0).sum()) for name, own in inputs.labels.items()}
+    sizes = {name: int((own >= 0).sum()) for name, own in inputs.labels.items()}
     of_concepts = [job for store in stores for job in concept_jobs(store)]
     jobs: list[Callable[[], Any]] = [
         *of_concepts,  # the longest ones first
         *(
-            partial(cell_record, c, protocol, groups, n[c.test], backbones[c.feature])
+            partial(cell_record, c, protocol, groups, sizes[c.test], backbones[c.feature])
             for c in cells
         ),
-        *(partial(cell_record, c, protocol, groups, n[c.test]) for c in baselines),
+        *(partial(cell_record, c, protocol, groups, sizes[c.test]) for c in baselines),
         *(partial(comparison, *pair, protocol, groups) for pair in pairs),
         *contrasts,
     ]
