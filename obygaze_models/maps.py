@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import RowStatus, Store
@@ -32,6 +33,7 @@ from obygaze_features.store.maps import (
 )
 from obygaze_models.audits.group_tests import compare_groups, with_holm
 from obygaze_models.models.frames import FrameProbe, attend
+from obygaze_models.protocols.kinds import trainable
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.execute import try_fit
 from obygaze_models.protocols.runner.models import fit_model
@@ -69,8 +71,10 @@ def write_concept_maps(
         changes: Keys of the protocol `honest` (of `attention`: `honest-frames`) to change.
         n_random: The number of random directions, the null.
     """
-    if model == "mlp":
-        raise FixUsage("mlp has no direction", hint="cav, linear, ridge, svm, pcbm-lr, attention")
+    known = [name for name in (*trainable(), ATTENTION) if name != "mlp"]
+    if model not in known:
+        what = f"{model!r} is no model with a direction{near(model, known)}"
+        raise FixUsage(what, hint=f"one of {', '.join(known)}")
     if model == ATTENTION:
         only = [f'grid.{key}=["{task}"]' for key in ("train", "test")]
         only += [f'grid.models=["{ATTENTION}"]', f'data.level=["{TOKENS}"]']

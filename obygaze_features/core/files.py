@@ -103,7 +103,9 @@ def require_file(path: Path) -> None:
     if not path.exists():
         raise NotFound("no such file", where=str(path), hint="check the name")
     if not path.is_file():
-        raise FixInput("expected a file, got a folder", where=str(path), hint="name a file in it")
+        inside = ", ".join(sorted(one.name for one in path.glob("[!.]*.*"))[:3])
+        hint = "name a file in it" + (f", such as {inside}" if inside else "")
+        raise FixInput("expected a file, got a folder", where=str(path), hint=hint)
 
 
 def sha256_bytes(data: bytes) -> str:

@@ -139,8 +139,10 @@ def test_models_without_directions_and_other_splits_are_refused(
     made: tuple[Manifest, Store, Store], tmp_path: Path
 ) -> None:
     manifest, store, _ = made
-    with pytest.raises(FixUsage, match="has no direction"):
+    with pytest.raises(FixUsage, match="'mlp' is no model with a direction"):
         write_concept_maps(tmp_path / "m", store, manifest, "mlp", "EN_S")
+    with pytest.raises(FixUsage, match="did you mean 'attention'"):
+        write_concept_maps(tmp_path / "m", store, manifest, "atention", "EN_S")
     with pytest.raises(FixUsage, match="on other films"):
         write_concept_maps(
             tmp_path / "m",

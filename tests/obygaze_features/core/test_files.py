@@ -218,8 +218,14 @@ def test_a_file_is_required_by_its_name(tmp_path):
     files.require_file(tmp_path / "link")
     with pytest.raises(NotFound):
         files.require_file(tmp_path / "absent")
-    with pytest.raises(FixInput, match="expected a file, got a folder"):
+    with pytest.raises(FixInput, match="expected a file, got a folder") as caught:
         files.require_file(tmp_path)
+    assert caught.value.hint == "name a file in it"
+    for name in (".hidden.csv", "clips.csv", "films.toml"):
+        (tmp_path / name).touch()
+    with pytest.raises(FixInput) as caught:
+        files.require_file(tmp_path)
+    assert caught.value.hint == "name a file in it, such as clips.csv, films.toml"
 
 
 def test_several_results_are_written_all_or_none(tmp_path):
