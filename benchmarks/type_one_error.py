@@ -91,7 +91,7 @@ class Design:
 
     def load(self, metric: str) -> Protocol:
         """The protocol, judged by one metric."""
-        common = (f"report.primary={metric}", "report.replicates=200", "grid.baselines=[]")
+        common = (f"report.primary={metric}", "grid.baselines=[]")
         found = load_protocol(self.protocol, ["report.concepts=false", *common, *self.changes])
         if self.model:
             found = replace(found, models={self.model: Model(self.model, {})})

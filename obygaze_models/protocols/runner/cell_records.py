@@ -106,8 +106,7 @@ def _intervals(
 ) -> dict[str, list[float]]:
     """Return the interval over films of each ranking metric; of what is not trained, of every one.
 
-    A trained model has a threshold of scores, and with other training films it could call many
-    other clips positive. Drawing test films does not show that (`benchmarks.type_one_error`).
+    At a threshold, a model of other training films could call many other clips positive.
     """
     report, films = protocol.report, groups[cell.universe]
     # A stratified test set has the share of positives of all clips, which varies less.

@@ -112,12 +112,14 @@ class Cell:
     def inflation(self) -> float:
         """The factor of the variance: clips of one test set trained the models of the others.
 
-        If test sets share films, no factor is right: it is infinite, and there is no interval.
+        If test sets share films, no factor is right: it is infinite, and there is no interval. Runs
+        that share one test set are trained on other clips of its films.
         """
-        is_reused = self.n_test_sets > 1 and self.model not in UNTRAINED
-        if is_reused and self.shares_films:
-            return math.inf
-        return reuse_inflation(self.n_test_sets if is_reused else None)
+        if self.model in UNTRAINED or not (self.averaged or self.n_test_sets > 1):
+            return 1
+        if self.n_test_sets > 1:
+            return math.inf if self.shares_films else reuse_inflation(self.n_test_sets)
+        return 1 + len(self.universe) / max(t.n_train + t.n_validation for t in self.tested)
 
     def first_seeds(self, n: int) -> Self:
         """Return the cell of the first n seeds alone."""

@@ -14,8 +14,9 @@ from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of, without_models
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.evaluation.bootstrap import estimate
+from obygaze_models.evaluation.bootstrap import draw_weights, estimate, interval_of
 from obygaze_models.evaluation.compare import nadeau_bengio
+from obygaze_models.evaluation.metrics import replicate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.runner.features import Features
@@ -67,6 +68,29 @@ def test_runs_that_share_a_test_fold_have_no_p_over_folds(
     assert found["n_test_sets"] == 1
     assert found["p_corrected_t"] is None
     assert 0 < found["p_sign_flip"] <= 1
+
+
+def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    """Nadeau and Bengio: the variance of the test clips, times one plus n_test / n_train.
+
+    Without it, intervals left out the truth in up to .09 of the worlds (0009).
+    """
+    run, _ = compared(tmp_path, manifest, *TABLE_2)
+    cell, rows = run.cells[0], [row for row in run.predictions if row["feature"] == "a"]
+    ids = sorted({row["clip_id"] for row in rows})
+    movies, codes = np.unique([row["movie_id"] for row in rows[: len(ids)]], return_inverse=True)
+    assert (len(ids), len(rows), len(movies)) == (cell["n_test"], 8 * cell["n_test"], 6)
+    folds = [rows[start : start + len(ids)] for start in range(0, len(rows), len(ids))]
+    tests = [Predictions.of(*np.array([(r["y"], r["score"]) for r in own]).T) for own in folds]
+    (weights,) = draw_weights(np.arange(6), 60, (0, 0))
+    draws = np.mean([replicate(p, weights[:, codes], ["auc"])["auc"] for p in tests], axis=0)
+    n_fitted = cell["folds"][0]["n_train"] + cell["folds"][0]["n_validation"]
+    factor = 1 + len(ids) / n_fitted
+    assert 1.1 < factor < 1.2
+    found, _ = interval_of(draws, cell["auc"]["value"], 6, 0.95, within_unit=True, inflation=factor)
+    assert cell["auc"]["ci"] == pytest.approx([found.low, found.high])
 
 
 def test_runs_that_test_one_film_are_averaged_first(manifest: Manifest, tmp_path: Path) -> None:
