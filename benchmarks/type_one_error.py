@@ -1,7 +1,7 @@
 """How often the p-values and intervals of a run reject a true null hypothesis.
 
     python -m benchmarks.type_one_error                 (made-up clips of twelve films)
-    python -m benchmarks.type_one_error table2 --metric f1_weighted --worlds 400
+    python -m benchmarks.type_one_error table2 --metric auc --worlds 400
     python -m benchmarks.type_one_error concepts --manifest manifests/obygaze12.toml
 
 In each simulated world the films, with the levels of their clips, and two stores of features are
@@ -32,6 +32,7 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_features.manifest.vocabulary import LEVELS as ALL_LEVELS
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
+from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.features import Features
@@ -45,8 +46,7 @@ NOMINAL = 0.05
 RANGE, MISS_RANGE = (0.03, 0.07), (0.02, 0.08)
 WINDOWS = 10  # of a clip, one second each, where segments are to be found
 # What a run gives an interval over films, by the kind of its records.
-COVERED = {"cell": ("ap", "auc"), "levels": ("concordance",), "localisation": ("map",)}
-OF_CONCEPTS = ("ap", "auc")
+COVERED = {"cell": RANKING_METRICS, "levels": ("concordance",), "localisation": ("map",)}
 N_CONCEPTS = 8
 AUTOCORRELATION = 0.8  # of features, for concepts: scenes next to each other look alike
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
@@ -76,7 +76,7 @@ class Design:
     """A shipped protocol with changes, cut down to one cell; `model` replaces its models.
 
     With `even`, each film has as many EN as HN clips, so that training on either is the same.
-    Of the made-up clips every third is used, or for other values of `every` as many. With `two`,
+    Of the made-up clips every third is used, or for other values of `every` as many. With `by_two`,
     there are not-sure clips, and a second annotator who differs in a quarter of them. With
     `marked`, clips have eight concepts that depend on the film, but not on what is in the clip.
     """
@@ -86,7 +86,7 @@ class Design:
     model: str = ""
     even: bool = False
     every: int = 3
-    two: bool = False
+    by_two: bool = False
     marked: bool = False
 
     def load(self, metric: str) -> Protocol:
@@ -106,7 +106,7 @@ DESIGNS: Mapping[str, Design] = {
     "films-mlp": Design("honest", MLP),
     "groups": Design("honest", (*FILMS, "splits.kind=group_kfold", "splits.folds=4")),
     "clips": Design("honest", (*FILMS, "splits.kind=kfold", "splits.folds=10")),
-    "levels": Design("honest-levels", RANKED, two=True),
+    "levels": Design("honest-levels", RANKED, by_two=True),
     "segments": Design("mobygaze-weak", SEGMENTS),
     "contrast": Design("honest", ('grid.models=["ridge"]', "grid.pairs=all"), even=True),
     "contrast-table2": Design(
@@ -201,7 +201,7 @@ def _films(
         manifest = _evenly(manifest, rng)
     if design.marked:
         manifest = _marked(manifest, rng)
-    if design.two:
+    if design.by_two:
         manifest = _by_two(manifest, rng)
     protocol = design.load(metric)
     if protocol.report.localise:
@@ -286,8 +286,7 @@ def _store(
             start = (seconds[codes == film, :1] + np.arange(WINDOWS)).ravel()
             films[movies[film]] = np.column_stack([start, start + 1]), windows[codes[every] == film]
     else:
-        runs_on = protocol.report.concepts
-        X = _world(codes, sure, rng, signal, look, runs_on=runs_on)
+        X = _world(codes, sure, rng, signal, look, runs_on=protocol.report.concepts)
     origin = {"sha256": name, "backbone": "made up"}
     return Features(name, X, np.arange(len(table)), {}, origin, films=films)
 
@@ -350,7 +349,7 @@ def _estimates(run: Run) -> Iterator[tuple[str, Record]]:
             for name in (name for name in names if name in record):
                 yield f"{name}, {record['model']}", record[name]
     for concept in _concepts(run):
-        for name in OF_CONCEPTS:
+        for name in RANKING_METRICS:
             yield f"{name}, {concept['name']}", concept[name]
 
 
@@ -377,7 +376,7 @@ def to_text(rates: Sequence[Rate]) -> str:
 
 @click.command(epilog=f"DESIGNS: {', '.join(DESIGNS)}.")
 @click.argument("designs", nargs=-1, type=click.Choice(list(DESIGNS)))
-@click.option("--metric", "metrics", multiple=True, default=("ap",), help="Primary metric.")
+@click.option("--metric", "metrics", multiple=True, default=("ap",), help="ap or auc.")
 @click.option("--signal", "signals", multiple=True, type=float, default=(0.0, 0.6))
 @click.option("--look", default=0.3, show_default=True, help="Spread between films.")
 @click.option("--worlds", "n_worlds", type=click.IntRange(1), default=200, show_default=True)

@@ -55,7 +55,7 @@ def _importer(dataset: str) -> Callable[[Callable[..., ImportedManifest]], click
             write_manifest(imported.manifest, path, force=force)
             _report(session, imported, path)
             if gone:
-                session.console.warn(f"the manifest before had {', '.join(gone)}, this one has not")
+                session.console.warn(f"only the old manifest had: {', '.join(gone)}")
 
         return import_.command(dataset)(name_option(force_option(command)))
 
@@ -63,7 +63,7 @@ def _importer(dataset: str) -> Callable[[Callable[..., ImportedManifest]], click
 
 
 def _lost(path: Path, made: Manifest) -> list[str]:
-    """Return the filled columns of the manifest at a path that a new one does not have."""
+    """Return the columns that have values in the manifest at a path, and none in a new one."""
 
     def filled(rows: Manifest) -> list[str]:
         names = ("video", *rows.columns)

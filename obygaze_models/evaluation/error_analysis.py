@@ -120,8 +120,8 @@ def analyse(
         return replace(empty, note=error.what)
     estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])[:, int(intercept) :]
     note = ""
-    if fit.method == "firth":  # over films its p are far too small, in one film too large (0009)
-        estimates[1:], note = np.nan, "some factors foretell success without error"
+    if fit.method == "firth":  # its p are far too small over films, too large in one film (0009)
+        estimates[1:], note = np.nan, "some factors predict success exactly"
     rows = zip(kept, estimates.T.tolist(), strict=True)
     return replace(
         empty,

@@ -107,7 +107,7 @@ N_BINS = 10
 
 
 def ranking_metric(primary: str) -> str:
-    """Return the metric that models are compared by: the primary one if it is of ranks, else AP."""
+    """Return the metric that models are compared by: AUC if it is the primary one, else AP."""
     return primary if primary in RANKING_METRICS else "ap"
 
 

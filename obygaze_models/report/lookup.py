@@ -47,7 +47,7 @@ class ReportRun(Run):
 
     @property
     def ranking(self) -> str:
-        """The metric that has intervals: the primary one, or AP if that is of decisions."""
+        """The metric with intervals that is drawn: AUC if it is the primary one, else AP."""
         return ranking_metric(self.primary)
 
     @property

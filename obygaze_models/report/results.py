@@ -243,7 +243,7 @@ def _ours(cell: Record, printed: Mapping[str, Any]) -> Number:
 
 
 def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
-    """Draw a metric of ranks with its interval over films; baselines are below the models."""
+    """Draw AP or AUC with its interval over films; baselines are below the models."""
     rows: list[tuple[str, Record | None]] = []
     if run.is_own_test:
         for name, cells in grouped(run.cells, run.label).items():

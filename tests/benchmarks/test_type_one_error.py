@@ -43,7 +43,7 @@ def test_every_design_counts_what_its_runs_print(design: str) -> None:
         assert found == {p: n_pairs, "0 outside the interval": n_pairs, **truth}
 
 
-def test_factors_are_counted_where_levels_do_not_foretell_success() -> None:
+def test_factors_are_counted_where_levels_do_not_predict_success() -> None:
     rates = simulate("factors", WORLDS, n_worlds=2, signal=1.0)
     (rate,) = (one for one in rates if one.quantity == "p of a factor")
     assert 0 < rate.n <= 2 * 2 * 8  # concepts, in the analyses of two stores

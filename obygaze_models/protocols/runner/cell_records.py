@@ -104,7 +104,7 @@ def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
 def _intervals(
     cell: Cell, protocol: Protocol, groups: Groups, n_clips: int
 ) -> dict[str, list[float]]:
-    """Return the interval over films of each ranking metric; of what is not trained, of every one.
+    """Return the intervals over films of AP and AUC; of what is not trained, of every metric.
 
     At a threshold, a model of other training films could call many other clips positive.
     """

@@ -91,15 +91,15 @@ class TestWhatCannotBeTold:
         found = analyse([1, 0, 1], {"a": [0, 1, 1], "b": [1, 1, 0]})
         assert found.note == "3 clips are too few for 2 factors"
 
-    def test_a_factor_that_foretells_success(self) -> None:
+    def test_a_factor_that_predicts_success(self) -> None:
         found = analyse([1, 1, 1, 1, 0, 0, 1, 0], {"a": [1, 1, 1, 1, 0, 0, 0, 0]})
-        assert found.method == "firth" and "foretell" in found.note
+        assert found.method == "firth" and "predict success exactly" in found.note
         (factor,) = found.factors
         # Firth adds one half to each cell of the table 4, 0, 1, 3.
         assert factor.log_odds == pytest.approx(np.log(4.5 * 3.5 / (0.5 * 1.5)))
         assert np.isnan([factor.se, factor.low, factor.high, factor.p]).all()
 
-    def test_where_the_level_foretells_success_a_concept_at_random_has_no_p(self) -> None:
+    def test_where_the_level_predicts_success_a_concept_at_random_has_no_p(self) -> None:
         """In .89 of such worlds its p was below .05: residuals, and so errors, are next to 0."""
         rng = np.random.default_rng(0)
         movies = np.repeat(np.arange(12), 50)
