@@ -43,5 +43,31 @@ if TYPE_CHECKING:
     from obygaze_models.audits import audit_pixels as audit_pixels
     from obygaze_models.maps import audit_boxes as audit_boxes
     from obygaze_models.maps import write_concept_maps as write_concept_maps
-
-__getattr__, __dir__, __all__ = lazy_exports(__name__)
+else:
+    _EXPORTS = {
+        "obygaze.features": ("extract", "load_backbone", "open_store", "read_manifest"),
+        "obygaze.models": (
+            "Dataset",
+            "dataset",
+            "load_model",
+            "predict",
+            "read_run",
+            "report",
+            "run",
+            "train",
+        ),
+        "obygaze_features.core.errors": ("ObygazeError",),
+        "obygaze_features.extraction.explaining": ("draw_maps", "write_saliency"),
+        "obygaze_features.extraction.search": ("search",),
+        "obygaze_models.audits": (
+            "audit_annotations",
+            "audit_captions",
+            "audit_cooc",
+            "audit_eat",
+            "audit_gender_score",
+            "audit_mediaeval",
+            "audit_pixels",
+        ),
+        "obygaze_models.maps": ("audit_boxes", "write_concept_maps"),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

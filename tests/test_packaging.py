@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import compileall
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -210,6 +213,34 @@ def test_the_demo_installs_the_laptop_set_and_the_tests_the_rest():
     for tool in ("ruff check", "ruff format --check", "mypy", "lint-imports", "pytest"):
         assert tool in test
     assert test.rstrip().splitlines()[-1].startswith(".venv/bin/python -m pytest")
+
+
+def test_the_program_runs_from_compiled_files_alone(tmp_path):
+    for package in PACKAGES:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+        assert compileall.compile_dir(tmp_path / package, quiet=2, legacy=True)
+    for source in tmp_path.rglob("*.py"):
+        source.unlink()
+    program = (
+        "import obygaze as og\n"
+        "from obygaze_features import store\n"
+        "assert og.__file__.endswith('.pyc')\n"
+        "assert og.open_store.__name__ == 'open_store' and store.pull.__name__ == 'pull'\n"
+        "from obygaze.cli import main\n"
+        "main(['backbones', 'ls', '--json'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        cwd=tmp_path,
+        env=environment({"PYTHONPATH": str(tmp_path)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    shipped = {path.stem for path in (tmp_path / "obygaze_features/backbones/cards").glob("*.toml")}
+    assert {card["name"] for card in json.loads(done.stdout)["backbones"]} >= shipped
 
 
 def test_a_wheel_runs_its_own_command_beside_a_foreign_cli_module(tmp_path):

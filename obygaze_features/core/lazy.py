@@ -1,42 +1,36 @@
 """Imports that wait: names of packages, so that `--help` is fast, and optional packages."""
 
-import ast
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from obygaze_features.core.errors import InstallExtra
 
 
-def lazy_exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return the `__getattr__`, `__dir__` and `__all__` of a package.
+def lazy_exports(
+    package: str, names_by_module: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return the `__getattr__`, `__dir__` and `__all__` of a package, after PEP 562.
 
-    The exports are the names that the package's source imports under `if TYPE_CHECKING:`, so type
-    checkers and the running program read one and the same list.
+    A package calls this where type checkers do not look, in the `else` of `if TYPE_CHECKING:`. They
+    read the imports above it, so that to them a misspelled name is an error. A test compares the
+    two.
+
+    Args:
+        package: The name of the package.
+        names_by_module: The exported names, by the module that each is imported from when it is
+            first used.
     """
-    modules = _type_checking_imports(package)
+    module_of: dict[str, str] = {}
+    for module, names in names_by_module.items():
+        module_of.update(dict.fromkeys(names, module))
 
     def get(name: str) -> Any:
-        if name not in modules:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(modules[name]), name)
+        return getattr(import_module(module_of[name]), name)
 
-    return get, lambda: sorted(modules), [*modules]
-
-
-def _type_checking_imports(package: str) -> dict[str, str]:
-    """Map each name that is imported under `if TYPE_CHECKING:` to its module."""
-    spec = sys.modules[package].__spec__
-    source = spec.loader.get_source(package)  # type: ignore[union-attr]
-    return {
-        alias.name: statement.module or ""
-        for block in ast.parse(source).body
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for statement in block.body
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
-    }
+    return get, lambda: sorted(module_of), [*module_of]
 
 
 def need(module: str, extra: str, purpose: str) -> Any:

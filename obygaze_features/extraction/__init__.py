@@ -22,5 +22,19 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.status import StoreStatus as StoreStatus
     from obygaze_features.extraction.status import store_status as store_status
     from obygaze_features.extraction.windows import make_windows as make_windows
-
-__getattr__, __dir__, __all__ = lazy_exports(__name__)
+else:
+    _EXPORTS = {
+        "obygaze_features.extraction.plan": (
+            "ExtractPlan",
+            "Target",
+            "make_plan",
+            "read_plan_file",
+            "write_plan",
+        ),
+        "obygaze_features.extraction.run": ("Resources", "RowProgress", "extract"),
+        "obygaze_features.extraction.shared_machine": ("StopFlag", "stop_on_signals"),
+        "obygaze_features.extraction.slurm": ("SlurmArray", "array_for"),
+        "obygaze_features.extraction.status": ("StoreStatus", "store_status"),
+        "obygaze_features.extraction.windows": ("make_windows",),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

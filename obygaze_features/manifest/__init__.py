@@ -32,5 +32,31 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.vocabulary import film_title as film_title
     from obygaze_features.manifest.windows import Film as Film
     from obygaze_features.manifest.windows import Grid as Grid
-
-__getattr__, __dir__, __all__ = lazy_exports(__name__)
+else:
+    _EXPORTS = {
+        "obygaze_features.manifest.adapters": ("ImportedManifest", "source_of"),
+        "obygaze_features.manifest.folds": ("grouped", "leave_one_movie_out", "stratified"),
+        "obygaze_features.manifest.io": (
+            "check_manifest",
+            "manifest_sha256",
+            "read_manifest",
+            "update_manifest",
+            "write_manifest",
+        ),
+        "obygaze_features.manifest.model": ("Clip", "Header", "Manifest"),
+        "obygaze_features.manifest.projection": (
+            "ClipSpan",
+            "Projection",
+            "Segment",
+            "project",
+            "read_inputs",
+        ),
+        "obygaze_features.manifest.stats": ("Stats", "compute_stats"),
+        "obygaze_features.manifest.vocabulary": (
+            "canonical_concept",
+            "canonical_level",
+            "film_title",
+        ),
+        "obygaze_features.manifest.windows": ("Film", "Grid"),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -36,5 +36,26 @@ if TYPE_CHECKING:
     from obygaze_features.store.write.edit import merge as merge
     from obygaze_features.store.write.edit import subset as subset
     from obygaze_features.store.write.writer import StoreWriter as StoreWriter
-
-__getattr__, __dir__, __all__ = lazy_exports(__name__)
+else:
+    _EXPORTS = {
+        "obygaze_features.store.format.recipe": ("Recipe",),
+        "obygaze_features.store.format.schema": (
+            "ArraySpec",
+            "RowSource",
+            "RowStatus",
+            "TextTable",
+        ),
+        "obygaze_features.store.interchange": ("open_features",),
+        "obygaze_features.store.interchange.export": ("export_store",),
+        "obygaze_features.store.interchange.importing": ("ImportSettings", "import_store"),
+        "obygaze_features.store.read.diff": ("Diff", "diff_stores"),
+        "obygaze_features.store.read.reader": ("Matrix", "Status", "Store", "open_store"),
+        "obygaze_features.store.read.segments": ("Segments",),
+        "obygaze_features.store.read.verify": ("verify",),
+        "obygaze_features.store.remote.fetch": ("pull", "unpack"),
+        "obygaze_features.store.remote.send": ("pack", "push"),
+        "obygaze_features.store.write.create": ("create_store",),
+        "obygaze_features.store.write.edit": ("merge", "subset"),
+        "obygaze_features.store.write.writer": ("StoreWriter",),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -17,5 +17,13 @@ if TYPE_CHECKING:
     from obygaze_features.video.index import sample_indices as sample_indices
     from obygaze_features.video.pool import DecodeJob as DecodeJob
     from obygaze_features.video.pool import DecodePool as DecodePool
-
-__getattr__, __dir__, __all__ = lazy_exports(__name__)
+else:
+    _EXPORTS = {
+        "obygaze_features.video.container": ("BadVideo",),
+        "obygaze_features.video.decode": ("decode_clip", "decode_views"),
+        "obygaze_features.video.decoded_clip": ("DecodedClip", "View", "save_clip"),
+        "obygaze_features.video.film": ("VideoInfo",),
+        "obygaze_features.video.index": ("sample_indices",),
+        "obygaze_features.video.pool": ("DecodeJob", "DecodePool"),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -25,5 +25,25 @@ if TYPE_CHECKING:
     from obygaze_models.audits.permutation import permutation_p as permutation_p
     from obygaze_models.audits.pixels import audit_pixels as audit_pixels
     from obygaze_models.audits.result import Audit as Audit
-
-__getattr__, __dir__, __all__ = lazy_exports(__name__)
+else:
+    _EXPORTS = {
+        "obygaze_models.audits.annotations": ("audit_annotations",),
+        "obygaze_models.audits.captions": ("audit_captions",),
+        "obygaze_models.audits.cooccurrence": ("audit_cooc", "bias_amplification"),
+        "obygaze_models.audits.eat": ("audit_eat",),
+        "obygaze_models.audits.gender": ("audit_gender_score", "gender_score"),
+        "obygaze_models.audits.group_tests": ("GroupTest",),
+        "obygaze_models.audits.mediaeval": ("audit_mediaeval",),
+        "obygaze_models.audits.mediaeval_runs": (
+            "read_affect_run",
+            "read_qrels",
+            "read_trec_run",
+            "score_affect",
+            "score_ranking",
+            "write_run_file",
+        ),
+        "obygaze_models.audits.permutation": ("permutation_p",),
+        "obygaze_models.audits.pixels": ("audit_pixels",),
+        "obygaze_models.audits.result": ("Audit",),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -19,5 +19,14 @@ if TYPE_CHECKING:
     from obygaze_models.evaluation.metrics import evaluate as evaluate
     from obygaze_models.evaluation.predictions import Predictions as Predictions
     from obygaze_models.evaluation.predictions import tune_threshold as tune_threshold
-
-__getattr__, __dir__, __all__ = lazy_exports(__name__)
+else:
+    _EXPORTS = {
+        "obygaze_models.evaluation.bootstrap": ("Estimate", "estimate"),
+        "obygaze_models.evaluation.compare": ("holm", "nadeau_bengio", "sign_flip"),
+        "obygaze_models.evaluation.error_analysis": ("analyse_success",),
+        "obygaze_models.evaluation.leakage": ("check_leaks", "count_leak"),
+        "obygaze_models.evaluation.logistic": ("fit_logistic",),
+        "obygaze_models.evaluation.metrics": ("evaluate",),
+        "obygaze_models.evaluation.predictions": ("Predictions", "tune_threshold"),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

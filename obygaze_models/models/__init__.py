@@ -47,5 +47,31 @@ if TYPE_CHECKING:
     from obygaze_models.models.mlp import fit_many as fit_many
     from obygaze_models.models.sparse_heads import SparseHead as SparseHead
     from obygaze_models.models.time_head import TimeHead as TimeHead
-
-__getattr__, __dir__, __all__ = lazy_exports(__name__)
+else:
+    _EXPORTS = {
+        "obygaze_models.models.baselines": (
+            "AllPositive",
+            "FilmPrior",
+            "Neighbour",
+            "Prevalence",
+            "RandomBaseline",
+            "oracle",
+            "places",
+        ),
+        "obygaze_models.models.bottleneck": (
+            "Bottleneck",
+            "ResidualHead",
+            "TrueValues",
+            "intervene",
+        ),
+        "obygaze_models.models.concept_report": ("concept_quality", "film_leak", "leakage_scores"),
+        "obygaze_models.models.concepts": ("ConceptBank", "cross_fitted_margins"),
+        "obygaze_models.models.frames": ("FrameProbe",),
+        "obygaze_models.models.heads": ("LinearHead", "LogisticHead", "OrdinalHead", "TreeHead"),
+        "obygaze_models.models.installed": ("InstalledProbe",),
+        "obygaze_models.models.linear": ("LinearProbe", "LogisticProbe", "RidgeProbe", "SVMProbe"),
+        "obygaze_models.models.mlp": ("Job", "MLPProbe", "fit_many"),
+        "obygaze_models.models.sparse_heads": ("SparseHead",),
+        "obygaze_models.models.time_head": ("TimeHead",),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

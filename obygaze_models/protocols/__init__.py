@@ -16,5 +16,12 @@ if TYPE_CHECKING:
     from obygaze_models.protocols.runner.training import fit_final as fit_final
     from obygaze_models.protocols.runner.training import training_protocol as training_protocol
     from obygaze_models.protocols.schema import Protocol as Protocol
-
-__getattr__, __dir__, __all__ = lazy_exports(__name__)
+else:
+    _EXPORTS = {
+        "obygaze_models.protocols.reading": ("load_protocol",),
+        "obygaze_models.protocols.runner.records": ("Run", "read_run"),
+        "obygaze_models.protocols.runner.run": ("Inputs", "gather", "run_protocol"),
+        "obygaze_models.protocols.runner.training": ("fit_final", "training_protocol"),
+        "obygaze_models.protocols.schema": ("Protocol",),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -8,5 +8,6 @@ from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_models.report.page import report as report
-
-__getattr__, __dir__, __all__ = lazy_exports(__name__)
+else:
+    _EXPORTS = {"obygaze_models.report.page": ("report",)}
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -19,5 +19,17 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.saving import push_model as push_model
     from obygaze_models.zoo.saving import save_model as save_model
     from obygaze_models.zoo.saving import verify_model as verify_model
-
-__getattr__, __dir__, __all__ = lazy_exports(__name__)
+else:
+    _EXPORTS = {
+        "obygaze_models.zoo.info": ("FeatureSpec", "ModelInfo", "TrainingClips", "TrainingData"),
+        "obygaze_models.zoo.predicting": ("Predicted", "predict"),
+        "obygaze_models.zoo.saving": (
+            "SavedModel",
+            "load_model",
+            "pull_model",
+            "push_model",
+            "save_model",
+            "verify_model",
+        ),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -75,7 +75,10 @@ class Inputs:
     @property
     def identity_here(self) -> str:
         """The hash of the identity, this machine and this code: the last bits depend on them."""
-        machine, code = this_machine(PACKAGES), Path(__file__).parents[2].rglob("*.py")
+        machine = this_machine(PACKAGES)
+        here = Path(__file__)
+        # .py, or .pyc where the program was installed without its source.
+        code = here.parents[2].rglob(f"*{here.suffix}")
         changed = max(path.stat().st_mtime_ns for path in code)
         return sha256_bytes(
             canonical_json([self.identity, machine.cpu, machine.python, machine.packages, changed])
