@@ -106,7 +106,8 @@ def import_(
     npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
     the level clip if its name says nothing, such as x or features.
 
-    csv: a table with ids and numbered columns (x_0, x_1, ...), as Excel or pandas writes it.
+    csv: a table with ids and numbered columns (x_0, x_1, ...), as Excel or pandas writes it. The
+    numbers give the order of a vector, wherever the columns are.
 
     npy: a folder. Each file is a clip, in one folder, in one for each movie, or in one for each
     --level NAME=FOLDER.

@@ -11,9 +11,10 @@ import pickle
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from obygaze_features.store.interchange.source import (
     by_clip,
     clip_source,
     column_source,
-    movie_of,
+    has_several,
     name_of,
     origin_of,
     plain_files,
@@ -47,7 +48,8 @@ from obygaze_features.store.interchange.source import (
 SUFFIXES = (".npy",)
 PTH_SUFFIXES, PTH_PURPOSE = (".pth", ".pt"), "reading .pth files"
 MAGIC = b"\x93NUMPY"
-_NUMBERED = re.compile(r"(.*?)[._ -]?[0-9]+")
+NOT_FEATURES = "this is not a table of features"
+_NUMBERED = re.compile(r"(.*?)[._ -]?([0-9]{1,18})")
 
 
 def open_npz(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> FeatureSource:
@@ -128,8 +130,11 @@ def open_npy(root: Path, levels: Mapping[str, str]) -> FeatureSource:
         names = (root / NPY_LEVELS).read_text(encoding="utf-8").split()
         folders = {name: name for name in names}
     else:
-        first_file = plain_files(root, SUFFIXES)[0]
-        folders = {"frames" if _mapped(first_file).ndim > 1 else "clip": ""}
+        n_dimensions = []
+        for file in plain_files(root, SUFFIXES):
+            with suppress(Corrupt):  # it becomes a failed row
+                n_dimensions.append(_mapped(file).ndim)
+        folders = {"frames" if has_several(n_dimensions) else "clip": ""}
     files = {}
     for level, name in folders.items():
         folder = root / name
@@ -138,14 +143,29 @@ def open_npy(root: Path, levels: Mapping[str, str]) -> FeatureSource:
         files[level] = by_clip(plain_files(folder, SUFFIXES))
     every = [file for of_level in files.values() for file in of_level.values()]
     recorded = {level: folder or "." for level, folder in folders.items()}
-    source = clip_source(origin_of("npy", root, every), files, _mapped, recorded)
-    first: dict[str, Path] = {}
-    for of_level in files.values():
-        first = {**of_level, **first}
     tops = {root, *(root / folder for folder in folders.values())}
-    if all(first[clip].parent not in tops for clip in source.clip_ids):
-        source.movie_ids = [first[clip].parent.name for clip in source.clip_ids]
-    return source
+    movies = _movies_of_folders(files, tops, root)
+    origin = origin_of("npy", root, every)
+    return clip_source(origin, files, _mapped, recorded, movie_of_clip=movies)
+
+
+def _movies_of_folders(
+    files: Mapping[str, Mapping[str, Path]], tops: Collection[Path], root: Path
+) -> dict[str, str]:
+    """Return the film of each clip that has its files in a folder of that name, not in `tops`."""
+    movies: dict[str, str] = {}
+    for of_level in files.values():
+        for clip, file in of_level.items():
+            if file.parent in tops:
+                continue
+            movie = movies.setdefault(clip, file.parent.name)
+            if movie != file.parent.name:
+                raise FixInput(
+                    f"{clip!r} is in the folders {movie!r} and {file.parent.name!r}",
+                    where=str(root),
+                    hint="files of one clip belong to one film, in each level",
+                )
+    return movies
 
 
 def _mapped(path: Path) -> Array:
@@ -165,7 +185,8 @@ def open_csv(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> 
     """Open a table with a row for each clip; without `levels`, its numbered columns.
 
     `levels` maps a level to the name of its columns without the number: `clip_0`, `clip_1`, ... are
-    the level `clip` by `{"clip": "clip"}`.
+    the level `clip` by `{"clip": "clip"}`. The numbers give the order of a vector, wherever the
+    columns are in the table.
     """
     violations = Violations(path)
     table = read_table(
@@ -176,16 +197,22 @@ def open_csv(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> 
         violations=violations,
         content="clips",
     )
-    columns: dict[str, list[str]] = {}
+    violations.raise_if_any(NOT_FEATURES)
+    columns: dict[str, list[tuple[int, str]]] = {}
     for column in table.columns:
-        if column not in (id_key, MOVIE_KEY) and (match := _NUMBERED.fullmatch(column)):
-            columns.setdefault(match[1] or "x", []).append(column)
-    numbers = {
-        name: _numbers(table, group)
-        for name, group in columns.items()
+        match = _NUMBERED.fullmatch(column)
+        if match is not None and column not in (id_key, MOVIE_KEY):
+            columns.setdefault(match[1] or "x", []).append((int(match[2]), column))
+    vectors = {
+        name: _in_order(numbered, violations)
+        for name, numbered in columns.items()
         if not levels or name in levels.values()
     }
-    violations.raise_if_any("this is not a table of features")
+    violations.raise_if_any(
+        NOT_FEATURES, hint="name the columns of a vector x_0, x_1, x_2, ..., each number once"
+    )
+    numbers = {name: _numbers(table, ordered) for name, ordered in vectors.items()}
+    violations.raise_if_any(NOT_FEATURES)
 
     def read(name: str) -> Array:
         if name in numbers:
@@ -204,6 +231,23 @@ def open_csv(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> 
         )
     names = [*numbers, *(name for name in (id_key, MOVIE_KEY) if name in table.columns)]
     return column_source(path, names, read, levels, origin=origin_of("csv", path), id_key=id_key)
+
+
+def _in_order(numbered: Sequence[tuple[int, str]], violations: Violations) -> list[str]:
+    """Return the columns of a vector by their numbers; a repeated or missing one is a violation.
+
+    A table may have them in the order of their names as text: x_0, x_1, x_10, x_2.
+    """
+    ascending = sorted(numbered, key=lambda pair: pair[0])
+    for (number, column), (next_number, next_column) in pairwise(ascending):
+        if next_number == number:
+            what = f"{column!r} and {next_column!r} have the same number"
+            violations.add(1, next_column, what)
+        elif next_number > number + 1:
+            between = f"between {column!r} and {next_column!r}"
+            what = f"no column with the number {number + 1} {between}"
+            violations.add(1, next_column, what)
+    return [column for _, column in ascending]
 
 
 def _numbers(table: CsvTable, columns: list[str]) -> Array:
@@ -234,8 +278,9 @@ def open_pth(path: Path, levels: Mapping[str, str]) -> FeatureSource:
         name: {clip: (file, key) for clip, file in clips.items()}
         for name, key in (levels or {"": ""}).items()
     }
-    movies = [movie_of(file.stem) if file.parent == root else file.parent.name for file in files]
-    source = clip_source(origin_of("pth", root, files), keys, _tensor, levels, movie_ids=movies)
+    movies = {clip: file.parent.name for clip, file in clips.items() if file.parent != root}
+    origin = origin_of("pth", root, files)
+    source = clip_source(origin, keys, _tensor, levels, movie_of_clip=movies)
     n_others = sum(one.is_file() for one in root.rglob("*")) - len(files)
     if n_others > 0:
         source.warnings.append(f"{n_others} files were left out: not .pth")
@@ -246,13 +291,13 @@ def open_pth(path: Path, levels: Mapping[str, str]) -> FeatureSource:
 
 def _level_of(source: FeatureSource) -> str:
     """Return `tokens` if most clips have several vectors, else `clip`."""
-    several = []
+    n_dimensions = []
     for index in range(len(source.clip_ids)):
         with suppress(BadRow):
-            several.append(len(source.shape("", index).sizes) > 1)
-    if not several:
+            n_dimensions.append(len(source.shape("", index).sizes))
+    if not n_dimensions:
         raise FixInput("no file has a usable tensor", where=name_of(source))
-    return "tokens" if 2 * sum(several) > len(several) else "clip"
+    return "tokens" if has_several(n_dimensions) else "clip"
 
 
 def _tensor(key: tuple[Path, str]) -> Array:

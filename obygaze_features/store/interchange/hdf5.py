@@ -26,6 +26,7 @@ from obygaze_features.store.interchange.source import (
     by_clip,
     clip_source,
     column_source,
+    has_several,
     origin_of,
     plain_files,
 )
@@ -137,9 +138,19 @@ def _kinds(group: Any) -> dict[str, Any]:
 
 
 def _id_key(handle: Any) -> str | None:
+    """Return the array of ids in a file of arrays of all clips; None in a file by clip.
+
+    A clip may have the name of an array of ids, such as `keys`.
+    """
+    if HDF5_LEVELS in handle.attrs:
+        return None
     kinds = _kinds(handle)
-    names = (name for name in ID_KEYS if kinds.get(name) is h5py.Dataset)
-    return next((name for name in names if handle[name].ndim == 1), None)
+    for name in ID_KEYS:
+        if kinds.get(name) is not h5py.Dataset:
+            continue
+        if handle[name].ndim == 1 and handle[name].dtype.kind != "f":
+            return name
+    return None
 
 
 def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> FeatureSource:
@@ -155,27 +166,28 @@ def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> Fea
         keys,
         lambda key: _dataset_of_clip(handle, key, str(path)),
         levels,
-        movie_ids=_movies(handle, paths[0], clips, path),
+        movie_of_clip=_movies(handle, paths[0], clips, path),
     )
 
 
-def _movies(handle: Any, pattern: str, clips: Sequence[str], path: Path) -> list[str] | None:
-    """Return the movies, which `export` writes as an attribute of each dataset or group."""
+def _movies(handle: Any, pattern: str, clips: Sequence[str], path: Path) -> dict[str, str]:
+    """Return the films, which `export` writes as an attribute of each dataset or group."""
     words = pattern.split("/")
     place = next(i for i, word in enumerate(words) if ID in word)
     top = "/".join(words[: place + 1])
-    movies: list[str] = []
+    movies: dict[str, str] = {}
     for clip in clips:
         try:
             node = _node(handle, top.replace(ID, clip), str(path))
         except KeyError:
-            return None
-        if MOVIE_KEY in node.attrs and not movies:
+            continue
+        if MOVIE_KEY not in node.attrs:
+            continue
+        if not movies:
             _check_texts(handle)
-        movie = node.attrs.get(MOVIE_KEY)
-        if not isinstance(movie, str):
-            return None
-        movies.append(movie)
+        movie = node.attrs[MOVIE_KEY]
+        if isinstance(movie, str):
+            movies[clip] = movie
     return movies
 
 
@@ -228,9 +240,11 @@ def _found_levels(handle: Any, path: Path) -> dict[str, str]:
         _check_texts(handle)
     exported = [str(name) for name in handle.attrs.get(HDF5_LEVELS, ())]
     arrays = [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset]
+    if arrays and len(exported) == 1:
+        return {exported[0]: ID}
     if arrays:
-        found = "frames" if handle[arrays[0]].ndim > 1 else "clip"
-        return {exported[0] if len(exported) == 1 else found: ID}
+        n_dimensions = (handle[name].ndim for name in arrays)
+        return {"frames" if has_several(n_dimensions) else "clip": ID}
     if not exported:
         what = f"no dataset at the top of the file, only {few(list(handle)) or 'nothing'}"
         raise FixInput(what, where=str(path), hint=LAYOUT)

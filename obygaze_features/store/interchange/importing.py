@@ -136,13 +136,34 @@ def import_store(
 
 def clips_of(source: FeatureSource) -> ManifestClips:
     """Return the clips of a source in the order of rows, by movie and then by scene."""
-    movies = source.movie_ids or [movie_of(clip) for clip in source.clip_ids]
     pairs = sorted(
-        zip(movies, source.clip_ids, strict=True),
+        zip(_movies_of(source), source.clip_ids, strict=True),
         key=lambda pair: [*map(natural_order, pair), pair],
     )
     clips, movies = [clip for _, clip in pairs], [movie for movie, _ in pairs]
     return ManifestClips("imported", sha256_bytes(canonical_json([clips, movies])), clips, movies)
+
+
+def _movies_of(source: FeatureSource) -> list[str]:
+    """Return the film of each clip: what the files say, or by the ids if they say it of no clip.
+
+    If they say it of some clips only, the others might get another name for the same film.
+    """
+    named = [movie for movie in source.movie_ids if movie is not None]
+    if not named:
+        return [movie_of(clip) for clip in source.clip_ids]
+    if len(named) == len(source.clip_ids):
+        return named
+    pairs = zip(source.clip_ids, source.movie_ids, strict=True)
+    without = [clip for clip, movie in pairs if movie is None]
+    n_clips = count(len(source.clip_ids), "clip")
+    verb = "has" if len(without) == 1 else "have"
+    raise FixInput(
+        f"{len(without)} of {n_clips} {verb} no film: {few(without, 3)}",
+        where=name_of(source),
+        hint="give each clip its movie_id (or a folder of its film), or add --manifest",
+        details=without[:20],
+    )
 
 
 class _Job:

@@ -7,7 +7,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -68,14 +68,15 @@ class BadRow(Exception):
 class FeatureSource:
     """Features of clips that can be imported, from files of any format.
 
-    `arrays` has, for each level, a function for each clip that opens its array, None where the clip
-    has none. An array is anything with `shape`, `dtype` and `array[()]`; it is read only when its
-    row is written. `handles` are closed at the end.
+    `movie_ids` has the film of each clip, None where the files do not give it. `arrays` has, for
+    each level, a function for each clip that opens its array, None where the clip has none. An
+    array is anything with `shape`, `dtype` and `array[()]`; it is read only when its row is
+    written. `handles` are closed at the end.
     """
 
     origin: Mapping[str, Any]
     clip_ids: Sequence[str]
-    movie_ids: Sequence[str] | None
+    movie_ids: Sequence[str | None]
     arrays: Mapping[str, Sequence[Opener | None]]
     warnings: list[str] = field(default_factory=list)
     handles: Sequence[Any] = ()
@@ -128,14 +129,13 @@ def joined_source(sources: Sequence[FeatureSource]) -> FeatureSource:
                 where=name_of(source),
                 hint="import each into its own store, or choose --level in all of them",
             )
-    movies = [one.movie_ids for one in sources if one.movie_ids is not None]
     return FeatureSource(
         origin={
             "format": sources[0].origin["format"],
             "parts": [dict(one.origin) for one in sources],
         },
         clip_ids=[clip for one in sources for clip in one.clip_ids],
-        movie_ids=list(chain(*movies)) if len(movies) == len(sources) else None,
+        movie_ids=[movie for one in sources for movie in one.movie_ids],
         arrays={level: [*chain(*(one.arrays[level] for one in sources))] for level in levels},
         warnings=[warning for one in sources for warning in one.warnings],
         handles=[handle for one in sources for handle in one.handles],
@@ -148,12 +148,12 @@ def clip_source(
     open_array: Callable[[Any], Any],
     levels: Mapping[str, str],
     *,
-    movie_ids: Sequence[str] | None = None,
+    movie_of_clip: Mapping[str, str] | None = None,
 ) -> FeatureSource:
     """Return the source of arrays that are one for each clip: files, or datasets in a file.
 
     `keys` has, for each level, the key of each clip's array; `open_array` opens one by its key.
-    `levels` is recorded with the origin.
+    `levels` is recorded with the origin. `movie_of_clip` has the films that the files give.
     """
     origin = {**origin, "levels": dict(levels)} if levels else origin
     clip_ids = list(dict.fromkeys(chain(*keys.values())))
@@ -161,7 +161,8 @@ def clip_source(
         level: [partial(open_array, of[clip]) if clip in of else None for clip in clip_ids]
         for level, of in keys.items()
     }
-    return FeatureSource(origin, clip_ids, movie_ids, arrays)
+    known_movies = movie_of_clip or {}
+    return FeatureSource(origin, clip_ids, [known_movies.get(c) for c in clip_ids], arrays)
 
 
 def column_source(
@@ -186,7 +187,9 @@ def column_source(
         keep_names: keep the name of the only array with one vector a clip, whatever it is.
     """
     ids = _ids(path, read, id_key)
-    movies = _ids(path, read, MOVIE_KEY) if MOVIE_KEY in names else None
+    movies: Sequence[str | None] = [None] * len(ids)
+    if MOVIE_KEY in names:
+        movies = _ids(path, read, MOVIE_KEY)
     keys = levels.values() or [name for name in names if name not in (id_key, MOVIE_KEY)]
     arrays, warnings = {key: read(key) for key in keys}, []
     if not levels:
@@ -210,7 +213,7 @@ def column_source(
             where=str(path),
             hint="--level NAME=KEY stores whole numbers too, --id-key names other ids",
         )
-    if movies is not None and len(movies) != n_clips:
+    if len(movies) != n_clips:
         what = f"expected {n_clips} movie ids, one for each clip, got {len(movies)}"
         raise FixInput(what, where=str(path), hint="save one movie id for each clip")
     for level, key in levels.items():
@@ -260,6 +263,12 @@ def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
         return [one.decode("utf-8") if isinstance(one, bytes) else str(one) for one in array]
     except UnicodeDecodeError as error:
         raise FixInput(f"{what} is not UTF-8: {error}", where=where) from error
+
+
+def has_several(n_dimensions: Iterable[int]) -> bool:
+    """Return whether most clips have several vectors, by the dimensions of each clip's array."""
+    several = [n > 1 for n in n_dimensions]
+    return 2 * sum(several) > len(several)
 
 
 def checked_shape(shape: Shape, where: str) -> Shape:

@@ -40,6 +40,55 @@ def test_a_table_becomes_the_level_clip(
     np.testing.assert_array_equal(values, np.float32([[1, 2.5], [-30, 4]]))
 
 
+@pytest.mark.parametrize(
+    ("header", "cells"),
+    [
+        ("x_2,x_1,x_0", "30,20,10"),
+        ("x_1,x_0,x_2", "20,10,30"),
+        ("x.0,x.2,x.1", "10,30,20"),
+        ("x_00,x_02,x_01", "10,30,20"),
+        ("x_3,x_1,x_2", "30,10,20"),
+        ("2,0,1", "30,10,20"),
+    ],
+)
+def test_the_numbers_of_columns_give_their_order(tmp_path: Path, header: str, cells: str) -> None:
+    _, values = stored(tmp_path, f"clip_id,{header}\na-1,{cells}\n")
+    assert values.tolist() == [[10, 20, 30]]
+
+
+def test_columns_that_were_sorted_as_text_are_read_by_number(tmp_path: Path) -> None:
+    names = sorted(f"x_{number}" for number in range(12))
+    assert names[2] == "x_10"
+    cells = ",".join(name.removeprefix("x_") for name in names)
+    _, values = stored(tmp_path, f"clip_id,{','.join(names)}\na-1,{cells}\n")
+    assert values.tolist() == [list(range(12))]
+
+
+def test_two_tables_with_other_orders_of_columns_are_one_store(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("clip_id,x_0,x_1\nm-1,1,2\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("x_1,clip_id,x_0\n2,m-2,1\n", encoding="utf-8")
+    import_store(open_features("csv", [tmp_path / "a.csv", tmp_path / "b.csv"]), tmp_path / "s")
+    assert open_store(tmp_path / "s").matrix("clip").values.tolist() == [[1, 2], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("header", "what"),
+    [
+        ("x_0,x_1,x_3", "no column with the number 2 between 'x_1' and 'x_3'"),
+        ("x_0,x_1,x_01", "'x_1' and 'x_01' have the same number"),
+        ("x_0,x_1,x1", "'x_1' and 'x1' have the same number"),
+    ],
+)
+def test_columns_whose_order_is_not_certain_are_refused(
+    tmp_path: Path, header: str, what: str
+) -> None:
+    (tmp_path / "f.csv").write_text(f"clip_id,{header}\na-1,1,2,3\n", encoding="utf-8")
+    done = call_obygaze("store", "import", "csv", "f.csv", "-o", "s", cwd=tmp_path)
+    assert done.code == 1
+    assert what in done.stderr
+    assert not (tmp_path / "stores").exists()
+
+
 def test_what_export_wrote_comes_back(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
     np.savez(tmp_path / "f.npz", clip_id=["m-1", "m-2", "m-3"], features=values)

@@ -262,3 +262,18 @@ def test_pooling_numbers_by_hand(tmp_path: Path) -> None:
     import_store(source, tmp_path / "s", settings=ImportSettings(pool="also"))
     store = open_store(tmp_path / "s")
     assert store.matrix("pooled", clips=["b", "a"]).values.tolist() == [[-1, -2], [5, 6]]
+
+
+@pytest.mark.parametrize("clip", ["clip_id", "ids", "id", "names", "video_names", "keys"])
+def test_a_clip_may_have_the_name_of_an_array_of_ids(tmp_path: Path, clip: str) -> None:
+    file = written(tmp_path / "f.h5", {clip: A[0], "other": A[1]})
+    store = made(file, tmp_path / "s")
+    assert sorted(store.clip_ids.tolist()) == sorted([clip, "other"])
+    np.testing.assert_array_equal(store.matrix("clip", clips=[clip]).values, A[:1])
+
+
+def test_the_level_is_that_of_most_datasets_not_of_the_first(tmp_path: Path) -> None:
+    file = written(tmp_path / "f.h5", {"a": A, "b": A[0], "c": A[0]})
+    done = import_store(open_features("hdf5", [file]), tmp_path / "s")
+    assert done.levels == {"clip": (2,)}
+    assert list(done.failed) == ["a"]

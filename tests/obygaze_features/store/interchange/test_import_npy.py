@@ -87,3 +87,16 @@ def test_what_is_wrong_with_the_folder_is_said(tmp_path: Path) -> None:
     put(tmp_path / "f" / "b" / "1.npy", V)
     with pytest.raises(FixInput, match="two files"):
         open_features("npy", [tmp_path / "f"])
+
+
+@pytest.mark.parametrize("first", [np.stack([V, V]), None])
+def test_the_level_is_that_of_most_files_not_of_the_first(tmp_path: Path, first: object) -> None:
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "m-0.npy").write_bytes(b"damaged")
+    if first is not None:
+        put(tmp_path / "f" / "m-0.npy", first)
+    for i in (1, 2, 3):
+        put(tmp_path / "f" / f"m-{i}.npy", V)
+    done = import_store(open_features("npy", [tmp_path / "f"]), tmp_path / "s")
+    assert done.levels == {"clip": (2,)}
+    assert list(done.failed) == ["m-0"]
