@@ -60,7 +60,8 @@ class Commits:
         self.index: Index | None = None
         self._partial: Partial | None = None
         self._markers: dict[int, Marker] = {}
-        self._crc32c: dict[tuple[str, int], list[str]] = {}
+        # By array and page of the index; None is the seal. For each of its blocks, in order.
+        self._crc32c: dict[tuple[str, int | None], list[str]] = {}
 
     @property
     def seal(self) -> Seal | None:
@@ -245,7 +246,7 @@ class Commits:
     def _expected(self, name: str) -> Expected:
         """Return what a file of data.zarr must be; raise an error if none is listed."""
         mark, crc32c, place = self.plan.files.get(name), None, block_of(name)
-        if name.startswith(TEXT_FOLDER):
+        if name.startswith(f"{TEXT_FOLDER}/"):
             mark = self.text_files().get(name)
         elif mark is None and place is not None:
             found = self.listing(place[1])
@@ -256,16 +257,17 @@ class Commits:
             raise Corrupt("no marker and no seal lists this file", where=where)
         return Expected(mark, crc32c)
 
-    def _crc32c_of(self, found: Seal | IndexPage | Marker, array: str, block: int) -> str:
-        if isinstance(found, Marker):
-            return found.crc32c.get(array, "")
-        first = 0
-        if self.index is not None and isinstance(found, IndexPage):
-            first = block - block % self.index.listed.page_blocks
-        if (array, first) not in self._crc32c:
-            self._crc32c[array, first] = found.crc32c.get(array, "").split()
-        words = self._crc32c[array, first]
-        return words[block - first] if block - first < len(words) else ""
+    def _crc32c_of(self, listing: Seal | IndexPage | Marker, array: str, block: int) -> str:
+        """Return the checksums in the file of a block; "" if they were not recorded."""
+        if isinstance(listing, Marker):
+            return listing.crc32c.get(array, "")
+        page, place = None, block
+        if self.index is not None and isinstance(listing, IndexPage):
+            page, place = divmod(block, self.index.listed.page_blocks)
+        if (array, page) not in self._crc32c:
+            self._crc32c[array, page] = listing.crc32c.get(array, "").split()
+        of_blocks = self._crc32c[array, page]
+        return of_blocks[place] if place < len(of_blocks) else ""
 
     def _claim(self, block: int) -> Marker | None:
         """Return the marker of the claim that replaces the current marker of a block."""

@@ -229,3 +229,20 @@ def test_small_stores_have_no_index(tmp_path: Path) -> None:
     plan = plan_store(tmp_path / "s", 19)
     fill_store(tmp_path / "s", some_values(19, plan.arrays)).seal()
     assert not (tmp_path / "s/index").exists()
+
+
+def test_blocks_are_compared_with_the_seal_after_a_read_by_the_index(tmp_path: Path) -> None:
+    values = a_store(tmp_path / "s")
+    folder = tmp_path / "s/data.zarr/clip"
+    store = open_store(RemoteFiles(tmp_path / "s"))
+    store.matrix("clip", movies=["tt0000100"])  # rows 0 to 4, by page 0 of the index
+    store.status()  # by the seal
+    first, second = (folder / f"c.{block}.0" for block in (2, 3))
+    data = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(data)
+    with pytest.raises(Corrupt, match="checksum of the one that was committed"):
+        store.matrix("clip", clips=["tt0000101-004"])  # row 8, in block 2
+    np.testing.assert_array_equal(
+        store.matrix("clip", clips=["tt0000100-001"]).values[0], values["clip"][0]
+    )

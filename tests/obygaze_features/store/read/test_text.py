@@ -11,7 +11,7 @@ import zarr
 from support.stores import fill_store, plan_store, some_values
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
-from obygaze_features.store import StoreWriter, TextTable, open_store
+from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write.edit import subset
 
@@ -137,3 +137,17 @@ def test_xarray_and_zarr_do_not_mind(tmp_path: Path) -> None:
 def test_odd_tables_are_refused(changes) -> None:
     with pytest.raises(FixInput):
         a_table(**changes)
+
+
+@pytest.mark.parametrize("name", ["texture", "text_embeds", "texts"])
+def test_a_level_whose_name_begins_with_text_is_read(tmp_path: Path, name: str) -> None:
+    plan = plan_store(tmp_path / "s", arrays=(ArraySpec(name, (4,)),))
+    values = some_values(23, plan.arrays)
+    writer = fill_store(tmp_path / "s", values)
+    writer.add_text(a_table())
+    for _ in ("open", "sealed"):
+        store = open_store(tmp_path / "s")
+        np.testing.assert_array_equal(store.matrix(name).values, values[name])
+        check(store.text(), a_table())
+        assert not verify(store, hashes=True).problems
+        writer.seal()
