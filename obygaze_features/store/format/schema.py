@@ -30,6 +30,8 @@ WORDS = ("prompt", "template", "attribute")
 PICTURES = "pictures"
 
 State = Literal["ok", "failed", "no-video", "missing"]
+# A missing row is in no file.
+STORED_STATES = ("ok", "failed", "no-video")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
@@ -129,6 +131,21 @@ class RowStatus:
     def is_ok(self) -> bool:
         """Whether the row holds features."""
         return self.state == "ok"
+
+    @property
+    def why_not_stored(self) -> str:
+        """Why no file of a store may have this status; "" if it may."""
+        words = vars(self).values()
+        if not all(isinstance(word, str) for word in words):
+            return "has a status with values that are not text"
+        # An unknown state is an error and never counts as ok.
+        if self.state not in STORED_STATES:
+            return f"has the unknown state {self.state!r}"
+        try:
+            "".join(words).encode("utf-8")
+        except UnicodeEncodeError:
+            return "has a status with characters that UTF-8 does not have"
+        return ""
 
     def __str__(self) -> str:
         """Return the status in one line."""

@@ -10,12 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch, NotFound
 from obygaze_features.core.files import is_listed
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import Marker, Plan, Seal, marker_key
-from obygaze_features.store.format.schema import OK, FileMark, RowSource, RowStatus, TextTable
+from obygaze_features.store.format.schema import (
+    OK,
+    ArraySpec,
+    FileMark,
+    RowSource,
+    RowStatus,
+    TextTable,
+)
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write import commit
 from obygaze_features.store.write.create import read_plan
@@ -170,6 +177,7 @@ class StoreWriter:
         for what, given in (("statuses", statuses), ("sources", recorded)):
             if len(given) != len(rows):
                 raise FixInput(f"{len(given)} {what} for the {len(rows)} rows of block {block}")
+        _check_statuses(rows, statuses, f"block {block}")
         data: dict[str, Pieces] = {}
         crc32c, files = {}, {}
         for spec, values in zip(plan.arrays, _checked(plan, block, arrays, statuses), strict=True):
@@ -184,15 +192,20 @@ class StoreWriter:
             block=block,
             rows=(rows.start, rows.stop),
             recipe=plan.recipe,
-            noted={row: one for row, one in zip(rows, statuses, strict=True) if one != OK},
-            sources={row: one for row, one in zip(rows, recorded, strict=True) if one is not None},
+            noted={row: status for row, status in zip(rows, statuses, strict=True) if status != OK},
+            sources={
+                row: source
+                for row, source in zip(rows, recorded, strict=True)
+                if source is not None
+            },
             files=files,
             plan=plan.sha256,
             crc32c=crc32c,
-            versions=dict(versions or {}),
-            seconds={key: round(float(value), 3) for key, value in (seconds or {}).items()},
+            versions={str(name): str(version) for name, version in (versions or {}).items()},
+            seconds={stage: round(float(value), 3) for stage, value in (seconds or {}).items()},
             host=socket.gethostname(),
         )
+        _check_readable(marker)
         return marker, data
 
     def _with_rows_replaced(
@@ -204,10 +217,11 @@ class StoreWriter:
         sources: Sequence[RowSource | None] | None,
     ) -> tuple[Values, list[RowStatus], list[RowSource | None]]:
         """Return a whole block with new results in rows that were not ok, or had another source."""
-        every = range(*old.rows)
+        every, where = range(*old.rows), f"block {old.block}"
         if len(statuses) != len(rows) or len(set(rows)) != len(rows):
             raise FixInput(f"{len(statuses)} statuses for {len(set(rows))} different rows")
-        new = _checked_shapes(self.plan, arrays, len(rows), f"block {old.block}")
+        _check_statuses(rows, statuses, where)
+        new = _checked_shapes(self.plan, arrays, len(rows), where)
         merged = [old.noted.get(row, OK) for row in every]
         recorded = [old.sources.get(row) for row in every]
         given = [None] * len(rows) if sources is None else sources
@@ -223,9 +237,11 @@ class StoreWriter:
             merged[place], recorded[place] = status, source
         places = np.asarray(rows) - every.start
         whole, stored = {}, open_store(self.path).arrays
+        is_ok = np.array([status.is_ok for status in statuses], dtype=bool)
         for spec in self.plan.arrays:
+            converted = _converted(spec, new[spec.name], rows, is_ok, where)
             whole[spec.name] = stored.read(spec, np.array(every))
-            whole[spec.name][places] = new[spec.name]
+            whole[spec.name][places] = converted
         return whole, merged, recorded
 
     def _put(self, marker: Marker, data: Mapping[str, Pieces]) -> bool:
@@ -295,25 +311,87 @@ def _checked(
     plan: Plan, block: int, arrays: Values, statuses: Sequence[RowStatus]
 ) -> Iterator[npt.NDArray[Any]]:
     """Yield the arrays as they will be stored: of their types, nothing in rows that failed."""
-    where, first = f"block {block}", plan.block_range(block)[0]
+    where, rows = f"block {block}", range(*plan.block_range(block))
     given = _checked_shapes(plan, arrays, len(statuses), where)
     ok = np.array([status.is_ok for status in statuses], dtype=bool)
     for spec in plan.arrays:
-        with np.errstate(over="ignore"):  # overflow is found and named below
-            values = given[spec.name].astype(spec.dtype, copy=not ok.all())
+        values = _converted(spec, given[spec.name], rows, ok, where)
         if spec.is_level:
             is_half = values.dtype == np.float16  # of these NumPy tests the bits ten times faster
             finite = (values.view("u2") & 0x7C00) != 0x7C00 if is_half else np.isfinite(values)
             wrong = np.flatnonzero(ok & ~finite.reshape(len(ok), -1).all(axis=1))
             if len(wrong):
                 raise FixInput(
-                    f"row {first + int(wrong[0])} and {len(wrong) - 1} more are ok but not finite",
+                    f"row {rows[wrong[0]]} and {len(wrong) - 1} more are ok but not finite",
                     where=f"{spec.name}, {where}",
                     hint="give them the status failed, or use a wider dtype",
                 )
         if not ok.all():
             values[~ok] = np.nan if spec.is_float else 0
         yield values
+
+
+def _converted(
+    spec: ArraySpec,
+    given: npt.NDArray[Any],
+    rows: Sequence[int],
+    is_ok: npt.NDArray[np.bool_],
+    where: str,
+) -> npt.NDArray[Any]:
+    """Return numbers in the type of their array; a copy if there are rows that are not ok.
+
+    A number that the type cannot hold is an error in a row that is ok. In levels, what becomes an
+    infinity is found with those that were given.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = given.astype(spec.dtype, copy=not is_ok.all())
+    if given.dtype == values.dtype or (spec.is_float and spec.is_level):
+        return values
+    if spec.is_float:
+        is_lost = np.isinf(values) & np.isfinite(given)
+    elif spec.dtype == "bool":
+        return values
+    else:
+        limits = np.iinfo(spec.dtype)
+        is_lost = (given < limits.min) | (given > limits.max)
+    is_lost[~is_ok] = False
+    if is_lost.any():
+        place = tuple(np.argwhere(is_lost)[0].tolist())
+        raise FixInput(
+            f"row {rows[place[0]]} has {given[place]}, which {spec.dtype} cannot hold",
+            where=f"{spec.name}, {where}",
+            hint="create the store with a wider dtype for this array",
+        )
+    return values
+
+
+def _check_statuses(rows: Sequence[int], statuses: Sequence[RowStatus], where: str) -> None:
+    """Raise an error for a status that no reader accepts: nobody could commit or seal any more."""
+    for row, status in zip(rows, statuses, strict=True):
+        if not isinstance(status, RowStatus):
+            raise FixInput(
+                f"row {row} has the status {status!r}, expected a RowStatus", where=where
+            )
+        if status.why_not_stored:
+            raise FixInput(
+                f"row {row} {status.why_not_stored}",
+                where=where,
+                hint="RowStatus(), RowStatus.failed(...) or RowStatus.no_video(...)",
+            )
+
+
+def _check_readable(marker: Marker) -> None:
+    """Raise an error for a marker that cannot be read back as it is: it would block its block."""
+    where = f"the marker of block {marker.block}"
+    try:
+        read = Marker.from_bytes(marker.to_bytes(), where)
+    except (ValueError, TypeError, Corrupt) as error:
+        raise FixInput(
+            f"{where} cannot be written: {error}",
+            hint="check sources, seconds and versions: finite numbers, and text that UTF-8 has",
+        ) from error
+    if read != marker:
+        raise FixInput(f"{where} would be read as another one", hint="check its sources")
 
 
 def _checked_shapes(

@@ -473,3 +473,99 @@ def test_nothing_is_committed_while_a_store_is_being_sealed(tmp_path: Path) -> N
         writer.replace_rows(2, [9], {n: v[9:10] for n, v in values.items()}, [RowStatus()])
     writer.seal()
     assert open_store(tmp_path / "s").status().counts == {"ok": 22, "failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "fitting"),
+    [
+        ("int32", np.array([1, 2**31, 0], np.int64), 2**31 - 1),
+        ("int32", np.array([1, -(2**31) - 1, 0], np.int64), -(2**31)),
+        ("uint8", np.array([1, 300, 0], np.uint16), 255),
+        ("int64", np.array([1, 2**63, 0], np.uint64), 2**63 - 1),
+    ],
+)
+def test_a_number_outside_the_type_of_its_array_is_refused(tmp_path, dtype, given, fitting) -> None:
+    arrays = (ArraySpec("clip", (2,)), ArraySpec("counts", (1,), dtype=dtype))
+    plan_store(tmp_path / "s", 3, 3, arrays=arrays)
+    writer, block = StoreWriter(tmp_path / "s"), {"clip": np.zeros((3, 2), np.float32)}
+    with pytest.raises(FixInput, match="row 1") as caught:
+        writer.commit_block(0, {**block, "counts": given[:, None]})
+    assert str(given[1]) in caught.value.what and dtype in caught.value.what
+    given[1] = fitting
+    assert writer.commit_block(0, {**block, "counts": given[:, None]})
+    assert open_store(tmp_path / "s").matrix("counts").values.tolist() == [[1], [fitting], [0]]
+
+
+def test_numbers_of_rows_that_failed_may_be_anything(tmp_path: Path) -> None:
+    arrays = (ArraySpec("clip", (2,)), ArraySpec("counts", (), dtype="uint8"))
+    plan_store(tmp_path / "s", 2, 2, arrays=arrays)
+    block = {"clip": np.zeros((2, 2)), "counts": np.array([7, 300], np.uint16)}
+    assert StoreWriter(tmp_path / "s").commit_block(0, block, [RowStatus(), BAD])
+    assert open_store(tmp_path / "s").matrix("counts", missing="drop").values.tolist() == [7]
+
+
+def test_a_number_outside_the_type_is_refused_when_rows_are_replaced(tmp_path: Path) -> None:
+    arrays = (
+        ArraySpec("clip", (2,)),
+        ArraySpec("counts", (), dtype="uint8"),
+        ArraySpec("time_s", (1,)),
+    )
+    plan_store(tmp_path / "s", 2, 2, arrays=arrays)
+    block = {
+        "clip": np.zeros((2, 2)),
+        "counts": np.array([7, 8], np.uint8),
+        "time_s": np.zeros((2, 1)),
+    }
+    writer = StoreWriter(tmp_path / "s")
+    writer.commit_block(0, block, [RowStatus(), BAD])
+    again = {
+        "clip": np.ones((1, 2)),
+        "counts": np.array([300], np.uint16),
+        "time_s": np.ones((1, 1)),
+    }
+    with pytest.raises(FixInput, match="300"):
+        writer.replace_rows(0, [1], again, [RowStatus()])
+    again["counts"][0] = 200
+    again["time_s"][0] = 1e39  # an infinity in float32
+    with pytest.raises(FixInput, match=r"1e\+39"):
+        writer.replace_rows(0, [1], again, [RowStatus()])
+    again["time_s"][0] = 2.5
+    assert writer.replace_rows(0, [1], again, [RowStatus()])
+    assert open_store(tmp_path / "s").matrix("counts").values.tolist() == [7, 200]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        RowStatus("missing"),
+        RowStatus("borked"),
+        RowStatus.failed("decode", "Error", 7),
+        RowStatus.failed("decode", None, "why"),
+        RowStatus("ok", message="a name that is not UTF-8: \udcff"),
+        "failed",
+    ],
+)
+def test_a_status_that_no_reader_accepts_is_not_written(tmp_path: Path, status) -> None:
+    plan_store(tmp_path / "s", 2, 2)
+    writer, values = StoreWriter(tmp_path / "s"), some_values(2)
+    before = tree(tmp_path / "s")
+    with pytest.raises(FixInput, match="row 1"):
+        writer.commit_block(0, values, [RowStatus(), status])
+    assert tree(tmp_path / "s") == before
+    writer.commit_block(0, values, [RowStatus(), BAD])
+    after = tree(tmp_path / "s")
+    with pytest.raises(FixInput, match="row 1"):
+        writer.replace_rows(0, [1], {name: v[:1] for name, v in values.items()}, [status])
+    assert tree(tmp_path / "s") == after
+    writer.clean_litter()
+    writer.seal()
+
+
+@pytest.mark.parametrize("facts", [{"seconds": {"decode": np.nan}}, {"versions": {"av": "\udcff"}}])
+def test_a_marker_that_no_reader_accepts_is_not_written(tmp_path: Path, facts) -> None:
+    plan_store(tmp_path / "s", 2, 2)
+    writer, before = StoreWriter(tmp_path / "s"), tree(tmp_path / "s")
+    with pytest.raises(FixInput, match="block 0"):
+        writer.commit_block(0, some_values(2), **facts)
+    assert tree(tmp_path / "s") == before
+    assert writer.commit_block(0, some_values(2))
