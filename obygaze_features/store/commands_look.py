@@ -1,5 +1,6 @@
 """`obygaze store ls`, `info`, `card`, `verify`, `diff`: look at stores and check them."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from pkgutil import resolve_name
@@ -187,9 +188,10 @@ def _show_report(session: Session, report: VerifyReport) -> None:
 @click.argument("first")
 @click.argument("second")
 def diff(session: Session, first: str, second: str) -> None:
-    """Compare two stores: recipes, clips, features.
+    """Compare two stores: recipes, clips, movies, numbers and their formats.
 
-    Features are compared over the clips that are ok in both: the cosine of each clip's vector.
+    Numbers are compared over the clips that are ok in both: of features, the cosine of each clip's
+    vector; of times and masks, how many clips are identical. The order of the rows does not matter.
 
     Examples:
         obygaze store diff obygaze12-xclip obygaze12-xclip-bf16
@@ -210,22 +212,36 @@ def _diff_text(found: Diff) -> str:
         f"clips: {len(found.common)} in both, {len(found.only_first)} only in the first, "
         f"{len(found.only_second)} only in the second"
     )
-    states = list(found.states.items())[:SHOWN_CLIPS]
-    lines += [f"  {clip}: {here} here, {there} there" for clip, (here, there) in states]
-    lines += [f"level {name}: only in one of them" for name in found.arrays]
-    headers = ("level", "clips", "identical", "least cosine", "median", "greatest difference")
+    for differing in (found.states, found.movies):
+        pairs = list(differing.items())
+        lines += [
+            f"  {clip}: {here} here, {there} there" for clip, (here, there) in pairs[:SHOWN_CLIPS]
+        ]
+        if len(pairs) > SHOWN_CLIPS:
+            lines.append(f"  ... and {len(pairs) - SHOWN_CLIPS} more")
+    lines += [f"{name}: only in one of them" for name in found.arrays]
+    lines += [
+        f"{name}: {here} here, {there} there" for name, (here, there) in found.formats.items()
+    ]
+    if found.texts_differ:
+        lines.append("texts: not the same")
+    headers = ("array", "clips", "identical", "least cosine", "median", "greatest difference")
     rows = [
         (
             level.level,
             level.n_clips,
             level.n_identical,
-            f"{level.least_cosine:.6f}",
-            f"{level.median_cosine:.6f}",
+            _cosine(level.least_cosine),
+            _cosine(level.median_cosine),
             f"{level.greatest_difference:.3g} {level.note}".rstrip(),
         )
         for level in found.levels
     ]
     return "\n".join([*lines, table(headers, rows)]) if rows else "\n".join(lines)
+
+
+def _cosine(cosine: float) -> str:
+    return "-" if math.isnan(cosine) else f"{cosine:.6f}"
 
 
 def store_names(session: Session) -> list[str]:

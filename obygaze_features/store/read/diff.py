@@ -1,14 +1,15 @@
-"""Compare two stores: recipes, clips, and how close the features of their common clips are."""
+"""Compare two stores: recipes, clips, and how close the numbers of their common clips are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.store.format.recipe import RecipeDifference
+from obygaze_features.store.format.schema import WORDS, TextTable
 from obygaze_features.store.read.reader import Store
 
 CLIPS_AT_ONCE = 256
@@ -16,7 +17,10 @@ CLIPS_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class LevelDiff:
-    """How close one level of two stores is, over the clips that are ok in both."""
+    """How close one array of two stores is, over the clips that are ok in both.
+
+    Of arrays of times, masks and the like, the cosines are NaN.
+    """
 
     level: str
     n_clips: int
@@ -29,48 +33,70 @@ class LevelDiff:
 
 @dataclass
 class Diff:
-    """The differences of two stores."""
+    """The differences of two stores.
+
+    `arrays` are those of only one of them, `formats` has the number formats of arrays of two,
+    `movies` the movies of clips of two, and `states` the states of clips that differ.
+    """
 
     recipe: list[RecipeDifference]
     only_first: list[str]
     only_second: list[str]
     common: list[str]
     states: dict[str, tuple[str, str]]
+    movies: dict[str, tuple[str, str]]
     arrays: list[str]
+    formats: dict[str, tuple[str, str]]
+    texts_differ: bool
     levels: list[LevelDiff] = field(default_factory=list)
 
     @property
     def same(self) -> bool:
-        """Whether recipe, clips, states and every number are equal."""
-        return not (
-            self.recipe or self.only_first or self.only_second or self.states or self.arrays
-        ) and all(level.n_identical == level.n_clips and not level.note for level in self.levels)
+        """Whether recipe, clips, movies, states, texts and every number are equal."""
+        is_different = (
+            self.recipe
+            or self.only_first
+            or self.only_second
+            or self.states
+            or self.movies
+            or self.arrays
+            or self.formats
+            or self.texts_differ
+        )
+        if is_different:
+            return False
+        return all(one.n_identical == one.n_clips and not one.note for one in self.levels)
 
 
 def diff_stores(first: Store, second: Store, *, progress: Progress | None = None) -> Diff:
     """Compare two stores without holding more than a few hundred clips in memory.
 
-    `progress` counts clips, once for each common level.
+    Clips are compared by their ids, in whatever order the stores have them. `progress` counts
+    clips, once for each common array.
     """
     ids, others = first.clip_ids.tolist(), second.clip_ids.tolist()
     here, there = set(ids), set(others)
     common = [clip for clip in ids if clip in there]
+    names = [[spec.name for spec in store.plan.arrays] for store in (first, second)]
+    common_arrays = [name for name in names[0] if name in names[1]]
     states = _states(first), _states(second)
-    pairs = {clip: (states[0].get(clip, "ok"), states[1].get(clip, "ok")) for clip in common}
     found = Diff(
         recipe=first.recipe.diff(second.recipe),
         only_first=[clip for clip in ids if clip not in there],
         only_second=[clip for clip in others if clip not in here],
         common=common,
-        states={clip: pair for clip, pair in pairs.items() if pair[0] != pair[1]},
-        arrays=sorted(set(first.levels) ^ set(second.levels)),
+        states=_differing(common, states[0], states[1], "ok"),
+        movies=_differing(common, _movies(first), _movies(second)),
+        arrays=sorted(set(names[0]) ^ set(names[1])),
+        formats=_differing(common_arrays, _dtypes(first), _dtypes(second)),
+        texts_differ=not _same_texts(first.text(), second.text()),
     )
-    both_ok = [clip for clip, pair in pairs.items() if pair == ("ok", "ok")]
-    levels = [level for level in first.levels if level in second.levels]
+    not_ok = {clip for of_store in states for clip in of_store if of_store[clip] != "ok"}
+    compared = [clip for clip in common if clip not in not_ok]
     progress = progress or Quiet()
-    progress.expect(len(levels) * len(both_ok))
-    for level in levels:
-        found.levels.append(_level(level, first, second, both_ok, progress))
+    progress.expect(len(common_arrays) * len(compared))
+    for name in common_arrays:
+        found.levels.append(_level(name, first, second, compared, progress))
     return found
 
 
@@ -79,26 +105,74 @@ def _states(store: Store) -> dict[str, str]:
     return {str(ids[row]): status.state for row, status in store.status().noted.items()}
 
 
+def _movies(store: Store) -> dict[str, str]:
+    return dict(zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True))
+
+
+def _dtypes(store: Store) -> dict[str, str]:
+    return {spec.name: spec.dtype for spec in store.plan.arrays}
+
+
+def _differing(
+    names: Sequence[str], first: Mapping[str, str], second: Mapping[str, str], usual: str = ""
+) -> dict[str, tuple[str, str]]:
+    """Return, for each name whose words differ, both words."""
+    pairs = {name: (first.get(name, usual), second.get(name, usual)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _same_texts(first: TextTable | None, second: TextTable | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    if first.space_id != second.space_id:
+        return False
+    if not np.array_equal(first.embeddings, second.embeddings):
+        return False
+    return all(list(getattr(first, name)) == list(getattr(second, name)) for name in WORDS)
+
+
 def _level(
-    level: str, first: Store, second: Store, clips: Sequence[str], progress: Progress
+    name: str, first: Store, second: Store, compared: Sequence[str], progress: Progress
 ) -> LevelDiff:
-    shapes = [store.plan.array(level).tail_shape for store in (first, second)]
+    nan = float("nan")
+    shapes = [store.plan.array(name).tail_shape for store in (first, second)]
     if shapes[0] != shapes[1]:
-        nan = float("nan")
-        return LevelDiff(level, 0, 0, nan, nan, nan, f"shapes {shapes[0]} and {shapes[1]}")
+        return LevelDiff(name, 0, 0, nan, nan, nan, f"shapes {shapes[0]} and {shapes[1]}")
+    is_level = first.plan.array(name).is_level
+    # Of a partial copy, a clip may have other levels only.
+    is_held = first.presence(name, compared)[0] & second.presence(name, compared)[0]
+    clips = [clip for clip, held in zip(compared, is_held.tolist(), strict=True) if held]
+    n_absent = len(compared) - len(clips)
+    note = f"{count(n_absent, 'clip')} not in a partial copy" if n_absent else ""
+    progress.advance(n_absent)
     angles, largest, n_identical = [], 0.0, 0
     for start in range(0, len(clips), CLIPS_AT_ONCE):
         part = clips[start : start + CLIPS_AT_ONCE]
-        a, b = (store.matrix(level, clips=part).values for store in (first, second))
-        angles.append(cosines(a, b))
-        apart = np.abs(a.astype(np.float64) - b).reshape(len(part), -1).max(axis=1)
-        n_identical += int((apart == 0).sum())
-        largest = max(largest, float(apart.max()))
+        a, b = (
+            store.matrix(name, clips=part).values.reshape(len(part), -1)
+            for store in (first, second)
+        )
+        if is_level:
+            angles.append(cosines(a, b))
+        is_equal = (a == b) | ((a != a) & (b != b))
+        n_identical += int(is_equal.all(axis=1).sum())
+        largest = max(largest, _greatest_difference(a, b, is_equal))
         progress.advance(len(part))
-    every = np.concatenate(angles) if angles else np.array([np.nan])
+    every = np.concatenate(angles) if angles else np.array([nan])
     return LevelDiff(
-        level, len(clips), n_identical, float(every.min()), float(np.median(every)), largest
+        name, len(clips), n_identical, float(every.min()), float(np.median(every)), largest, note
     )
+
+
+def _greatest_difference(
+    a: npt.NDArray[Any], b: npt.NDArray[Any], is_equal: npt.NDArray[np.bool_]
+) -> float:
+    """Return the greatest difference of two numbers; infinite if only one of them is NaN."""
+    if is_equal.all():
+        return 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        differences = np.abs(a.astype(np.float64) - b.astype(np.float64))[~is_equal]
+    return float(np.nan_to_num(differences, nan=np.inf).max())
 
 
 def cosines(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

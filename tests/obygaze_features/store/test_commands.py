@@ -148,7 +148,7 @@ def test_diff_tells_two_stores_apart(workspace: Path) -> None:
     assert "tt0000100-002: ok here, failed there" in found.stdout
     record = call(workspace, "diff", "whole", "growing", "--json").ok().json()
     assert record["same"] is False
-    assert [level["n_clips"] for level in record["levels"]] == [7, 7, 7]
+    assert [level["n_clips"] for level in record["levels"]] == [7, 7, 7, 7]
 
 
 def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:

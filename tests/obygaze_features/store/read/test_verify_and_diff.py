@@ -7,10 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.stores import a_recipe, fill_store, plan_store, sealed_store, some_values
+from support.stores import (
+    ARRAYS,
+    a_recipe,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_ids,
+    some_values,
+)
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.store import RowStatus, open_store
+from obygaze_features.store import ArraySpec, RowStatus, TextTable, open_store, pull
 from obygaze_features.store.read.diff import cosines, diff_stores
 from obygaze_features.store.read.verify import compare_decoded, verify
 from obygaze_features.store.remote.files import FolderFiles, Piece
@@ -142,7 +150,7 @@ def test_the_same_store_twice_is_the_same(tmp_path: Path) -> None:
     sealed_store(tmp_path / "b")
     found = diff_stores(open_store(tmp_path / "a"), open_store(tmp_path / "b"))
     assert found.same and len(found.common) == 23
-    assert [level.n_identical for level in found.levels] == [23, 23, 23]
+    assert [level.n_identical for level in found.levels] == [23, 23, 23, 23]
 
 
 def test_differences_are_told_apart(tmp_path: Path) -> None:
@@ -170,7 +178,7 @@ def test_differences_are_told_apart(tmp_path: Path) -> None:
     assert found.common == clips[:5] and found.only_second == clips[5:]
     assert len(found.only_first) == 18
     assert found.states == {"tt0000100-004": ("no-video", "ok")}
-    assert found.arrays == ["frames"] and not found.same
+    assert found.arrays == ["frames", "time_s"] and not found.same
     clip, pooled = found.levels
     by_hand = values["clip"][1, 0] / np.linalg.norm(values["clip"][1])
     assert (clip.level, clip.n_clips, clip.n_identical) == ("clip", 4, 3)
@@ -187,3 +195,65 @@ def test_levels_of_two_shapes_are_noted(tmp_path: Path) -> None:
     sealed_store(tmp_path / "b", arrays=(ArraySpec("clip", (5,)),))
     found = diff_stores(open_store(tmp_path / "a"), open_store(tmp_path / "b"))
     assert found.levels[0].note == "shapes (4,) and (5,)" and not found.same
+
+
+def a_variant(path: Path, change: str) -> None:
+    """The store of `sealed_store`, with one change."""
+    arrays, changes = ARRAYS, {}
+    if change == "number format":
+        arrays = (ArraySpec("clip", (4,), dtype="float64"), *ARRAYS[1:])
+    if change == "movies":
+        changes["movie_ids"] = [*some_ids(23)[1][:-1], "another"]
+    plan_store(path, arrays=arrays, **changes)
+    values = some_values(23)
+    if change == "times":
+        values["time_s"][7, 1] += 0.25
+    if change == "a time without a number":
+        values["time_s"][7, 1] = np.nan
+    writer = fill_store(path, values)
+    if change == "texts":
+        words = {name: ["a face"] for name in ("prompt", "template", "attribute")}
+        embeddings = np.ones((1, 4), np.float32)
+        writer.add_text(TextTable(embeddings=embeddings, space_id="s", **words))
+
+
+@pytest.mark.parametrize(
+    "change", ["times", "a time without a number", "number format", "movies", "texts"]
+)
+def test_stores_that_differ_in_anything_that_is_read_are_not_the_same(
+    tmp_path: Path, change: str
+) -> None:
+    sealed_store(tmp_path / "a")
+    a_variant(tmp_path / "b", change)
+    a_variant(tmp_path / "c", change)
+    first, second, third = (open_store(tmp_path / name) for name in "abc")
+    found = diff_stores(first, second)
+    assert not found.same
+    of_array = {one.level: one for one in found.levels}
+    assert [of_array["time_s"].n_identical, of_array["clip"].n_identical] == [
+        22 if "time" in change else 23,
+        23,
+    ]
+    if change == "times":
+        assert of_array["time_s"].greatest_difference == 0.25
+    clip = some_ids(23)[0][-1]
+    movies = {clip: (some_ids(23)[1][-1], "another")} if change == "movies" else {}
+    assert found.movies == movies
+    formats = {"clip": ("float32", "float64")} if change == "number format" else {}
+    assert found.formats == formats
+    assert found.texts_differ == (change == "texts")
+    assert diff_stores(second, third).same
+
+
+def test_a_partial_copy_is_compared_in_what_it_holds(tmp_path: Path) -> None:
+    sealed_store(tmp_path / "a")
+    pull(tmp_path / "a", tmp_path / "b", levels=["clip"])
+    found = diff_stores(open_store(tmp_path / "a"), open_store(tmp_path / "b"))
+    assert [(one.level, one.n_clips, one.n_identical) for one in found.levels] == [
+        ("clip", 23, 23),
+        ("pooled", 0, 0),
+        ("frames", 0, 0),
+        ("time_s", 0, 0),
+    ]
+    assert "23 clips not in a partial copy" in found.levels[1].note
+    assert not found.same
