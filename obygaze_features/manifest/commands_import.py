@@ -168,7 +168,7 @@ def import_csv(
 
 @_importer("segments")
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option("--fps", type=click.FloatRange(1, 999), required=True, help="Frames per second.")
+@click.option("--fps", metavar="RATE", required=True, help="Frames per second: 25, 23.976.")
 def import_segments(session: Session, /, **given: Any) -> ImportedManifest:
     """Segments from ELAN, WebVTT, PySceneDetect, or a table.
 

@@ -43,7 +43,7 @@ input_options = option_group(
     ),
     click.option(
         "--fps",
-        type=click.FloatRange(min=1),
+        metavar="RATE",
         help="Frames per second, to convert seconds where SEGMENTS has no column framerate.",
     ),
     click.option(
@@ -230,7 +230,7 @@ def _agreement_text(document: Mapping[str, Any]) -> str:
 @click.argument("kind", metavar="FORMAT", type=click.Choice([*exchange.FORMATS]))
 @click.argument("name")
 @click.option("--predictions", type=FILE, help="CSV of clips with scores, instead of the levels.")
-@click.option("--fps", type=click.FloatRange(1, 999), help="Frames per second of clips.")
+@click.option("--fps", metavar="RATE", help="Frames per second of clips: 25, 23.976, 24000/1001.")
 @click.option("-o", "folder", type=FILE, default=".", help="The folder for the files.")
 @force_option
 def export(session: Session, kind: str, name: str, folder: Path, force: bool, **given: Any) -> None:

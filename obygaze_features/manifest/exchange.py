@@ -16,9 +16,10 @@ from xml.etree import ElementTree
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
+from obygaze_features.manifest.frame_rate import frame_rate, frame_rate_text, known_frame_rate
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
-from obygaze_features.manifest.projection import RATE, Segment
+from obygaze_features.manifest.projection import Segment
 from obygaze_features.manifest.tables import open_file, read_table
 from obygaze_features.manifest.vocabulary import (
     canonical_concept,
@@ -73,13 +74,6 @@ class FilmSegments:
         return lanes
 
 
-def exact_rate(fps: float | str) -> Fraction:
-    """Return a frame rate as a fraction: of 23.976, which is rounded, 24000/1001."""
-    given = Fraction(str(fps))
-    ntsc = Fraction(1000 * math.ceil(given), 1001)
-    return ntsc if abs(given - ntsc) < Fraction(1, 200) else given
-
-
 def frames_between(start_s: Fraction, end_s: Fraction, fps: Fraction) -> tuple[int, int]:
     """Return the first and the last frame between two times, at least one frame."""
     first = max(0, round(start_s * fps))
@@ -92,7 +86,7 @@ def plain(text: str) -> str:
 
 
 def films_of(
-    manifest: Manifest, predictions: Path | None = None, *, fps: float | None = None
+    manifest: Manifest, predictions: Path | None = None, *, fps: float | str | None = None
 ) -> tuple[list[FilmSegments], list[str]]:
     """Return the segments of each film, and the clips left out because they have no times in it.
 
@@ -107,11 +101,11 @@ def films_of(
         if not span:
             without.append(clip_id)
             continue
-        text = clip.extra.get("framerate") or str(fps or "")
-        if not RATE.fullmatch(text):
-            what = f"the frame rate of clip {clip_id} is not known, got {text!r}"
+        written = clip.extra.get("framerate") or fps or ""
+        rate = known_frame_rate(written)
+        if rate is None:
+            what = f"the frame rate of clip {clip_id} is not known, got {str(written)!r}"
             raise FixUsage(what, hint="--fps 24, or that of the film")
-        rate = exact_rate(text)
         frames = frames_between(span[0], span[1], rate)
         video = Path(manifest.header.video_root, clip.video) if clip.video else None
         film = films.setdefault(clip.movie_id, FilmSegments(clip.movie_id, rate, video))
@@ -148,10 +142,11 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
     text, ending = FORMATS[kind].read_text("utf-8"), FORMATS[kind].suffix
     template = Template(text, autoescape=True, trim_blocks=True, extensions=["jinja2.ext.do"])
     meanings = {name: concept_meaning(name) for name in concepts()}
-    return {
-        folder / f"{film.movie_id}{ending}": template.render(film=film, meanings=meanings).encode()
-        for film in films
-    }
+    files: dict[Path, bytes] = {}
+    for film in films:
+        text = template.render(film=film, fps_text=frame_rate_text(film.fps), meanings=meanings)
+        files[folder / f"{film.movie_id}{ending}"] = text.encode()
+    return files
 
 
 def read_elan(text: str, path: Path, fps: Fraction) -> Iterator[Mark]:
@@ -225,9 +220,10 @@ def label_of(texts: Iterable[Text]) -> tuple[str, tuple[str, ...], str]:
     return "".join(found["level"][:1]), own, " ".join(found["comment"])
 
 
-def import_segments(files: Sequence[Path], name: str, fps: float) -> ImportedManifest:
+def import_segments(files: Sequence[Path], name: str, fps: float | str) -> ImportedManifest:
     """Return the manifest of the segments in files (`READERS`), each called after its film."""
-    rate, clips = exact_rate(fps), list[Clip]()
+    rate = frame_rate(fps)
+    clips: list[Clip] = []
     for path in files:
         if path.suffix not in READERS:
             raise FixUsage(f"expected a file named {', '.join(READERS)}", where=str(path))
@@ -238,7 +234,7 @@ def import_segments(files: Sequence[Path], name: str, fps: float) -> ImportedMan
             film, (level, own, comment) = given or stem, label_of(texts)
             first, last = frames_between(start, end, rate)
             clip_id = ascii_id(f"{film}-{who or 'cue'}-{len(clips) + 1:04d}")
-            cells = (plain(who) or "cue", str(first), str(last), f"{float(rate):.5g}", comment)
+            cells = (plain(who) or "cue", str(first), str(last), frame_rate_text(rate), comment)
             span = (float(first / rate), float((last + 1) / rate))
             extra = dict(zip(EXTRA, cells, strict=True))
             clips.append(Clip(clip_id, film, None, "", *span, level, own, extra))

@@ -26,6 +26,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Violations, raise_together
+from obygaze_features.manifest.frame_rate import frame_rate, frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
@@ -38,7 +39,6 @@ CSV_COLUMNS = (
 TIME_COLUMNS = ("start_s", "end_s")
 DEFAULT_THRESHOLD = Fraction(1, 5)
 NAME, NAME_FORM = re.compile(r"\S(.*\S)?", re.DOTALL), "a name without blanks around it"
-RATE = re.compile(r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,6})?")
 SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 
@@ -269,7 +269,10 @@ def read_segments(path: Path) -> tuple[Segment, ...]:
 
 
 def read_inputs(
-    segments: Path | Sequence[Path], clips: Path | Fraction, *, fps: float | Fraction | None = None
+    segments: Path | Sequence[Path],
+    clips: Path | Fraction,
+    *,
+    fps: float | str | Fraction | None = None,
 ) -> tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]:
     """Return the segments and the clip spans of tables; one error has all violations of all.
 
@@ -278,18 +281,20 @@ def read_inputs(
             concepts (joined with '|').
         clips: A table with the columns clip_id, movie_id, start_frame and end_frame, or start_s
             and end_s; or a length in seconds: the films are cut into clips of that length.
-        fps: Frames per second of films without a `framerate` in the table of segments.
+        fps: Frames per second of films without a `framerate` in the table of segments; another
+            rate than in the table is an error.
     """
+    given_rate = None if fps is None else frame_rate(fps)
     paths = [segments] if isinstance(segments, Path) else segments
     each, wrong_clips = [Violations(path) for path in paths], Violations(str(clips))
     tables = [_table(Path(one.path), SEGMENT_COLUMNS, "segments", one) for one in each]
     table, wrong = _joined(tables), each[0]
     found = tuple(one for row in table.rows if (one := _segment(row)) is not None)
     if isinstance(clips, Fraction):
-        rates = _film_rates(table, fps, wrong)
+        rates = _film_rates(table, given_rate, wrong)
         spans = () if any(each) else _equal_clips(found, clips, rates)
     else:
-        spans = _spans(clips, wrong_clips, lambda: _film_rates(table, fps, wrong))
+        spans = _spans(clips, wrong_clips, lambda: _film_rates(table, given_rate, wrong))
     raise_together("the segments cannot be projected on clips", *each, wrong_clips)
     return found, spans
 
@@ -350,19 +355,26 @@ def _frames_at(row: TableRow, fps: Fraction | None) -> tuple[int, int] | None:
 
 
 def _film_rates(
-    table: CsvTable, fps: float | Fraction | None, found: Violations
+    table: CsvTable, given_rate: Fraction | None, found: Violations
 ) -> dict[str, Fraction]:
-    """Return the frame rate of each film with segments."""
+    """Return the frame rate of each film: that of its segments, else the one that was given."""
     rates: dict[str, Fraction] = {}
-    if not fps and table.rows and "framerate" not in table.columns:
+    if given_rate is None and table.rows and "framerate" not in table.columns:
         found.add(1, "framerate", "required column is missing; or give --fps")
         return rates
     for row in table.rows:
-        movie, text = row["movie_id"], row.cells.get("framerate") or str(fps or "")
-        if RATE.fullmatch(text) is None:
-            row.add("framerate", f"{text!r} is not a frame rate; give --fps")
-        elif rates.setdefault(movie, Fraction(text)) != Fraction(text):
-            row.add("framerate", f"{text} is not that of the film's other rows, {rates[movie]}")
+        written = row.cells.get("framerate", "").strip()
+        rate = known_frame_rate(written) if written else given_rate
+        if rate is None:
+            row.add("framerate", f"{written!r} is not a frame rate; give --fps")
+            continue
+        if given_rate not in (None, rate):
+            row.add("framerate", f"{written} is not the rate given by --fps; leave out --fps")
+            continue
+        rate_before = rates.setdefault(row["movie_id"], rate)
+        if rate_before != rate:
+            shown = frame_rate_text(rate_before)
+            row.add("framerate", f"{written} is not that of the film's other rows, {shown}")
     return rates
 
 

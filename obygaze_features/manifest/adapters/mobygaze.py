@@ -5,7 +5,6 @@ of the film, the annotator, and the number in `clip_index`.
 """
 
 import re
-from fractions import Fraction
 from pathlib import Path
 
 from obygaze_features.core.schema_check import Violations
@@ -18,9 +17,9 @@ from obygaze_features.manifest.adapters import (
     published_header,
     strings_of,
 )
+from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.projection import RATE
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import concepts
 
@@ -65,15 +64,26 @@ def _cells(row: TableRow) -> dict[str, str]:
     word = row.matching("annotator", _WORD, "a word")
     # A wrong part of the id is a violation already; the line makes the id unique.
     number = f"{int(index[1]):04d}" if index else f"line{row.line}"
-    frames, rate = row.frames(), row.matching("framerate", RATE, "a frame rate")
-    span = (frames[0], frames[1] + 1) if frames and rate else ()
-    times = [repr(float(frame / Fraction(row["framerate"]))) for frame in span] or ["", ""]
+    start_s, end_s = _times(row)
     return {
         **{column: row[column] for column in EXTRA},
         "clip_id": f"{row['imdb_key']}-{row['annotator'] if word else 'unknown'}-{number}",
         "movie_id": row["imdb_key"],
-        **dict(zip(("start_s", "end_s"), times, strict=True)),
+        "start_s": start_s,
+        "end_s": end_s,
         "level": level_of(row, "label"),
         "concepts": "|".join(dict.fromkeys(concepts_of(row, "concepts"))),
         "comment": " | ".join(strings_of(row, "comment")),
     }
+
+
+def _times(row: TableRow) -> tuple[str, str]:
+    """Return the start and the end of a segment in seconds; empty where its cells are invalid."""
+    frames = row.frames()
+    rate = known_frame_rate(row["framerate"])
+    if rate is None:
+        row.add("framerate", f"{row['framerate']!r} is not a frame rate")
+    if frames is None or rate is None:
+        return "", ""
+    first, last = frames
+    return repr(float(first / rate)), repr(float((last + 1) / rate))

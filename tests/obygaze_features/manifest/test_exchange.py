@@ -22,13 +22,13 @@ from support.servers import need_program
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.exchange import (
     FilmSegments,
-    exact_rate,
     export,
     films_of,
     frames_between,
     import_segments,
     label_of,
 )
+from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.projection import Segment
 
@@ -88,7 +88,7 @@ def exported(workspace: Path, kind: str, name: str = "marks", *more: str) -> Pat
 
 @pytest.mark.parametrize("shown", RATES)
 def test_every_frame_has_a_millisecond_that_shows_it_and_is_found_again(shown: str) -> None:
-    fps = exact_rate(shown)
+    fps = frame_rate(shown)
     assert fps == RATES[shown]
     film = FilmSegments("film", fps, None)
     # Every frame of the first ten minutes, then some of each minute of three hours.
@@ -114,7 +114,7 @@ def test_files_keep_frames_at_every_rate(kind: str, shown: str, tmp_path: Path) 
     clips = import_segments([path], "again", float(shown)).manifest
     found = [(int(c.extra["start_frame"]), int(c.extra["end_frame"])) for c in clips]
     assert found == [(first, first) for first in starts]
-    rates = {exact_rate(clip.extra["framerate"]) for clip in clips}
+    rates = {frame_rate(clip.extra["framerate"]) for clip in clips}
     assert rates == {RATES[shown]}
     assert clips.clips[100].start_s == float(100 / RATES[shown])
 
@@ -296,7 +296,7 @@ def test_opentimelineio_reads_markers_in_frames(workspace: Path) -> None:
 @pytest.mark.parametrize(("rate", "frame", "code"), [("29.97", 107_892, "00:59:56:12")])
 def test_timecodes_drop_no_numbers(rate: str, frame: int, code: str, tmp_path: Path) -> None:
     # 107892 frames at 29.97 last an hour; at 30 numbers a second they are 59 min 56 s and 12.
-    film = FilmSegments("film", exact_rate(rate), None, [Segment("film", "a", 0, frame - 1, "S")])
+    film = FilmSegments("film", frame_rate(rate), None, [Segment("film", "a", 0, frame - 1, "S")])
     (text,) = export([film], "edl", tmp_path).values()
     assert f"00:00:00:00 {code} 00:00:00:00 {code}".encode() in text
 

@@ -212,12 +212,12 @@ def test_films_cut_into_clips_by_their_frame_rate(tmp_path: Path) -> None:
     call_obygaze(*words, cwd=tmp_path).ok()
     with (tmp_path / "levels.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    # 30 s are 720 frames at 24 fps, and 719.28 at 23.976: frames 719 to 1438, and to 2157.
+    # 30 s are 720 frames at 24 fps, and 719.28 at 24000 / 1001: frames 719 to 1438, and to 2157.
     assert [(row["clip_id"], row["level"], row["start_s"]) for row in rows] == [
         *(("a-0001", "S", "0.0"), ("a-0002", "S", "30.0")),
-        *(("b-0002", "HN", repr(719 / 23.976)), ("b-0003", "HN", repr(1439 / 23.976))),
+        *(("b-0002", "HN", repr(719 * 1001 / 24000)), ("b-0003", "HN", repr(1439 * 1001 / 24000))),
     ]
-    assert rows[2]["end_s"] == repr(1439 / 23.976)
+    assert rows[2]["end_s"] == repr(1439 * 1001 / 24000)
     call_obygaze("manifest", "import", "csv", "levels.csv", cwd=tmp_path).ok()
 
 
@@ -259,7 +259,7 @@ def test_clips_with_times_in_seconds(tmp_path: Path) -> None:
     assert "1 clip in films without segments, skipped: z-1" in done.stderr
     with (tmp_path / "levels.csv").open() as stream:
         times = [(row["start_s"], row["end_s"]) for row in csv.DictReader(stream)]
-    assert times == [("0.0", "62.5"), (repr(719 / 23.976), repr(1439 / 23.976))]
+    assert times == [("0.0", "62.5"), (repr(719 * 1001 / 24000), repr(1439 * 1001 / 24000))]
 
 
 def test_clips_in_seconds_need_a_rate(tmp_path: Path) -> None:
@@ -274,3 +274,20 @@ def test_clips_in_seconds_need_a_rate(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("clip_id,movie_id,start,end\na-1,a,0,62.5\n")
     done = call_obygaze("manifest", "project", "s.csv", "--clips", "c.csv", cwd=tmp_path)
     assert "required column is missing; or start_s and end_s, in seconds" in done.stderr
+
+
+def test_a_rate_that_contradicts_the_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(MARKED)
+    words = ("manifest", "project", "s.csv", "--every", "30", "--fps")
+    done = call_obygaze(*words, "25", cwd=tmp_path)
+    assert done.code == 1
+    assert "24 is not the rate given by --fps; leave out --fps" in done.stderr
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "0", "-24", "25 fps"])
+def test_a_rate_that_is_none_is_refused(tmp_path: Path, rate: str) -> None:
+    (tmp_path / "s.csv").write_text(MARKED.replace("framerate", "rate"))
+    done = call_obygaze(
+        *("manifest", "project", "s.csv", "--every", "30"), "--fps", rate, cwd=tmp_path
+    )
+    assert (done.code, "expected frames per second" in done.stderr) == (2, True), done.stderr

@@ -71,8 +71,8 @@ def test_segments_of_two_annotators(tmp_path: Path) -> None:
     assert manifest.clips[1].concepts == ("Voice", "Expression of emotion")
     # 24 frames a second: frames 48 to 71 are the third second.
     assert (manifest.clips[1].start_s, manifest.clips[1].end_s) == (2.0, 3.0)
-    # 50 frames at 23.976: 50000 / 23976, rounded once.
-    assert (manifest.clips[3].start_s, manifest.clips[3].end_s) == (0.0, 50000 / 23976)
+    # 50 frames at 23.976, which stands for 24000 / 1001: 50 * 1001 / 24000 s, rounded once.
+    assert (manifest.clips[3].start_s, manifest.clips[3].end_s) == (0.0, 50050 / 24000)
     assert manifest.clips[1].extra["comment"] == 'it\'s | "a"'
     assert dict(manifest.clips[0].extra) == {
         **{"annotator": "annotator1", "start_frame": "0", "end_frame": "47", "framerate": "24.0"},

@@ -1,0 +1,64 @@
+"""Read frame rates as people write them, and write them so that they are read the same."""
+
+import re
+from fractions import Fraction
+
+from obygaze_features.core.errors import FixUsage
+
+# Films of these rates are slowed down by 1000/1001, and named by a rounded number: 23.976, 29.97.
+NTSC_NOMINAL = (15, 24, 30, 48, 60, 120, 240)
+# 23.98 differs from 24000/1001 by .004, and 24 by .024.
+ROUNDED_BY = Fraction(1, 200)
+_DECIMAL = r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,16})?"
+_FRACTION = r"[1-9][0-9]{0,8}/[1-9][0-9]{0,8}"
+_WRITTEN = re.compile(rf"{_DECIMAL}|{_FRACTION}")
+MAX_RATE = 1000
+
+
+def known_frame_rate(written: float | str | Fraction) -> Fraction | None:
+    """Return a frame rate as an exact fraction, or None if this is not a frame rate.
+
+    A number that rounds the rate of NTSC films, such as 23.976, 23.98 or 59.94, stands for that
+    rate; every other number is taken as it is.
+
+    >>> known_frame_rate("23.976")
+    Fraction(24000, 1001)
+    >>> known_frame_rate(5)
+    Fraction(5, 1)
+    >>> known_frame_rate("25 fps")
+    """
+    text = str(written)
+    if _WRITTEN.fullmatch(text) is None:
+        return None
+    rate = Fraction(text)
+    if rate >= MAX_RATE:
+        return None
+    for nominal in NTSC_NOMINAL:
+        slowed_down = Fraction(1000 * nominal, 1001)
+        if abs(rate - slowed_down) < ROUNDED_BY:
+            return slowed_down
+    return rate
+
+
+def frame_rate(written: float | str | Fraction) -> Fraction:
+    """Return a frame rate as `known_frame_rate` does; anything else is an error."""
+    rate = known_frame_rate(written)
+    if rate is None:
+        what = f"expected frames per second, got {str(written)!r}"
+        raise FixUsage(what, hint="a number such as 25 or 23.976, or 24000/1001")
+    return rate
+
+
+def frame_rate_text(rate: Fraction) -> str:
+    """Return a frame rate as text that `frame_rate` reads as the same rate.
+
+    >>> frame_rate_text(Fraction(30000, 1001))
+    '29.97'
+    >>> frame_rate_text(Fraction(25, 3))
+    '25/3'
+    """
+    rounded = f"{float(rate):.5g}"
+    if known_frame_rate(rounded) == rate:
+        return rounded
+    decimal = f"{float(rate):.12f}".rstrip("0")
+    return decimal if known_frame_rate(decimal) == rate else str(rate)
