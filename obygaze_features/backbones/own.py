@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Placement, Preset
 from obygaze_features.backbones.geometry import Geometry, Level
 from obygaze_features.backbones.hub import WeightFiles
+from obygaze_features.backbones.own_code import OwnCode, code_of_installed, own_code
 from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
 from obygaze_features.backbones.weights import TENSORS, tensors_sha256
 from obygaze_features.core.errors import FixInput, NotFound
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
 _DEFAULT = Preset()
 _NAMES = "FILE.py:FUNCTION or MODULE:FUNCTION, a function that returns module_card(...)"
+_FILES = "correct module_card(files=[...])"
 _call = partial(call_foreign, hint=_NAMES)
 Load = Callable[[], Any]
 Run = Callable[[Any, "Tensor"], Mapping[str, "Tensor"]]
@@ -45,6 +44,7 @@ def module_card(
     title: str = "",
     citation: str = "",
     preset: Preset = _DEFAULT,
+    files: Sequence[str | Path] | None = None,
 ) -> Card:
     """Return the card of any torch module: what a function for `-b FILE.py:FUNCTION` returns.
 
@@ -60,13 +60,19 @@ def module_card(
         title: A few words for lists. The default is the name.
         citation: The publication to cite.
         preset: How frames become pixels, unless `load` returns a function for it.
+        files: Files of the model that are not tensors of the module, such as an ONNX, TFLite or
+            TorchScript model, or a table: their hashes are part of recipes. An empty list says that
+            there are none, for a module without weights.
     """
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise FixInput(f"the name of a backbone is letters, digits, '-', '_', '.', got {name!r}")
     shapes = {level: tuple(map(int, shape)) for level, shape in levels.items()}
     if not shapes or not all(shapes.values()) or min(map(min, shapes.values())) < 1:
         raise FixInput(f"levels must give a shape for each level, got {dict(levels)}", where=name)
-    family = ModuleFamily("own", "torch.nn.Module", outputs={}, shapes=shapes, make=load, run=run)
+    paths = None if files is None else tuple(Path(file).expanduser().absolute() for file in files)
+    family = ModuleFamily(
+        "own", "torch.nn.Module", outputs={}, shapes=shapes, make=load, run=run, files=paths
+    )
     geometry = Geometry(frames, size)
     sources = {level: level for level in shapes}
     presets = {DEFAULT_PRESET: preset}
@@ -81,19 +87,26 @@ class ModuleFamily(Family):
         shapes: The shape of each level of a clip.
         make: Returns the module, or the module and its own preprocessing.
         run: Returns the levels of the module for pixels.
+        files: Files of the model whose hashes are in recipes; None if nothing was said of them.
+        own: The namespace of the code, unless its package is installed.
     """
 
     _: KW_ONLY
     shapes: Mapping[str, tuple[int, ...]]
     make: Load
     run: Run
+    files: tuple[Path, ...] | None = None
+    own: OwnCode | None = None
     needs_weights: bool = False
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
         """Return the backbone of the module."""
-        made = _call(self.make, f"{card.name}: load() failed")
-        module, preprocess = made if isinstance(made, tuple) else (made, None)
-        tensors = {key: value for key, value in module.state_dict().items() if value is not None}
+        with nullcontext() if self.own is None else self.own.visible():
+            made = _call(self.make, f"{card.name}: load() failed")
+        module, preprocess = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+        hashes = self._hashes(card, module)
+        if self.own is not None:
+            card = replace(card, code=self.own.fix())
 
         def run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
             failed = f"{card.name}: run() failed"
@@ -102,13 +115,41 @@ class ModuleFamily(Family):
                 raise FixInput(f"{card.name}: run() returned no level {', '.join(absent)}")
             return found
 
-        hashes = {TENSORS: tensors_sha256(tensors)}
         backbone = ModuleBackbone(
             card, card, module, run, files=files, hashes=hashes, placement=placement
         )
         if preprocess is not None:
             backbone.preprocess_own, backbone.resize = preprocess, None
         return backbone
+
+    def _hashes(self, card: Card, module: Any) -> dict[str, str]:
+        """Return the sha256 of the tensors of a module, and of each file of the model."""
+        import torch
+
+        if not isinstance(module, torch.nn.Module):
+            kind = type(module).__name__
+            hint = "keep another model in an attribute of a torch.nn.Module, and name its files"
+            what = f"{card.name}: load() must return a torch.nn.Module, or one with a function"
+            raise FixInput(f"{what}, got {kind}", hint=hint)
+        tensors = {key: value for key, value in module.state_dict().items() if value is not None}
+        if self.files is None:
+            hint = "module_card(files=[PATH]) names the files of the model, files=[] says none"
+            if not tensors:
+                what = f"{card.name}: the module has no weights in its state_dict"
+                raise FixInput(what, where=card.origin, hint=hint)
+            if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
+                what = f"{card.name}: the program of a TorchScript module is not in its state_dict"
+                raise FixInput(what, where=card.origin, hint=hint)
+        hashes = {TENSORS: tensors_sha256(tensors)}
+        for path in self.files or ():
+            if not path.is_file():
+                raise NotFound(f"{card.name}: no model file", where=str(path), hint=_FILES)
+            name = path.name if path.name not in hashes else f"{path.parent.name}/{path.name}"
+            if name in hashes:
+                what = f"{card.name}: two model files are called {name}"
+                raise FixInput(what, where=str(path), hint="rename one of them")
+            hashes[name] = sha256_file(path)
+        return hashes
 
     def levels(self, card: Card) -> dict[str, Level]:
         """Return the levels with their shapes; the first dimension may be the frames."""
@@ -146,62 +187,58 @@ class ModuleBackbone(TorchBackbone):
 
 
 def card_of_code(name: str) -> Card:
-    """Return the card that the function `FILE.py:FUNCTION` or `MODULE:FUNCTION` returns."""
+    """Return the card that the function `FILE.py:FUNCTION` or `MODULE:FUNCTION` returns.
+
+    A module of the working folder is taken before an installed one of the same name.
+    """
     source, _, function = name.rpartition(":")
-    module = _call(lambda: _module(source), f"{source} cannot be imported")
-    made = getattr(module, function, None)
-    if not callable(made):
+    own = _own_code(source, function)
+    load = partial(importlib.import_module, source) if own is None else own.load_main
+    module = _call(load, f"{source} cannot be imported")
+    card_function = getattr(module, function, None)
+    if not callable(card_function):
         raise NotFound(f"no function {function!r}", where=source, hint=_NAMES)
-    return card_of_function(made)
+    return card_of_function(card_function, own)
 
 
-def card_of_function(function: Callable[[], Any]) -> Card:
-    """Return the card that a function returns, with the hashes of the code for recipes."""
-    file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "")
+def card_of_function(function: Callable[[], Any], own: OwnCode | None = None) -> Card:
+    """Return the card that a function returns, with the hashes of the code for recipes.
+
+    Args:
+        function: The function.
+        own: The namespace of its code, unless its package is installed.
+    """
+    original = inspect.unwrap(function)
+    file = Path(inspect.getsourcefile(original) or "")
     where = f"{file.name}:{getattr(function, '__name__', function)}"
-    card = _call(function, f"{where} failed")
+    if own is None:
+        card = _call(function, f"{where} failed")
+    else:
+        with own.visible():
+            card = _call(function, f"{where} failed")
     if not isinstance(card, Card):
         raise FixInput(
             f"{where} must return a card, got {type(card).__name__}", hint="return module_card(...)"
         )
-    return replace(card, origin=str(file), code=_code(file))
+    if own is None:
+        return replace(card, origin=str(file), code=code_of_installed(file, original.__module__))
+    if isinstance(card.family, ModuleFamily):
+        card = replace(card, family=replace(card.family, own=own))
+    return replace(card, origin=str(file), code=own.code())
 
 
-def _module(source: str) -> Any:
-    path = Path(source)
-    if not source.endswith(".py"):
-        if str(Path.cwd()) not in sys.path:
-            sys.path.append(str(Path.cwd()))
-        return importlib.import_module(source)
-    require_file(path)
-    if str(path.resolve().parent) not in sys.path:
-        sys.path.append(str(path.resolve().parent))
-    spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path.resolve())
-    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-    # Data classes look for the module of their annotations.
-    sys.modules[module.__name__] = module
-    spec.loader.exec_module(module)  # type: ignore[union-attr]
-    return module
-
-
-def _code(file: Path) -> dict[str, Any]:
-    """Return the sha256 of a file and of those beside it that it imports, and package versions."""
-    distributions, todo = metadata.packages_distributions(), [file]
-    files: dict[str, str] = {}
-    packages = {"torch": metadata.version("torch")}
-    while todo:
-        path = todo.pop()
-        files[path.name] = sha256_file(path)
-        roots = []
-        for node in ast.walk(ast.parse(path.read_bytes())):
-            if isinstance(node, ast.Import):
-                roots += [alias.name.partition(".")[0] for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                roots.append((node.module or "").partition(".")[0])
-        for root in roots:
-            beside = path.with_name(f"{root}.py")
-            if beside.is_file() and beside.name not in files:
-                todo.append(beside)
-            elif not root.startswith("obygaze"):
-                packages |= {d: metadata.version(d) for d in distributions.get(root, ())}
-    return {"files": files, "packages": packages}
+def _own_code(source: str, function: str) -> OwnCode | None:
+    """Return the namespace of a file or of a module of the working folder; None if installed."""
+    if source.endswith(".py"):
+        require_file(Path(source))
+        path = Path(source).resolve()
+        return own_code(path.parent, path, function)
+    parts = source.split(".")
+    if parts[0].startswith("obygaze") or not all(parts):
+        return None
+    folder = Path.cwd().resolve()
+    module = folder.joinpath(*parts)
+    for path in (module.with_name(f"{module.name}.py"), module / "__init__.py"):
+        if path.is_file():
+            return own_code(folder, path, function)
+    return None

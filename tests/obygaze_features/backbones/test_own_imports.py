@@ -1,0 +1,247 @@
+"""What own code imports: its folder before installed packages, each backbone for itself, hashed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="backbones need the extract extra")
+
+from obygaze_features.backbones import find_card, load_backbone  # noqa: E402
+from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
+from obygaze_features.core.files import sha256_file  # noqa: E402
+
+CARD = """\
+import torch
+from obygaze_features.backbones import module_card
+
+
+def load():
+    return torch.nn.Linear(1, 1)
+
+
+def net():
+    options = {"levels": {"clip": [1]}, "frames": 2, "size": 4, "licence": "MIT"}
+    return module_card("net", load, run, **options)
+"""
+RUN = "def run(module, pixels):\n    return {'clip': pixels.new_full((len(pixels), 1), %s)}\n"
+
+
+def write(folder: Path, **files: str) -> Path:
+    """Write files of Python, `a__b` as a/b.py, and return the path of mine.py."""
+    for name, text in files.items():
+        path = folder.joinpath(*name.split("___")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return folder / "mine.py"
+
+
+def value_of(path: Path | str) -> float:
+    """The one number that the level `clip` of a backbone has."""
+    backbone = load_backbone(f"{path}:net")
+    return float(backbone.forward(np.zeros((1, 2, 3, 4, 4), np.float32))["clip"][0, 0])
+
+
+def code_of(path: Path | str) -> dict[str, Any]:
+    """The `code` of the recipe of a loaded backbone."""
+    code: dict[str, Any] = load_backbone(f"{path}:net").recipe()["backbone"]["code"]
+    return code
+
+
+def test_each_backbone_imports_from_its_own_folder(tmp_path: Path) -> None:
+    main = "from util import run\n" + CARD
+    first = write(tmp_path / "a", mine=main, util=RUN % "1.0")
+    second = write(tmp_path / "b", mine=main, util=RUN % "2.0")
+    assert (value_of(first), value_of(second)) == (1.0, 2.0)
+    # Imports that are made while clips are computed are no exception.
+    late = "def run(module, pixels):\n    import util\n    return util.run(module, pixels)\n"
+    for folder in ("a", "b"):
+        write(tmp_path / folder, mine=late + CARD)
+    backbones = [load_backbone(f"{path}:net") for path in (first, second)]
+    pixels = np.zeros((1, 2, 3, 4, 4), np.float32)
+    assert [float(b.forward(pixels)["clip"][0, 0]) for b in backbones] == [1.0, 2.0]
+    assert "util" not in sys.modules
+
+
+def test_a_file_beside_the_code_wins_over_an_installed_package(tmp_path: Path) -> None:
+    path = write(tmp_path, mine="from PIL import run\n" + CARD, PIL=RUN % "3.0")
+    assert value_of(path) == 3.0
+    assert code_of(path)["files"].keys() == {"mine.py", "PIL.py"}
+    import PIL.Image
+
+    assert PIL.Image.__name__ == "PIL.Image", "other code still has the installed package"
+
+
+def test_changed_code_in_a_package_makes_another_recipe(tmp_path: Path) -> None:
+    path = write(tmp_path, mine="from net.model import run\n" + CARD, net___model=RUN % "1.0")
+    before = code_of(path)
+    assert before["files"] == {
+        name: sha256_file(tmp_path / name) for name in ("mine.py", "net/model.py")
+    }
+    write(tmp_path, net___model=RUN % "2.0")
+    # Not even the same size and time hide it, as they would with cached bytecode.
+    os.utime(tmp_path / "net" / "model.py", (1, 1))
+    assert value_of(path) == 2.0
+    assert code_of(path) != before
+
+
+def test_all_forms_of_import_are_hashed_and_run(tmp_path: Path) -> None:
+    files = {
+        "mine": "import kit.parts.deep as deep\nfrom kit import side, VALUE\nfrom . import near\n"
+        + "def run(module, pixels):\n    from kit.parts import late\n"
+        + "    value = deep.V + side.V + VALUE + near.V + late.V\n"
+        + "    return {'clip': pixels.new_full((len(pixels), 1), value)}\n"
+        + CARD,
+        "near": "V = 1.0\n",
+        "kit___" + "__init__": "from .parts import deep\nfrom kit.hidden import *\n",
+        "kit___hidden": "__all__ = ['VALUE']\nVALUE = 10.0\n",
+        "kit___side": "from ..near import V as W\nV = 100.0 * W\n",
+        "kit___parts___" + "__init__": "",
+        "kit___parts___deep": "from .. import hidden\nV = 1000.0 + 0 * hidden.VALUE\n",
+        "kit___parts___late": "V = 10000.0\n",
+        "unused": "V = 0\n",
+    }
+    path = write(tmp_path, **files)
+    assert value_of(path) == 11111.0
+    assert sorted(code_of(path)["files"]) == [
+        "kit/__init__.py",
+        "kit/hidden.py",
+        "kit/parts/__init__.py",
+        "kit/parts/deep.py",
+        "kit/parts/late.py",
+        "kit/side.py",
+        "mine.py",
+        "near.py",
+    ]
+
+
+def test_files_imported_by_name_are_hashed_too(tmp_path: Path) -> None:
+    text = "import importlib\nrun = importlib.import_module('parts.a').run\n" + CARD
+    path = write(tmp_path, mine=text, parts___a=RUN % "5.0")
+    assert value_of(path) == 5.0
+    assert code_of(path)["files"].keys() == {"mine.py", "parts/a.py"}
+    late = "import importlib\nNAME = 'parts.' + 'b'\n" + CARD
+    late += "\n\ndef run(module, pixels):\n    __import__(NAME)\n"
+    path = write(tmp_path, mine=late, parts___b=RUN % "6.0")
+    with pytest.raises(FixInput, match=r"parts/b\.py is imported while clips are computed"):
+        value_of(path)
+
+
+def test_a_module_pickled_as_a_whole_is_loaded(tmp_path: Path) -> None:
+    for folder, value in (("a", 7.0), ("b", 8.0)):
+        net = f"import torch\nclass Net(torch.nn.Linear):\n    value = {value}\n"
+        text = CARD.replace("torch.nn.Linear(1, 1)", f"torch.load({folder!r}, weights_only=False)")
+        run = "def run(module, pixels):\n"
+        run += "    return {'clip': pixels.new_full((len(pixels), 1), module.value)}\n"
+        text = text.replace(f"{folder!r}", repr(str(tmp_path / folder / "net.pt")))
+        write(tmp_path / folder, mine=run + text, whole=net)
+        sys.path.insert(0, str(tmp_path / folder))
+        import whole  # type: ignore[import-not-found]
+
+        torch.save(whole.Net(1, 1), tmp_path / folder / "net.pt")
+        sys.path.remove(str(tmp_path / folder))
+        del sys.modules["whole"]
+    assert value_of(tmp_path / "a" / "mine.py") == 7.0
+    assert value_of(tmp_path / "b" / "mine.py") == 8.0
+    assert code_of(tmp_path / "b" / "mine.py")["files"].keys() == {"mine.py", "whole.py"}
+
+
+def test_an_import_that_fails_names_the_module_as_it_was_written(tmp_path: Path) -> None:
+    path = write(tmp_path, mine="import kit.missing\n" + CARD, kit___a="")
+    with pytest.raises(FixInput, match=r"ModuleNotFoundError: No module named 'kit\.missing'"):
+        find_card(f"{path}:net")
+
+
+def test_a_folder_without_code_does_not_hide_a_package(tmp_path: Path) -> None:
+    (tmp_path / "PIL").mkdir()
+    path = write(tmp_path, mine="from PIL.Image import Image\n" + RUN % "1.0" + CARD)
+    assert value_of(path) == 1.0
+    assert code_of(path)["packages"].keys() == {"torch", "pillow"}
+
+
+def test_a_module_of_the_working_folder_wins_over_an_installed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, kit___mine="from .other import run\n" + CARD, kit___other=RUN % "4.0")
+    monkeypatch.chdir(tmp_path)
+    assert value_of("kit.mine") == 4.0
+    assert code_of("kit.mine")["files"].keys() == {"mine.py", "other.py"}
+
+
+def test_code_of_an_installed_package_is_hashed_with_the_files_of_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(
+        tmp_path,
+        gazing_plugin___backbone="from gazing_plugin.deep.net import run\n" + CARD,
+        gazing_plugin___deep___net=RUN % "4.0",
+        other_plugin="",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = code_of("gazing_plugin.backbone")
+    assert before["files"].keys() == {"backbone.py", "deep/net.py"}
+    for name in [name for name in sys.modules if name.startswith("gazing_plugin")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+MODEL_FILE = """\
+import pathlib
+import numpy
+HERE = pathlib.Path(__file__).parent / "model.npy"
+
+
+def run(module, pixels):
+    value = float(numpy.load(HERE))
+    return {"clip": pixels.new_full((len(pixels), 1), value)}
+"""
+
+
+def test_model_files_that_are_no_tensors_are_hashed_into_the_recipe(tmp_path: Path) -> None:
+    text = MODEL_FILE + CARD.replace("torch.nn.Linear(1, 1)", "torch.nn.Identity()")
+    path = write(tmp_path, mine=text)
+    np.save(tmp_path / "model.npy", 1.0)
+    with pytest.raises(FixInput, match="no weights in its state_dict") as refused:
+        load_backbone(f"{path}:net")
+    assert "module_card(files=[" in str(refused.value)
+    write(tmp_path, mine=text.replace("**options", "files=[HERE], **options"))
+    assert value_of(path) == 1.0
+    before = load_backbone(f"{path}:net").recipe()
+    assert before["weights"]["model.npy"] == sha256_file(tmp_path / "model.npy")
+    np.save(tmp_path / "model.npy", 2.0)
+    after = load_backbone(f"{path}:net").recipe()
+    assert after["backbone"] == before["backbone"]
+    assert after["weights"] != before["weights"]
+    (tmp_path / "model.npy").unlink()
+    with pytest.raises(NotFound, match="no model file"):
+        load_backbone(f"{path}:net")
+
+
+def test_a_model_without_weights_says_so(tmp_path: Path) -> None:
+    text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", "torch.nn.Identity()")
+    path = write(tmp_path, mine=text.replace("**options", "files=[], **options"))
+    assert value_of(path) == 1.0
+
+
+def test_a_program_of_torchscript_is_hashed_with_its_weights(tmp_path: Path) -> None:
+    script = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.ReLU()))
+    script.save(str(tmp_path / "net.pt"))
+    source = f"torch.jit.load({str(tmp_path / 'net.pt')!r})"
+    text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", source)
+    path = write(tmp_path, mine=text)
+    with pytest.raises(FixInput, match="TorchScript"):
+        load_backbone(f"{path}:net")
+    files = f"files=[{str(tmp_path / 'net.pt')!r}], **options"
+    write(tmp_path, mine=text.replace("**options", files))
+    expected = sha256_file(tmp_path / "net.pt")
+    assert load_backbone(f"{path}:net").recipe()["weights"]["net.pt"] == expected
+
+
+def test_what_is_no_torch_module_is_refused_by_name(tmp_path: Path) -> None:
+    text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", "object()")
+    with pytest.raises(FixInput, match=r"load\(\) must return a torch.nn.Module.*got object"):
+        load_backbone(f"{write(tmp_path, mine=text)}:net")
