@@ -1,7 +1,7 @@
 """Write a file or folder under a hidden name, then rename it; replace only results of obygaze.
 
-The hidden name contains the host and the process that writes. A draft that a killed process left is
-removed by the next call for the same name.
+A draft is written in a hidden folder, which is held as long as its process runs (`core.holds`). A
+draft that a killed process left is removed by the next call for the same name.
 """
 
 import ctypes
@@ -9,22 +9,19 @@ import hashlib
 import os
 import re
 import shutil
-import socket
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixUsage, Stopped
 from obygaze_features.core.files import parse_json, sync_dir, take_name, taken
+from obygaze_features.core.holds import STALE_AFTER_S, TAG, HeldFolder, hold_new, take_over
 
-# A draft of another machine counts as abandoned after this long.
-STALE_AFTER_S = 24 * 3600.0
-# The tag of a draft: the process that writes it.
-TAG = r"(?P<host>.*)\.(?P<pid>\d+)\.[0-9a-f]{12}"
+# In the hidden folder: what is written, and what it replaces where names cannot be exchanged.
+DRAFT, OLD = "draft", "old"
 _MAX_NAME_BYTES = 100
 # Longer than the header of any table, and than what is before or after the data of any file.
 _MARK_BYTES = 10_000_000
@@ -157,12 +154,36 @@ def draft_beside(path: Path) -> Iterator[Path]:
     check_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path)
-    draft = path.with_name(f".{short_name(path)}~{own_tag()}.draft")
+    held = hold_new(path.parent, f".{short_name(path)}~", ".draft", mode=0o700)
     try:
-        yield draft
+        with stop_when_lost(held, path):
+            yield held.path / DRAFT
     finally:
         with suppress(OSError):
-            _remove(draft)
+            _remove(held.path)
+        held.release()
+
+
+@contextmanager
+def stop_when_lost(held: HeldFolder, path: Path) -> Iterator[None]:
+    """Stop the command (exit code 75) if a file is missing as another machine took the draft over.
+
+    Args:
+        held: The hidden folder of the draft.
+        path: What the draft is for.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        if not held.is_lost():
+            raise
+        # What was made anew below the name that this process no longer has.
+        shutil.rmtree(held.path, ignore_errors=True)
+        raise Stopped(
+            "another machine took this work over: for two minutes this one gave no sign of life",
+            where=str(path),
+            hint="the same command again",
+        ) from error
 
 
 def remove_abandoned(path: Path) -> None:
@@ -171,32 +192,31 @@ def remove_abandoned(path: Path) -> None:
     for left in sorted(path.parent.iterdir()):
         match = form.fullmatch(left.name.removeprefix(start))
         # A "~" in the host: a draft of another name that begins like this one.
-        if match and "~" not in match["host"] and is_abandoned(left, match):
-            with suppress(OSError):
-                if left.lstat().st_uid != os.getuid():
-                    continue  # in a shared folder anyone can make such a name
-                if match["end"] == "old" and not os.path.lexists(path):
-                    left.rename(path)
-                else:
-                    _remove(left)
+        if match is None or not left.name.startswith(start) or "~" in (match["host"] or ""):
+            continue
+        with suppress(OSError):
+            if left.lstat().st_uid == os.getuid():  # in a shared folder anyone can make such a name
+                _remove_if_abandoned(left, match, path)
 
 
-def own_tag() -> str:
-    """Return the tag of this process's drafts: host, pid and random digits."""
-    return f"{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:12]}"
-
-
-def is_abandoned(path: Path, tag: re.Match[str]) -> bool:
-    """Return whether the process named in a draft's tag has ended, or probably has."""
+def _remove_if_abandoned(left: Path, match: re.Match[str], path: Path) -> None:
+    """Remove a draft whose process ended; what it was to replace gets its name back."""
+    if not left.is_dir():  # of an earlier version, without a hidden folder around it
+        if time.time() - left.lstat().st_mtime > STALE_AFTER_S:
+            left.unlink()
+        return
+    descriptor = take_over(left, match)
+    if descriptor is None:
+        return
     try:
-        if tag["host"] != socket.gethostname():
-            return time.time() - path.lstat().st_mtime > STALE_AFTER_S
-        os.kill(int(tag["pid"]), 0)
-    except (FileNotFoundError, ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        return False  # it is running, under another user
-    return False
+        is_old = match["end"] == "old"  # of an earlier version
+        replaced = left if is_old else left / OLD
+        if os.path.lexists(replaced) and not os.path.lexists(path):
+            replaced.rename(path)
+        if os.path.lexists(left):
+            _remove(left)
+    finally:
+        os.close(descriptor)
 
 
 def short_name(path: Path) -> str:
@@ -215,14 +235,13 @@ def _take_folder_name(draft: Path, place: Path) -> None:
     if not replaces:
         draft.rename(place)
     elif not _exchange(draft, place):
-        old = draft.with_suffix(".old")
+        old = draft.with_name(OLD)
         place.rename(old)
         try:
             draft.rename(place)
         except OSError:
             old.rename(place)
             raise
-        old.rename(draft)  # removed with the draft
     sync_dir(place.parent)
 
 

@@ -4,34 +4,26 @@ Files arrive in a hidden draft folder, several at once. Each gets its name only 
 the ones that the seal or marker lists. An interrupted file is resumed; its name in the draft is
 made from its name and sha256, so that it is never mixed with a file of another store.
 
-Each process has its own draft, readable by its user only. To resume, a process renames the draft
-of an ended one to its own name, which only one can do: no locks, which network file systems may
-not have.
+Each process has its own draft, readable by its user only, which it holds (`core.holds`). To resume,
+a process renames the draft of an ended one to a name of its own, which only one can do, on every
+file system.
 """
 
 import hashlib
 import os
 import re
 import shutil
-import socket
 import stat
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from obygaze_features.core.console import Progress
-from obygaze_features.core.drafts import (
-    TAG,
-    check_name,
-    draft_beside,
-    is_abandoned,
-    own_tag,
-    short_name,
-)
+from obygaze_features.core.drafts import check_name, draft_beside, short_name, stop_when_lost
 from obygaze_features.core.errors import AlreadyThere, Corrupt, Stopped
 from obygaze_features.core.files import confined, locked, sha256_file, sync_dir, write_atomic
+from obygaze_features.core.holds import TAG, HeldFolder, hold_new, new_tag, take_over
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import Partial, Plan
 from obygaze_features.store.format.schema import Bytes, FileMark
@@ -67,6 +59,8 @@ PIECE_BYTES = 4_000_000
 MIN_PIECE_BYTES = 64_000
 # The folders of a draft.
 STORE, PARTS = "store", "parts"
+# The name of the copy of a part, while it is made.
+COPY = "copy"
 _TAG = re.compile(TAG + r"\.pull")
 TRIES = 5
 PAUSE_S = 0.2
@@ -277,28 +271,74 @@ def _kept_draft(target: Path) -> Iterator[Path]:
     """Yield the hidden folder of one transfer; it is kept if the transfer is interrupted."""
     start = f".{short_name(target)}~"
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f"{start}{own_tag()}.pull")
+    held = _abandoned_draft(target, start)
+    if held is None:
+        held = hold_new(target.parent, start, ".pull", mode=0o700)
+    is_finished = False
+    try:
+        with stop_when_lost(held, target):
+            yield held.path
+        is_finished = True
+    finally:
+        held.release(expire=not is_finished)
+
+
+def _abandoned_draft(target: Path, start: str) -> HeldFolder | None:
+    """Return the draft of ended transfers that has the most files, and remove the others."""
+    abandoned = _take_over_all(target, start)
+    abandoned.sort(key=lambda held: sum(1 for _ in held.path.rglob("*")))
+    chosen = abandoned.pop() if abandoned else None
+    for held in abandoned:
+        shutil.rmtree(held.path, ignore_errors=True)
+        held.release()
+    if chosen is not None:
+        _copy_parts(chosen.path / PARTS)
+    return chosen
+
+
+def _copy_parts(parts: Path) -> None:
+    """Replace each part by a copy.
+
+    A process of another machine that was stopped may have the old one open, and go on to write.
+    """
+    if not parts.is_dir():
+        return
+    copy = parts / COPY
+    copy.unlink(missing_ok=True)
+    for part in sorted(parts.iterdir()):
+        shutil.copyfile(part, copy)
+        copy.rename(part)
+
+
+def _take_over_all(target: Path, start: str) -> list[HeldFolder]:
+    """Hold all drafts of ended transfers; an error where one is not ended, on this machine."""
+    abandoned: list[HeldFolder] = []
     for left in sorted(target.parent.iterdir()):
         match = _TAG.fullmatch(left.name.removeprefix(start))
         if match is None or not left.name.startswith(start) or not _is_own(left):
             continue
-        if is_abandoned(left, match):
-            with suppress(FileNotFoundError):  # another process resumes it
+        try:
+            descriptor = take_over(left, match)
+            if descriptor is None:
+                continue
+            draft = target.with_name(f"{start}{new_tag(target.parent)}.pull")
+            try:
                 left.rename(draft)
-                break
-        elif match["host"] == socket.gethostname():
+            except OSError:
+                os.close(descriptor)
+                raise
+            abandoned.append(HeldFolder(draft, descriptor))
+        except FileNotFoundError:  # another process resumes it
+            continue
+        except BlockingIOError as error:
+            for held in abandoned:
+                held.release(expire=True)
             raise AlreadyThere(
                 "another process is fetching this store",
                 where=str(target),
                 hint="wait until it has finished",
-            )
-    try:
-        yield draft
-    except BaseException:
-        with suppress(OSError):
-            free = draft.rename(target.with_name(f"{start}-.0.{uuid.uuid4().hex[:12]}.pull"))
-            os.utime(free, (0, 0))  # abandoned, for every process and machine
-        raise
+            ) from error
+    return abandoned
 
 
 def _is_own(draft: Path) -> bool:

@@ -17,10 +17,10 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.drafts import TAG, is_abandoned, own_tag
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.files import (
     NO_LINKS,
@@ -31,6 +31,7 @@ from obygaze_features.core.files import (
     write_exclusive,
     write_synced,
 )
+from obygaze_features.core.holds import STALE_AFTER_S, TAG, hold_new, take_over
 from obygaze_features.store.format.records import Marker, Plan, Seal, marker_key
 
 # There is a staging/ as long as blocks can change; sealing moves it away first.
@@ -64,25 +65,41 @@ def pending_blocks(root: Path, plan: Plan) -> list[int]:
     return [block for block, name in names if name not in there]
 
 
-def prepare(root: Path, marker: Marker, data: Mapping[str, Sequence[Any]]) -> Path:
-    """Return a new folder below staging/: an attempt, with a block's files and marker, synced."""
-    tag = own_tag()
-    attempt = root / STAGING / f"block-{marker.block:05d}.{tag}"
+@contextmanager
+def prepared(root: Path, marker: Marker, data: Mapping[str, Sequence[Any]]) -> Iterator[Path]:
+    """Yield a new folder below staging/: an attempt, with a block's files and marker, synced.
+
+    It is removed at the end, unless it was claimed.
+    """
+    with attempt_folder(root, f"block-{marker.block:05d}") as attempt:
+        tag = attempt.name.partition(".")[2]
+        try:
+            for index, name in enumerate(sorted(data)):
+                with (attempt / f"{index}.{tag}").open("xb") as stream:
+                    stream.writelines(data[name])
+                    stream.flush()
+                    os.fsync(stream.fileno())
+            write_synced(attempt / f"marker.{tag}", marker.to_bytes())
+            sync_dir(attempt)
+        except FileNotFoundError as error:
+            raise AttemptGone from error
+        yield attempt
+
+
+@contextmanager
+def attempt_folder(root: Path, name: str) -> Iterator[Path]:
+    """Yield a new folder below staging/, held; it is removed at the end, if it has its name."""
     try:
-        attempt.mkdir()
-        for index, name in enumerate(sorted(data)):
-            with (attempt / f"{index}.{tag}").open("xb") as stream:
-                stream.writelines(data[name])
-                stream.flush()
-                os.fsync(stream.fileno())
-        write_synced(attempt / f"marker.{tag}", marker.to_bytes())
-        sync_dir(attempt)
+        # Its lease is not renewed: it is short, and its process can try again.
+        held = hold_new(root / STAGING, f"{name}.", renewed=False)
     except FileNotFoundError as error:
         raise AttemptGone from error
-    except BaseException:
-        shutil.rmtree(attempt, ignore_errors=True)
-        raise
-    return attempt
+    try:
+        yield held.path
+    finally:
+        if os.path.lexists(held.path):
+            discard(held.path)
+        held.release()
 
 
 def claim(attempt: Path) -> bool:
@@ -234,9 +251,23 @@ def litter(root: Path) -> Iterator[Path]:
         match = _ATTEMPT.fullmatch(folder.name)
         block = match["block"] if match else None
         is_committed = block is not None and (root / marker_key(int(block))).exists()
-        is_dead = match is not None and (is_committed or is_abandoned(folder, match))
+        is_dead = match is not None and (is_committed or _is_abandoned(folder, match))
         if folder.name.startswith("trash.") or is_dead:
             yield folder
+
+
+def _is_abandoned(attempt: Path, tag: re.Match[str]) -> bool:
+    """Return whether the process of an attempt has ended, or on another machine, probably has."""
+    try:
+        descriptor = take_over(attempt, tag, STALE_AFTER_S)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # it is running, or another user's
+    if descriptor is None:
+        return False
+    os.close(descriptor)
+    return True
 
 
 def make_room(root: Path) -> None:

@@ -12,7 +12,6 @@ import zarr
 from zarr.codecs import Crc32cCodec
 from zarr.storage import MemoryStore
 
-from obygaze_features.core.drafts import own_tag
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
 from obygaze_features.core.files import (
     is_listed,
@@ -82,28 +81,30 @@ def _encoded(table: TextTable) -> dict[str, bytes]:
 
 def _place_text(root: Path, data: dict[str, bytes]) -> None:
     """Move the whole folder to its place if that is free; what is there is compared later."""
-    draft = root / commit.STAGING / f"text.{own_tag()}"
     try:
-        draft.mkdir()
-        for name, content in data.items():
-            file = draft / name.removeprefix(f"{TEXT_FOLDER}/")
-            file.parent.mkdir(exist_ok=True)
-            write_synced(file, content)
-        for folder in (*(one for one in draft.iterdir() if one.is_dir()), draft):
-            sync_dir(folder)
-        if not commit.rename_new(draft, root / TEXT_FOLDER):
-            for name, content in data.items():
-                if not (root / name).is_file() or (root / name).read_bytes() != content:
-                    raise Mismatch("other texts were added to this store before", where=str(root))
-        sync_dir(root / "data.zarr")
-    except FileNotFoundError as error:
+        with commit.attempt_folder(root, "text") as draft:
+            _move_text(root, draft, data)
+    except (FileNotFoundError, commit.AttemptGone) as error:
         raise AlreadyThere(
             "this store is being sealed",
             where=str(root),
             hint="add texts before the store is sealed",
         ) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _move_text(root: Path, draft: Path, data: dict[str, bytes]) -> None:
+    for name, content in data.items():
+        file = draft / name.removeprefix(f"{TEXT_FOLDER}/")
+        file.parent.mkdir(exist_ok=True)
+        write_synced(file, content)
+    folders = [path for path in draft.iterdir() if path.is_dir()]
+    for folder in (*folders, draft):
+        sync_dir(folder)
+    if not commit.rename_new(draft, root / TEXT_FOLDER):
+        for name, content in data.items():
+            if not (root / name).is_file() or (root / name).read_bytes() != content:
+                raise Mismatch("other texts were added to this store before", where=str(root))
+    sync_dir(root / "data.zarr")
 
 
 def seal_store(root: Path, plan: Plan) -> Seal:

@@ -267,15 +267,13 @@ class StoreWriter:
 
     def _try(self, marker: Marker, data: Mapping[str, Pieces]) -> bool:
         """Try once to commit; return whether this content was the one that was claimed."""
-        attempt = None
+        ours = False
         try:
-            attempt = commit.prepare(self.path, marker, data)
-            ours = commit.claim(attempt)
+            with commit.prepared(self.path, marker, data) as attempt:
+                ours = commit.claim(attempt)
+                commit.finish_claim(self.path, marker.block)
         except commit.AttemptGone:
-            ours = False
-        commit.finish_claim(self.path, marker.block)
-        if not ours and attempt is not None:
-            commit.discard(attempt)
+            commit.finish_claim(self.path, marker.block)
         return ours
 
     def _is_there(self, marker: Marker, found: Marker | None) -> bool:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.kills import kill_everywhere
 
-from obygaze_features.core import drafts
+from obygaze_features.core import drafts, holds
 from obygaze_features.core.drafts import OwnFolder, check_folder, new_file, new_folder
-from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixUsage, Stopped
 
 
 def _not_a_thing(folder: Path) -> str:
@@ -166,24 +163,35 @@ def test_a_file_is_written_once_and_never_over_a_folder(tmp_path: Path) -> None:
 
 
 def test_only_drafts_of_this_name_and_of_ended_processes_are_removed(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
-                           capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
-    own = drafts.own_tag()
-    gone = re.sub(r"\.\d+\.", f".{ended}.", own)
-    keep = [f".x~{own}.draft", f".x.y~{gone}.old", f".x~y~{gone}.draft", ".x.draft", f".x~{own}"]
-    for name in [*keep, f".x~{gone}.draft", f".x~{gone}.old"]:
+    running = holds.hold_new(tmp_path, ".x~", ".draft")
+    tag, before = holds.new_tag(tmp_path), f"host.17.{'0' * 12}"
+    keep = [f".x.y~{before}.old", f".x~y~{tag}.draft", ".x.draft", f".x~{tag}", f"{tag}.draft"]
+    for name in [*keep, f".x~{tag}.draft", f".x~{before}.draft", f".x~{before}.old"]:
         fill(tmp_path / name, "t")
         os.utime(tmp_path / name, (0, 0))
     fill(tmp_path / "x", "t")
     drafts.remove_abandoned(tmp_path / "x")
+    assert names(tmp_path) == sorted([*keep, "x", running.path.name])
+    running.release()
+    drafts.remove_abandoned(tmp_path / "x")
     assert names(tmp_path) == sorted([*keep, "x"])
+
+
+def test_what_another_machine_took_over_ends_with_a_word_about_it(tmp_path: Path) -> None:
+    with pytest.raises(Stopped, match="another machine took"), new_folder(tmp_path / "x", THING):
+        (draft,) = tmp_path.glob(".x~*.draft")
+        draft.rename(tmp_path / "taken")
+    assert names(tmp_path) == ["taken"]
+    with pytest.raises(FileNotFoundError), new_folder(tmp_path / "x", THING):
+        (tmp_path / "nothing").read_text()
 
 
 def test_a_draft_of_another_user_is_neither_published_nor_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planted = tmp_path / f".x~{os.uname().nodename}.999999999.{'0' * 12}.old"
+    planted = tmp_path / f".x~host.17.{'0' * 12}.old"
     planted.mkdir()
+    os.utime(planted, (0, 0))
     monkeypatch.setattr(os, "getuid", lambda: planted.stat().st_uid + 1)
     drafts.remove_abandoned(tmp_path / "x")
     assert planted.exists() and not (tmp_path / "x").exists()

@@ -6,10 +6,10 @@ import errno
 import fcntl
 import os
 import shutil
-import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +28,7 @@ from support.stores import (
     tree,
 )
 
+from obygaze_features.core import holds
 from obygaze_features.core.errors import (
     AlreadyThere,
     Corrupt,
@@ -35,6 +36,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
     ObygazeError,
+    Stopped,
 )
 from obygaze_features.store import RowStatus, open_store
 from obygaze_features.store.format.schema import TextTable
@@ -43,6 +45,8 @@ from obygaze_features.store.remote import fetch as fetch_module
 from obygaze_features.store.remote.fetch import pull
 from obygaze_features.store.remote.object_store import Unreachable, explained
 from obygaze_features.store.remote.selection import select_files
+
+FAR = f"k{'0' * 15}.{'0' * 12}"
 
 
 @pytest.fixture(autouse=True)
@@ -237,21 +241,20 @@ def test_two_pulls_of_one_store_do_not_meet(tmp_path: Path, sealed: Path) -> Non
     assert tree(tmp_path / "got") == tree(sealed)
 
 
+def no_lock(*_: object) -> None:
+    raise OSError(errno.ENOLCK, "no locks here")
+
+
 def test_two_machines_without_locks_pull_one_store(
     tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has its own draft; the first to finish publishes it, the other finds it."""
-
-    def no_lock(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "no locks here")
-
     monkeypatch.setattr(fcntl, "flock", no_lock)
     publish, other = fetch_module._publish, []
 
     def late(draft: Path, target: Path) -> bool:
         if not other:  # another machine is as far as this one, and faster
-            other.append("other.example.org")
-            monkeypatch.setattr(socket, "gethostname", lambda: "".join(other) or "here")
+            other.append("it")
             pull(sealed, target, levels=levels)
         return publish(draft, target)
 
@@ -269,31 +272,42 @@ def test_two_machines_without_locks_pull_one_store(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["from", "got", "part"]
 
 
+def a_draft(parent: Path, tag: str, sealed: Path) -> Path:
+    """A draft of a pull to `got` in which one file has arrived."""
+    draft = parent / f".got~{tag}.pull"
+    (draft / "store").mkdir(parents=True)
+    draft.chmod(0o700)
+    (draft / "store/clips.csv").write_bytes((sealed / "clips.csv").read_bytes())
+    return draft
+
+
 def test_a_pull_of_an_ended_process_is_resumed_once(tmp_path: Path, sealed: Path) -> None:
-    host = socket.gethostname()
-    ended = tmp_path / f".got~{host}.999999999.{'0' * 12}.pull"
-    running = tmp_path / f".other~{host}.{os.getpid()}.{'0' * 12}.pull"
-    far = tmp_path / f".got~elsewhere.example.org.17.{'0' * 12}.pull"
-    for draft in (ended, running, far):
-        (draft / "store").mkdir(parents=True)
-        draft.chmod(0o700)
-    (ended / "store/clips.csv").write_bytes((sealed / "clips.csv").read_bytes())
+    ended = a_draft(tmp_path, holds.new_tag(tmp_path), sealed)
+    less = tmp_path / f".got~{holds.new_tag(tmp_path)}.pull"
+    less.mkdir(mode=0o700)
+    far = a_draft(tmp_path, FAR, sealed)
+    running = holds.hold_new(tmp_path, ".other~", ".pull", mode=0o700)
     with web_server(sealed) as server:
         done = pull(server.url, tmp_path / "got")
         assert "/clips.csv" not in server.requests and done.n_files_kept == 1
     assert tree(tmp_path / "got") == tree(sealed)
-    assert not ended.exists() and far.exists()
+    assert not ended.exists() and not less.exists() and far.exists()
     with pytest.raises(AlreadyThere, match="another process is fetching"):
         pull(sealed, tmp_path / "other")
+    running.release()
+    pull(sealed, tmp_path / "other")
+    assert {path.name for path in tmp_path.iterdir()} == {"from", "got", "other", far.name}
 
 
-def test_a_pull_of_another_machine_is_resumed_after_a_day(tmp_path: Path, sealed: Path) -> None:
-    far = tmp_path / f".got~elsewhere.example.org.17.{'0' * 12}.pull"
-    (far / "store").mkdir(parents=True)
-    far.chmod(0o700)
-    (far / "store/clips.csv").write_bytes((sealed / "clips.csv").read_bytes())
-    for hours, is_running in ((23, True), (25, False)):
-        then = time.time() - 3600 * hours
+@pytest.mark.parametrize(
+    ("tag", "lease_s"), [(FAR, 120), (f"earlier.example.org.17.{'0' * 12}", 24 * 3600)]
+)
+def test_a_pull_of_another_machine_is_resumed_after_its_lease(
+    tmp_path: Path, sealed: Path, tag: str, lease_s: int
+) -> None:
+    far = a_draft(tmp_path, tag, sealed)
+    for age_s, is_running in ((lease_s - 60, True), (lease_s + 60, False)):
+        then = time.time() - age_s
         os.utime(far, (then, then))
         with web_server(sealed) as server:
             pull(server.url, tmp_path / "got")
@@ -301,17 +315,43 @@ def test_a_pull_of_another_machine_is_resumed_after_a_day(tmp_path: Path, sealed
         shutil.rmtree(tmp_path / "got")
 
 
+def test_a_pull_that_another_machine_took_over_stops_and_changes_nothing(
+    tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped for so long that its lease ended, and goes on when the other has finished."""
+    fetch, done = fetch_module._Download._fetch, list[str]()
+
+    def stopped_at_the_third_file(self: Any, name: str) -> None:
+        done.append(name)
+        if len(done) == 3:
+            (draft,) = tmp_path.glob(".got~*.pull")
+            far = draft.with_name(f".got~{FAR}.pull")
+            draft.rename(far)
+            os.utime(far, (0, 0))
+            monkeypatch.setattr(fetch_module._Download, "_fetch", fetch)
+            pull(sealed, tmp_path / "got")
+        fetch(self, name)
+
+    monkeypatch.setattr(fetch_module, "THREADS", 1)
+    monkeypatch.setattr(fetch_module._Download, "_fetch", stopped_at_the_third_file)
+    monkeypatch.setattr(fcntl, "flock", no_lock)  # those of another machine are not seen
+    with pytest.raises(Stopped, match="another machine took this work over"):
+        pull(sealed, tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["from", "got"]
+
+
 def test_links_that_others_made_in_a_shared_folder_are_not_followed(
     tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    victim, host = tmp_path / "home", socket.gethostname()
+    victim, tag = tmp_path / "home", holds.new_tag(tmp_path)
     (victim / "store/data.zarr").mkdir(parents=True)
     name, before = "data.zarr/clip/c.0.0", b"a letter of the user"
     (victim / "letter").write_bytes(before)
     shared = tmp_path / "shared"
     # Hidden folders that an attacker made before, and names that were used formerly.
-    for number, draft in enumerate((".got.pull", *[f".got~{host}.{10**9}.{'0' * 12}.pull"] * 2)):
-        folder = shared / (draft if number < 2 else draft.replace("00.pull", "01.pull"))
+    for number, draft in enumerate((".got.pull", f".got~{tag}.pull", f".got~{FAR}.pull")):
+        folder = shared / draft
         if number == 2:
             folder.symlink_to(victim)
             continue

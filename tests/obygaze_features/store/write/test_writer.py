@@ -13,6 +13,7 @@ import pytest
 from support.stores import block_of, fill_store, plan_store, some_values
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
+from obygaze_features.core.holds import hold_new, new_tag
 from obygaze_features.store import ArraySpec, RowSource, RowStatus, StoreWriter, open_store
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write import commit, seal
@@ -348,21 +349,21 @@ def test_a_redo_that_is_killed_is_finished_by_the_next_run(
 def test_litter_of_the_dead_is_removed_and_of_the_living_is_not(tmp_path: Path) -> None:
     plan_store(tmp_path / "s")
     staging = tmp_path / "s/staging"
-    host = os.uname().nodename
-    dead, alive, far = (
-        staging / f"block-00001.{who}.{'0' * 12}"
-        for who in (f"{host}.999999999", f"{host}.{os.getpid()}", "elsewhere.example.org.17")
-    )
-    for folder in (dead, alive, far, staging / "trash.123"):
+    alive = hold_new(staging, "block-00001.", renewed=False)
+    names = (new_tag(staging), f"k{'0' * 15}.{'0' * 12}", f"earlier.example.org.17.{'0' * 12}")
+    dead, far, earlier = (staging / f"block-00001.{name}" for name in names)
+    for folder in (dead, far, earlier, staging / "trash.123"):
         folder.mkdir()
         (folder / "0.x").write_bytes(b"half")
     assert StoreWriter(tmp_path / "s").clean_litter() == 2
-    assert sorted(staging.iterdir()) == sorted([alive, far])
-    os.utime(far, (0, 0))
-    assert StoreWriter(tmp_path / "s").clean_litter() == 1
+    assert sorted(staging.iterdir()) == sorted([alive.path, far, earlier])
+    for folder in (far, earlier):
+        os.utime(folder, (0, 0))
+    assert StoreWriter(tmp_path / "s").clean_litter() == 2
     fill_store(tmp_path / "s", some_values(23), blocks=[1])
     assert StoreWriter(tmp_path / "s").clean_litter() == 1
     assert not list(staging.iterdir())
+    alive.release()
 
 
 def test_a_writer_whose_attempt_is_taken_for_litter_tries_again(
