@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import parse_json, pretty_json, sha256_bytes
+from obygaze_features.store.format.names import StoreNames, block_of
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import (
     FORMAT,
@@ -26,6 +27,8 @@ from obygaze_features.store.format.schema import (
 
 # An upper bound; a larger number means a corrupt file.
 MAX_CLIPS = 100_000_000
+MAX_ARRAYS = 1_000
+MAX_FILE_BYTES = 2**60
 # The same for JSON that would take far more memory than its bytes: in a store's own files a value
 # takes more bytes than this.
 MIN_VALUE_BYTES, MANY_VALUES = 16, 1_000_000
@@ -38,19 +41,13 @@ CLIPS_FILE = "clips.csv"
 _HEAD = b'{\n "sha256": "'
 _ZEROS = "0" * 64
 _DIGITS = slice(len(_HEAD), len(_HEAD) + 64)
-_BLOCK_FILE = re.compile(r"data\.zarr/([a-z][a-z0-9_]*)/c\.([0-9]{1,9})(?:\.0)*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _FETCH_AGAIN = "fetch this store again; its files must never be edited"
 
 
 def marker_key(block: int) -> str:
     """Return the file name of a block's marker, relative to the store."""
     return f"commits/block-{block:05d}.json"
-
-
-def block_of(name: str) -> tuple[str, int] | None:
-    """Return the array and the block whose file has a name; None for files that have no block."""
-    match = _BLOCK_FILE.fullmatch(name)
-    return (match[1], int(match[2])) if match else None
 
 
 def with_checksum(value: Mapping[str, Any]) -> bytes:
@@ -114,6 +111,8 @@ def _row_range(value: Any) -> tuple[int, int]:
 
 
 def _arrays(value: Sequence[Any]) -> tuple[ArraySpec, ...]:
+    if len(value) > MAX_ARRAYS:
+        raise ValueError(f"{len(value)} arrays, expected at most {MAX_ARRAYS}")
     arrays = tuple(ArraySpec.from_json(item) for item in value)
     if not arrays or len({spec.name for spec in arrays}) < len(arrays):
         raise ValueError("no arrays, or two of one name")
@@ -128,8 +127,16 @@ def _sorted_codec(dump: Callable[[Any], Any], load: Callable[[Any], Any]) -> _Co
 def _marks(value: Mapping[str, Any]) -> dict[str, FileMark]:
     for name in value:
         if "\\" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
-            raise ValueError(f"invalid file name {name!r}")
-    return {str(name): FileMark(int(n_bytes), str(sha)) for name, (n_bytes, sha) in value.items()}
+            raise ValueError(f"invalid file name {name[:100]!r}")
+    return {name: _mark(name, mark) for name, mark in value.items()}
+
+
+def _mark(name: str, mark: Sequence[Any]) -> FileMark:
+    n_bytes, sha256 = mark
+    is_length = isinstance(n_bytes, int) and 0 <= n_bytes <= MAX_FILE_BYTES
+    if not is_length or not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise ValueError(f"invalid length or sha256 of {name[:100]!r}")
+    return FileMark(n_bytes, sha256)
 
 
 def _statuses(value: Mapping[str, Any]) -> dict[int, RowStatus]:
@@ -236,7 +243,7 @@ class Record:
             if recipe is not None and recipe.fingerprint != document["fingerprint"]:
                 raise Mismatch("the fingerprint is not that of the recipe beside it", where=where)
             record = cls(**values)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             raise Corrupt(f"invalid for format {VERSION} ({kind}{error})", where=where) from error
         object.__setattr__(record, "checksum", data[_DIGITS].decode("ascii"))
@@ -269,6 +276,7 @@ class Plan(Record):
         """Read store.json, and keep its bytes: markers and the seal are bound to their sha256."""
         plan = super().from_bytes(data, where)
         object.__setattr__(plan, "data", data)
+        plan.names.require(plan.files, where)
         for name in ID_ARRAYS if plan.n_clips > MANY_ROWS else ():
             n_bytes = sum(mark.n_bytes for mark in plan.id_files(name).values())
             if n_bytes < plan.n_clips * MIN_ID_BYTES:
@@ -337,17 +345,26 @@ class Plan(Record):
 
     def array(self, name: str) -> ArraySpec:
         """Return the array of that name, or raise an error that lists the arrays."""
-        for spec in self.arrays:
-            if spec.name == name:
-                return spec
-        raise FixInput(
-            f"this store has no array {name!r}",
-            hint="one of " + ", ".join(spec.name for spec in self.arrays),
-        )
+        spec = self._array_of.get(name)
+        if spec is None:
+            raise FixInput(
+                f"this store has no array {name!r}", hint="one of " + ", ".join(self._array_of)
+            )
+        return spec
+
+    @cached_property
+    def _array_of(self) -> dict[str, ArraySpec]:
+        return {spec.name: spec for spec in self.arrays}
+
+    @cached_property
+    def names(self) -> StoreNames:
+        """The names that files of this store can have."""
+        dimensions = {spec.name: len(spec.tail_shape) for spec in self.arrays}
+        return StoreNames(dimensions, self.n_clips, self.n_blocks)
 
     def block_key(self, name: str, block: int) -> str:
         """Return the one file that holds a block of an array, relative to the store."""
-        return f"data.zarr/{name}/c.{block}" + ".0" * len(self.array(name).tail_shape)
+        return self.names.block_key(self.array(name).name, block)
 
 
 @dataclass(frozen=True, kw_only=True)

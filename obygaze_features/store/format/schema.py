@@ -97,8 +97,10 @@ class ArraySpec:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return an array of store.json."""
-        dims = tuple(map(str, value["dims"]))
-        return cls(str(value["name"]), tuple(value["tail_shape"]), dims, value["dtype"])
+        dims, dtype = tuple(map(str, value["dims"])), value["dtype"]
+        if dtype not in DTYPES:  # NumPy would interpret other texts
+            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {str(dtype)[:100]}")
+        return cls(str(value["name"]), tuple(value["tail_shape"]), dims, dtype)
 
 
 def _default_dims(tail_shape: Sequence[int]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from obygaze_features.core.errors import Corrupt, Mismatch
+from obygaze_features.store.format.names import block_of
 from obygaze_features.store.format.records import (
     Marker,
     Partial,
@@ -15,7 +16,6 @@ from obygaze_features.store.format.records import (
     Seal,
     Sources,
     TextMarker,
-    block_of,
     marker_key,
 )
 from obygaze_features.store.format.schema import (
@@ -98,6 +98,7 @@ class Commits:
             raise Mismatch("the seal is of another recipe than the store", where=where)
         if seal.files.get(Plan.FILE, FileMark(0, "")).sha256 != self.plan.sha256:
             raise Corrupt(f"{Seal.FILE} and {Plan.FILE} are not of the same store", where=where)
+        self.plan.names.require(seal.files, where)
         self._check_rows(seal.noted, (0, self.plan.n_clips), where)
         self._partial = read_record(self.files, Partial)
         self._seal = seal
@@ -205,6 +206,8 @@ class Commits:
         index = self.index.listed if self._seal is None and self.index is not None else None
         found = index or self.seal or read_record(self.files, TextMarker)
         files = found.files if found is not None else {}
+        if isinstance(found, TextMarker):
+            self.plan.names.require(files, f"{self.files.location}/{TextMarker.FILE}")
         return {name: files[name] for name in files if name.startswith(f"{TEXT_FOLDER}/")}
 
     def listed_files(

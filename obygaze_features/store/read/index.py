@@ -101,6 +101,7 @@ class Index:
         where = f"{files.location}/{MovieIndex.FILE}"
         if movies.plan != plan.sha256:
             raise Mismatch("this index is of another store", where=where)
+        plan.names.require(movies.files, where)
         runs = sorted(run for runs in movies.movies.values() for run in runs)
         ends = [0, *(after for _, after in runs)]
         if movies.page_blocks < 1 or runs != [*pairwise(ends)] or ends[-1] != plan.n_clips:

@@ -15,14 +15,8 @@ from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.chunks import crc32c_of
-from obygaze_features.store.format.records import (
-    README_FILE,
-    Partial,
-    Plan,
-    Seal,
-    block_of,
-    marker_key,
-)
+from obygaze_features.store.format.names import block_of
+from obygaze_features.store.format.records import README_FILE, Partial, Plan, Seal, marker_key
 from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
 from obygaze_features.store.read.commits import Expected
 from obygaze_features.store.read.diff import cosines

@@ -10,13 +10,13 @@ from typing import Any
 
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
+from obygaze_features.store.format.names import block_of
 from obygaze_features.store.format.records import (
     README_FILE,
     Partial,
     Plan,
     Seal,
     TextMarker,
-    block_of,
     marker_key,
 )
 from obygaze_features.store.format.schema import FileMark

@@ -20,7 +20,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.files import csv_bytes, sync_dir, write_synced
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, Plan
+from obygaze_features.store.format.records import CLIPS_FILE, MAX_ARRAYS, README_FILE, Plan
 from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
 from obygaze_features.store.read.describe import card_text
 
@@ -175,6 +175,8 @@ def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
 def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
     if not any(spec.is_level for spec in arrays):
         raise FixInput("a store needs at least one array of features")
+    if len(arrays) > MAX_ARRAYS:
+        raise FixInput(f"{len(arrays)} arrays, expected at most {MAX_ARRAYS}")
     names = [spec.name for spec in arrays]
     if len(set(names)) != len(names):
         raise FixInput(f"two arrays have one name: {', '.join(names)}")

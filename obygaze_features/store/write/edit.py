@@ -169,6 +169,8 @@ def _copy(
     seal: bool = True,
 ) -> Copied:
     plan = sources[0].plan
+    for store in sources:
+        _ = store.sealed  # reads the seal: a damaged one is found before anything is written
     create_store(
         path,
         recipe=plan.recipe,
