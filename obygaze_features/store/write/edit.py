@@ -256,8 +256,10 @@ def _copy_block(
 
 def _values(spec: ArraySpec, wanted: Sequence[Origin]) -> npt.NDArray[Any]:
     out = np.empty((len(wanted), *spec.tail_shape), dtype=spec.dtype)
-    for store in {one.store.location: one.store for one in wanted}.values():
-        mine = np.array([one.store.location == store.location for one in wanted])
-        rows = np.array([one.row for one in wanted], dtype=np.int64)
-        out[mine] = store.arrays.read(spec, rows[mine])
+    rows = np.array([origin.row for origin in wanted], dtype=np.int64)
+    # By the object: two different stores can have one location, such as the same relative path
+    # in two folders, or two URLs whose queries are hidden.
+    for store in dict.fromkeys(origin.store for origin in wanted):
+        is_of_store = np.array([origin.store is store for origin in wanted])
+        out[is_of_store] = store.arrays.read(spec, rows[is_of_store])
     return out

@@ -82,6 +82,26 @@ def test_a_merge_takes_each_clip_from_where_it_is_ok(tmp_path: Path) -> None:
     assert merged.status().noted[1] == BAD
 
 
+def test_a_merge_reads_each_store_from_itself_though_the_names_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are opened as "films", from two folders: only the current folder differs."""
+    clips, movies = some_ids(10)
+    values = some_values(10)
+    opened = []
+    for name, rows in (("a", slice(0, 5)), ("b", slice(5, 10))):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        plan_store(Path("films"), 5, clip_ids=clips[rows], movie_ids=movies[rows])
+        fill_store(Path("films"), {level: array[rows] for level, array in values.items()}).seal()
+        opened.append(open_store("films"))
+    assert opened[0].location == opened[1].location
+    merge(opened, tmp_path / "m")
+    merged = open_store(tmp_path / "m")
+    np.testing.assert_array_equal(merged.matrix("clip", clips=clips).values, values["clip"])
+    np.testing.assert_array_equal(merged.matrix("frames", clips=clips).values, values["frames"])
+
+
 def test_a_merge_of_what_agrees_says_so(tmp_path: Path) -> None:
     values = some_values(10)
     values["time_s"][4, 1] = np.nan  # a frame that has no time is the same in both
