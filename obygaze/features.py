@@ -98,6 +98,8 @@ def extract(
     stores: Mapping[str, PathLike] | None = None,
     weights: Mapping[str, PathLike] | None = None,
     levels: Sequence[str] = (),
+    licence: str = "",
+    citation: str = "",
     device: str = "cpu",
     workers: int | None = None,
     batch: int | None = None,
@@ -118,6 +120,8 @@ def extract(
         stores: The store of a backbone. The default is MANIFEST.BACKBONE in the workspace.
         weights: The file or folder with the weights of a backbone.
         levels: The feature levels to keep. The default is all but `tokens`.
+        licence: The licence of the features. The default is that of the manifest.
+        citation: What to cite for the features. The default is that of the manifest.
         device: cpu, cuda or cuda:N.
         workers: Processes that decode. The default is one for each core.
         batch: Clips in a batch. The default is what fits into memory.
@@ -151,7 +155,7 @@ def extract(
         weights={name: os.fspath(path) for name, path in (weights or {}).items()},
         levels=tuple(levels),
     )
-    plan = make_plan(clips, targets, workspace=place.root)
+    plan = make_plan(clips, targets, workspace=place.root, licence=licence, citation=citation)
     resources = Resources(device=device, workers=workers or usable_cores(), batch=batch)
     with stop_on_signals() as stop, ExitStack() as stack:
         bars = progress_bars(progress, "clips")

@@ -32,7 +32,13 @@ from obygaze_features.manifest.io import read_manifest
 
 _SETTINGS = ("sampling", "dtype", "attention", "tf32", "compiled", "compressor")
 # These are fixed by the file of a plan; only --timeout may differ between machines.
-_FIXED = ("backbones", "levels", "weights", "stores", *_SETTINGS, "max_substituted")
+_FIXED = (
+    *("backbones", "levels", "weights", "stores"),
+    *_SETTINGS,
+    *("licence", "citation", "max_substituted"),
+)
+LICENCE_HELP = "The licence of the features. [default: the manifest's]"
+CITATION_HELP = "What to cite for them. [default: the manifest's]"
 
 feature_options = option_group(
     "Features",
@@ -67,6 +73,8 @@ feature_options = option_group(
         type=click.Choice(["zstd", "blosc"]),
         help="Compress the store. [default: none]",
     ),
+    click.option("--licence", default="", show_default=False, help=LICENCE_HELP),
+    click.option("--citation", default="", show_default=False, help=CITATION_HELP),
     click.option("--timeout", default=300.0, help="Seconds to decode one clip."),
     click.option(
         "--max-substituted",
@@ -105,6 +113,8 @@ def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> Ex
         workspace=session.workspace.root,
         timeout_s=options["timeout"],
         max_substituted=options["max_substituted"],
+        licence=options["licence"],
+        citation=options["citation"],
     )
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from math import inf, lcm
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.files import pretty_json, write_new
@@ -18,6 +18,9 @@ from obygaze_features.core.schema_check import Rows, read_json, table_of
 from obygaze_features.core.schema_rules import any_of, nothing, number, whole
 from obygaze_features.manifest.model import Manifest, Windows, clips_sha256, sort_key
 from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
+
+if TYPE_CHECKING:
+    from obygaze_features.store.format.records import Terms
 
 SCHEMA = "obygaze-extract-plan/1"
 SAMPLINGS = ("card", "keyframes")
@@ -164,6 +167,8 @@ def make_plan(
     workspace: Path,
     timeout_s: float = 300.0,
     max_substituted: float = 1 / 8,
+    licence: str = "",
+    citation: str = "",
 ) -> ExtractPlan:
     """Return the plan to extract every clip of a manifest.
 
@@ -173,6 +178,8 @@ def make_plan(
         workspace: The workspace, for the user's own cards.
         timeout_s: Seconds after which decoding a clip fails.
         max_substituted: A clip fails if more than this share of its frames is damaged.
+        licence: The licence of the stores. The default is that of the manifest.
+        citation: What to cite for the stores. The default is that of the manifest.
     """
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)
@@ -182,16 +189,34 @@ def make_plan(
     stores = [target.store for target in targets]
     if len(set(stores)) < len(stores):
         raise FixUsage("each backbone needs a store of its own", where=", ".join(stores))
+    given = _checked_terms(licence, citation, stores)
     return ExtractPlan(
         manifest=manifest.name,
-        licence=manifest.header.licence,
-        citation=manifest.header.citation,
+        licence=given.licence or manifest.header.licence,
+        citation=given.citation or manifest.header.citation,
         rows=planned_clips(manifest),
         targets=tuple(targets),
         workspace=str(workspace.resolve()),
         timeout_s=timeout_s,
         max_substituted=max_substituted,
     )
+
+
+def _checked_terms(licence: str, citation: str, stores: Sequence[str]) -> "Terms":
+    """Return the given licence and citation; an error if a store has others already."""
+    # Imported late: `extract run` imports this module before it catches signals.
+    from obygaze_features.store.format.records import Plan, Terms
+    from obygaze_features.store.write.licence import (
+        checked_citation,
+        checked_licence,
+        require_terms,
+    )
+
+    given = Terms(checked_licence(licence), checked_citation(citation))
+    for store in stores:
+        if (Path(store) / Plan.FILE).is_file():
+            require_terms(store, given)
+    return given
 
 
 def planned_clips(manifest: Manifest) -> Sequence[PlannedClip]:

@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from obygaze_features.core.commands import LazyGroup, Session, command, force_option, named_values
+from obygaze_features.core.commands import (
+    LazyGroup,
+    Session,
+    command,
+    force_option,
+    named_values,
+    option_group,
+)
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.plugins import DATASETS, Plugin, call_foreign, find_plugin, plugins
@@ -34,6 +41,12 @@ from obygaze_features.manifest.stats import compute_stats
 FILE = click.Path(path_type=Path)
 name_option = click.option("-o", "name", help="Name of the manifest. [default: the data set's]")
 
+terms_options = option_group(
+    "Options",
+    click.option("--licence", default="", show_default=False, help="The licence of the labels."),
+    click.option("--citation", default="", show_default=False, help="What to cite for them."),
+)
+
 
 @click.group("import", cls=LazyGroup)
 def import_() -> None:
@@ -45,19 +58,28 @@ def _importer(dataset: str) -> Callable[[Callable[..., ImportedManifest]], click
 
     def decorate(read: Callable[..., ImportedManifest]) -> click.Command:
         @wraps(read)
-        def command(session: Session, /, name: str | None, force: bool, **given: Any) -> None:
+        def command(
+            session: Session,
+            /,
+            name: str | None,
+            force: bool,
+            licence: str,
+            citation: str,
+            **given: Any,
+        ) -> None:
             default = dataset
             if dataset in ("csv", "folder"):
                 default = ascii_id(given[dataset].resolve().stem) or dataset
             path = session.workspace.manifest(default if name is None else name)
-            imported = read(session, name=path.stem, **given)
+            imported = read(session, name=path.stem, **given).with_terms(licence, citation)
             gone = _lost(path, imported.manifest) if force and path.is_file() else []
             write_manifest(imported.manifest, path, force=force)
             _report(session, imported, path)
             if gone:
                 session.console.warn(f"only the old manifest had: {', '.join(gone)}")
 
-        return import_.command(dataset)(name_option(force_option(command)))
+        with_options = name_option(force_option(terms_options(command)))
+        return import_.command(dataset)(with_options)
 
     return decorate
 

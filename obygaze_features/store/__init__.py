@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.write.create import create_store as create_store
     from obygaze_features.store.write.edit import merge as merge
     from obygaze_features.store.write.edit import subset as subset
+    from obygaze_features.store.write.licence import state_licence as state_licence
     from obygaze_features.store.write.writer import StoreWriter as StoreWriter
 else:
     _EXPORTS = {

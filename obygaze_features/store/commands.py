@@ -14,6 +14,7 @@ COMMANDS = {
     "diff": (f"{LOOK}:diff", "Compare two stores: recipes, clips, features."),
     "subset": (f"{COPY}:subset_", "Make a store of some clips or levels of another."),
     "merge": (f"{COPY}:merge_", "Make one store of several of the same recipe."),
+    "licence": (f"{COPY}:licence_", "Show or state the licence and the citation of a store."),
     "pack": (f"{COPY}:pack_", "Put a store into one zip file."),
     "unpack": (f"{COPY}:unpack_", "Make a store of a packed one."),
     "push": (f"{COPY}:push_", "Send a store to a bucket, the hub or a folder."),

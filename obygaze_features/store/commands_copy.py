@@ -15,11 +15,13 @@ from obygaze_features.core.workspace import is_url, last_part
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import clips_sha256, sort_key
 from obygaze_features.store.commands_look import open_named, recovered_option
+from obygaze_features.store.read.describe import licence_history
 from obygaze_features.store.remote.fetch import pull, unpack
 from obygaze_features.store.remote.publish import publish, read_recovered
 from obygaze_features.store.remote.selection import Transferred
 from obygaze_features.store.remote.send import pack, push
 from obygaze_features.store.write.edit import Copied, ManifestClips, merge, subset
+from obygaze_features.store.write.licence import state_licence
 
 UNSEALED = (
     "this store is not sealed: the zip holds what is committed so far; extract run --seal seals a "
@@ -60,11 +62,14 @@ def subset_(session: Session, name: str, output: str, clips: Path | None, **chos
 @click.argument("names", nargs=-1, required=True)
 @_output
 @click.option("--manifest", help="Plan the new store for the clips of this manifest.")
+@click.option("--licence", default="", show_default=False, help="The licence, if theirs differ.")
 @click.option("--seal/--no-seal", default=True, help="Seal it if complete.")
 def merge_(
-    session: Session, names: tuple[str, ...], output: str, manifest: str | None, seal: bool
+    session: Session, names: tuple[str, ...], output: str, manifest: str | None, **options: Any
 ) -> None:
     """Make one store of several of the same recipe.
+
+    Stores of different licences are an error, unless --licence decides. All citations are kept.
 
     With a manifest, blocks whose clips are all in these stores are copied, and the others stay
     pending for `obygaze extract run`.
@@ -72,12 +77,13 @@ def merge_(
     Examples:
         obygaze store merge films-1-6 films-7-12 -o all-films
         obygaze store merge old --manifest larger -o larger-xclip
+        obygaze store merge ours theirs --licence CC-BY-NC-4.0 -o both
     """
     sources = [open_named(session, name) for name in names]
     clips = _clips_of_manifest(session, manifest) if manifest is not None else None
     with session.console.progress("copy") as progress:
         target = session.workspace.new_store(output)
-        copied = merge(sources, target, manifest=clips, seal=seal, progress=progress)
+        copied = merge(sources, target, manifest=clips, progress=progress, **options)
     _report_copied(session, copied)
 
 
@@ -110,6 +116,40 @@ def _report_copied(session: Session, copied: Copied) -> None:
     if copied.n_differing:
         clips = count(copied.n_differing, "clip")
         console.warn(f"{clips} with other numbers in another of these stores (obygaze store diff)")
+
+
+@command("licence")
+@click.argument("name")
+@click.option("--licence", default="", show_default=False, help="Its short name: CC-BY-4.0.")
+@click.option("--citation", default="", show_default=False, help="What to cite.")
+@click.option("--replace", is_flag=True, help="Replace what was stated before.")
+def licence_(session: Session, name: str, licence: str, citation: str, replace: bool) -> None:
+    """Show or state the licence and the citation of a store.
+
+    They are written beside the seal, to licence.json, which keeps what was stated before. Features
+    and seal do not change. A licence that the store has already is an error without --replace.
+
+    Examples:
+        obygaze store licence obygaze12-xclip
+        obygaze store licence obygaze12-xclip --licence CC-BY-4.0 --citation "Doe (2026)."
+        obygaze store licence obygaze12-xclip --licence CC0-1.0 --replace
+    """
+    if licence.strip() or citation.strip():
+        place = session.workspace.existing_store(name)
+        state_licence(place, licence=licence, citation=citation, replace=replace)
+    elif replace:
+        raise FixUsage("--replace needs --licence or --citation")
+    store = open_named(session, name)
+    stated = licence_history(store)
+    lines = [
+        f"licence   {store.licence or 'not stated'}",
+        f"citation  {store.citation or 'none given'}",
+    ]
+    for item in stated:
+        terms = f"{item['licence'] or 'no licence'}, {item['citation'] or 'no citation'}"
+        lines.append(f"stated    {item['stated']} with {item['stated_by']}: {terms}")
+    facts = {"name": name, **store.terms._asdict(), "licence_history": stated}
+    session.console.show(facts, "\n".join(lines))
 
 
 _selection_options = option_group(
@@ -182,15 +222,22 @@ def pull_(session: Session, source: str, output: str | None, **chosen: Any) -> N
     _transfer(session, "pull", partial(pull, place, target, **chosen))
 
 
+no_licence_option = click.option(
+    "--no-licence", is_flag=True, help="Also if the store states no licence."
+)
+
+
 @command("push")
 @click.argument("name")
 @click.argument("target")
 @_selection_options
+@no_licence_option
 def push_(session: Session, name: str, target: str, **chosen: Any) -> None:
     """Send a store to a bucket, the hub or a folder.
 
     Or a part of it. Files that are there already are not sent again. A bucket's keys come from the
-    AWS_* variables, the hub's token from `hf auth login`; a new repository on the hub is private.
+    AWS_* variables, the hub's token from `hf auth login`; a new repository on the hub is private. A
+    store without a licence is refused: `obygaze store licence` states it.
 
     Examples:
         obygaze store push obygaze12-xclip s3://films/xclip
@@ -205,14 +252,21 @@ def push_(session: Session, name: str, target: str, **chosen: Any) -> None:
 @click.option("--to", "target", required=True, help="hf://OWNER/NAME, or a folder for Zenodo.")
 @click.option("--creator", "creators", multiple=True, required=True, help="Who; repeatable.")
 @recovered_option
+@no_licence_option
 def publish_(
-    session: Session, name: str, target: str, creators: tuple[str, ...], recovered: Path | None
+    session: Session,
+    name: str,
+    target: str,
+    creators: tuple[str, ...],
+    recovered: Path | None,
+    no_licence: bool,
 ) -> None:
     """Publish a store with its card and metadata.
 
     On the hub, as a data set; a new one is private. Or in a new folder whose files are a record
     of Zenodo. The metadata are croissant.json, CITATION.cff and, in a folder, .zenodo.json. The
-    same command again resumes. A creator is "Family, Given", or the name of an institution.
+    same command again resumes. A creator is "Family, Given", or the name of an institution. A store
+    without a licence is refused: `obygaze store licence` states it.
 
     Examples:
         obygaze store publish obygaze12-xclip --to hf://lab/obygaze12-xclip --creator "Doe, Jane"
@@ -221,7 +275,9 @@ def publish_(
     store = open_named(session, name)
     measured = read_recovered(recovered, store) if recovered else ()
     with session.console.progress("publish") as progress:
-        files = publish(store, target, creators, recovered=measured, progress=progress)
+        files = publish(
+            store, target, creators, recovered=measured, no_licence=no_licence, progress=progress
+        )
     lines = [f"{target}:", *(f"{file}  {human(n_bytes)}" for file, n_bytes in files.items())]
     session.console.show({"target": target, "files": files}, "\n".join(lines))
 

@@ -106,7 +106,9 @@ def card(
     packed = Path(found.location) if is_zip else None
     said = read_recovered(recovered, found) if recovered else ()
     zip_name = packed.name if packed else ""
-    text = card_text(found.plan, found.status().counts, recovered=said, zip_name=zip_name)
+    text = card_text(
+        found.plan, found.status().counts, terms=found.terms, recovered=said, zip_name=zip_name
+    )
     session.console.show({"name": name, "card": text}, text.rstrip())
     if path is not None:
         if force:

@@ -90,8 +90,8 @@ def write_maps(
         clip_ids=list(clip_ids),
         movie_ids=source.movie_ids_of(rows).tolist(),
         arrays=[spec, *times],
-        licence=plan.licence,
-        citation=plan.citation,
+        licence=source.licence,
+        citation=source.citation,
         block_rows=BLOCK_ROWS_LARGE,
     )
     writer, empty, rest = StoreWriter(path), np.full((len(names), *grid), np.nan), iter(made)

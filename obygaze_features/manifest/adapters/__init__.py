@@ -4,8 +4,9 @@ import ast
 import re
 import warnings
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from obygaze_features.core.errors import FixInput as FixInput
 from obygaze_features.core.files import require_file, sha256_file
@@ -35,6 +36,16 @@ class ImportedManifest(NamedTuple):
 
     manifest: Manifest
     warnings: tuple[str, ...] = ()
+
+    def with_terms(self, licence: str = "", citation: str = "") -> Self:
+        """Return it with another licence or citation in the header; "" keeps what is there."""
+        header = self.manifest.header
+        stated = replace(
+            header,
+            licence=licence.strip() or header.licence,
+            citation=citation.strip() or header.citation,
+        )
+        return self._replace(manifest=replace(self.manifest, header=stated))
 
 
 def source_of(path: Path, name: str | None = None) -> SourceFile:

@@ -200,6 +200,13 @@ def _fields_in_file(kind: Any) -> list[tuple[str, tuple[str, ...], str, _Codec]]
 _fields_of: Callable[[Any], list[tuple[str, tuple[str, ...], str, _Codec]]] = cache(_fields_in_file)
 
 
+class Terms(NamedTuple):
+    """The licence of a store, and what to cite for it; empty where none is stated."""
+
+    licence: str = ""
+    citation: str = ""
+
+
 class Record:
     """A JSON file of a store; its fields are in the order in which they are in the file."""
 
@@ -291,6 +298,11 @@ class Plan(Record):
     def sha256(self) -> str:
         """The sha256 of the whole file, as in a seal's `files`; empty if there is no file."""
         return sha256_bytes(self.data) if self.data else ""
+
+    @property
+    def terms(self) -> "Terms":
+        """The licence and the citation with which the store was planned."""
+        return Terms(self.licence, self.citation)
 
     @property
     def holds_pictures(self) -> bool:
@@ -440,3 +452,51 @@ class Partial(Record):
         """Return whether a file of the store, by its name, was fetched."""
         found = block_of(name)
         return found is None or found[0] in ID_ARRAYS or self.holds(*found)
+
+
+@dataclass(frozen=True)
+class LicenceStatement:
+    """A licence and a citation that were stated for a store: when, and by which software."""
+
+    licence: str
+    citation: str
+    stated: str
+    stated_by: str
+
+
+def _statements(value: Sequence[Mapping[str, Any]]) -> tuple[LicenceStatement, ...]:
+    keys = ("licence", "citation", "stated", "stated_by")
+    statements = [LicenceStatement(*(item[key] for key in keys)) for item in value]
+    if not statements:
+        raise ValueError("no licence is stated")
+    for statement in statements:
+        if not all(isinstance(text, str) for text in vars(statement).values()):
+            raise ValueError("a statement has values that are not text")
+    return tuple(statements)
+
+
+_STATEMENTS = _Codec(lambda statements: [dict(vars(item)) for item in statements], _statements)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LicenceHistory(Record):
+    """licence.json: licences stated after the store was planned, the oldest first.
+
+    The last one counts, in place of those of store.json. The seal does not list this file, since a
+    licence can be stated for a sealed store too.
+    """
+
+    FILE = "licence.json"
+    # The sha256 of store.json.
+    plan: str
+    statements: Annotated[tuple[LicenceStatement, ...], _STATEMENTS]
+
+    @property
+    def terms(self) -> Terms:
+        """The licence and the citation that count."""
+        last = self.statements[-1]
+        return Terms(last.licence, last.citation)
+
+    def continues(self, earlier: "LicenceHistory") -> bool:
+        """Return whether this is an earlier history, or that one and what was stated later."""
+        return self.statements[: len(earlier.statements)] == earlier.statements

@@ -143,8 +143,8 @@ def provenance(store: Store) -> dict[str, Any]:
         "created_by": plan.created_by,
         "backbone": plan.recipe.title,
         "fingerprint": plan.recipe.fingerprint,
-        "licence": plan.licence,
-        "citation": plan.citation,
+        "licence": store.licence,
+        "citation": store.citation,
         "manifest": {"name": plan.manifest_name, "sha256": plan.manifest_sha256},
         "recipe": plan.recipe.to_json(),
     }

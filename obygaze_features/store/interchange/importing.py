@@ -13,6 +13,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.store.format.limits import check_disk, check_memory
 from obygaze_features.store.format.recipe import Recipe
+from obygaze_features.store.format.records import Terms
 from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus
 from obygaze_features.store.interchange.source import (
     Array,
@@ -25,6 +26,7 @@ from obygaze_features.store.interchange.source import (
 )
 from obygaze_features.store.write.create import create_store
 from obygaze_features.store.write.edit import ManifestClips, natural_order
+from obygaze_features.store.write.licence import require_terms
 from obygaze_features.store.write.writer import StoreWriter
 
 Pool = Literal["none", "also", "only"]
@@ -121,6 +123,8 @@ def import_store(
         licence=settings.licence,
         citation=settings.citation,
     )
+    # A store that was there before may have others.
+    require_terms(path, Terms(settings.licence, settings.citation))
     failed = job.fill(StoreWriter(path), progress)
     wanted = set(rows.clip_ids)
     return ImportedStore(

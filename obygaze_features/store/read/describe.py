@@ -7,7 +7,7 @@ from typing import Any
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.metadata import render, spdx_of
 from obygaze_features.store.format.recipe import SECTIONS, UNVERIFIED, Recipe
-from obygaze_features.store.format.records import Plan
+from obygaze_features.store.format.records import Plan, Terms
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.read.reader import Store
 
@@ -74,22 +74,30 @@ def _listed(words: list[str]) -> str:
 
 
 def card_text(
-    plan: Plan, counts: Mapping[str, int], *, recovered: Sequence[str] = (), zip_name: str = ""
+    plan: Plan,
+    counts: Mapping[str, int],
+    *,
+    terms: Terms | None = None,
+    recovered: Sequence[str] = (),
+    zip_name: str = "",
 ) -> str:
     """Return the card of a store, with the front matter that the hub reads.
 
     Args:
         plan: The plan of the store.
         counts: The number of clips in each state.
+        terms: The licence and the citation that count; by default those of the plan.
         recovered: Sentences on how much of the pictures can be recovered.
         zip_name: The packed store beside the card.
     """
+    terms = terms or plan.terms
     facts: dict[str, Any] = {
+        "terms": terms,
         "rows": _array_rows(plan),
         "explained": explain(plan, counts),
         "level": next(spec.name for spec in plan.arrays if spec.is_level),
         # As the hub spells it.
-        "licence": spdx_of(plan.licence).lower().replace("odbl-1.0", "odbl"),
+        "licence": spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl"),
     }
     return render("store-card.md", plan=plan, recovered=recovered, zip_name=zip_name, **facts)
 
@@ -131,14 +139,27 @@ def summary(store: Store) -> dict[str, Any]:
         "n_files": len(listed),
         "n_bytes": sum(mark.n_bytes for mark in listed.values()),
         "compressor": plan.compressor,
-        "licence": plan.licence,
-        "citation": plan.citation,
+        "licence": store.licence,
+        "citation": store.citation,
+        "licence_history": licence_history(store),
         "created": plan.created,
         "created_by": plan.created_by,
         "fingerprint": plan.recipe.fingerprint,
         "not_ok": {clip: reason.to_json() for clip, reason in _not_ok(store).items()},
         "seconds": dict(store.commits.seal.seconds) if store.commits.seal else {},
     }
+
+
+def licence_history(store: Store) -> list[dict[str, str]]:
+    """Return every licence that was stated for a store, the oldest first."""
+    plan, history = store.plan, store.licence_history
+    stated = []
+    if plan.terms != Terms():
+        when = {"stated": plan.created, "stated_by": plan.created_by}
+        stated.append({**plan.terms._asdict(), **when})
+    if history is not None:
+        stated += [dict(vars(statement)) for statement in history.statements]
+    return stated
 
 
 def describe(store: Store, note: str = "") -> str:

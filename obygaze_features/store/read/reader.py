@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr, unknown_name
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.records import Plan
+from obygaze_features.store.format.records import LicenceHistory, Plan, Terms
 from obygaze_features.store.format.schema import (
     NOT_IN_STORE,
     ROW_DIM,
@@ -216,6 +216,34 @@ class Store:
     @cached_property
     def _row_of(self) -> dict[str, int]:
         return {clip: row for row, clip in enumerate(self.clip_ids.tolist())}
+
+    @cached_property
+    def licence_history(self) -> LicenceHistory | None:
+        """What was stated about the licence after the store was planned; None for nothing."""
+        history = read_record(self.files, LicenceHistory)
+        if history is not None and history.plan != self.plan.sha256:
+            raise Corrupt(
+                f"{LicenceHistory.FILE} is of another store",
+                where=self.location,
+                hint="remove this file, and fetch it again from where the store is from",
+            )
+        return history
+
+    @property
+    def licence(self) -> str:
+        """The licence of the store; "" if none is stated."""
+        return self.terms.licence
+
+    @property
+    def citation(self) -> str:
+        """What to cite for the store; "" if nothing is stated."""
+        return self.terms.citation
+
+    @property
+    def terms(self) -> Terms:
+        """The licence and the citation that count: those stated last."""
+        history = self.licence_history
+        return self.plan.terms if history is None else history.terms
 
     def text(self) -> TextTable | None:
         """Return the texts that go with the store, if there are any."""

@@ -16,7 +16,14 @@ from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, 
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.chunks import crc32c_of
 from obygaze_features.store.format.names import block_of
-from obygaze_features.store.format.records import README_FILE, Partial, Plan, Seal, marker_key
+from obygaze_features.store.format.records import (
+    README_FILE,
+    LicenceHistory,
+    Partial,
+    Plan,
+    Seal,
+    marker_key,
+)
 from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
 from obygaze_features.store.read.commits import Expected
 from obygaze_features.store.read.diff import cosines
@@ -141,6 +148,8 @@ def verify(
         report.n_files += 1
         report.n_bytes += marks[name].n_bytes
         progress.advance(marks[name].n_bytes)
+    with report.collecting(LicenceHistory.FILE):
+        _ = store.licence_history
     _check_folders(files, store.plan, marks, report)
     if not report.problems:
         _check_arrays(store, report)
@@ -234,7 +243,7 @@ def _check_folders(
     files: Files, plan: Plan, marks: Mapping[str, FileMark], report: VerifyReport
 ) -> None:
     """Warn of files that are not listed; refuse links."""
-    known = {*marks, Plan.FILE, Seal.FILE, README_FILE}
+    known = {*marks, Plan.FILE, Seal.FILE, README_FILE, LicenceHistory.FILE}
     arrays = [f"data.zarr/{name}" for name in (*ID_ARRAYS, *(spec.name for spec in plan.arrays))]
     folders = {name.rsplit("/", 1)[0] for name in known if "/" in name} | {*arrays, "data.zarr"}
     for folder in ("", "commits", *sorted(folders)):

@@ -25,7 +25,7 @@ from obygaze_features.core.errors import AlreadyThere, Corrupt, Stopped
 from obygaze_features.core.files import confined, locked, sha256_file, sync_dir, write_atomic
 from obygaze_features.core.holds import TAG, HeldFolder, hold_new, new_tag, take_over
 from obygaze_features.store.format.limits import check_disk, disk_errors
-from obygaze_features.store.format.records import Partial, Plan
+from obygaze_features.store.format.records import LicenceHistory, Partial, Plan
 from obygaze_features.store.format.schema import Bytes, FileMark
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.remote import open_files
@@ -50,6 +50,7 @@ from obygaze_features.store.remote.selection import (
     Transferred,
     existing_copy,
     extended,
+    licence_to_add,
     select_files,
 )
 from obygaze_features.store.write.commit import rename_new
@@ -387,6 +388,9 @@ def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
             sync_dir(place.parent)
         for left in target.glob(f".{Partial.FILE}.*.tmp"):  # of a killed transfer
             left.unlink(missing_ok=True)
+        licence = licence_to_add(FolderFiles(target), selection, "another name")
+        if licence is not None:
+            write_atomic(target / LicenceHistory.FILE, licence)
         now = extended(existing[1], selection)
         if now is None:
             (target / Partial.FILE).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote.files import read_or_none
 from obygaze_features.store.remote.hub import HubTarget
 from obygaze_features.store.remote.selection import select_files
-from obygaze_features.store.remote.send import pack, send_packed
+from obygaze_features.store.remote.send import pack, require_licence, send_packed
 
 PUBLICATION = OwnFolder("publication", lambda folder: "a publication is not replaced")
 ZENODO_BYTES = 50_000_000_000
@@ -33,6 +33,7 @@ def publish(
     creators: Sequence[str],
     *,
     recovered: Sequence[str] = (),
+    no_licence: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, int]:
     """Publish a sealed store, packed, with its card and metadata; the same call again resumes.
@@ -44,15 +45,20 @@ def publish(
         target: An address hf://OWNER/NAME, or a new folder, whose files can be uploaded to Zenodo.
         creators: Who made it, each as "Family, Given" or the name of an institution.
         recovered: How much of the pictures can be recovered, from `read_recovered`.
+        no_licence: Publish a store that states no licence too.
         progress: Counts bytes.
     """
     if not creators or not all(map(str.strip, creators)):
         raise FixUsage("a publication needs the name of who made it", hint='--creator "Doe, Jane"')
     publication = publication_of(store, creators=creators, recovered=recovered)
+    if not no_licence:
+        require_licence(store)
 
     def documents(packed: Path) -> dict[str, bytes]:
         counts = store.status().counts
-        card = card_text(store.plan, counts, recovered=recovered, zip_name=packed.name)
+        card = card_text(
+            store.plan, counts, terms=store.terms, recovered=recovered, zip_name=packed.name
+        )
         return {
             README_FILE: card.encode(),
             CROISSANT_FILE: croissant(store, publication, packed),
@@ -99,8 +105,8 @@ def publication_of(
         description=explain(plan, counts).partition("\n\n")[0],
         collection=f"Computed from the clips of the manifest {plan.manifest_name!r}, sha256 "
         f"{plan.manifest_sha256}.",
-        licence=plan.licence,
-        citation=plan.citation,
+        licence=store.licence,
+        citation=store.citation,
         created=plan.created[:10],
         creators=creators,
         more={

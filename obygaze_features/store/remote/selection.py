@@ -13,6 +13,7 @@ from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
 from obygaze_features.store.format.names import block_of
 from obygaze_features.store.format.records import (
     README_FILE,
+    LicenceHistory,
     Partial,
     Plan,
     Seal,
@@ -194,7 +195,8 @@ def _of_sealed(
     partial = None if len(marks) == len(seal.files) else wanted
     del marks[Plan.FILE]
     _check_sizes(store, marks)
-    documents = {Seal.FILE: _document(source, Seal.FILE), Plan.FILE: store.plan.data}
+    documents = {Seal.FILE: _document(source, Seal.FILE), **_licence_of(store)}
+    documents[Plan.FILE] = store.plan.data
     n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in specs)
     return FileSelection(source, marks, documents, partial, n_bytes_rows)
 
@@ -211,11 +213,19 @@ def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
         data = read_or_none(source, name)
         if data is not None:
             documents[name] = data
+    documents |= _licence_of(store)
     documents[Plan.FILE] = plan.data
     _check_sizes(store, marks)
     n_rows = sum(after - first for first, after in (marker.rows for marker in markers))
     n_bytes_rows = n_rows * sum(spec.row_bytes for spec in plan.arrays)
     return FileSelection(source, marks, documents, None, n_bytes_rows, sealed=False)
+
+
+def _licence_of(store: Store) -> dict[str, bytes]:
+    """Return licence.json of a store by its name, checked; nothing where there is none."""
+    if store.licence_history is None:
+        return {}
+    return {LicenceHistory.FILE: _document(store.files, LicenceHistory.FILE)}
 
 
 def _document(files: Files, name: str) -> bytes:
@@ -259,7 +269,30 @@ def existing_copy(
     seal = read_or_none(files, Seal.FILE)
     if seal is not None and seal != selection.documents.get(Seal.FILE):
         raise AlreadyThere("a copy with another seal is here", where=where, hint=hint)
+    licence_to_add(files, selection, hint)
     return seal is not None, read_record(files, Partial)
+
+
+def licence_to_add(files: Files, selection: FileSelection, hint: str) -> bytes | None:
+    """Return licence.json of a selection if a copy lacks it, or has an earlier one.
+
+    None where there is nothing to add; an error if the two contradict each other.
+    """
+    data = selection.documents.get(LicenceHistory.FILE)
+    if data is None:
+        return None
+    there = read_record(files, LicenceHistory)
+    ours = LicenceHistory.from_bytes(data, f"{selection.source.location}/{LicenceHistory.FILE}")
+    if there is None or (ours != there and ours.continues(there)):
+        return data
+    if there.continues(ours):
+        return None
+    raise AlreadyThere(
+        f"another licence was stated for the copy here: {there.terms.licence!r}, "
+        f"not {ours.terms.licence!r}",
+        where=files.location,
+        hint=hint,
+    )
 
 
 def extended(there: Partial | None, selection: FileSelection) -> Partial | None:

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, draft_beside, new_file
-from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core.errors import AlreadyThere, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import check_disk, disk_errors
-from obygaze_features.store.format.records import README_FILE, Partial, Plan, Seal
+from obygaze_features.store.format.records import README_FILE, LicenceHistory, Partial, Plan, Seal
 from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_target
 from obygaze_features.store.remote.fetch import fetch
@@ -32,6 +33,7 @@ from obygaze_features.store.remote.selection import (
     Transferred,
     existing_copy,
     extended,
+    licence_to_add,
     select_files,
 )
 
@@ -54,29 +56,57 @@ def push(
     *,
     levels: Sequence[str] | None = None,
     movies: Iterable[str] | None = None,
+    no_licence: bool = False,
     progress: Progress | None = None,
 ) -> Transferred:
     """Send a store to a folder, a bucket or the hub; the same call again resumes.
 
     With `levels` or `movies` the copy there is partial. More than 1,000 files are sent to the hub
-    as one packed file, which can be read there.
+    as one packed file, which can be read there, and so is a store whose licence was stated after it
+    was sealed: the card beside the packed file has that licence.
 
     Args:
         store: the store to send.
         target: a folder or an address such as s3://BUCKET/NAME or hf://OWNER/NAME.
         levels: arrays to send, by default all.
         movies: ids of movies whose blocks are sent, by default all.
+        no_licence: send a store that states no licence too.
         progress: counts bytes.
     """
+    if not no_licence:
+        require_licence(store)
     selection = select_files(store.files, levels, movies)
     if isinstance(target, str | Path):
         if not is_url(str(target)):
             return fetch(selection, target, progress)
         target = open_target(str(target))
-    if isinstance(target, HubTarget) and len(selection.marks) > UNPACKED_FILES:
-        card = {README_FILE: selection.read(README_FILE)}  # the hub shows it beside the zip
-        return send_packed(selection, target, lambda packed: card, progress=progress)
+    if isinstance(target, HubTarget) and _is_sent_packed(selection, target):
+        # The hub shows the card beside the zip.
+        card = card_text(
+            store.plan, store.status().counts, terms=store.terms, zip_name=target.repo.zip_name
+        )
+        documents = {README_FILE: card.encode()}
+        return send_packed(selection, target, lambda packed: documents, progress=progress)
     return _Upload(selection, target, progress).run()
+
+
+def require_licence(store: Store) -> None:
+    """Raise an error for a store that states no licence: nobody knows what they may do with it."""
+    if not store.licence:
+        raise FixInput(
+            "this store states no licence; without one nobody knows what they may do with it",
+            where=store.location,
+            hint=f"obygaze store licence {store.location} --licence CC-BY-4.0, or --no-licence",
+        )
+
+
+def _is_sent_packed(selection: FileSelection, target: HubTarget) -> bool:
+    """Return whether a store becomes one file on the hub."""
+    if len(selection.marks) > UNPACKED_FILES:
+        return True
+    # The card in the store was final when it was sealed, and the hub shows that one.
+    is_stated_later = LicenceHistory.FILE in selection.documents
+    return is_stated_later and target.repo.path(Plan.FILE) not in target.hub.listing("")
 
 
 def send_packed(
@@ -143,6 +173,10 @@ class _Upload(Transfer):
             # The documents, store.json as the last.
             documents, partial = dict(selection.documents), None
             store = documents.pop(Plan.FILE)
+            licence = licence_to_add(target.files, selection, "another address")
+            documents.pop(LicenceHistory.FILE, None)
+            if licence is not None:
+                documents[LicenceHistory.FILE] = licence
             if selection.partial is not None:
                 partial = target.update(Partial.FILE, self._listed)
                 self.n_bytes += len(partial or b"")

@@ -23,6 +23,7 @@ from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import CLIPS_FILE, MAX_ARRAYS, README_FILE, Plan
 from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
 from obygaze_features.store.read.describe import card_text
+from obygaze_features.store.write.licence import complete_terms
 
 BLOCK_ROWS = 64
 # With tokens a clip is 1 to 10 MB: 16 of them are 155 MB at most, and a block must fit in memory.
@@ -59,7 +60,8 @@ def create_store(
     """Make an empty store, or return the plan of the same one if it is there already.
 
     Safe to call from many processes at once: the folder appears whole, by one rename. Where a
-    store of another recipe has that name, the error (exit 5) lists the keys that differ.
+    store of another recipe has that name, the error (exit 5) lists the keys that differ. A store
+    that is there without a licence or citation gets the given one (`licence.json`).
     """
     path = Path(path)
     _check_ids(clip_ids, movie_ids)
@@ -91,7 +93,9 @@ def create_store(
             _publish(path, plan, clip_ids, movie_ids)
     else:
         remove_abandoned(path)
-    return _same(path, plan, clip_ids, movie_ids)
+    there = _same(path, plan, clip_ids, movie_ids)
+    complete_terms(path, plan.terms)
+    return there
 
 
 def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:

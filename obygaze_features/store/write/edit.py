@@ -10,13 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features import __version__
-from obygaze_features.core.console import Progress, Quiet, count
+from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.store.format.records import Terms
 from obygaze_features.store.format.schema import NOT_IN_STORE, OK, ArraySpec, RowStatus
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store
+from obygaze_features.store.write.licence import checked_licence, require_terms
 from obygaze_features.store.write.writer import StoreWriter
+
+NO_LICENCE = "none stated"
 
 
 class Origin(NamedTuple):
@@ -100,7 +104,7 @@ def copy_rows(
         source.clip_ids_of(rows).tolist(),
         source.movie_ids_of(rows).tolist(),
     )
-    return _copy([source], [rows.tolist()], Path(path), manifest, arrays, progress)
+    return _copy([source], [rows.tolist()], Path(path), manifest, arrays, source.terms, progress)
 
 
 def merge(
@@ -108,6 +112,7 @@ def merge(
     path: Path | str,
     *,
     manifest: ManifestClips | None = None,
+    licence: str = "",
     seal: bool = True,
     progress: Progress | None = None,
 ) -> Copied:
@@ -117,6 +122,9 @@ def merge(
     `n_differing` are ok in another with other numbers. Blocks with a clip that none holds stay
     pending: the run that extracts fills them. Without `seal` a complete store stays open, for rows
     that are to be extracted again. `progress` counts clips.
+
+    Stores of different licences are merged only if `licence` says which one the new store has. Its
+    citation has those of all of them.
     """
     if not sources:
         raise FixInput("merge needs at least one store, got none")
@@ -131,9 +139,30 @@ def merge(
                 where=other.location,
                 hint="obygaze store subset --level ..., then merge what both have",
             )
+    terms = _joint_terms(sources, checked_licence(licence))
     manifest = manifest or _union(sources)
     rows = [store.select(clips=manifest.clip_ids).rows.tolist() for store in sources]
-    return _copy(sources, rows, Path(path), manifest, first.plan.arrays, progress, seal=seal)
+    return _copy(sources, rows, Path(path), manifest, first.plan.arrays, terms, progress, seal=seal)
+
+
+def _joint_terms(sources: Sequence[Store], licence: str) -> Terms:
+    """Return the licence of several stores, which must be one or given, and all citations."""
+    stores_of: dict[str, list[str]] = {}
+    for store in sources:
+        stores_of.setdefault(store.licence, []).append(store.location)
+    if len(stores_of) > 1 and not licence:
+        details = [f"{name or NO_LICENCE}: {few(places)}" for name, places in stores_of.items()]
+        raise Mismatch(
+            f"these stores have different licences: {' and '.join(map(_shown, stores_of))}",
+            hint="--licence NAME, the licence of the new store, if all of them allow it",
+            details=details,
+        )
+    citations = dict.fromkeys(store.citation for store in sources if store.citation)
+    return Terms(licence or next(iter(stores_of)), "\n".join(citations))
+
+
+def _shown(licence: str) -> str:
+    return repr(licence) if licence else NO_LICENCE
 
 
 def _union(sources: Sequence[Store]) -> ManifestClips:
@@ -164,6 +193,7 @@ def _copy(
     path: Path,
     manifest: ManifestClips,
     arrays: Sequence[ArraySpec],
+    terms: Terms,
     progress: Progress | None,
     *,
     seal: bool = True,
@@ -179,11 +209,13 @@ def _copy(
         clip_ids=manifest.clip_ids,
         movie_ids=manifest.movie_ids,
         arrays=arrays,
-        licence=plan.licence,
-        citation=plan.citation,
+        licence=terms.licence,
+        citation=terms.citation,
         block_rows=plan.block_rows,
         compressor=plan.compressor,
     )
+    # A store that was there before may have others.
+    require_terms(path, terms)
     progress = progress or Quiet()
     progress.expect(len(manifest.clip_ids))
     names = [spec.name for spec in arrays]

@@ -148,7 +148,8 @@ def _seal(root: Path) -> Seal | None:
     noted, files = store.status().noted, commits.listed_files()
     counts: Counter[str] = Counter(status.state for status in noted.values() if not status.is_ok)
     counts["ok"] = plan.n_clips - counts.total()
-    write_atomic(root / README_FILE, card_text(plan, dict(counts)).encode("utf-8"))
+    card = card_text(plan, dict(counts), terms=store.terms)
+    write_atomic(root / README_FILE, card.encode("utf-8"))
     for name, mark in files.items():
         if not (root / name).is_file() or (root / name).stat().st_size != mark.n_bytes:
             what = f"{name} is missing, or its length is not the one in its marker"

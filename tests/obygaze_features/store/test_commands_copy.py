@@ -52,7 +52,7 @@ def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
     with web_server(home / "stores") as server:
         done = call_obygaze("-C", home, "store", "pull", f"{server.url}/toy", "-o", "copy").ok()
         assert "37 files" in done.stdout
-        assert "transferred in 38 requests" in done.stdout
+        assert "transferred in 39 requests" in done.stdout
         part = call_obygaze(
             *("-C", home, "store", "pull", f"{server.url}/toy", "-o", "part", "--json"),
             *("--level", "pooled", "--movie", "tt0000101"),
