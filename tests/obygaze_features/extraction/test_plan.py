@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.extraction.plan import Target, make_plan, read_plan_file, write_plan
+from obygaze_features.extraction.run import load_targets
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import open_store
 
 
 def films(n: int = 10) -> Manifest:
@@ -67,6 +69,31 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     plan = make_plan(films(), targets, workspace=tmp_path, timeout_s=9.0)
     write_plan(plan, tmp_path / "plan.json")
     assert read_plan_file(tmp_path / "plan.json") == plan
+
+
+def test_a_store_gets_the_licence_of_the_options_then_of_the_manifest(tmp_path: Path) -> None:
+    stated = films(2)
+    header = replace(stated.header, licence="CC0-1.0", citation="Doe (2026).")
+    stated = replace(stated, header=header)
+
+    def terms_after(manifest: Manifest, name: str, **given: str) -> tuple[str, str]:
+        target = Target(str(tmp_path / name), "descriptors")
+        load_targets(make_plan(manifest, [target], workspace=tmp_path, **given))
+        return open_store(tmp_path / name).terms
+
+    assert terms_after(stated, "a") == ("CC0-1.0", "Doe (2026).")
+    assert terms_after(stated, "b", licence="MIT") == ("MIT", "Doe (2026).")
+    assert terms_after(stated, "b") == ("MIT", "Doe (2026).")  # a later state of the manifest
+    # A licence that is added to the manifest later, or given to a later run.
+    assert terms_after(films(2), "c") == ("", "")
+    assert terms_after(stated, "c") == ("CC0-1.0", "Doe (2026).")
+    assert terms_after(films(2), "d") == ("", "")
+    assert terms_after(films(2), "d", licence="MIT", citation="Roe") == ("MIT", "Roe")
+    with pytest.raises(AlreadyThere, match="has the licence 'MIT', got 'BSD'"):
+        terms_after(films(2), "d", licence="BSD")
+    with pytest.raises(FixUsage, match="one line"):
+        terms_after(films(2), "e", licence="MIT\n# Heading")
+    assert not (tmp_path / "e").exists()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
+from obygaze_features.manifest.io import read_manifest
+
 GOOD = 'schema = "obygaze-manifest/1"\ndataset = "Tiny"\n'
 ROWS = "clip_id,movie_id,scene,video,start_s,end_s,level,concepts\na,m,,,,,S,\n"
 TABLE = "clip_id,movie_id\na,m\n"
@@ -60,6 +62,21 @@ def test_a_manifest_is_given_a_name_that_can_be_typed(tmp_path: Path, name: str)
     refused = call_obygaze(*argv)
     assert (refused.code, refused.stdout) == (2, "")
     assert not (tmp_path / "manifests").exists()
+
+
+def test_an_import_keeps_the_licence_and_the_citation_that_are_given(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(TABLE, encoding="utf-8")
+    (tmp_path / "t.toml").write_text('licence = "MIT"\ncitation = "Roe"\n', encoding="utf-8")
+    words = ("-C", tmp_path, "manifest", "import", "csv", tmp_path / "t.csv", "-o")
+    given = ("--licence", "CC0-1.0", "--citation", "Doe (2026).")
+    call_obygaze(*words, "a", *given).ok()
+    call_obygaze(*words, "b", *given, "--mapping", tmp_path / "t.toml").ok()
+    call_obygaze(*words, "c", "--mapping", tmp_path / "t.toml").ok()
+    headers = [read_manifest(tmp_path / f"manifests/{name}.toml").header for name in "abc"]
+    terms = [(header.licence, header.citation) for header in headers]
+    assert terms == [("CC0-1.0", "Doe (2026).")] * 2 + [("MIT", "Roe")]
+    folder = call_obygaze("manifest", "import", "obygaze12", "--help").ok()
+    assert "--licence" in folder.stdout and "--citation" in folder.stdout
 
 
 def test_an_import_of_other_bytes_leaves_what_is_there(tmp_path: Path) -> None:

@@ -46,6 +46,19 @@ def test_rows_are_in_the_order_of_movie_and_scene(tmp_path: Path) -> None:
     assert store.movie_ids.tolist() == ["tt01", "tt02", "tt02"]
 
 
+def test_a_licence_that_is_given_to_a_later_import_is_that_of_the_store(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    words = ("-C", tmp_path, "store", "import", "npz", file, "-o", "made")
+    call_obygaze(*words).ok()
+    call_obygaze(*words, "--licence", "CC0-1.0", "--citation", "Doe (2026).").ok()
+    store = open_store(tmp_path / "stores" / "made")
+    assert store.sealed and store.terms == ("CC0-1.0", "Doe (2026).")
+    call_obygaze(*words).ok()
+    refused = call_obygaze(*words, "--licence", "MIT")
+    assert refused.code == 1 and "has the licence 'CC0-1.0', got 'MIT'" in refused.stderr
+    assert open_store(tmp_path / "stores" / "made").licence == "CC0-1.0"
+
+
 def test_movies_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", names=IDS, movie_id=[7, 7, 3], X=X)
     source = open_features("npz", [file], {"clip": "X"}, id_key="names")

@@ -140,7 +140,8 @@ def test_the_same_pull_again_fetches_nothing_but_the_documents(
         pull(server.url, tmp_path / "got")
         server.requests.clear()
         again = pull(server.url, tmp_path / "got")
-        assert sorted(server.requests) == ["/partial.json", "/seal.json", "/store.json"]
+        documents = ["/licence.json", "/partial.json", "/seal.json", "/store.json"]
+        assert sorted(server.requests) == documents
     assert again.n_files_kept == again.n_files - 2
 
 

@@ -142,7 +142,8 @@ def test_more_than_1000_files_are_one_packed_file(tmp_path: Path, hub: FolderHub
     assert done.target == "hf://lab/films/x/x.zip"
     there = tree(tmp_path / "hub")
     assert sorted(there) == ["lab/films/x/README.md", "lab/films/x/x.zip"]
-    assert there["lab/films/x/README.md"] == (tmp_path / "s" / "README.md").read_bytes()
+    card = there["lab/films/x/README.md"].decode()
+    assert "license: cc0-1.0" in card and "`x.zip` is a packed store" in card
     np.testing.assert_array_equal(open_store(done.target)["clip"].values, made["clip"])
     pull(done.target, tmp_path / "back")
     assert tree(tmp_path / "back") == tree(tmp_path / "s")
