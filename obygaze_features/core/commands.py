@@ -200,6 +200,11 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
 
 
 force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
+spreadsheet_option = click.option(
+    "--for-spreadsheets",
+    is_flag=True,
+    help="CSV: put an apostrophe before text that a spreadsheet would run; the first line says so.",
+)
 dtype_option = click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),

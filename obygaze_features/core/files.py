@@ -1,6 +1,5 @@
 """Files: atomic writes, hashes, locks, and paths that stay inside a folder."""
 
-import csv
 import errno
 import fcntl
 import hashlib
@@ -73,9 +72,16 @@ def json_values(value: Any) -> Any:
     return value
 
 
+# The first line of a table in which some text begins with an apostrophe that is not part of it.
+SPREADSHEET_LINE = (
+    "# for spreadsheets: text that begins with = + - @ or ' has an apostrophe before it"
+)
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
 def not_a_formula(cell: Any) -> Any:
     """Return a cell of CSV that a spreadsheet program shows; text that it would run gets a `'`."""
-    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA_STARTS):
         return cell
     try:
         float(cell)
@@ -89,13 +95,55 @@ def csv_for_people(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> byt
     return csv_bytes(map(not_a_formula, columns), (map(not_a_formula, row) for row in rows))
 
 
+def spreadsheet_cell(cell: Any) -> Any:
+    """Return a cell of a table that begins with SPREADSHEET_LINE; `original_cell` undoes it."""
+    if isinstance(cell, str) and cell.startswith("'"):
+        return f"'{cell}"
+    return not_a_formula(cell)
+
+
+def original_cell(cell: str) -> str:
+    """Return the text of which `spreadsheet_cell` made this one.
+
+    >>> original_cell("'-3kZ"), original_cell("'tis")
+    ('-3kZ', "'tis")
+    """
+    text = cell.removeprefix("'")
+    return text if text.startswith((*_FORMULA_STARTS, "'")) else cell
+
+
+def csv_for_spreadsheets(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
+    """Return a table as CSV for spreadsheet programs, which begins with SPREADSHEET_LINE."""
+    table = csv_bytes(map(spreadsheet_cell, columns), (map(spreadsheet_cell, row) for row in rows))
+    return f"{SPREADSHEET_LINE}\n".encode() + table
+
+
+def csv_table(
+    columns: Iterable[str], rows: Iterable[Iterable[Any]], *, for_spreadsheets: bool
+) -> bytes:
+    """Return a table as CSV: with each text as it is, or for spreadsheet programs."""
+    return (csv_for_spreadsheets if for_spreadsheets else csv_bytes)(columns, rows)
+
+
 def csv_bytes(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
     """Return a table as CSV in UTF-8, each line ended by a line feed; None is an empty cell."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return text.getvalue().encode("utf-8")
+    lines = [csv_line(columns), *map(csv_line, rows)]
+    return "".join(lines).encode("utf-8")
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    """Return one line of a table as CSV."""
+    texts = ["" if cell is None else str(cell) for cell in cells]
+    if texts == [""]:  # an empty line would be no row
+        return '""\n'
+    return ",".join(map(_csv_cell, texts)) + "\n"
+
+
+def _csv_cell(cell: str) -> str:
+    # csv.writer leaves a lone \r unquoted, which csv.reader then reads as the end of the line.
+    if any(mark in cell for mark in ',"\n\r'):
+        return '"' + cell.replace('"', '""') + '"'
+    return cell
 
 
 def require_file(path: Path) -> None:

@@ -134,10 +134,10 @@ def rows_to_csv(manifest: Manifest) -> bytes:
             where=manifest.name,
             hint="labels and splits belong to clips or segments; see store.segments",
         )
-    lines = [(*COLUMNS, *manifest.columns)]
+    rows = []
     for clip in manifest:
-        lines.append((*_cells(clip), *(clip.extra.get(name, "") for name in manifest.columns)))
-    return "".join(",".join(map(_csv_cell, cells)) + "\n" for cells in lines).encode("utf-8")
+        rows.append((*_cells(clip), *(clip.extra.get(name, "") for name in manifest.columns)))
+    return csv_bytes((*COLUMNS, *manifest.columns), rows)
 
 
 def _cells(clip: Clip) -> tuple[str, ...]:
@@ -145,13 +145,6 @@ def _cells(clip: Clip) -> tuple[str, ...]:
     scene = "" if clip.scene is None else str(clip.scene)
     ids = (clip.clip_id, clip.movie_id, scene, clip.video)
     return (*ids, *numbers, clip.level, "|".join(clip.concepts))
-
-
-def _csv_cell(cell: str) -> str:
-    # csv.writer leaves a lone \r unquoted, which csv.reader then reads as the end of the line.
-    if any(mark in cell for mark in ',"\n\r'):
-        return '"' + cell.replace('"', '""') + '"'
-    return cell
 
 
 def manifest_sha256(manifest: Manifest) -> str:

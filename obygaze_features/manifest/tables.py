@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.files import require_file
+from obygaze_features.core.files import SPREADSHEET_LINE, original_cell, require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.schema_rules import near
 
@@ -106,7 +106,8 @@ def read_table(
     """Read a table whose header has at least the `required` columns.
 
     Without a `delimiter` it is the one that the first line has most of: Excel writes semicolons
-    where the comma is the decimal mark. A byte order mark is skipped.
+    where the comma is the decimal mark. A byte order mark is skipped. If the file begins with
+    SPREADSHEET_LINE, cells are read without the apostrophes that it names.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
     values and raise all of them together; without it they are raised here. `content` names what
@@ -116,9 +117,16 @@ def read_table(
     found = Violations(path) if violations is None else violations
     with open_file(path) if data is None else io.BytesIO(data) as stream:
         lines = _lines(stream, found)
-        first = next(lines, "")
+        first, first_line = next(lines, ""), 1
+        # A program that saved the file may have added quotes, or the delimiters of empty cells.
+        for_spreadsheets = first.lstrip('"').startswith(SPREADSHEET_LINE)
+        if for_spreadsheets:
+            first, first_line = next(lines, ""), 2
         delimiter = delimiter or max(DELIMITERS, key=first.count)
-        records = _records(chain([first] if first else [], lines), delimiter, found)
+        text = chain([first] if first else [], lines)
+        records = _records(text, delimiter, found, first_line)
+        if for_spreadsheets:
+            records = ((line, [*map(original_cell, cells)]) for line, cells in records)
         line, header = next(records, (0, []))
         rows: tuple[TableRow, ...] = ()
         # Excel ends lines with the delimiters of empty columns; such a column is not data.
@@ -181,15 +189,15 @@ def _lines(stream: BinaryIO, found: Violations) -> Iterator[str]:
 
 
 def _records(
-    lines: Iterator[str], delimiter: str, found: Violations
+    lines: Iterator[str], delimiter: str, found: Violations, first_line: int
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield records with the line they start on; a quoted cell may contain line breaks."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    start = 1
+    start = first_line
     try:
         for record in reader:
             yield start, record
-            start = reader.line_num + 1
+            start = first_line + reader.line_num
     except csv.Error as error:
         found.add(start, None, f"not valid CSV ({error}); the rest of the file is not read")
 

@@ -14,6 +14,7 @@ from obygaze_features.core.commands import (
     force_option,
     named_values,
     option_group,
+    spreadsheet_option,
 )
 from obygaze_features.core.errors import EXIT_SOME_FAILED
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
@@ -187,6 +188,7 @@ def _note_reasons(session: Session, reasons: Mapping[str, str]) -> None:
 )
 @click.option("--compress", is_flag=True, help="Compress (hdf5 and npz).")
 @click.option("--with-labels", metavar="MANIFEST", help="Write its levels and concepts too.")
+@spreadsheet_option
 @force_option
 def export(
     session: Session,

@@ -15,6 +15,7 @@ from obygaze_features.core.commands import (
     force_option,
     json_option,
     option_group,
+    spreadsheet_option,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ result_options = option_group(
     option("--table", type=FILE, help="Write the table to this CSV file."),
     option("--figure", type=FILE, help="Draw the figure: PATH.svg and PATH.png."),
     option("--report", metavar="RUN", help="Add the audit to the report of a run."),
+    spreadsheet_option,
     force_option,
     json_option,
 )
@@ -63,11 +65,12 @@ def audit_command(name: str) -> Callable[[F], click.Command]:
         @wraps(function)
         def command(session: Session, /, report: str | None, force: bool, **options: Any) -> None:
             files = {name: options.pop(name) for name in ("document", "table", "figure")}
+            for_spreadsheets = options.pop("for_spreadsheets")
             if report is not None:
                 runs = session.workspace.folder("runs")
                 files["run"] = Path(report) if "/" in report else runs / report
             found: Audit = function(session, **options)
-            for path in found.write(**files, force=force):
+            for path in found.write(**files, for_spreadsheets=for_spreadsheets, force=force):
                 session.console.note(f"wrote {path}")
             session.console.show(found.to_json(), str(found))
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_features.core.console import table as aligned
 from obygaze_features.core.errors import Corrupt, NotFound
 from obygaze_features.core.figures import figure_stem
-from obygaze_features.core.files import csv_for_people, pretty_json, write_new
+from obygaze_features.core.files import csv_table, pretty_json, write_new
 from obygaze_features.core.schema_check import read_json, table_of
 from obygaze_features.core.schema_rules import list_of
 from obygaze_models.audits.figure import Plot, save_plot
@@ -110,6 +110,7 @@ class Audit(ABC):
         table: str | Path | None = None,
         figure: str | Path | None = None,
         run: str | Path | None = None,
+        for_spreadsheets: bool = False,
         force: bool = False,
     ) -> list[Path]:
         """Write the audit to the given files and return the paths that were written.
@@ -119,6 +120,8 @@ class Audit(ABC):
             table: The CSV file for the table, at full precision.
             figure: The figure: PATH.svg and PATH.png.
             run: The folder of a run, whose report then includes this audit.
+            for_spreadsheets: Put an apostrophe before text of the table that a spreadsheet program
+                would take for a formula; the first line says so.
             force: Replace files that have other contents.
         """
         written: list[Path] = []
@@ -128,7 +131,8 @@ class Audit(ABC):
             write_new(written[-1], pretty_json(self.to_json()), force=force)
         if table is not None:
             written.append(Path(table))
-            write_new(written[-1], csv_for_people(finding.headers, finding.rows), force=force)
+            data = csv_table(finding.headers, finding.rows, for_spreadsheets=for_spreadsheets)
+            write_new(written[-1], data, force=force)
         if figure is not None:
             written += self.draw(figure_stem(Path(figure)), force=force)
         if run is not None:

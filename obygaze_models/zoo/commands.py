@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from obygaze_features.core.commands import LazyGroup, Session, force_option
+from obygaze_features.core.commands import LazyGroup, Session, force_option, spreadsheet_option
 from obygaze_features.core.console import Console, human, table
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import write_new
@@ -122,6 +122,7 @@ def verify(session: Session, names: tuple[str, ...]) -> None:
     is_flag=True,
     help="--mediaeval: neither model nor backbone saw data from outside the task.",
 )
+@spreadsheet_option
 @force_option
 def predict_(
     session: Session,
@@ -134,6 +135,7 @@ def predict_(
     out: Path | None,
     mediaeval: Path | None,
     no_external_data: bool,
+    for_spreadsheets: bool,
     force: bool,
 ) -> None:
     """Predict the clips of a store with a model.
@@ -171,8 +173,9 @@ def predict_(
         chosen = listed if ids is None else [listed[clip] for clip in ids]
     found = predict(model, opened, chosen, in_sample=in_sample)
     _explain(session.console, found)
+    predictions = found.to_csv(for_spreadsheets=for_spreadsheets)
     if out is not None:
-        write_new(out, found.to_csv().encode("utf-8"), force=force)
+        write_new(out, predictions.encode("utf-8"), force=force)
         session.console.note(f"wrote {out}")
     if mediaeval is not None:
         _write_run(model, found, mediaeval, external_data=not no_external_data, force=force)
@@ -180,7 +183,7 @@ def predict_(
     if session.console.as_json:
         session.console.json(found.to_json())
     elif out is None and mediaeval is None:
-        session.console.result(found.to_csv().rstrip("\n"))
+        session.console.result(predictions.rstrip("\n"))
 
 
 def _write_run(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
-from obygaze_features.core.files import csv_for_people, json_values
+from obygaze_features.core.files import csv_table, json_values
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Matrix, Segments, Store
@@ -66,9 +66,15 @@ class Predicted:
         for row in zip(*self._table().values(), strict=True):
             yield json_values(row)
 
-    def to_csv(self) -> str:
-        """Return the table as CSV, numbers in their shortest exact form."""
-        return csv_for_people(self.columns(), self.rows()).decode("utf-8")
+    def to_csv(self, *, for_spreadsheets: bool = False) -> str:
+        """Return the table as CSV, numbers in their shortest exact form.
+
+        Args:
+            for_spreadsheets: Put an apostrophe before text that a spreadsheet program would take
+                for a formula; the first line says so.
+        """
+        table = csv_table(self.columns(), self.rows(), for_spreadsheets=for_spreadsheets)
+        return table.decode("utf-8")
 
     def to_json(self) -> dict[str, Any]:
         """Return the classes, the rows, and the clips without a row as plain JSON values."""

@@ -1,6 +1,5 @@
 """Write the features of a store in other formats; failed clips are left out."""
 
-import csv
 import errno
 import json
 import os
@@ -18,11 +17,13 @@ from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, made_by_obygaze, new_file, new_folder
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import (
-    csv_for_people,
+    SPREADSHEET_LINE,
+    csv_line,
+    csv_table,
     free_for,
-    not_a_formula,
     pretty_json,
     sha256_bytes,
+    spreadsheet_cell,
 )
 from obygaze_features.core.lazy import need
 from obygaze_features.manifest.model import Manifest
@@ -55,6 +56,7 @@ class _Job:
     progress: Progress
     compress: bool
     labels: Mapping[str, tuple[str, str]] | None = None
+    for_spreadsheets: bool = False
 
     def label(self, clip: str) -> dict[str, str]:
         """Return the level and the concepts of a clip, where labels are exported."""
@@ -83,6 +85,7 @@ def export_store(
     compress: bool = False,
     force: bool = False,
     labels: Manifest | None = None,
+    for_spreadsheets: bool = False,
     progress: Progress | None = None,
 ) -> Exported:
     """Write the clips that are ok; the result appears when it is complete.
@@ -100,12 +103,16 @@ def export_store(
         force: whether to replace an earlier export.
         labels: the manifest whose levels and concepts are written too: as columns (csv), arrays
             (npz), attributes (hdf5), or `labels.csv` in the folder (npy, pth).
+        for_spreadsheets: whether text that a spreadsheet program would take for a formula gets an
+            apostrophe (csv, and `labels.csv`). The first line of the file says so.
         progress: counts clips, once for each level.
     """
     store.plan.refuse_pictures(store.location)
     path = Path(path)
     if format not in FORMATS:
         raise FixUsage(f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}")
+    if for_spreadsheets and format != "csv" and not (FORMATS[format].in_folder and labels):
+        raise FixUsage(f"{format} without labels has no table for spreadsheets", hint="csv")
     specs = _specs(store, format, levels)
     present, left_out = np.ones(store.n_clips, dtype=bool), dict[str, str]()
     for spec in specs:
@@ -120,7 +127,7 @@ def export_store(
     words = None
     if labels is not None:
         words = {clip.clip_id: (clip.level, "|".join(clip.concepts)) for clip in labels}
-    job = _Job(store, specs, present, progress or Quiet(), compress, words)
+    job = _Job(store, specs, present, progress or Quiet(), compress, words, for_spreadsheets)
     job.progress.expect(len(specs) * int(present.sum()))
     own, beside = FORMATS[format].own, path.parent / f"{path.name}.json"
     new = new_folder if FORMATS[format].in_folder else new_file
@@ -156,7 +163,8 @@ def _finish_folder(job: _Job, folder: Path, format: str) -> None:
         ids = job.store.clip_ids[job.rows].tolist()
         pairs = zip(ids, job.store.movie_ids[job.rows].tolist(), strict=True)
         rows = ((clip, movie, *job.label(clip).values()) for clip, movie in pairs)
-        data = csv_for_people(("clip_id", "movie_id", *LABELS), rows)
+        columns = ("clip_id", "movie_id", *LABELS)
+        data = csv_table(columns, rows, for_spreadsheets=job.for_spreadsheets)
         (folder / "labels.csv").write_bytes(data)
     document = {
         "created_by": f"obygaze {__version__}",
@@ -279,12 +287,15 @@ def _csv(job: _Job, path: Path) -> None:
     numbers = (f"{spec.name}_{i}" for i in range(spec.tail_shape[0]))
     header = ["clip_id", "movie_id", *labels, *numbers]
     with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header)
+        if job.for_spreadsheets:
+            stream.write(f"{SPREADSHEET_LINE}\n")
+        stream.write(csv_line(header))
         # str() of a NumPy scalar is the shortest text that reads back to the same number.
         for clip, movie, values in job.clips(spec):
-            words = map(not_a_formula, (clip, movie, *job.label(clip).values()))
-            writer.writerow([*words, *map(str, values)])
+            words: Iterable[str] = (clip, movie, *job.label(clip).values())
+            if job.for_spreadsheets:
+                words = map(spreadsheet_cell, words)
+            stream.write(csv_line([*words, *map(str, values)]))
 
 
 def _pth(job: _Job, path: Path) -> None:
@@ -311,7 +322,7 @@ FACTS = _marked("the provenance", rb'\A{\s*"created_by": "obygaze ')
 # HDF5 keeps the attributes of a file near its start, and a zip its names at the end.
 HDF5 = _marked(f"the attribute {HDF5_LEVELS}", rb"(?s)\A\x89HDF.*" + HDF5_LEVELS.encode())
 NPZ = _marked(f"the array {PROVENANCE}", rb"(?s)PK\x01\x02.*" + f"{PROVENANCE}.npy".encode())
-_COLUMNS = rb"\Aclip_id,movie_id,(level,concepts,)?(\w+)_0(,\2_\d+)*\n"
+_COLUMNS = rb"\A(# for spreadsheets: .*\n)?clip_id,movie_id,(level,concepts,)?(\w+)_0(,\3_\d+)*\n"
 FORMATS = {
     "hdf5": _Format(_hdf5, HDF5),
     "npz": _Format(_npz, NPZ, ids_are_names=False),

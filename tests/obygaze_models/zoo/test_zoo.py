@@ -143,6 +143,26 @@ def test_predictions_are_keyed_by_clip_and_absent_clips_are_told(
     assert asked.clip_ids == ["c-09", "c-02"]
 
 
+def test_predictions_have_the_ids_of_the_clips_as_they_are(
+    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
+) -> None:
+    ids = ["-3kZ", "+b", "=1+2", "@c", "'d"]
+    first = predict(load_model(saved), open_store(tmp_path / "store"), ["c-00"])
+    found = replace(
+        first,
+        clip_ids=ids,
+        basis=["unseen"] * len(ids),
+        decisions=["S"] * len(ids),
+        scores=np.repeat(first.scores, len(ids), axis=0),
+    )
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert [row["clip_id"] for row in rows] == ids
+    note, *lines = found.to_csv(for_spreadsheets=True).splitlines(keepends=True)
+    assert note.startswith("# for spreadsheets: ")
+    protected = [row["clip_id"] for row in csv.DictReader(lines)]
+    assert protected == ["'-3kZ", "'+b", "'=1+2", "'@c", "''d"]
+
+
 def test_a_bottleneck_tells_its_margins_and_what_each_adds(
     tmp_path: Path, data: tuple[np.ndarray, ...]
 ) -> None:
@@ -376,6 +396,11 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     assert len(asked["rows"]) == N - 1
     assert set(asked["rows"][0]) == {"clip_id", "basis", "decision", "p:HN", "p:S"}
     assert asked["absent"] == {"c-07": "failed: open unreadable: x"}
+    words = ("-C", tmp_path, "models", "predict", "toy", store)
+    plain: str = run_obygaze(*words).ok().stdout
+    protected: str = run_obygaze(*words, "--for-spreadsheets").ok().stdout
+    assert protected.splitlines()[0].startswith("# for spreadsheets: ")
+    assert protected.splitlines()[1:] == plain.splitlines()
     _tamper(saved, "flipped")
     done = run_obygaze("-C", tmp_path, "models", "verify", "toy")
     assert done.code == 4

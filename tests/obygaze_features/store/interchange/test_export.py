@@ -21,6 +21,7 @@ from support.stores import copy_of_sealed, fill_store, plan_store, sealed_store,
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import ArraySpec, RowStatus, Store, open_store
 from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.export import export_store
@@ -345,6 +346,55 @@ def test_labels_are_written_on_request(tmp_path: Path, sealed: Path, format: str
     if format in BACK:
         import_store(BACK[format](out), tmp_path / "again")
         same(store, open_store(tmp_path / "again"), ("clip",))
+
+
+# As YouTube has them; a spreadsheet program takes the first four for formulas.
+AWKWARD = ["-3kZ", "+b", "=1+2", "@c", "'d", "'-e", "-", "-5", "a,b", 'a"b', " f ", "#g"]
+
+
+@pytest.fixture
+def awkward(tmp_path: Path) -> Store:
+    plan_store(tmp_path / "s", len(AWKWARD), 4, clip_ids=AWKWARD, movie_ids=AWKWARD[::-1])
+    fill_store(tmp_path / "s", some_values(len(AWKWARD))).seal()
+    return open_store(tmp_path / "s")
+
+
+@pytest.mark.parametrize("for_spreadsheets", [False, True])
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
+def test_any_id_comes_back(
+    tmp_path: Path, awkward: Store, format: str, for_spreadsheets: bool
+) -> None:
+    if format == "pth":
+        pytest.importorskip("torch")
+    options: dict[str, Any] = {"for_spreadsheets": True} if for_spreadsheets else {}
+    clips = [Clip(clip, "m", level="S", concepts=("=Look",)) for clip in AWKWARD]
+    labels = Manifest("m", Header("m", {"=Look": "visual"}), tuple(clips))
+    if for_spreadsheets and format in ("hdf5", "npz"):
+        with pytest.raises(FixUsage, match="no table for spreadsheets"):
+            export_store(awkward, tmp_path / "out", format, labels=labels, **options)
+        return
+    export_store(
+        awkward, tmp_path / "out", format, levels=["clip"], labels=labels, force=True, **options
+    )
+    export_store(  # it is known as an export
+        awkward, tmp_path / "out", format, levels=["clip"], labels=labels, force=True, **options
+    )
+    source = open_features(format, [tmp_path / "out"])
+    import_store(source, tmp_path / "again")
+    source.close()
+    again = open_store(tmp_path / "again")
+    films = dict(zip(again.clip_ids.tolist(), again.movie_ids.tolist(), strict=True))
+    assert films == dict(zip(AWKWARD, AWKWARD[::-1], strict=True))
+    values = again.matrix("clip", clips=AWKWARD).values
+    np.testing.assert_array_equal(values, awkward.matrix("clip").values)
+    if format in ("csv", "npy", "pth"):
+        table = tmp_path / "out" if format == "csv" else tmp_path / "out" / "labels.csv"
+        text = table.read_text(encoding="utf-8")
+        assert text.startswith("# for spreadsheets: ") == for_spreadsheets
+        assert ("\n'=1+2," in text) == for_spreadsheets
+        rows = read_table(table, required=("clip_id",)).rows
+        assert [row["clip_id"] for row in rows] == AWKWARD
+        assert {row["concepts"] for row in rows} == {"=Look"}
 
 
 FOREIGN = {
