@@ -57,6 +57,7 @@ else:
         "obygaze_features.store.remote.send": ("pack", "push"),
         "obygaze_features.store.write.create": ("create_store",),
         "obygaze_features.store.write.edit": ("merge", "subset"),
+        "obygaze_features.store.write.licence": ("state_licence",),
         "obygaze_features.store.write.writer": ("StoreWriter",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
