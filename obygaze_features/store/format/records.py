@@ -31,7 +31,7 @@ MAX_ARRAYS = 1_000
 MAX_FILE_BYTES = 2**60
 # The same for JSON that would take far more memory than its bytes: in a store's own files a value
 # takes more bytes than this.
-MIN_VALUE_BYTES, MANY_VALUES = 16, 1_000_000
+MIN_VALUE_BYTES, MANY_VALUES = 6, 1_000_000
 # From here on the number of rows is compared with the bytes of the ids before it is believed: each
 # has its length, and at least one character.
 MANY_ROWS = 1_000_000

@@ -21,8 +21,18 @@ from support.store_damage import restamped
 from support.stores import fill_store, plan_store, sealed_store, some_values, tree
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
-from obygaze_features.store.format.records import with_checksum
+from obygaze_features.store import (
+    ArraySpec,
+    RowSource,
+    RowStatus,
+    StoreWriter,
+    TextTable,
+    open_store,
+)
+from obygaze_features.store.format import records
+from obygaze_features.store.format.records import Partial, Record, Seal, Sources, with_checksum
+from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.read.index import IndexPage, MovieIndex
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote.fetch import unpack
 
@@ -230,3 +240,37 @@ def test_the_forged_stores_of_these_tests_are_otherwise_right(tmp_path: Path) ->
     assert not verify(tmp_path / "s", hashes=True).problems
     found = open_store(tmp_path / "s").matrix("clip").values
     np.testing.assert_array_equal(found, some_values(23, CLIP)["clip"])
+
+
+MANY = 30_000
+OWN_FILES = [
+    MovieIndex(
+        plan="0" * 64, page_blocks=1, movies={str(i): [(i, i + 1)] for i in range(MANY)}, files={}
+    ),
+    MovieIndex(
+        plan="0" * 64,
+        page_blocks=1,
+        movies={
+            "a": [(2 * i, 2 * i + 1) for i in range(MANY)],
+            "b": [(2 * i + 1, 2 * i + 2) for i in range(MANY)],
+        },
+        files={},
+    ),
+    IndexPage(clip_id=[str(i) for i in range(MANY)], noted={}, files={}),
+    Partial({"clip": frozenset(range(MANY))}),
+    Sources({i: RowSource() for i in range(MANY)}),
+    Seal(
+        fingerprint="0" * 64,
+        counts={},
+        noted={i: RowStatus.no_video() for i in range(MANY)},
+        files={f"data.zarr/clip/c.{i}.0": FileMark(1, "0" * 64) for i in range(MANY)},
+    ),
+]
+
+
+@pytest.mark.parametrize("record", OWN_FILES, ids=lambda record: type(record).__name__)
+def test_no_own_file_has_too_many_values_however_many_movies_or_blocks(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MANY_VALUES", 1000)  # for a million values, a second each
+    assert type(record).from_bytes(record.to_bytes(), "own file") == record
