@@ -33,6 +33,8 @@ LARGE_ROW_BYTES = 512_000
 # chunk, so blocks of large clips become shards.
 ONE_CHUNK_BYTES = 8_000_000
 INNER_CHUNK_BYTES = 4_000_000
+# Smaller chunks cost more for their entries and checksums than they save.
+SMALL_CHUNK_BYTES = 100_000
 ID_CHUNK_ROWS = 65_536
 COMPRESSORS: dict[str, Any] = {
     "zstd": ZstdCodec(level=3),
@@ -73,9 +75,10 @@ def create_store(
         block_rows = BLOCK_ROWS_LARGE if is_large else BLOCK_ROWS
     if block_rows < 1:
         raise FixInput(f"block_rows must be at least 1, got {block_rows}", where=str(path))
+    block_rows = min(block_rows, len(clip_ids))
     plan = Plan(
         n_clips=len(clip_ids),
-        block_rows=min(block_rows, len(clip_ids)),
+        block_rows=_even_rows(block_rows, arrays),
         recipe=recipe,
         manifest_name=manifest_name,
         manifest_sha256=manifest_sha256,
@@ -93,7 +96,10 @@ def create_store(
             _publish(path, plan, clip_ids, movie_ids)
     else:
         remove_abandoned(path)
-    there = _same(path, plan, clip_ids, movie_ids)
+    there = read_plan(path, recipe)
+    if there.block_rows == block_rows:  # of a version that did not make them even
+        plan = replace(plan, block_rows=block_rows)
+    _require_same(path, there, plan, clips_csv(clip_ids, movie_ids))
     complete_terms(path, plan.terms)
     return there
 
@@ -117,20 +123,19 @@ def clips_csv(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> bytes:
     return csv_bytes(["row", *ID_ARRAYS], rows)
 
 
-def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> Plan:
-    found = read_plan(path, plan.recipe)
+def _require_same(path: Path, there: Plan, plan: Plan, clips: bytes) -> None:
+    """Raise an error unless the store that is there has the same plan and the same clips.csv."""
     parts = ("n_clips", "block_rows", "manifest_sha256", "arrays", "compressor")
-    differing = [part for part in parts if getattr(found, part) != getattr(plan, part)]
+    differing = [part for part in parts if getattr(there, part) != getattr(plan, part)]
     if "manifest_sha256" in differing:
-        changed = found.manifest_name == plan.manifest_name
-        other = "another state of the manifest" if changed else "another manifest"
+        is_other_state = there.manifest_name == plan.manifest_name
+        other = "another state of the manifest" if is_other_state else "another manifest"
         raise Mismatch(
-            f"this store is of {other} ({found.manifest_name!r})",
+            f"this store is of {other} ({there.manifest_name!r})",
             where=str(path),
             hint="choose another store name; `obygaze store merge` copies the clips both have",
         )
-    csv_path = path / CLIPS_FILE
-    if not differing and csv_path.read_bytes() != clips_csv(clip_ids, movie_ids):
+    if not differing and (path / CLIPS_FILE).read_bytes() != clips:
         differing.append("clip_ids")
     if differing:
         raise Mismatch(
@@ -138,7 +143,6 @@ def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[s
             where=str(path),
             hint="choose another store name",
         )
-    return found
 
 
 def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
@@ -223,9 +227,33 @@ def _chunks(spec: ArraySpec, block_rows: int) -> tuple[int, int | None]:
     """Return the rows of a chunk, and those of a shard if blocks are shards."""
     if block_rows * spec.row_bytes <= ONE_CHUNK_BYTES:
         return block_rows, None
-    fitting = max(1, INNER_CHUNK_BYTES // spec.row_bytes)
-    inner = max(k for k in range(1, min(fitting, block_rows) + 1) if block_rows % k == 0)
+    fitting = min(_fitting_rows(spec), block_rows)
+    inner = max(rows for rows in range(1, fitting + 1) if block_rows % rows == 0)
     return inner, block_rows
+
+
+def _fitting_rows(spec: ArraySpec) -> int:
+    """Return the most rows of an inner chunk."""
+    return max(1, INNER_CHUNK_BYTES // spec.row_bytes)
+
+
+def _even_rows(block_rows: int, arrays: Sequence[ArraySpec]) -> int:
+    """Return the rows of a block, a few more if no number of rows for inner chunks divides them.
+
+    A block of 9973 rows, a prime number, has inner chunks of one row. Of the rows that are added,
+    shards store none but those that fill the last inner chunk.
+    """
+    steps = [1]
+    for spec in arrays:
+        chunk_rows, shard_rows = _chunks(spec, block_rows)
+        if shard_rows is not None and chunk_rows * spec.row_bytes < SMALL_CHUNK_BYTES:
+            # The largest power of two that fits: one that fits less often divides it.
+            steps.append(1 << (_fitting_rows(spec).bit_length() - 1))
+    step = max(steps)
+    if step == 1:
+        return block_rows
+    # An array that was one chunk may now be a shard.
+    return _even_rows(-(-block_rows // step) * step, arrays)
 
 
 def add_strings(

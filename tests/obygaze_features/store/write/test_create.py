@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.stores import ARRAYS, a_recipe, plan_store, some_ids
+from support.stores import ARRAYS, a_recipe, fill_store, plan_store, some_ids, some_values
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
-from obygaze_features.store import ArraySpec, open_store
+from obygaze_features.store import ArraySpec, open_store, pack
+from obygaze_features.store.read.verify import verify
+from obygaze_features.store.write import create
 
 
 def test_everything_is_fixed_at_once(tmp_path: Path) -> None:
@@ -237,3 +239,54 @@ def test_a_row_is_found_without_looking_at_other_blocks(tmp_path: Path) -> None:
     assert [name for name in files.reads if not name.endswith("partial.json")] == [
         name for name in wanted if not name.startswith("commits")
     ]
+
+
+def inner_rows(path: Path, name: str) -> tuple[int, int]:
+    """The rows of a file, and of a chunk in it, by the metadata that zarr reads."""
+    document = json.loads((path / f"data.zarr/{name}/zarr.json").read_bytes())
+    rows = document["chunk_grid"]["configuration"]["chunk_shape"][0]
+    (codec, *_) = document["codecs"]
+    is_shard = codec["name"] == "sharding_indexed"
+    return rows, codec["configuration"]["chunk_shape"][0] if is_shard else rows
+
+
+@pytest.mark.parametrize("n_clips", [9973, 2 * 4969])  # a prime, and twice one
+def test_a_block_of_any_number_of_rows_has_chunks_of_many(tmp_path: Path, n_clips: int) -> None:
+    arrays = (ArraySpec("clip", (256,)), ArraySpec("frames", (2, 256)), ArraySpec("time_s", (2,)))
+    plan = plan_store(tmp_path / "s", n_clips, 100_000, arrays=arrays)
+    assert plan.n_blocks == 1
+    assert plan.block_range(0) == (0, n_clips)
+    for name, row_bytes in (("clip", 1024), ("frames", 2048)):
+        file_rows, chunk_rows = inner_rows(tmp_path / "s", name)
+        assert file_rows == plan.block_rows
+        assert file_rows % chunk_rows == 0
+        assert 100_000 <= chunk_rows * row_bytes <= 4_000_000
+    assert inner_rows(tmp_path / "s", "time_s") == (plan.block_rows, plan.block_rows)
+    values = some_values(n_clips, arrays)
+    fill_store(tmp_path / "s", values).seal()
+    # A clip costs its bytes, not a chunk and an entry of an index for each.
+    n_bytes = sum(file.stat().st_size for file in (tmp_path / "s/data.zarr/clip").iterdir())
+    assert n_bytes < 1024 * n_clips * 1.1
+    assert not verify(tmp_path / "s", hashes=True).problems
+    pack(open_store(tmp_path / "s"), tmp_path / "s.zip")
+    last = open_store(tmp_path / "s.zip").matrix("frames", clips=[some_ids(n_clips)[0][-1]])
+    np.testing.assert_array_equal(last.values[0], values["frames"][-1])
+
+
+def test_a_store_with_blocks_of_a_prime_number_of_rows_is_still_the_same_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = (ArraySpec("clip", (1024,)),)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(create, "_even_rows", lambda rows, arrays: rows)
+        assert plan_store(tmp_path / "s", 4969, 100_000, arrays=arrays).block_rows == 4969
+    assert plan_store(tmp_path / "s", 4969, 100_000, arrays=arrays).block_rows == 4969
+    with pytest.raises(Mismatch, match="block_rows"):
+        plan_store(tmp_path / "s", 4969, 64, arrays=arrays)
+
+
+def test_the_usual_blocks_keep_their_number_of_rows(tmp_path: Path) -> None:
+    arrays = (ArraySpec("clip", (768,)), ArraySpec("tokens", (200, 768), dtype="float16"))
+    for n_clips in (7, 61, 64, 100, 997):
+        plan = plan_store(tmp_path / str(n_clips), n_clips, 64, arrays=arrays)
+        assert plan.block_rows == min(64, n_clips)
