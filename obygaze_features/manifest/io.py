@@ -148,7 +148,7 @@ def _cells(clip: Clip) -> tuple[str, ...]:
 
 
 def manifest_sha256(manifest: Manifest) -> str:
-    """Return the sha256 of the rows as CSV, by which stores and runs identify a manifest."""
+    """Return the sha256 of the rows as CSV, by which runs and models identify a manifest."""
     return sha256_bytes(rows_to_csv(manifest))
 
 

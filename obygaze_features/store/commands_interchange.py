@@ -17,8 +17,8 @@ from obygaze_features.core.commands import (
     spreadsheet_option,
 )
 from obygaze_features.core.errors import EXIT_SOME_FAILED
-from obygaze_features.manifest.io import manifest_sha256, read_manifest
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest, clips_sha256
 from obygaze_features.store.commands_look import open_named
 from obygaze_features.store.interchange import FORMATS, open_features
 from obygaze_features.store.interchange.export import FORMATS as EXPORT_FORMATS
@@ -132,8 +132,9 @@ def import_(
     found, clips = None, None
     if manifest is not None:
         found = read_manifest(session.workspace.existing_manifest(manifest))
-        movies = [clip.movie_id for clip in found]
-        clips = ManifestClips(found.name, manifest_sha256(found), list(found.clip_ids), movies)
+        ids, movies = list(found.clip_ids), [clip.movie_id for clip in found]
+        sha256 = clips_sha256(zip(ids, movies, strict=True))
+        clips = ManifestClips(found.name, sha256, ids, movies)
     try:
         with session.console.progress("import") as progress:
             done = import_store(

@@ -140,7 +140,7 @@ def _mark(name: str, mark: Sequence[Any]) -> FileMark:
 
 
 def _statuses(value: Mapping[str, Any]) -> dict[int, RowStatus]:
-    rows = {int(row): RowStatus(**status) for row, status in value.items()}
+    rows = {int(row): RowStatus.from_json(status) for row, status in value.items()}
     for row, status in rows.items():
         if status.why_not_stored:
             raise ValueError(f"row {row} {status.why_not_stored}")

@@ -160,6 +160,12 @@ class RowStatus:
         """Return the status as in markers and seals."""
         return {name: value for name, value in vars(self).items() if value}
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return a status as read; keys of later versions are ignored, the state must be there."""
+        known = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
+        return cls(**{**known, "state": value["state"]})
+
 
 OK = RowStatus()
 MISSING = RowStatus("missing", message="its block was never committed")

@@ -10,7 +10,7 @@ import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.manifest.model import clips_sha256
 from obygaze_features.store.format.limits import check_disk, check_memory
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import Terms
@@ -145,7 +145,7 @@ def clips_of(source: FeatureSource) -> ManifestClips:
         key=lambda pair: [*map(natural_order, pair), pair],
     )
     clips, movies = [clip for _, clip in pairs], [movie for movie, _ in pairs]
-    return ManifestClips("imported", sha256_bytes(canonical_json([clips, movies])), clips, movies)
+    return ManifestClips("imported", clips_sha256(zip(clips, movies, strict=True)), clips, movies)
 
 
 def _movies_of(source: FeatureSource) -> list[str]:

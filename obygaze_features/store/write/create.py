@@ -124,10 +124,15 @@ def clips_csv(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> bytes:
 
 
 def _require_same(path: Path, there: Plan, plan: Plan, clips: bytes) -> None:
-    """Raise an error unless the store that is there has the same plan and the same clips.csv."""
-    parts = ("n_clips", "block_rows", "manifest_sha256", "arrays", "compressor")
+    """Raise an error unless the store that is there has the same plan and the same clips.csv.
+
+    The hash of the manifest only explains why clips differ: imports of older versions have that of
+    the CSV file, which changes with a label.
+    """
+    parts = ("n_clips", "block_rows", "arrays", "compressor")
     differing = [part for part in parts if getattr(there, part) != getattr(plan, part)]
-    if "manifest_sha256" in differing:
+    has_same_clips = (path / CLIPS_FILE).read_bytes() == clips
+    if not has_same_clips and there.manifest_sha256 != plan.manifest_sha256:
         is_other_state = there.manifest_name == plan.manifest_name
         other = "another state of the manifest" if is_other_state else "another manifest"
         raise Mismatch(
@@ -135,7 +140,7 @@ def _require_same(path: Path, there: Plan, plan: Plan, clips: bytes) -> None:
             where=str(path),
             hint="choose another store name; `obygaze store merge` copies the clips both have",
         )
-    if not differing and (path / CLIPS_FILE).read_bytes() != clips:
+    if not has_same_clips:
         differing.append("clip_ids")
     if differing:
         raise Mismatch(

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.store_servers import web_server
@@ -293,3 +294,26 @@ def test_the_location_of_a_store_has_no_secrets(workspace: Path) -> None:
         assert (store.matrix("clip").values == values["clip"]).all()
         missing = call_obygaze("store", "info", url[:-1] + "t", "--json", cwd=workspace)
         assert missing.code == 1 and "s3cret" not in missing.stdout + missing.stderr
+
+
+def test_the_same_import_again_is_the_same_after_a_row_was_relabelled(tmp_path: Path) -> None:
+    def run(*words: str) -> Any:
+        return call_obygaze("-C", str(tmp_path), *words)
+
+    ids = ["lake-1", "lake-2", "pier-1"]
+    table = "clip_id,movie_id,level\nlake-1,lake,EN\nlake-2,lake,S\npier-1,pier,EN\n"
+    (tmp_path / "clips.csv").write_text(table)
+    run("manifest", "import", "csv", str(tmp_path / "clips.csv"), "-o", "films").ok()
+    np.savez(tmp_path / "x.npz", clip_id=ids, clip=np.ones((3, 4), np.float32))
+    words = ("store", "import", "npz", str(tmp_path / "x.npz"), "--manifest", "films", "-o", "x")
+    run(*words).ok()
+    path = tmp_path / "manifests/films.csv"
+    path.write_text(path.read_text().replace(",S,", ",HN,"))
+    assert "HN" in path.read_text()
+    run(*words).ok()
+    # The hash of the pairs of ids, as an extraction writes it, worked out here by hand.
+    text = '[["lake-1","lake"],["lake-2","lake"],["pier-1","pier"]]'
+    plan = open_store(tmp_path / "stores/x").plan
+    assert plan.manifest_sha256 == hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(path.read_text().replace("pier-1", "pier-2"))
+    assert run(*words).code == 5

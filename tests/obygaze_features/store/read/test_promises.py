@@ -11,7 +11,7 @@ from support.store_damage import a_copy, changed, files_of, flip, restamped
 from support.stores import fill_store, plan_store, sealed_store, some_values
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.store import TextTable, open_store
+from obygaze_features.store import RowStatus, TextTable, open_store
 from obygaze_features.store.format.records import with_checksum
 from obygaze_features.store.read.verify import verify
 
@@ -154,6 +154,27 @@ def test_a_layout_that_is_not_the_promised_one_is_refused(sealed, tmp_path: Path
     restamped(path, block_rows=5)
     with pytest.raises(Corrupt, match="layout"):
         open_store(path).matrix("clip")
+
+
+def test_keys_of_a_later_release_do_not_stop_a_reader_wherever_they_are(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    failed = RowStatus.failed("decode", "Error", "why")
+    writer = fill_store(tmp_path / "s", some_values(23), {5: failed})
+    marker = tmp_path / "s/commits/block-00001.json"
+    noted = {"5": {**failed.to_json(), "attempts": 3, "where": {"host": "a"}}}
+    changed(marker, noted=noted, later={"x": 1})
+    assert open_store(tmp_path / "s").status().noted == {5: failed}
+    assert writer.seal().noted == {5: failed}
+    changed(tmp_path / "s/seal.json", noted=noted, later={"x": 1})
+    assert open_store(tmp_path / "s").status().noted == {5: failed}
+
+
+def test_a_row_that_is_noted_has_a_state(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    fill_store(tmp_path / "s", some_values(23))
+    changed(tmp_path / "s/commits/block-00001.json", noted={"5": {"stat": "failed"}})
+    with pytest.raises(Corrupt, match="state"):
+        open_store(tmp_path / "s").status()
 
 
 @pytest.mark.parametrize("tail", [[2**40], [2**32, 2**32], [2**31, 2**31, 2**31]])

@@ -86,8 +86,14 @@ def test_another_recipe_lists_the_keys_that_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"manifest_sha256": "34" * 32}, "another state of the manifest"),
-        ({"manifest_sha256": "34" * 32, "manifest_name": "theirs"}, "of another manifest"),
+        (
+            {"manifest_sha256": "34" * 32, "clip_ids": some_ids(23)[0][::-1]},
+            "another state of the manifest",
+        ),
+        (
+            {"manifest_sha256": "34" * 32, "manifest_name": "theirs", "movie_ids": ["tt1"] * 23},
+            "of another manifest",
+        ),
         ({"block_rows": 5}, "block_rows"),
         ({"arrays": ARRAYS[:2]}, "arrays"),
         ({"compressor": "zstd"}, "compressor"),
@@ -98,6 +104,11 @@ def test_another_plan_is_refused(tmp_path: Path, changes, words) -> None:
     plan_store(tmp_path / "s")
     with pytest.raises(Mismatch, match=words):
         plan_store(tmp_path / "s", **changes)
+
+
+def test_a_store_of_the_same_clips_is_the_same_whatever_hash_its_manifest_had(tmp_path) -> None:
+    earlier = plan_store(tmp_path / "s", manifest_sha256="34" * 32)  # of a CSV file with labels
+    assert plan_store(tmp_path / "s").manifest_sha256 == earlier.manifest_sha256
 
 
 def test_a_name_that_is_taken_is_left_alone(tmp_path: Path) -> None:
