@@ -5,16 +5,24 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
 from obygaze_features import __version__
 from obygaze_features.core.commands import LazyGroup, Session
 from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable
-from obygaze_features.core.errors import EXIT_INTERRUPTED, NotFound, ObygazeError, Stopped
+from obygaze_features.core.errors import (
+    EXIT_INTERRUPTED,
+    NotFound,
+    ObygazeError,
+    ObygazeWarning,
+    Stopped,
+)
 from obygaze_features.core.workspace import Workspace
 
 COMMANDS = {
@@ -140,7 +148,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     options = words[: words.index("--")] if "--" in words else words
     color = _color_of(options)
     try:
-        with _interrupted_by_sigterm():
+        with _interrupted_by_sigterm(), _warnings_in_a_line():
             code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, color=color)
         return code if type(code) is int else 0
     except click.exceptions.NoArgsIsHelpError as error:
@@ -215,6 +223,23 @@ def _explained(error: Exception) -> ObygazeError:
         )
     found.exit_code = code
     return found
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """Print the warnings of obygaze as the console does; others keep the form of Python."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ObygazeWarning)
+        show_as_python = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, ObygazeWarning):
+                Console().warn(str(message))
+            else:
+                show_as_python(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 class _Terminated(KeyboardInterrupt):

@@ -39,7 +39,7 @@ EXTRAS = {
 IMPORT_NAMES = {"scikit-learn": "sklearn"}
 # What comes with a declared package as a part of its own interface.
 COMES_ALONG = {"scipy": "scikit-learn", "joblib": "scikit-learn", "threadpoolctl": "scikit-learn"}
-COMES_ALONG |= {"PIL": "matplotlib"}
+COMES_ALONG |= {"PIL": "matplotlib", "packaging": "matplotlib"}
 COMES_ALONG |= {"numcodecs": "zarr", "google_crc32c": "zarr"}
 
 

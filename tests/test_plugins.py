@@ -158,7 +158,7 @@ said(lambda: registry.build("nearest-mean"))
 
 def test_what_a_data_set_returns_is_checked(home: Path) -> None:
     for body, said in (
-        ("{'clips': 3}", "the plugin must return an ImportedManifest, got dict"),
+        ("{'clips': 3}", "the plugin must return an ImportedManifest, got {'clips': 3} (dict)"),
         ("1 / 0", "failed: ZeroDivisionError: division by zero"),
         ("read(['absent.csv'], name=name)", "FileNotFoundError"),
     ):

@@ -2,8 +2,9 @@
 
 import difflib
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Preset
 from obygaze_features.backbones.geometry import COUNT, Geometry
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.plugins import BACKBONES, Plugin, plugins
+from obygaze_features.core.plugins import BACKBONES, Plugin, plugins, skip
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import (
     anything,
@@ -131,6 +132,9 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     sources = _sources(workspace)
     source = Path(plain) if plain.endswith(".toml") else sources.get(plain)
     if source is None:
+        for plugin in plugins(BACKBONES):
+            if plugin.name == plain:
+                cards_of_plugin(plugin)  # the error says why it was skipped
         if plain.endswith(".py"):
             raise NotFound("expected FILE.py:FUNCTION", where=plain, hint=f"{plain}:FUNCTION")
         family = difflib.get_close_matches(plain, {name.partition("-")[0] for name in sources}, 1)
@@ -161,37 +165,60 @@ def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> FoundC
 
 def _sources(workspace: Workspace | None) -> Sources:
     """Return the file of each card, or the card of a function; a name twice is an error."""
-    found: list[Path | Card] = [*sorted(SHIPPED.glob("*.toml"))]
+    files = sorted(SHIPPED.glob("*.toml"))
     if workspace is not None:
-        found += sorted(workspace.folder("backbones").glob("*.toml"))
-    for plugin in plugins(BACKBONES):
-        found += _of_package(plugin)
+        files += sorted(workspace.folder("backbones").glob("*.toml"))
     sources: dict[str, Path | Card] = {}
-    for source in found:
-        name = source.name if isinstance(source, Card) else source.stem
-        other = sources.setdefault(name, source)
-        here, there = (Path(x.origin if isinstance(x, Card) else x) for x in (source, other))
-        if here.resolve() != there.resolve():
-            what = f"two cards are called {name!r}"
-            raise FixInput(what, where=f"{here} and {there}", hint="rename your own card")
+    for file in files:
+        _add_source(sources, file)
+    for plugin in plugins(BACKBONES):
+        try:
+            for card in cards_of_plugin(plugin):
+                plugin.call(partial(_add_source, sources, card), "cannot be used")
+        except ObygazeError as error:
+            skip(error)
     return sources
 
 
-def _of_package(plugin: Plugin) -> Sequence[Path | Card]:
-    """Return the cards of an entry point: a file, a folder, or what a function returns of these."""
+def _add_source(sources: dict[str, Path | Card], source: Path | Card) -> None:
+    """Add a card under its name, or raise an error where another card has it."""
+    name = source.name if isinstance(source, Card) else source.stem
+    other = sources.setdefault(name, source)
+    here, there = (Path(x.origin if isinstance(x, Card) else x) for x in (source, other))
+    if here.resolve() != there.resolve():
+        what = f"two cards are called {name!r}"
+        raise FixInput(what, where=f"{here} and {there}", hint="rename your own card")
+
+
+def check_plugin(plugin: Plugin) -> None:
+    """Raise an error, which names the plugin, unless its cards can be read."""
+    sources = _sources(None)
+    for source in cards_of_plugin(plugin):
+        plugin.call(partial(_card, source, sources), "has a card that cannot be used")
+
+
+def cards_of_plugin(plugin: Plugin) -> list[Path | Card]:
+    """Return the cards of an entry point: a file, a folder, or what a function returns of these.
+
+    Every error names the plugin.
+    """
     loaded = plugin.load()
-    place = loaded() if callable(loaded) else loaded
+    place = plugin.call(loaded, "failed") if callable(loaded) else loaded
     if isinstance(place, Card) and callable(loaded):
         from obygaze_features.backbones.own import card_of_function
 
-        return [card_of_function(loaded)]
+        return [plugin.call(lambda: card_of_function(loaded), "failed")]
     if not isinstance(place, str | Path):
-        raise FixInput(
-            "the entry point must name a file or a folder of cards, or a function that returns a"
-            " card",
-            where=plugin.where,
+        raise plugin.refuse(
+            "must name a file or a folder of cards, or a function that returns a card,"
+            f" got {type(place).__name__}"
         )
-    return sorted(Path(place).glob("*.toml")) if Path(place).is_dir() else [Path(place)]
+    path = Path(place)
+    if path.is_dir():
+        return [*sorted(path.glob("*.toml"))]
+    if path.suffix != ".toml" or not path.is_file():
+        raise plugin.refuse(f"names cards that are not there: {path}")
+    return [path]
 
 
 def _card(source: Path | Card, sources: Sources) -> Card:

@@ -64,6 +64,15 @@ def module_card(
             TorchScript model, or a table: their hashes are part of recipes. An empty list says that
             there are none, for a module without weights.
     """
+    words = {"name": name, "licence": licence, "title": title, "citation": citation}
+    for argument, value in words.items():
+        if not isinstance(value, str):
+            raise FixInput(f"module_card: {argument} must be a string, got {value!r}")
+    for argument, length in (("frames", frames), ("size", size)):
+        if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+            raise FixInput(f"module_card: {argument} must be at least 1, got {length!r}")
+    if not callable(load) or not callable(run) or not isinstance(preset, Preset):
+        raise FixInput("module_card: load and run must be functions, and preset a Preset")
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise FixInput(f"the name of a backbone is letters, digits, '-', '_', '.', got {name!r}")
     shapes = {level: tuple(map(int, shape)) for level, shape in levels.items()}

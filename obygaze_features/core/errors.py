@@ -57,6 +57,10 @@ class ObygazeError(Exception):
         return "\n".join(lines)
 
 
+class ObygazeWarning(UserWarning):
+    """Something that the user should know, while the work goes on; commands print it as a line."""
+
+
 class FixInput(ObygazeError):
     """A file or value is invalid: correct it and run again."""
 

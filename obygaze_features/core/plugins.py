@@ -1,14 +1,25 @@
 """Plugins: what other installed packages add, found by their entry points, and calls of their code.
 
-Nothing is imported before a plugin is used. Only code that somebody installed is ever found.
+Nothing is imported before a plugin is used. Only code that somebody installed is ever found. A
+plugin that does not work never stops what does not need it: `skip` warns once, and the caller goes
+on without it.
 """
 
+import reprlib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
 from typing import TypeVar
 
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, first_line
+from obygaze_features.core.errors import (
+    FixInput,
+    NotFound,
+    ObygazeError,
+    ObygazeWarning,
+    first_line,
+)
 from obygaze_features.core.schema_rules import near
 
 T = TypeVar("T")
@@ -29,17 +40,84 @@ class Plugin:
 
     def load(self) -> object:
         """Return what the entry point names."""
-        return call_foreign(self.point.load, f"{self.where} cannot be loaded")
+        return self.call(self.point.load, "cannot be loaded")
+
+    def call(self, function: Callable[[], T], what: str) -> T:
+        """Return the result of the plugin's code; every error names the plugin and `what`."""
+        try:
+            return call_foreign(function, f"{self.where} {what}")
+        except ObygazeError as error:
+            if self.where in str(error):
+                raise
+            raise FixInput(
+                f"{self.where} {what}: {error.what}",
+                where=error.where,
+                hint=error.hint,
+                details=error.details,
+            ) from error
+        except RuntimeError as error:  # too little memory, by its words
+            raise FixInput(f"{self.where} {what}: {first_line(error)}") from error
+
+    def refuse(self, what: str) -> FixInput:
+        """Return the error that the plugin, or what it returned, is not as it must be."""
+        return FixInput(f"the plugin {what}", where=self.where)
 
 
 def plugins(group: str) -> list[Plugin]:
     """Return the plugins of a group, in the order of their names."""
     found = []
-    for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
-        own = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
-        where = f"{group}: {point.name} = {point.value} ({own})"
-        found.append(Plugin(point, point.name, own, where))
+    for point in sorted(_points(group), key=lambda point: (point.name, point.value)):
+        package = _package(point.dist)
+        where = f"{group}: {point.name} = {point.value} ({package})"
+        found.append(Plugin(point, point.name, package, where))
     return found
+
+
+def _points(group: str) -> list[EntryPoint]:
+    """Return the entry points of a group; a package whose list cannot be read is skipped."""
+    try:
+        return [*entry_points(group=group)]
+    except (TypeError, ValueError, OSError):  # one damaged list hides those of all packages
+        points: dict[EntryPoint, None] = {}
+    for distribution in distributions():
+        read = _reader(distribution, group)
+        try:
+            found = call_foreign(read, f"the entry points of {_package(distribution)}")
+        except ObygazeError as error:
+            warn_once(f"a package is skipped: {error.what}")
+            continue
+        points.update(dict.fromkeys(found))
+    return [*points]
+
+
+def _reader(distribution: Distribution, group: str) -> Callable[[], list[EntryPoint]]:
+    return lambda: [*distribution.entry_points.select(group=group)]
+
+
+def _package(distribution: Distribution | None) -> str:
+    """Return the name and version of a package, as far as its metadata has them."""
+    try:
+        facts = (distribution.name, distribution.version) if distribution else ()
+    except (KeyError, TypeError, ValueError, OSError):
+        facts = ()
+    return " ".join(fact for fact in facts if fact) or "an unknown package"
+
+
+def short_value(value: object) -> str:
+    """Return a value and its type for a message, in a few words."""
+    return f"{reprlib.repr(value)} ({type(value).__name__})"
+
+
+def skip(error: ObygazeError) -> None:
+    """Warn that a plugin is skipped, once in a process; the error names it."""
+    place = f" ({error.where})" if error.where else ""
+    warn_once(f"a plugin is skipped: {error.what}{place}")
+
+
+@cache
+def warn_once(text: str) -> None:
+    """Warn with a text, unless this process has done so before."""
+    warnings.warn(text, ObygazeWarning, stacklevel=2)
 
 
 def find_plugin(group: str, name: str) -> Plugin:
@@ -62,7 +140,7 @@ def call_foreign(function: Callable[[], T], what: str, hint: str = "") -> T:
         return function()
     except (ObygazeError, MemoryError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, RuntimeError) and ("memory" in str(error) or "ALLOC" in str(error)):
             raise
         found = f"{what}: {type(error).__name__}: {first_line(error)}"

@@ -1,7 +1,6 @@
 """`obygaze manifest import`, one sub-command for each data set, and `join`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from obygaze_features.core.commands import (
     option_group,
 )
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
-from obygaze_features.core.plugins import DATASETS, Plugin, call_foreign, find_plugin, plugins
+from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.plugins import DATASETS, Plugin, find_plugin, plugins
 from obygaze_features.manifest import exchange
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
@@ -28,6 +27,7 @@ from obygaze_features.manifest.adapters import (
     moviegraphs,
     obygaze12,
 )
+from obygaze_features.manifest.installed import read_installed
 from obygaze_features.manifest.io import (
     manifest_sha256,
     read_manifest,
@@ -253,14 +253,7 @@ def _add_installed(plugin: Plugin) -> None:
     """Add the import command of a plugin; its code is loaded when the command runs."""
 
     def read(session: Session, name: str, files: Sequence[Path]) -> ImportedManifest:
-        function: Any = find_plugin(DATASETS, plugin.name).load()
-        imported = call_foreign(lambda: function([*files], name=name), f"{plugin.where} failed")
-        if not isinstance(imported, ImportedManifest):
-            what = f"the plugin must return an ImportedManifest, got {type(imported).__name__}"
-            raise FixInput(what, where=plugin.where)
-        made = imported.manifest
-        notes = (*made.header.notes, f"read by {plugin.package}")
-        return imported._replace(manifest=replace(made, header=replace(made.header, notes=notes)))
+        return read_installed(find_plugin(DATASETS, plugin.name), files, name)
 
     read.__doc__ = (
         f"The data set that the package {plugin.package} reads.\n\n"

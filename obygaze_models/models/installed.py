@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.core.plugins import MODELS, call_foreign, find_plugin
+from obygaze_features.core.plugins import MODELS, find_plugin, short_value
 from obygaze_models.models.common import Floats, Ints
 from obygaze_models.models.estimator import Arrays, Classifier
 
@@ -40,15 +40,25 @@ class InstalledProbe(Classifier):
             what = f"{self.plugin} is of the package {package}; installed is {plugin.package}"
             raise Mismatch(what, hint=f"pip install '{'=='.join(str(package).split())}'")
         made: Any = plugin.load()
-        return call_foreign(lambda: made(**settings), f"{plugin.where} failed")
+        return plugin.call(lambda: made(**settings), "failed")
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        model, where = self._new(), find_plugin(MODELS, self.plugin).where
-        self.estimator_ = call_foreign(lambda: model.fit(X, codes), f"{where}: fit() failed")
+        plugin, model = find_plugin(MODELS, self.plugin), self._new()
+        fitted = plugin.call(lambda: model.fit(X, codes), "failed in fit()")
+        if fitted is not model:
+            raise plugin.refuse(f"must return itself from fit(), got {short_value(fitted)}")
+        self.estimator_ = model
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row."""
-        chosen: NDArray[Any] = self.classes_[self.estimator_.predict(self._check(X))]
+        codes = self._numbers("predict", self._check(X))
+        n_classes = len(self.classes_)
+        if codes.ndim != 1 or not np.isin(codes, np.arange(n_classes)).all():
+            raise find_plugin(MODELS, self.plugin).refuse(
+                f"must return one class for each row from predict(), 0 to {n_classes - 1},"
+                f" got {short_value(codes)}"
+            )
+        chosen: NDArray[Any] = self.classes_[codes.astype(np.intp)]
         return chosen
 
     def __getattr__(self, name: str) -> Any:
@@ -56,11 +66,37 @@ class InstalledProbe(Classifier):
         is_score = name in ("predict_proba", "decision_function")
         if not is_score or not hasattr(find_plugin(MODELS, self.plugin).load(), name):
             raise AttributeError(name)
-        return lambda X: getattr(self.estimator_, name)(self._check(X))
+        return lambda X: self._scores(name, self._check(X))
+
+    def _scores(self, method: str, X: Floats) -> NDArray[Any]:
+        """Return what a method gives for rows: a score of each class, or one of two classes."""
+        scores = self._numbers(method, X)
+        n_classes = len(self.classes_)
+        shapes: set[tuple[int, ...]] = {(len(X), n_classes)}
+        if method == "decision_function" and n_classes == 2:
+            shapes = {(len(X),)}
+        if scores.shape not in shapes:
+            raise find_plugin(MODELS, self.plugin).refuse(
+                f"must return the shape {min(shapes)} from {method}(), got {scores.shape}"
+            )
+        return scores
+
+    def _numbers(self, method: str, X: Floats) -> NDArray[Any]:
+        """Return what a method of the plugin gives for rows: numbers, as many as rows."""
+        plugin, called = find_plugin(MODELS, self.plugin), getattr(self.estimator_, method)
+        array = plugin.call(lambda: np.asarray(called(X)), f"failed in {method}()")
+        is_numbers = array.dtype.kind in "biuf" and array.ndim > 0 and len(array) == len(X)
+        if not is_numbers or not np.isfinite(array).all():
+            raise plugin.refuse(
+                f"must return numbers for each of {len(X)} rows from {method}(),"
+                f" got {short_value(array)}"
+            )
+        return array
 
     def to_arrays(self) -> Arrays:
         """Return every fitted attribute as an array; an error for one that is not numbers."""
-        arrays, given = super().to_arrays(), self.estimator_.get_params(deep=False)
+        plugin, arrays = find_plugin(MODELS, self.plugin), super().to_arrays()
+        given = plugin.call(lambda: self.estimator_.get_params(deep=False), "has no get_params()")
         for name in sorted(vars(self.estimator_).keys() - given.keys()):
             value = np.asarray(getattr(self.estimator_, name))
             if value.dtype.kind not in "biuf":

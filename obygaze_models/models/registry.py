@@ -19,10 +19,10 @@ import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.plugins import MODELS, find_plugin, plugins
+from obygaze_features.core.plugins import MODELS, Plugin, find_plugin, plugins, short_value
 from obygaze_features.core.schema_rules import (
     Rule,
     any_of,
@@ -188,13 +188,34 @@ def kind_names() -> list[str]:
 def _installed_kind(name: str) -> ModelKind:
     """Return the kind of a plugin: its settings are the parameters of the class."""
     plugin = find_plugin(MODELS, name)
-    parameters = inspect.signature(cast(Any, plugin.load())).parameters.values()
-    for parameter in parameters:
-        if parameter.default is parameter.empty:
-            raise FixInput(f"the parameter {parameter.name} has no default", where=plugin.where)
+    parameters = parameters_of(plugin)
     own = {one.name: Setting(anything, one.default) for one in parameters}
     package = {"package": Setting(choice((plugin.package,)), plugin.package)}
     return ModelKind("InstalledProbe", {**own, **package}, fixed={"plugin": name})
+
+
+def check_plugin(plugin: Plugin) -> None:
+    """Raise an error, which names the plugin, unless it is a kind of model."""
+    if plugin.name in KINDS:
+        raise plugin.refuse(f"is never used: obygaze has a model {plugin.name!r} of its own")
+    parameters_of(plugin)
+
+
+def parameters_of(plugin: Plugin) -> list[inspect.Parameter]:
+    """Return the parameters of a plugin's class; an error unless it is one of a classifier."""
+    made: Any = plugin.load()
+    if not isinstance(made, type):
+        raise plugin.refuse(f"must be the class of a classifier, got {short_value(made)}")
+    for method in ("fit", "predict"):
+        if not callable(getattr(made, method, None)):
+            raise plugin.refuse(f"must be the class of a classifier; it has no {method}()")
+    signature = plugin.call(lambda: inspect.signature(made), "has no parameters that can be read")
+    parameters = [*signature.parameters.values()]
+    for parameter in parameters:
+        if parameter.default is parameter.empty:
+            what = f"the parameter {parameter.name} has no default"
+            raise FixInput(what, where=plugin.where, hint="give it one, in the class")
+    return parameters
 
 
 def estimator_class(name: str) -> Any:

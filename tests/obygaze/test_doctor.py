@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
-from support.cli import call_obygaze
+from support.cli import call_obygaze, run_obygaze
 
 from obygaze.doctor import CODECS, Facts, check_up, package, problems_of, to_text
 from obygaze_features.core.workspace import Workspace
@@ -57,15 +57,22 @@ def test_packages_and_their_extras_are_those_of_the_metadata(workspace, monkeypa
     "version, needs, good",
     [
         ("2.13.0+cpu", ">=2.6", True),
-        ("2.6", ">=2.6.0", False),
+        ("2.6", ">=2.6.0", True),  # PEP 440: zeros at the end mean nothing
         ("10.0", ">=9", True),
+        ("18.1.0", "<19,>=18", True),
+        ("19.0", "<19,>=18", False),
+        ("17.2", "<19,>=18", False),
+        ("1.5.1", "!=1.5.1,>=1", False),
+        ("1.9", "~=1.5", True),
+        ("2.0", "~=1.5", False),
+        ("of a fork", ">=1", False),
         ("3.1.6", ">=3.1", True),
         ("3.0.9", ">=3.1", False),
         ("1.0", "", True),
         (None, ">=1", False),
     ],
 )
-def test_new_enough(version, needs, good):
+def test_a_version_is_within_its_bounds_by_the_rules_of_pip(version, needs, good):
     assert package("p", needs, version, ())["good"] is good
 
 
@@ -126,10 +133,44 @@ def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(workspa
         monkeypatch.setitem(sys.modules, name, None)  # an import would raise
     bare = check_up(Workspace(workspace))
     assert bare["video"] is None
-    assert bare["devices"] == {"torch": False, "cuda": [], "mps": False}
+    assert bare["devices"] == {"torch": False, "cuda": [], "mps": False, "error": None}
     text = to_text(bare)
     assert "PyAV is not installed" in text
     assert "unknown: torch is not installed" in text
+
+
+def test_a_broken_torch_pyav_or_plugin_is_reported_and_not_the_end_of_the_doctor(
+    workspace, tmp_path
+):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "torch.py").write_text("raise OSError('libcudart.so.13: no such file')\n")
+    (site / "av.py").write_text("raise ImportError('libavcodec.so.62: no such file')\n")
+    (site / "broken_model.py").write_text("1 / 0\n")
+    for project, name in (("gaze-cards", "broken_model:Mine"), ("gaze-more", "absent:Mine")):
+        info = site / f"{project.replace('-', '_')}-1.5.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.5\n")
+        entry = f"[obygaze.models]\n{project} = {name}\n"
+        (info / "entry_points.txt").write_text(entry)
+    variables = {"PYTHONPATH": str(site)}
+    result = run_obygaze("-C", workspace, "--color", "always", "doctor", env=variables)
+    assert (result.code, result.stderr) == (1, "")
+    red = "\x1b[31m"
+    assert f"{red}unknown: torch does not work: OSError: libcudart.so.13" in result.stdout
+    assert f"{red}PyAV does not work: ImportError: libavcodec.so.62" in result.stdout
+    assert f"{red}models gaze-cards (gaze-cards 1.5) does not work" in result.stdout
+    lines = click.unstyle(result.stdout).splitlines()
+    assert lines[-4:] == [
+        "Broken: PyAV is installed and does not work: ImportError: libavcodec.so.62: no such file",
+        "Broken: torch is installed and does not work: OSError: libcudart.so.13: no such file",
+        "Broken: a plugin does not work: obygaze.models: gaze-cards = broken_model:Mine"
+        " (gaze-cards 1.5) cannot be loaded: ZeroDivisionError: division by zero",
+        "Broken: a plugin does not work: obygaze.models: gaze-more = absent:Mine (gaze-more 1.5)"
+        " cannot be loaded: ModuleNotFoundError: No module named 'absent'",
+    ]
+    document = run_obygaze("-C", workspace, "doctor", "--json", env=variables).json()
+    assert (document["ok"], document["problems"], len(document["broken"])) == (False, [], 4)
 
 
 @pytest.mark.parametrize(

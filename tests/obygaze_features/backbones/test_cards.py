@@ -14,7 +14,7 @@ from obygaze_features.backbones.cards import SHIPPED, card_from, find_card, find
 from obygaze_features.backbones.families import FAMILIES, PRETRAINED
 from obygaze_features.backbones.geometry import Depth
 from obygaze_features.core import plugins
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound, ObygazeWarning
 from obygaze_features.core.schema_check import read_toml
 from obygaze_features.core.workspace import Workspace
 
@@ -217,8 +217,11 @@ def test_cards_of_installed_packages(own: Workspace, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(plugins, "entry_points", lambda group, point=point: (point,))
         assert find_card("clip-b32").checkpoint == "openai/clip-vit-base-patch32"
     monkeypatch.setattr(EntryPoint, "load", lambda self: 3)
+    plugins.warn_once.cache_clear()
+    with pytest.warns(ObygazeWarning, match="must name a file or a folder"):
+        assert len(find_cards().cards) == len(NAMES)
     with pytest.raises(FixInput, match="must name a file or a folder"):
-        find_cards()
+        find_card("value")
 
 
 def test_near_misses_are_suggested() -> None:
