@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -322,6 +323,14 @@ def taken(what: str, path: Path) -> AlreadyThere:
     """Return the error that something has the name of a result, which --force would replace."""
     hint = "choose another name, or replace it with --force"
     return AlreadyThere(what, where=str(path), hint=hint)
+
+
+def is_printable_name(name: str) -> bool:
+    """Return whether a file name can be shown; spaces of every width can, control signs cannot.
+
+    Half of a surrogate pair stands for a byte that is not UTF-8, and cannot be shown either.
+    """
+    return all(sign.isprintable() or unicodedata.category(sign) == "Zs" for sign in name)
 
 
 def leads_out(relative: str) -> bool:

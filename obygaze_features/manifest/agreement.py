@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import ClipSpan, Projection
+from obygaze_features.manifest.projection import ClipLevel, ClipSpan, Projection
 
 Ints = NDArray[np.int64]
 Values = dict[str, float | None]
@@ -112,18 +112,25 @@ def pair_of(
 
 
 def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[AnnotatorPair]:
-    """Return every pair of annotators of every film."""
+    """Return every pair of annotators of every film, on the clips that both gave a label.
+
+    A clip without a label of an annotator (neither a segment nor the unmarked rest reaches the
+    threshold) says nothing of agreement, and is not counted as an easy negative.
+    """
     movie_of = {span.clip_id: span.movie_id for span in spans}
-    films: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    films: dict[str, dict[str, list[ClipLevel]]] = defaultdict(lambda: defaultdict(list))
     for annotator, rows in projection.by_annotator.items():
         for row in rows:
-            films[movie_of[row.clip_id]][annotator].append(row.level)
-    # An annotator has a row for each clip of a film or for none, so that lists go together.
-    return [
-        pair_of(films[movie][one], films[movie][other], movie_id=movie, annotators=(one, other))
-        for movie in sorted(films)
-        for one, other in combinations(sorted(films[movie]), 2)
-    ]
+            films[movie_of[row.clip_id]][annotator].append(row)
+    pairs = []
+    for movie in sorted(films):
+        for first, second in combinations(sorted(films[movie]), 2):
+            # An annotator has a row for each clip of a film or for none, so that lists go together.
+            rows_of_both = zip(films[movie][first], films[movie][second], strict=True)
+            labelled = [rows for rows in rows_of_both if all(row.labelled for row in rows)]
+            levels = [[rows[side].level for rows in labelled] for side in (0, 1)]
+            pairs.append(pair_of(*levels, movie_id=movie, annotators=(first, second)))
+    return pairs
 
 
 def mean_of_groups(groups: Iterable[object], values: Iterable[float | None]) -> float | None:

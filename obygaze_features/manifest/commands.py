@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from obygaze_features.core.commands import LazyGroup, Session, command, force_option
-from obygaze_features.core.console import count, table
+from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixInput,
@@ -210,6 +210,9 @@ def link_(session: Session, name: str, folder: Path) -> None:
             "no file matches a clip", where=str(folder), hint="give the folder of the videos"
         )
     update_manifest(found, report.manifest, path)
+    if report.unusable:
+        names = few([ascii(name) for name in report.unusable], 3)
+        session.console.warn(f"not used, because of characters in their names: {names}")
     if session.console.as_json:
         session.console.json(report.to_json())
         return

@@ -15,6 +15,7 @@ from obygaze_features.core.files import write_all_new, write_new
 from obygaze_features.manifest import exchange
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.projection import (
+    ClipLevel,
     ClipSpan,
     Projection,
     Segment,
@@ -184,19 +185,21 @@ def _table_path(session: Session, name: str) -> Path:
 
 def _levels_text(made: Projection) -> str:
     """Return a table of clips: the level from each annotator, and the merged level."""
-    names = list(made.by_annotator)
-    given = {name: {row.clip_id: row.level for row in made.by_annotator[name]} for name in names}
-    rows = [
-        (
-            row.clip_id,
-            *(given[name].get(row.clip_id) for name in names),
-            row.level if row.labelled else "none",
-            None if row.ratio is None else f"{100 * row.ratio[0] / row.ratio[1]:.1f} %",
-            ", ".join(row.concepts),
-        )
-        for row in made.merged
-    ]
-    return table(("clip", *names, "level", "share", "concepts"), rows)
+    annotators = list(made.by_annotator)
+    levels_of = {
+        annotator: {row.clip_id: _level_text(row) for row in rows}
+        for annotator, rows in made.by_annotator.items()
+    }
+    rows = []
+    for row in made.merged:
+        share = None if row.ratio is None else f"{100 * row.ratio[0] / row.ratio[1]:.1f} %"
+        given = [levels_of[annotator].get(row.clip_id) for annotator in annotators]
+        rows.append((row.clip_id, *given, _level_text(row), share, ", ".join(row.concepts)))
+    return table(("clip", *annotators, "level", "share", "concepts"), rows)
+
+
+def _level_text(row: ClipLevel) -> str:
+    return row.level if row.labelled else "none"
 
 
 def _agreement_text(document: Mapping[str, Any]) -> str:

@@ -5,10 +5,12 @@ marks. Times are exact fractions of frames. Milliseconds are rounded up, so that
 seeks to one shows the frame; reading takes the nearest frame.
 """
 
+import codecs
 import html
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -35,8 +37,8 @@ FORMATS = {
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
 SHOT_COLUMNS = {"Start Frame": "start_frame", "End Frame": "end_frame", "Scene Number": "comment"}
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
-_TIME = r"(?:([0-9]{2,6}):)?([0-9]{2}):([0-9]{2}\.[0-9]{3})"
-_CUE = re.compile(rf"(?:.*\n)?{_TIME}[ \t]+-->[ \t]+{_TIME}(?:[ \t].*)?\n([^\0]*)")
+_TIME = r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})"
+_CUE = re.compile(rf"(?:.*\n)?{_TIME}[ \t]+-->[ \t]+{_TIME}(?:[ \t].*)?(?:\n([^\0]*))?")
 _VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
 _TEXT = re.compile(r"<c\.(level|concept|comment)>([^<]*)</c>|<[^>]*>|([^<\n]+)")
 _MS = re.compile(r"-?[0-9]{1,12}")
@@ -93,29 +95,75 @@ def films_of(
     `predictions`, a table with clip_id and scores, takes the place of levels and concepts. `fps`
     is the frame rate of clips without a column `framerate`.
     """
-    films, without = dict[str, FilmSegments](), []
+    films: dict[str, FilmSegments] = {}
+    videos = _film_videos(manifest)
+    without_times: list[str] = []
     for clip_id, annotator, level, names, comment in _marked(manifest, predictions):
         clip = manifest[clip_id]
-        in_film = (clip.start_s, clip.end_s) if manifest.header.unit == "window" else None
-        span = [Fraction(repr(at)) for at in in_film or film_span(clip) or () if at is not None]
-        if not span:
-            without.append(clip_id)
+        span_s = _span_in_film(clip, manifest.header.unit)
+        if span_s is None:
+            without_times.append(clip_id)
             continue
-        written = clip.extra.get("framerate") or fps or ""
-        rate = known_frame_rate(written)
-        if rate is None:
-            what = f"the frame rate of clip {clip_id} is not known, got {str(written)!r}"
-            raise FixUsage(what, hint="--fps 24, or that of the film")
-        frames = frames_between(span[0], span[1], rate)
-        video = Path(manifest.header.video_root, clip.video) if clip.video else None
-        film = films.setdefault(clip.movie_id, FilmSegments(clip.movie_id, rate, video))
-        who, own = plain(annotator), tuple(dict.fromkeys(map(plain, names)))
-        one = Segment(clip.movie_id, who, *frames, level, own, plain(comment))
-        film.segments.append(one)
+        rate = _rate_of(clip, fps)
+        film = films.get(clip.movie_id)
+        if film is None:
+            film = FilmSegments(clip.movie_id, rate, videos.get(clip.movie_id))
+            films[clip.movie_id] = film
+        if film.fps != rate:
+            shown = f"{frame_rate_text(film.fps)} and {frame_rate_text(rate)}"
+            what = f"clips of the film {clip.movie_id} have several frame rates: {shown}"
+            raise FixInput(what, where=manifest.name, hint="correct the column framerate")
+        start_s, end_s = (Fraction(repr(seconds)) for seconds in span_s)
+        first, last = frames_between(start_s, end_s, rate)
+        concepts_marked = tuple(dict.fromkeys(plain(name) for name in names))
+        segment = Segment(
+            movie_id=clip.movie_id,
+            annotator=plain(annotator),
+            start_frame=first,
+            end_frame=last,
+            level=level,
+            concepts=concepts_marked,
+            comment=plain(comment),
+        )
+        film.segments.append(segment)
     if not films:
         what = "no clip has a level and times in its film; nothing to export"
         raise FixInput(what, where=manifest.name, hint="obygaze manifest link --help")
-    return list(films.values()), without
+    return list(films.values()), without_times
+
+
+def _span_in_film(clip: Clip, unit: str) -> tuple[float, float] | None:
+    """Return start and end of a clip in its film, in seconds; None where they are unknown."""
+    if unit != "window":
+        return film_span(clip)
+    if clip.start_s is None or clip.end_s is None:
+        return None
+    return clip.start_s, clip.end_s
+
+
+def _rate_of(clip: Clip, fps: float | str | None) -> Fraction:
+    """Return the frame rate of a clip's film: that of the manifest, else the given one."""
+    written = clip.extra.get("framerate") or fps or ""
+    rate = known_frame_rate(written)
+    if rate is None:
+        what = f"the frame rate of clip {clip.clip_id} is not known, got {str(written)!r}"
+        raise FixUsage(what, hint="--fps 24, or that of the film")
+    return rate
+
+
+def _film_videos(manifest: Manifest) -> dict[str, Path]:
+    """Return the file of each whole film; films whose clips have files of their own have none."""
+    files_of: dict[str, set[str]] = defaultdict(set)
+    for clip in manifest:
+        if clip.video:
+            # Times of a part of the film's file are times in the film.
+            is_part = _span_in_film(clip, manifest.header.unit) == (clip.start_s, clip.end_s)
+            files_of[clip.movie_id].add(clip.video if is_part else "")
+    videos: dict[str, Path] = {}
+    for movie_id, files in files_of.items():
+        if len(files) == 1 and "" not in files:
+            videos[movie_id] = Path(manifest.header.video_root, *files)
+    return videos
 
 
 def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
@@ -149,59 +197,109 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
     return files
 
 
-def read_elan(text: str, path: Path, fps: Fraction) -> Iterator[Mark]:
+def read_elan(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
     """Yield the annotations of an ELAN file that have times, each with those that refer to it."""
     try:
-        if "<!DOCTYPE" in text:
+        if b"<!DOCTYPE" in data:
             raise ValueError("a document type is not allowed")  # it could define entities
-        root = ElementTree.fromstring(text)
-    except (ElementTree.ParseError, ValueError) as error:
+        root = ElementTree.fromstring(data)
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
         what = f"not a file of ELAN: {error}"
         raise FixInput(what, where=str(path), hint="save it again in ELAN") from None
     media = root.find("HEADER/MEDIA_DESCRIPTOR[@TIME_ORIGIN]")
     origin = "0" if media is None else media.get("TIME_ORIGIN", "")
-    times = {one.get("TIME_SLOT_ID"): one.get("TIME_VALUE", "") for one in root.iter("TIME_SLOT")}
-    texts, timed = dict[str, list[Text]](), list[tuple[str, str, list[str]]]()
+    times = {
+        slot.get("TIME_SLOT_ID"): slot.get("TIME_VALUE", "") for slot in root.iter("TIME_SLOT")
+    }
+    timed: list[tuple[str, str, list[str]]] = []
+    text_of: dict[str, Text] = {}
+    parent_of: dict[str, str] = {}
     for tier in root.iterfind("TIER"):
-        who, kind = tier.get("ANNOTATOR") or tier.get("TIER_ID"), tier.get("LINGUISTIC_TYPE_REF")
-        for one in tier.iterfind("ANNOTATION/*"):
-            name = one.get("ANNOTATION_ID", "")
-            slots = [times.get(one.get(f"TIME_SLOT_REF{n}"), "") for n in (1, 2)]
-            if all(map(_MS.fullmatch, [*slots, origin])):
-                timed.append((name, who or "", slots))
-            said = kind or "", one.findtext("ANNOTATION_VALUE") or ""
-            texts.setdefault(one.get("ANNOTATION_REF", name), []).append(said)
+        annotator = tier.get("ANNOTATOR") or tier.get("TIER_ID") or ""
+        kind = tier.get("LINGUISTIC_TYPE_REF") or ""
+        for annotation in tier.iterfind("ANNOTATION/*"):
+            name = annotation.get("ANNOTATION_ID", "")
+            slots = [times.get(annotation.get(f"TIME_SLOT_REF{n}"), "") for n in (1, 2)]
+            if all(_MS.fullmatch(text) for text in (*slots, origin)):
+                timed.append((name, annotator, slots))
+            text_of[name] = kind, annotation.findtext("ANNOTATION_VALUE") or ""
+            parent_of[name] = annotation.get("ANNOTATION_REF", "")
+    texts: dict[str, list[Text]] = defaultdict(list)
+    for name, text in text_of.items():
+        texts[_first_ancestor(name, parent_of)].append(text)
     for name, annotator, slots in timed:
-        start, end = (Fraction(int(origin) + int(ms), 1000) for ms in slots)
-        yield "", annotator, start, end, texts[name]
+        start_s, end_s = (Fraction(int(origin) + int(ms), 1000) for ms in slots)
+        yield "", annotator, start_s, end_s, texts[name]
 
 
-def read_vtt(text: str, path: Path, fps: Fraction) -> Iterator[Mark]:
+def _first_ancestor(name: str, parent_of: Mapping[str, str]) -> str:
+    """Return the annotation that one refers to, directly or through others."""
+    seen = set()
+    while parent_of.get(name) and name not in seen:
+        seen.add(name)
+        name = parent_of[name]
+    return name
+
+
+def read_vtt(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
     """Yield the cues of a WebVTT file; the annotator of a cue is its voice."""
-    for cue in filter(None, map(_CUE.fullmatch, re.split(r"\n{2,}", text))):
-        *cells, payload = cue.groups("0")
-        start, end = (
-            3600 * int(hours) + 60 * int(minutes) + Fraction(seconds)
-            for hours, minutes, seconds in (cells[:3], cells[3:])
-        )
-        voice, found = _VOICE.search(payload), _TEXT.finditer(payload)
-        texts = [(one[1] or "", html.unescape(one[2] or one[3] or "")) for one in found]
-        yield "", html.unescape(voice[1]) if voice else "", start, end, texts
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        what = f"byte 0x{data[error.start]:02X} is not UTF-8, which WebVTT must be"
+        hint = "save it as UTF-8: iconv -f latin1 -t utf-8 OLD.vtt > NEW.vtt"
+        raise FixInput(what, where=f"{path}:{line}", hint=hint) from None
+    for block in re.split(r"\n{2,}", text):
+        if "-->" not in block:
+            continue
+        cue = _CUE.fullmatch(block)
+        if cue is None:
+            shown = plain(next(line for line in block.splitlines() if "-->" in line))[:60]
+            what = f"expected times such as 00:01:02.500 --> 00:01:04.000, got {shown!r}"
+            raise FixInput(what, where=str(path), hint="correct the cue")
+        *cells, payload = cue.groups("")
+        start_s = _clock_s(cells[:3])
+        end_s = _clock_s(cells[3:])
+        voice = _VOICE.search(payload)
+        annotator = html.unescape(voice[1]) if voice else ""
+        texts = [
+            (match[1] or "", html.unescape(match[2] or match[3] or ""))
+            for match in _TEXT.finditer(payload)
+        ]
+        yield "", annotator, start_s, end_s, texts
 
 
-def read_rows(text: str, path: Path, fps: Fraction) -> Iterator[Mark]:
+def _clock_s(cells: Sequence[str]) -> Fraction:
+    hours, minutes, seconds = cells
+    return 3600 * int(hours or 0) + 60 * int(minutes) + Fraction(seconds)
+
+
+def read_rows(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
     """Yield the rows of a table of segments, or of the shots that PySceneDetect found."""
-    base = int("Scene Number" in text)  # it counts frames from 1, below a line of timecodes
-    text = text.partition("\n")[2] if text.startswith("Timecode List") else text
-    for title, column in SHOT_COLUMNS.items():
-        text = text.replace(title, column, 1)
-    rows = read_table(path, required=EXTRA[1:3], content="rows", data=text.encode()).rows
+    data = data.removeprefix(codecs.BOM_UTF8)
+    if data.startswith(b"Timecode List"):
+        data = data.partition(b"\n")[2]
+    header, line_end, lines = data.partition(b"\n")
+    is_shot_list = all(title.encode() in header for title in SHOT_COLUMNS)
+    first_number = 0
+    if is_shot_list:
+        first_number = 1
+        for title, column in SHOT_COLUMNS.items():
+            header = header.replace(title.encode(), column.encode(), 1)
+    table = header + line_end + lines
+    rows = read_table(path, required=EXTRA[1:3], content="rows", data=table).rows
     for row in rows:
-        first, last = row.frames() or (base, base)
-        said = [("concept", name) for name in row.cells.get("concepts", "").split("|")]
-        said += [(kind, row.cells.get(kind, "")) for kind in ("level", "comment")]
-        who, film = row.cells.get("annotator", "shots"), row.cells.get("movie_id", "")
-        yield film, who, (first - base) / fps, (last + 1 - base) / fps, said
+        first, last = row.frames() or (first_number, first_number)
+        if first < first_number:
+            row.add("start_frame", "shots of PySceneDetect are numbered from 1, got frame 0")
+        texts = [("concept", name) for name in row.cells.get("concepts", "").split("|")]
+        texts += [(kind, row.cells.get(kind, "")) for kind in ("level", "comment")]
+        annotator = row.cells.get("annotator", "shots")
+        movie_id = row.cells.get("movie_id", "")
+        start_s = (first - first_number) / fps
+        end_s = (last + 1 - first_number) / fps
+        yield movie_id, annotator, start_s, end_s, texts
     rows[0].violations.raise_if_any("this table cannot be read")
 
 
@@ -228,9 +326,9 @@ def import_segments(files: Sequence[Path], name: str, fps: float | str) -> Impor
         if path.suffix not in READERS:
             raise FixUsage(f"expected a file named {', '.join(READERS)}", where=str(path))
         with open_file(path) as stream:
-            text = stream.read().decode("utf-8-sig", "replace").replace("\r\n", "\n")
+            data = stream.read()
         stem = ascii_id(path.stem.removesuffix("-Scenes"))
-        for given, who, start, end, texts in READERS[path.suffix](text, path, rate):
+        for given, who, start, end, texts in READERS[path.suffix](data, path, rate):
             film, (level, own, comment) = given or stem, label_of(texts)
             first, last = frames_between(start, end, rate)
             clip_id = ascii_id(f"{film}-{who or 'cue'}-{len(clips) + 1:04d}")

@@ -14,6 +14,7 @@ from pathlib import Path
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.core.files import (
     csv_bytes,
+    is_printable_name,
     leads_out,
     locked,
     sha256_bytes,
@@ -250,7 +251,7 @@ def _concepts(row: TableRow, known: Collection[str]) -> tuple[str, ...]:
 def _video(row: TableRow) -> str:
     if row["video"] and leads_out(row["video"]):
         row.add("video", f"{row['video']!r} must be a path inside the folder of the videos")
-    elif not row["video"].isprintable():  # it could control the terminal that shows it
+    elif not is_printable_name(row["video"]):  # it could control the terminal that shows it
         row.add("video", f"{row['video']!r} contains characters that cannot be printed")
     return row["video"]
 

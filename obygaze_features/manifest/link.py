@@ -14,10 +14,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import PICTURES, leads_out
+from obygaze_features.core.files import PICTURES, is_printable_name, leads_out
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.io import clips_of
@@ -39,13 +39,17 @@ _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 
 @dataclass(frozen=True, repr=False)
 class LinkReport:
-    """The manifest with its videos, and how the video of each clip was found."""
+    """The manifest with its videos, and how the video of each clip was found.
+
+    `unusable` are videos whose names a manifest cannot have.
+    """
 
     manifest: Manifest
     by_name: tuple[str, ...]
     by_time: tuple[str, ...]
     ambiguous: Mapping[str, tuple[str, ...]]
     without: tuple[str, ...]
+    unusable: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         found = f"{len(self.by_name)} by name, {len(self.by_time)} by time"
@@ -53,8 +57,10 @@ class LinkReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
-        found = {name: value for name, value in vars(self).items() if name != "manifest"}
-        return {"video_root": self.manifest.header.video_root, **found}
+        clips = {name: value for name, value in vars(self).items() if name != "manifest"}
+        # A name that is not UTF-8 has no place in JSON.
+        unusable = [ascii(name) for name in self.unusable]
+        return {"video_root": self.manifest.header.video_root, **clips, "unusable": unusable}
 
 
 def manifest_of_folder(folder: Path, *, name: str | None = None) -> Manifest:
@@ -102,20 +108,47 @@ def film_span(clip: Clip) -> tuple[float, float] | None:
     return clip.start_s, clip.end_s
 
 
+class VideoFiles(NamedTuple):
+    """The video files under a folder, relative to it.
+
+    `unusable` have names that a manifest cannot have: control characters, bytes that are not UTF-8,
+    or what Windows takes for a drive (`C:x.mp4`).
+    """
+
+    names: tuple[str, ...]
+    unusable: tuple[str, ...]
+
+
 def find_videos(folder: Path) -> tuple[str, ...]:
+    """Return the video files under a folder, relative to it, sorted; it is an error if one cannot
+    be in a manifest because of its name.
+
+    See `list_videos` for which files these are.
+    """
+    files = list_videos(folder)
+    if files.unusable:
+        what = "these names cannot be in a manifest"
+        shown = [ascii(name) for name in files.unusable]
+        raise FixInput(what, where=str(folder), hint="rename these files", details=shown)
+    return files.names
+
+
+def list_videos(folder: Path) -> VideoFiles:
     """Return the video files under a folder by their extension, relative to it, sorted.
 
-    In a folder without videos, these are its still pictures.
-
-    Linked folders are followed, but no folder is entered twice. A name that a manifest cannot
-    have (not UTF-8, or one that would lead out of the folder) is skipped.
+    In a folder without videos, these are its still pictures. Linked folders are followed, but no
+    folder is entered twice. The `._` files that macOS leaves beside others are no videos.
     """
     if not folder.exists():
         raise NotFound("no such folder", where=str(folder), hint="check the path")
     if not folder.is_dir():
         raise FixInput("expected a folder, got a file", where=str(folder), hint="name its folder")
-    found = sorted(_walk(folder))
-    return tuple(name for name in found if not name.lower().endswith(PICTURES)) or tuple(found)
+    names = sorted(_walk(folder))
+    videos = [name for name in names if not name.lower().endswith(PICTURES)]
+    chosen = videos or names
+    usable = [name for name in chosen if is_printable_name(name) and not leads_out(name)]
+    unusable = [name for name in chosen if name not in usable]
+    return VideoFiles(tuple(usable), tuple(unusable))
 
 
 def _walk(folder: Path) -> Iterator[str]:
@@ -135,12 +168,11 @@ def _walk(folder: Path) -> Iterator[str]:
     for parent, folders, names in os.walk(folder, followlinks=True):
         # Sorted, so that of two names for one folder it is always the same that is used.
         folders[:] = [name for name in sorted(folders) if enter(Path(parent, name))]
-        for path in (Path(parent, name) for name in names):
-            name = path.relative_to(folder).as_posix()
-            # A name that is not UTF-8 has surrogates, which are not printable.
-            valid = name.isprintable() and not leads_out(name)
-            if valid and path.suffix.lower() in (*EXTENSIONS, *PICTURES) and path.is_file():
-                yield name
+        for name in names:
+            path = Path(parent, name)
+            is_video = path.suffix.lower() in (*EXTENSIONS, *PICTURES)
+            if is_video and not name.startswith("._") and path.is_file():
+                yield path.relative_to(folder).as_posix()
 
 
 def link(manifest: Manifest, folder: Path) -> LinkReport:
@@ -151,7 +183,8 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         folder: The folder with the videos, in any structure.
     """
     originals = [_original(clip) for clip in manifest]
-    files = _Files(find_videos(folder), originals)
+    videos = list_videos(folder)
+    files = _Files(videos.names, originals)
     clips: list[Clip] = []
     by_name: list[str] = []
     by_time: list[str] = []
@@ -181,7 +214,9 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         clips=tuple(replace(clip, extra={**blank, **clip.extra}) for clip in clips),
         columns=tuple(dict.fromkeys((*manifest.columns, *blank))),
     )
-    return LinkReport(linked, tuple(by_name), tuple(by_time), ambiguous, tuple(without))
+    return LinkReport(
+        linked, tuple(by_name), tuple(by_time), ambiguous, tuple(without), videos.unusable
+    )
 
 
 def _file_name(clip: Clip) -> str:

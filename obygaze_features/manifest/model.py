@@ -310,12 +310,20 @@ def clock(seconds: float, decimals: int = 0) -> str:
 def ascii_id(text: str) -> str:
     """Return text as an id: without accents, other characters than those of ids become `_`.
 
-    Text without a letter or digit of ASCII is returned unchanged.
+    Letters and digits that ASCII has not are left out; what keeps different names different is then
+    a part of the hash of the whole text.
 
     >>> ascii_id("Amélie 1")
     'Amelie_1'
+    >>> ascii_id("Зеркало 1975")
+    '1975-e57df8'
     """
-    plain = unicodedata.normalize("NFKD", text.strip())
-    plain = "".join(mark for mark in plain if not unicodedata.combining(mark))
-    made = re.sub(r"[^A-Za-z0-9._+-]+", "_", plain).lstrip(".+-")
-    return made if re.search("[A-Za-z0-9]", made) else text
+    decomposed = unicodedata.normalize("NFKD", text.strip())
+    letters = "".join(mark for mark in decomposed if not unicodedata.combining(mark))
+    made = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".+-")
+    has_lost_letters = any(letter.isalnum() and not letter.isascii() for letter in letters)
+    if not has_lost_letters:
+        return made if re.search("[A-Za-z0-9]", made) else text
+    digest = sha256_bytes(decomposed.encode())[:6]
+    readable = made.strip("_.+-") or "id"
+    return f"{readable}-{digest}"

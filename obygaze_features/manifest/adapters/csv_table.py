@@ -30,9 +30,10 @@ from obygaze_features.manifest.vocabulary import canonical_concept, canonical_le
 NEEDED = ("clip_id", "movie_id")
 TIMES = ("start_s", "end_s")
 CONSTANT = "="
-_TIME = re.compile(
-    r"(?:(?:(?P<hours>[0-9]+):)?(?P<minutes>[0-5]?[0-9]):)?(?P<seconds>[0-9]+(?:[.,][0-9]+)?)"
+_CLOCK = (
+    r"(?:(?P<hours>[0-9]+):)?(?P<minutes>[0-5]?[0-9]):(?P<clock_seconds>[0-5]?[0-9](?:[.,][0-9]+)?)"
 )
+_TIME = re.compile(rf"{_CLOCK}|(?P<seconds>[0-9]+(?:[.,][0-9]+)?)")
 FILLED_TABLE = Table(others=filled)
 
 
@@ -102,6 +103,7 @@ def read(
     used = set(targets.values()) - set(NEEDED) | {"", *targets}
     plan = {**targets, **{name: name for name in table.columns if name not in used}}
     cells = [_cells(row, plan, chosen, table.delimiter != ",") for row in table.rows]
+    _check_films(table.rows, cells)
     _name_by_annotator(cells)
     changed = [column for column in NEEDED if any(f"given_{column}" in one for one in cells)]
     given = tuple(f"given_{column}" for column in changed if f"given_{column}" not in plan)
@@ -189,13 +191,32 @@ def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
     return f"{column}: {rule}; {shown} (given_{column})"
 
 
+def _check_films(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> None:
+    """Add violations: names of films that become one id, clip ids that several films have."""
+    given_films: dict[str, str] = {}
+    film_of_clip: dict[str, str] = {}
+    for row, values in zip(rows, cells, strict=True):
+        movie_id = values["movie_id"]
+        given = values.get("given_movie_id", movie_id)
+        first_given = given_films.setdefault(movie_id, given)
+        if first_given != given:
+            row.add(
+                "movie_id", f"{first_given!r} and {given!r} both become {movie_id!r}; rename one"
+            )
+        first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
+        if first_film != movie_id:
+            clip_id = values["clip_id"]
+            what = f"the clip {clip_id!r} is in the film {first_film!r} too; an id such as"
+            row.add("clip_id", f"{what} {movie_id}-{clip_id} is unique")
+
+
 def _name_by_annotator(cells: Sequence[dict[str, str]]) -> None:
     """Where several annotators have rows of the same clips, add the annotator to each id."""
-    ids = Counter(one["clip_id"] for one in cells)
-    if len(ids) < len(cells) and all(one.get("annotator") for one in cells):
-        for one in cells:
-            one.setdefault("given_clip_id", one["clip_id"])
-            one["clip_id"] += "." + ascii_id(one["annotator"].strip())
+    ids = Counter(values["clip_id"] for values in cells)
+    if len(ids) < len(cells) and all(values.get("annotator") for values in cells):
+        for values in cells:
+            values.setdefault("given_clip_id", values["clip_id"])
+            values["clip_id"] += "." + ascii_id(values["annotator"].strip())
 
 
 def read_mapping(path: Path) -> TableMapping:
@@ -231,14 +252,15 @@ def _seconds(row: TableRow, column: str, text: str, decimal_comma: bool) -> str:
     match = _TIME.fullmatch(text.strip())
     if match is None or ("," in text and not decimal_comma):
         return text
-    hours, minutes, seconds = match["hours"], match["minutes"], match["seconds"].replace(",", ".")
-    if minutes and not hours:
+    if match["seconds"]:
+        return match["seconds"].replace(",", ".")
+    if not match["hours"]:
         row.add(column, f"{text!r} may be minutes or hours; write hours too: 0:{text.strip()}")
         return ""
-    if not minutes:
-        return seconds
+    whole_minutes = 60 * int(match["hours"]) + int(match["minutes"])
     # As a fraction, so that 0:01:10.1 is 70.1 and not 70.09999999999999.
-    return repr(float(3600 * int(hours) + 60 * int(minutes) + Fraction(seconds)))
+    seconds = Fraction(match["clock_seconds"].replace(",", "."))
+    return repr(float(60 * whole_minutes + seconds))
 
 
 def _cells(

@@ -420,3 +420,117 @@ def test_annotators_without_a_letter_of_ascii_still_have_ids(tmp_path: Path) -> 
     write_manifest(made, tmp_path / "lake.toml")
     films, _ = films_of(read_manifest(tmp_path / "lake.toml"))
     assert films[0].segments[0].annotator == "山田"
+
+
+SHOTS = """Scene Number,Start Frame,End Frame
+1,1,24
+2,25,48
+"""
+
+
+def test_words_of_a_shot_list_in_a_comment_do_not_move_frames(tmp_path: Path) -> None:
+    table = "movie_id,start_frame,end_frame,level,comment\nlake,0,23,S,see Scene Number 4\n"
+    (tmp_path / "marks.csv").write_text(table)
+    (clip,) = import_segments([tmp_path / "marks.csv"], "marks", 24).manifest
+    assert (clip.extra["start_frame"], clip.extra["end_frame"]) == ("0", "23")
+    assert (clip.start_s, clip.end_s) == (0.0, 1.0)
+    assert clip.extra["comment"] == "see Scene Number 4"
+
+
+def test_shots_are_numbered_from_one(tmp_path: Path) -> None:
+    (tmp_path / "lake-Scenes.csv").write_text(SHOTS)
+    clips = import_segments([tmp_path / "lake-Scenes.csv"], "shots", 24).manifest
+    assert [(clip.start_s, clip.end_s) for clip in clips] == [(0.0, 1.0), (1.0, 2.0)]
+    (tmp_path / "lake-Scenes.csv").write_text(SHOTS.replace("1,1,24", "1,0,24"))
+    with pytest.raises(FixInput) as caught:
+        import_segments([tmp_path / "lake-Scenes.csv"], "shots", 24)
+    assert "numbered from 1, got frame 0" in caught.value.details[0]
+
+
+def test_subtitles_in_latin_1_are_refused_with_their_line(tmp_path: Path) -> None:
+    cues = "WEBVTT\n\n00:01.000 --> 00:02.000\nAndré\n"
+    path = tmp_path / "lake.vtt"
+    path.write_bytes(cues.encode("latin-1"))
+    with pytest.raises(FixInput, match="byte 0xE9 is not UTF-8") as caught:
+        import_segments([path], "cues", 24)
+    assert caught.value.where == f"{path}:4"
+    path.write_bytes(cues.encode())
+    (clip,) = import_segments([path], "cues", 24).manifest
+    assert clip.extra["comment"] == "André"
+
+
+@pytest.mark.parametrize("time", ["00:01:99.000", "00:75:00.000", "0:01:02.000", "00:01:02"])
+def test_a_cue_whose_times_are_wrong_is_not_left_out(tmp_path: Path, time: str) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_text(f"WEBVTT\n\n{time} --> 00:59:59.000\nS\n\n00:01.000 --> 00:02.000\nS\n")
+    with pytest.raises(FixInput, match=f"got '{time} --> 00:59:59.000'"):
+        import_segments([path], "cues", 24)
+
+
+def test_a_cue_may_be_empty(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_text("WEBVTT\n\nintro\n00:01.000 --> 00:02.000\n\n00:03.000 --> 00:04.000\nS\n")
+    clips = import_segments([path], "cues", 24).manifest
+    assert [(clip.start_s, clip.level) for clip in clips] == [(1.0, ""), (3.0, "S")]
+
+
+def test_elan_annotations_that_refer_to_a_reference_belong_to_the_first(tmp_path: Path) -> None:
+    def tier(name: str, kind: str, annotation: str) -> str:
+        return f"""<TIER TIER_ID="{name}" ANNOTATOR="ada" LINGUISTIC_TYPE_REF="{kind}">
+            <ANNOTATION>{annotation}</ANNOTATION></TIER>"""
+
+    def reference(name: str, to: str, text: str) -> str:
+        return f"""<REF_ANNOTATION ANNOTATION_ID="{name}" ANNOTATION_REF="{to}">
+            <ANNOTATION_VALUE>{text}</ANNOTATION_VALUE></REF_ANNOTATION>"""
+
+    document = f"""<ANNOTATION_DOCUMENT><HEADER/><TIME_ORDER>
+        <TIME_SLOT TIME_SLOT_ID="t1" TIME_VALUE="1000"/>
+        <TIME_SLOT TIME_SLOT_ID="t2" TIME_VALUE="2000"/></TIME_ORDER>
+        {
+        tier(
+            "levels",
+            "level",
+            '''<ALIGNABLE_ANNOTATION ANNOTATION_ID="a1"
+            TIME_SLOT_REF1="t1" TIME_SLOT_REF2="t2"><ANNOTATION_VALUE>S</ANNOTATION_VALUE>
+            </ALIGNABLE_ANNOTATION>''',
+        )
+    }
+        {tier("concepts", "concept", reference("a2", "a1", "Look"))}
+        {tier("notes", "comment", reference("a3", "a2", "from the balcony"))}
+        </ANNOTATION_DOCUMENT>"""
+    path = tmp_path / "lake.eaf"
+    path.write_text(document)
+    (clip,) = import_segments([path], "marks", 24).manifest
+    assert (clip.level, clip.concepts) == ("S", ("Look",))
+    assert clip.extra["comment"] == "from the balcony"
+
+
+CLIPS_WITH_FILES = """clip_id,movie_id,level,start_s,end_s,framerate
+lake-001,lake,S,0,10,24
+lake-002,lake,HN,10,20,24
+"""
+
+
+@pytest.mark.parametrize("kind", ["elan", "edl", "otio", "webannotation"])
+def test_files_of_single_clips_are_not_named_as_the_film(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "clips.csv").write_text(CLIPS_WITH_FILES)
+    call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "films", cwd=tmp_path).ok()
+    (tmp_path / "cut").mkdir()
+    for clip in ("lake-001", "lake-002"):
+        (tmp_path / f"cut/{clip}.mp4").touch()
+    call_obygaze("manifest", "link", "films", "cut", cwd=tmp_path).ok()
+    (linked,) = {clip.video for clip in read_manifest(tmp_path / "manifests/films.toml")} - {
+        "lake-002.mp4"
+    }
+    assert linked == "lake-001.mp4"
+    call_obygaze("manifest", "export", kind, "films", "-o", "out", cwd=tmp_path).ok()
+    (path,) = (tmp_path / "out").iterdir()
+    assert "lake-001.mp4" not in path.read_text()
+
+
+def test_clips_of_a_film_with_two_rates_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "clips.csv").write_text(CLIPS_WITH_FILES.replace("20,24", "20,25"))
+    call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "films", cwd=tmp_path).ok()
+    done = call_obygaze("manifest", "export", "edl", "films", cwd=tmp_path)
+    assert done.code == 1
+    assert "clips of the film lake have several frame rates: 24 and 25" in done.stderr

@@ -41,8 +41,14 @@ def test_folders_that_cannot_be_imported(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match=r"two videos for the clip 'a-x': a/x.mkv and a/x.mp4"):
         manifest_of_folder(videos(tmp_path / "twice", "a/x.mkv", "a/x.mp4"))
     with pytest.raises(FixInput) as caught:
-        manifest_of_folder(videos(tmp_path / "signs", "映画.mp4"))
+        manifest_of_folder(videos(tmp_path / "signs", "...mp4"))
     assert "is not an id" in caught.value.details[0]
+
+
+def test_a_film_named_in_japanese_is_a_clip(tmp_path: Path) -> None:
+    (clip,) = manifest_of_folder(videos(tmp_path / "signs", "映画.mp4"))
+    # sha256 of the name in UTF-8, by another program: printf 映画 | sha256sum
+    assert (clip.clip_id, clip.video) == ("id-d626ec", "映画.mp4")
 
 
 def test_the_command_names_the_manifest_after_the_folder(tmp_path: Path) -> None:

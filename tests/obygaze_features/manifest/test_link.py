@@ -5,10 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.io import check_manifest, read_manifest, write_manifest
-from obygaze_features.manifest.link import LinkReport, film_span, find_videos, link
+from obygaze_features.manifest.link import (
+    LinkReport,
+    film_span,
+    find_videos,
+    link,
+    list_videos,
+    manifest_of_folder,
+)
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 
@@ -48,10 +56,33 @@ def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
     assert find_videos(root) == ("a/y.mp4", "z_again/x.mp4")
 
 
-def test_names_that_a_manifest_cannot_hold_are_passed_over(tmp_path: Path) -> None:
+def test_names_that_a_manifest_cannot_hold_are_listed(tmp_path: Path) -> None:
     touch(tmp_path, "a.mp4", "C:x.mp4", "new\nline.mp4")
     Path(str(tmp_path) + "/\udcff.mp4").touch()
-    assert find_videos(tmp_path) == ("a.mp4",)
+    files = list_videos(tmp_path)
+    assert files.names == ("a.mp4",)
+    assert files.unusable == ("C:x.mp4", "new\nline.mp4", "\udcff.mp4")
+    with pytest.raises(FixInput, match="cannot be in a manifest") as caught:
+        find_videos(tmp_path)
+    assert caught.value.details == ("'C:x.mp4'", r"'new\nline.mp4'", r"'\udcff.mp4'")
+
+
+def test_names_with_wide_spaces_are_videos_and_those_of_macos_are_not(tmp_path: Path) -> None:
+    names = ("2001: a film.mp4", "caf\u00e9\u202fnoir.mp4", "\u6771\u4eac\u3000\u7269\u8a9e.mp4")
+    touch(tmp_path, *names, "._2001: a film.mp4")
+    assert find_videos(tmp_path) == names
+    manifest = manifest_of_folder(tmp_path, name="films")
+    write_manifest(manifest, tmp_path / "films.toml")
+    again = read_manifest(tmp_path / "films.toml")
+    assert {clip.video for clip in again} == set(names)
+
+
+def test_linking_warns_of_names_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "clips.csv").write_text("clip_id,movie_id\na,film\n")
+    call_obygaze("manifest", "import", "csv", "clips.csv", cwd=tmp_path).ok()
+    touch(tmp_path / "videos", "a.mp4", "tab\t.mp4")
+    done = call_obygaze("manifest", "link", "clips", "videos", cwd=tmp_path).ok()
+    assert r"not used, because of characters in their names: 'tab\t.mp4'" in done.stderr
 
 
 def test_the_folder_must_be_one(tmp_path: Path) -> None:
@@ -215,4 +246,5 @@ def test_the_report_as_json(tmp_path: Path) -> None:
         "by_time": (),
         "ambiguous": {"p": ("a/v.mp4", "b/v.mp4")},
         "without": ("r",),
+        "unusable": [],
     }

@@ -145,6 +145,7 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
         ("Amélie 2", "Amelie 1", "'Amelie_1' is already on line 2"),
         (";0:01:10;", ";10.03.2024;", "'10.03.2024' is not a time in seconds"),
         (";0:01:10;", ";0:61:10;", "'0:61:10' is not a time in seconds"),
+        (";0:01:10;", ";0:01:99;", "'0:01:99' is not a time in seconds"),
     ],
 )
 def test_what_excel_may_have_changed(tmp_path: Path, before: str, after: str, told: str) -> None:
@@ -221,3 +222,44 @@ def test_clips_of_several_annotators_have_ids_of_their_own(tmp_path: Path) -> No
         table.write_text(other, encoding="utf-8")
         with pytest.raises(FixInput):
             read(table)
+
+
+def test_films_whose_names_have_the_same_ascii_letters_stay_different(tmp_path: Path) -> None:
+    table = tmp_path / "films.csv"
+    table.write_text("clip_id,movie_id\na1,Сталкер 1979\nb1,Зеркало 1979\nc1,Сталкер 1979\n")
+    clips = read(table).manifest
+    films = [clip.movie_id for clip in clips]
+    given = [clip.extra["given_movie_id"] for clip in clips]
+    assert len(set(films)) == 2
+    assert films[0] == films[2]
+    assert given == ["Сталкер 1979", "Зеркало 1979", "Сталкер 1979"]
+
+
+def test_films_that_become_one_id_are_refused(tmp_path: Path) -> None:
+    table = tmp_path / "films.csv"
+    table.write_text("clip_id,movie_id\na1,Gone Girl\nb1,Gone_Girl\n")
+    with pytest.raises(FixInput) as caught:
+        read(table)
+    message = "'Gone Girl' and 'Gone_Girl' both become 'Gone_Girl'; rename one"
+    assert caught.value.details == (f"{table}:3: column 'movie_id': {message}",)
+
+
+NUMBERED = "clip_id,movie_id,annotator,level\n1,a,ada,S\n2,a,ada,EN\n1,b,ben,HN\n"
+
+
+def test_clips_numbered_in_each_film_are_not_one_clip_of_two_annotators(tmp_path: Path) -> None:
+    table = tmp_path / "films.csv"
+    table.write_text(NUMBERED)
+    with pytest.raises(FixInput) as caught:
+        read(table)
+    what = "the clip '1' is in the film 'a' too; an id such as b-1 is unique"
+    assert f"{table}:4: column 'clip_id': {what}" in caught.value.details
+
+
+def test_names_without_ascii_letters_become_ids(tmp_path: Path) -> None:
+    table = tmp_path / "films.csv"
+    table.write_text("clip_id,movie_id\n東京物語-001,東京物語\n花样年华-001,花样年华\n")
+    clips = read(table).manifest
+    assert len({clip.movie_id for clip in clips}) == 2
+    assert len(set(clips.clip_ids)) == 2
+    assert {clip.extra["given_movie_id"] for clip in clips} == {"東京物語", "花样年华"}
