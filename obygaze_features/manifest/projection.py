@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import accumulate
+from itertools import count as count_from
 from pathlib import Path
 from typing import Any
 
@@ -389,13 +390,19 @@ def _equal_clips(
     if any(seconds * fps < 1 for fps in rates.values()):
         raise FixUsage(f"clips must have at least one frame, got {float(seconds):g} seconds")
     marked: dict[str, tuple[int, int]] = {}
-    for one in segments:
-        first, last = marked.get(one.movie_id, (one.start_frame, one.end_frame))
-        marked[one.movie_id] = min(first, one.start_frame), max(last, one.end_frame)
-    return tuple(
-        ClipSpan(f"{movie}-{n + 1:04d}", movie, round(n * step), round((n + 1) * step) - 1, fps)
-        for movie, fps in rates.items()
-        for step, (first, last) in [(seconds * fps, marked[movie])]
-        for n in range(int(first / step), int(last / step) + 1)
-        if round((n + 1) * step) - 1 <= last
-    )
+    for segment in segments:
+        span = (segment.start_frame, segment.end_frame)
+        first, last = marked.get(segment.movie_id, span)
+        marked[segment.movie_id] = (min(first, segment.start_frame), max(last, segment.end_frame))
+    clips: list[ClipSpan] = []
+    for movie, fps in rates.items():
+        frames_per_clip = seconds * fps
+        first, last = marked[movie]
+        for number in count_from(int(first / frames_per_clip)):
+            clip_start = round(number * frames_per_clip)
+            next_start = round((number + 1) * frames_per_clip)
+            if next_start - 1 > last:
+                break
+            clip_id = f"{movie}-{number + 1:04d}"
+            clips.append(ClipSpan(clip_id, movie, clip_start, next_start - 1, fps))
+    return tuple(clips)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any
@@ -385,3 +386,35 @@ def test_the_same_agreement_of_a_pair_named_otherwise() -> None:
 
     for null in NULLS:
         assert swapped(BY_HAND).gamma(null) == BY_HAND.gamma(null)
+
+
+def test_clips_without_a_label_are_not_compared() -> None:
+    # Ten frames a clip, of which six are needed. Ada marks half of clip 1, so that neither her
+    # segment nor the rest is enough; clip 2 is S for both, clip 3 EN for Ada and S for Ben.
+    spans = [ClipSpan(str(n), "film", 10 * (n - 1), 10 * n - 1) for n in (1, 2, 3)]
+    marked = [
+        Segment("film", "ada", 0, 4, "S"),
+        Segment("film", "ada", 10, 19, "S"),
+        Segment("film", "ben", 0, 29, "S"),
+    ]
+    projection = project(marked, spans, Fraction(3, 5))
+    (pair,) = pairs_of(projection, spans)
+    assert pair.n == 2
+    expected = np.zeros((4, 4), dtype=int)
+    expected[3, 3] = 1
+    expected[0, 3] = 1
+    assert np.array_equal(pair.counts, expected)
+    # The distances are 0 and 1.
+    assert pair.observed == 0.5
+
+
+def test_a_clip_without_a_label_is_called_so_for_each_annotator(tmp_path: Path) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    (tmp_path / "s.csv").write_text(header + "film,ada,0,4,S,\nfilm,ben,0,9,S,\n")
+    (tmp_path / "c.csv").write_text("clip_id,movie_id,start_frame,end_frame\none,film,0,9\n")
+    words = ("manifest", "project", "s.csv", "--clips", "c.csv", "--threshold", "0.6")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["clip", "ada", "ben", "level", "share", "concepts"],
+        ["one", "none", "S", "S", "100.0", "%"],
+    ]

@@ -291,3 +291,20 @@ def test_a_rate_that_is_none_is_refused(tmp_path: Path, rate: str) -> None:
         *("manifest", "project", "s.csv", "--every", "30"), "--fps", rate, cwd=tmp_path
     )
     assert (done.code, "expected frames per second" in done.stderr) == (2, True), done.stderr
+
+
+# At 24 frames a second, clips of one second are frames 0-23, 24-47, 48-71.
+@pytest.mark.parametrize(
+    ("first", "last", "numbers"),
+    [(0, 71, [1, 2, 3]), (0, 70, [1, 2]), (0, 72, [1, 2, 3]), (23, 47, [1, 2]), (24, 47, [2])],
+)
+def test_only_whole_clips_are_cut(
+    tmp_path: Path, first: int, last: int, numbers: list[int]
+) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    (tmp_path / "s.csv").write_text(f"{header}a,ada,{first},{last},S,\n")
+    _, spans = read_inputs(tmp_path / "s.csv", Fraction(1), fps=24)
+    starts = [24 * (number - 1) for number in numbers]
+    assert [(span.clip_id, span.start_frame, span.end_frame) for span in spans] == [
+        (f"a-{start // 24 + 1:04d}", start, start + 23) for start in starts
+    ]
