@@ -5,6 +5,7 @@ gigabytes, so both are compared with store.json before a decoder gets them.
 """
 
 import math
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -22,6 +23,13 @@ CRC_BYTES = 4
 _ENTRY_BYTES = 16
 _ABSENT = 2**64 - 1
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# Versions of the format and of the codec, flags, bytes of an item, bytes before compression, bytes
+# of a block, bytes with this header.
+_BLOSC_HEADER = struct.Struct("<BBBBIII")
+_BLOSC_VERSIONS = (2, 1)
+_BLOSC_COPIED, _BLOSC_RESERVED = 0x02, 0x08
+# The upper three bits of the flags, by the name of the codec.
+_BLOSC_CODECS = {"blosclz": 0, "lz4": 1, "lz4hc": 1, "snappy": 2, "zlib": 3, "zstd": 4}
 
 
 @dataclass(frozen=True)
@@ -95,21 +103,51 @@ class ChunkLayout:
         """The bytes of the index at the end of a shard."""
         return self.n_chunks * _ENTRY_BYTES + CRC_BYTES
 
-    def places(self, data: Bytes) -> list[tuple[int, int] | None]:
+    def places(self, data: Bytes, n_bytes: int) -> list[tuple[int, int] | None]:
         """Return the first byte of each chunk, and the one after it, from a file or its index.
 
-        None for a chunk that a shard does not have, whose rows are all fill values.
+        None for a chunk that a shard does not have, whose rows are all fill values. The chunks of a
+        shard must be in the order of their rows without gaps, so that no entry of the index can
+        give a row the numbers of another.
+
+        Args:
+            data: The whole file, or its last `index_bytes` bytes.
+            n_bytes: The length of the whole file.
         """
         if not self.is_shard:
-            return [(0, len(data))]
+            return [(0, n_bytes)]
         index = _without_crc32c(data[-self.index_bytes :]).tobytes()
         entries = np.frombuffer(index, "<u8").reshape(self.n_chunks, 2).tolist()
-        return [None if start == _ABSENT else (start, start + n) for start, n in entries]
+        places: list[tuple[int, int] | None] = []
+        end = 0
+        for start, length in entries:
+            if start == length == _ABSENT:
+                places.append(None)
+                continue
+            if start != end or length < CRC_BYTES:
+                raise ValueError("the chunks of a shard are not in the order of their rows")
+            end = start + length
+            places.append((start, end))
+        if end != n_bytes - self.index_bytes:
+            raise ValueError("the chunks of a shard do not end at its index")
+        return places
+
+    def n_present(self, data: Bytes, n_bytes: int) -> int:
+        """Return how many chunks a file has; raise ValueError unless these are the first ones.
+
+        The arguments are those of `places`.
+        """
+        places = self.places(data, n_bytes)
+        n_present = len(places) - places.count(None)
+        if None in places[:n_present]:
+            raise ValueError("a chunk of a shard is absent before another one")
+        return n_present
 
     def crc32c(self, data: Bytes) -> str:
         """Return the CRC32C values in a whole file, one for each chunk, in their order in it."""
-        places = sorted(place for place in self.places(data) if place is not None)
-        return "".join(crc32c_of(data[start:after]) for start, after in places)
+        n_present = self.n_present(data, len(data))
+        places = self.places(data, len(data))[:n_present]
+        return "".join(crc32c_of(data[place[0] : place[1]]) for place in places if place)
 
     def encode(self, rows: npt.NDArray[Any], fill_value: float) -> tuple[list[Any], str]:
         """Return the file of the rows of a block, in pieces, and the CRC32C of its chunks as hex.
@@ -152,13 +190,27 @@ class ChunkLayout:
             strings: npt.NDArray[Any] = VLenUTF8().decode(data)
             return strings
         if self.codec is not None:
-            is_zstd = self.codec.codec_id == "zstd"
-            n_bytes = _zstd_size(head) if is_zstd else int.from_bytes(head[4:8], "little")
-            if n_bytes != math.prod(self.chunk_shape) * self.dtype.itemsize:
-                raise ValueError("a chunk that does not decode to the bytes of its rows")
+            self._check_header(data, self.dtype.itemsize)
+            n_bytes = math.prod(self.chunk_shape) * self.dtype.itemsize
             compressed, data = data, np.empty(n_bytes, np.uint8)
             self.codec.decode(compressed, data)
         return data.view(self.dtype).reshape(self.chunk_shape)
+
+    def check_header(self, chunk: Bytes) -> None:
+        """Raise ValueError unless the header of a chunk agrees with its bytes and its rows."""
+        if self.codec is not None and self.dtype is not None:
+            self._check_header(chunk[:-CRC_BYTES], self.dtype.itemsize)
+
+    def _check_header(self, data: Bytes, item_bytes: int) -> None:
+        """Check the header of a compressed chunk, given without its CRC32C."""
+        head = data[:18].tobytes()
+        n_bytes = math.prod(self.chunk_shape) * item_bytes
+        is_zstd = self.codec.codec_id == "zstd"
+        stated = _zstd_size(head) if is_zstd else int.from_bytes(head[4:8], "little")
+        if stated != n_bytes:
+            raise ValueError("a chunk that does not decode to the bytes of its rows")
+        if not is_zstd:
+            _check_blosc(data, n_bytes, item_bytes, self.codec.cname)
 
 
 def _codecs(codecs: Any) -> tuple[list[str], Literal["<", ">"]]:
@@ -192,6 +244,50 @@ def _without_crc32c(data: Bytes) -> Bytes:
 def crc32c_of(chunk: Bytes) -> str:
     """Return the CRC32C at the end of a chunk, as hex."""
     return chunk[-CRC_BYTES:].tobytes().hex()
+
+
+def _check_blosc(data: Bytes, n_bytes: int, item_bytes: int, cname: str) -> None:
+    """Raise ValueError unless the header of a Blosc chunk agrees with the chunk and its array.
+
+    The decoder believes the header: one that gives another length makes it read memory beyond the
+    chunk, which can end the process.
+
+    Args:
+        data: The chunk.
+        n_bytes: The bytes of its rows.
+        item_bytes: The bytes of a number.
+        cname: The codec in zarr.json.
+    """
+    if len(data) < _BLOSC_HEADER.size:
+        raise ValueError("a chunk without a whole Blosc header")
+    header = _BLOSC_HEADER.unpack(data[: _BLOSC_HEADER.size].tobytes())
+    version, codec_version, flags, stated_item_bytes, stated_n_bytes, block_bytes, length = header
+    if (version, codec_version) != _BLOSC_VERSIONS:
+        raise ValueError(f"a Blosc header of the versions {version} and {codec_version}")
+    if flags >> 5 != _BLOSC_CODECS[cname] or flags & _BLOSC_RESERVED:
+        raise ValueError(
+            f"a Blosc header with the flags {flags:#x}, which are not those of {cname}"
+        )
+    if stated_item_bytes != item_bytes:
+        raise ValueError(f"a Blosc header of items of {stated_item_bytes} bytes, not {item_bytes}")
+    if stated_n_bytes != n_bytes or not 1 <= block_bytes <= n_bytes:
+        raise ValueError(f"a Blosc header of blocks of {block_bytes} bytes in {stated_n_bytes}")
+    if length != len(data):
+        raise ValueError(f"a Blosc header of {length} compressed bytes, not {len(data)}")
+    if flags & _BLOSC_COPIED:
+        if length != _BLOSC_HEADER.size + n_bytes:
+            raise ValueError(
+                "a Blosc chunk of copied bytes that does not have the length of its rows"
+            )
+        return
+    # Otherwise the header is followed by the first byte of each block.
+    n_blocks = -(-n_bytes // block_bytes)
+    first_byte = _BLOSC_HEADER.size + 4 * n_blocks
+    if first_byte > length:
+        raise ValueError("a Blosc chunk that is too short for its blocks")
+    starts = data[_BLOSC_HEADER.size : first_byte].view("<i4")
+    if starts.min() < first_byte or starts.max() > length - 4:
+        raise ValueError("a Blosc chunk with a block outside its bytes")
 
 
 def _zstd_size(head: bytes) -> int:

@@ -157,6 +157,7 @@ class Arrays:
         try:
             for start, stop, chunk in zip(starts, [*starts[1:], len(rows)], chunks, strict=True):
                 if chunk is None:
+                    self._require_absent(spec, block, rows[start:stop])
                     out[start:stop] = np.nan if spec.is_float else 0
                     continue
                 mine = rows[start:stop] - int(numbers[start]) * chunk_rows
@@ -172,27 +173,57 @@ class Arrays:
         self, key: str, layout: ChunkLayout, wanted: Sequence[int]
     ) -> Iterator[Bytes | None]:
         """Yield some chunks of a file, which is only read in parts if not all are wanted."""
-        is_whole = len(wanted) == layout.n_chunks
-        data = self._part(key, layout, 0 if is_whole else -layout.index_bytes)
-        places = layout.places(data)
-        for place in (places[number] for number in wanted):
+        if len(wanted) == layout.n_chunks:
+            data = self._part(key, layout)
+            for place in layout.places(data, len(data)):
+                yield None if place is None else data[slice(*place)]
+            return
+        index = self._piece(key, layout, -layout.index_bytes)
+        places = layout.places(index.data, index.total)
+        for number in wanted:
+            place = places[number]
             if place is None:
                 yield None
             else:
-                yield data[slice(*place)] if is_whole else self._part(key, layout, *place)
+                yield self._piece(key, layout, *place, number).data
 
-    def _part(
-        self, name: str, layout: ChunkLayout | None = None, start: int = 0, stop: int | None = None
-    ) -> Bytes:
+    def _require_absent(self, spec: ArraySpec, block: int, rows: Rows) -> None:
+        """Raise ValueError if a row of a block is ok, but the file has no chunk for it."""
+        if not (spec.is_level and spec.is_float):
+            return  # fill values may be what was measured
+        noted, first = self.commits.noted(block), block * self.plan.block_rows
+        for row in (rows + first).tolist():
+            if row not in noted or noted[row].is_ok:
+                raise ValueError(f"row {row} is ok, and the file has no chunk for it")
+
+    def _part(self, name: str, layout: ChunkLayout | None = None) -> Bytes:
+        """Return the bytes of a file; raise an error unless they are of the committed file."""
+        return self._piece(name, layout).data
+
+    def _piece(
+        self,
+        name: str,
+        layout: ChunkLayout | None = None,
+        start: int = 0,
+        stop: int | None = None,
+        number: int | None = None,
+    ) -> Piece:
         """Return bytes of a file; raise an error unless they are of the committed file.
 
         This is as far as it can be seen in them: of parts, the length of the file and a checksum.
+
+        Args:
+            name: The file.
+            layout: How its chunks are stored, where it has the rows of a block.
+            start: The first byte; less than 0 for the index of a shard.
+            stop: The byte after the last.
+            number: The chunk of a shard that is between these bytes.
         """
         piece = None
         for expected in self.commits.possible(name):
             piece = piece or self.files.read(name, start, stop)
-            if piece is not None and _is_expected(piece, expected, layout, start, stop):
-                return piece.data
+            if piece is not None and _is_expected(piece, expected, layout, start, stop, number):
+                return piece
         n_bytes, what = expected.mark.n_bytes, "is missing"
         if piece is not None and piece.total == n_bytes:
             what = "does not have the checksum of the one that was committed"
@@ -213,7 +244,12 @@ class Arrays:
 
 
 def _is_expected(
-    piece: Piece, expected: Expected, layout: ChunkLayout | None, start: int, stop: int | None
+    piece: Piece,
+    expected: Expected,
+    layout: ChunkLayout | None,
+    start: int,
+    stop: int | None,
+    number: int | None,
 ) -> bool:
     (n_bytes, sha256), crc32c = expected
     n_part = len(range(n_bytes)[slice(start or None, stop)])
@@ -221,8 +257,10 @@ def _is_expected(
         return False
     if layout is None or crc32c is None:
         return sha256_bytes(piece.data.tobytes()) == sha256
-    if not crc32c or start < 0:
+    if not crc32c:
         return True
-    if stop is None:
-        return layout.crc32c(piece.data) == crc32c
-    return crc32c_of(piece.data) in {crc32c[i : i + 8] for i in range(0, len(crc32c), 8)}
+    if number is not None:
+        return crc32c_of(piece.data) == crc32c[8 * number : 8 * number + 8]
+    if start < 0:
+        return 8 * layout.n_present(piece.data, n_bytes) == len(crc32c)
+    return layout.crc32c(piece.data) == crc32c

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store.format.chunks import crc32c_of
+from obygaze_features.store.format.chunks import CRC_BYTES, ChunkLayout, crc32c_of
 from obygaze_features.store.format.names import block_of
 from obygaze_features.store.format.records import (
     README_FILE,
@@ -30,7 +30,7 @@ from obygaze_features.store.read.diff import cosines
 from obygaze_features.store.read.index import MovieIndex, index_records
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_files
-from obygaze_features.store.remote.files import Files, read_or_none, read_record
+from obygaze_features.store.remote.files import Files, Piece, read_or_none, read_record
 from obygaze_features.store.remote.object_store import Unreachable
 
 READ_BYTES = 16_000_000
@@ -209,34 +209,95 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
 
 def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:
     """Raise an error if a file is none of what it may be, which changes with rows replaced."""
-    problem = ""
-    for expected in store.commits.possible(name) if block_of(name) else [Expected(mark)]:
-        found = _problem(store.files, name, expected, hashes)
+    problem, place = "", block_of(name)
+    expectations = store.commits.possible(name) if place is not None else [Expected(mark)]
+    for expected in expectations:
+        layout = None
+        if place is not None and expected.crc32c is not None:
+            with suppress(Corrupt):  # `_check_arrays` reports it, with the name of its zarr.json
+                layout = store.arrays.layout(place[0])
+        found = _problem(store.files, name, expected, layout, hashes)
         if not found:
             return
         problem = problem or found
     raise Corrupt(problem)
 
 
-def _problem(files: Files, name: str, expected: Expected, hashes: bool) -> str:
-    """Return how a file differs from what is expected; "" if it does not."""
+def _problem(
+    files: Files, name: str, expected: Expected, layout: ChunkLayout | None, hashes: bool
+) -> str:
+    """Return how a file differs from what is expected; "" if it does not.
+
+    `layout` is how the chunks of a block's file are stored; None for other files.
+    """
     mark, crc32c = expected
-    is_chunk = crc32c is not None and len(crc32c) == 8
-    piece = files.read(name, *((0, READ_BYTES) if hashes else (-4, None) if is_chunk else (0, 1)))
+    start, stop = _bytes_to_check(layout, expected, hashes)
+    piece = files.read(name, start, stop)
     if piece is None:
         return "it is missing"
     if piece.total != mark.n_bytes:
         return f"it has {piece.total} bytes, expected {mark.n_bytes}"
-    if not hashes:
-        is_own = not is_chunk or crc32c_of(piece.data) == crc32c
-        return "" if is_own else "its checksum is not the one that was committed"
-    digest = hashlib.sha256(piece.data.data)
-    for start in range(READ_BYTES, mark.n_bytes, READ_BYTES):
-        more = files.read(name, start, start + READ_BYTES)
-        if more is not None:
-            digest.update(more.data.data)
-    is_own = digest.hexdigest() == mark.sha256
-    return "" if is_own else "its sha256 is not the one that was committed"
+    if hashes:
+        digest = hashlib.sha256(piece.data.data)
+        for begin in range(READ_BYTES, mark.n_bytes, READ_BYTES):
+            more = files.read(name, begin, begin + READ_BYTES)
+            if more is not None:
+                digest.update(more.data.data)
+        if digest.hexdigest() != mark.sha256:
+            return "its sha256 is not the one that was committed"
+        return "" if layout is None else _problem_of_chunks(files, name, expected, layout)
+    if layout is not None and layout.is_shard:
+        return _problem_of_index(layout, piece, crc32c)
+    if crc32c and crc32c_of(piece.data) != crc32c:
+        return "its checksum is not the one that was committed"
+    return ""
+
+
+def _bytes_to_check(
+    layout: ChunkLayout | None, expected: Expected, hashes: bool
+) -> tuple[int, int | None]:
+    """Return the first byte of a file to read, and the one after the last."""
+    if hashes:
+        return 0, READ_BYTES
+    if layout is not None and layout.is_shard:
+        return -layout.index_bytes, None
+    return (-CRC_BYTES, None) if expected.crc32c else (0, 1)
+
+
+def _problem_of_index(layout: ChunkLayout, index: Piece, crc32c: str | None) -> str:
+    """Return what is wrong with the index of a shard; "" if nothing is."""
+    try:
+        if not crc32c:
+            layout.places(index.data, index.total)
+        elif 8 * layout.n_present(index.data, index.total) != len(crc32c):
+            return "it does not have the chunks that were committed"
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _problem_of_chunks(files: Files, name: str, expected: Expected, layout: ChunkLayout) -> str:
+    """Return why a file with the right sha256 cannot be decoded; "" if its headers are right."""
+    places: list[tuple[int, int] | None] = [(0, expected.mark.n_bytes)]
+    if layout.is_shard:
+        index = files.read(name, -layout.index_bytes)
+        if index is None:
+            return "it is missing"
+        problem = _problem_of_index(layout, index, expected.crc32c)
+        if problem:
+            return problem
+        places = layout.places(index.data, index.total)
+    if layout.codec is None:
+        return ""
+    for place in places:
+        chunk = None if place is None else files.read(name, *place)
+        if chunk is None:
+            continue
+        try:
+            layout.check_header(chunk.data)
+        except ValueError as error:
+            return str(error)
+    return ""
 
 
 def _check_folders(

@@ -1,0 +1,287 @@
+"""Chunks: headers are checked before a decoder reads them, and each chunk is tied to its rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import google_crc32c
+import numpy as np
+import pytest
+import zarr
+from numcodecs import Blosc
+from support.store_damage import changed
+from support.stores import fill_store, plan_store, sealed_store, some_ids
+
+from obygaze_features.core.errors import Corrupt
+from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, open_store
+from obygaze_features.store.format.chunks import ChunkLayout
+from obygaze_features.store.read.verify import verify
+
+ROWS = np.arange(4 * 4096, dtype="<f4").reshape(4, 4096)
+# Two bytes of version, flags, item, and three whole numbers: bytes, bytes of a block, all bytes.
+HEADER = struct.Struct("<BBBBIII")
+
+
+def with_crc(data: bytes) -> np.ndarray:
+    crc = struct.pack("<I", google_crc32c.value(data))
+    return np.frombuffer(data + crc, np.uint8)
+
+
+def layout_of(codec: Blosc) -> ChunkLayout:
+    return ChunkLayout((4, 4096), (4, 4096), np.dtype("<f4"), codec)
+
+
+@pytest.mark.parametrize("shuffle", [Blosc.NOSHUFFLE, Blosc.SHUFFLE, Blosc.BITSHUFFLE])
+@pytest.mark.parametrize("cname", ["zstd", "lz4", "lz4hc", "blosclz", "zlib"])
+@pytest.mark.parametrize("level", [0, 5])
+def test_real_chunks_of_blosc_pass(cname: str, shuffle: int, level: int) -> None:
+    codec = Blosc(cname=cname, shuffle=shuffle, clevel=level)
+    random = np.random.default_rng(0).standard_normal((4, 4096)).astype("<f4")
+    for rows in (ROWS, random):
+        chunk = with_crc(codec.encode(rows))
+        np.testing.assert_array_equal(layout_of(codec).decode(chunk), rows)
+
+
+class Decoder:
+    """A codec that must not be reached."""
+
+    codec_id, cname = "blosc", "zstd"
+
+    def decode(self, data: object, out: object) -> None:
+        raise AssertionError("the decoder was given a chunk with a wrong header")
+
+
+CHUNK = bytes(Blosc(cname="zstd", shuffle=Blosc.SHUFFLE).encode(ROWS))
+FIELDS = HEADER.unpack(CHUNK[:16])
+WRONG = {
+    "version": (0, 1),
+    "version of the codec": (1, 2),
+    "codec": (2, FIELDS[2] ^ 0x20),
+    "reserved flag": (2, FIELDS[2] | 0x08),
+    "copied bytes": (2, FIELDS[2] | 0x02),
+    "item of no bytes": (3, 0),
+    "item of 8 bytes": (3, 8),
+    "fewer bytes": (4, FIELDS[4] - 1),
+    "more bytes": (4, 2**32 - 1),
+    "no block": (5, 0),
+    "block of one byte": (5, 1),
+    "block of more than all": (5, FIELDS[4] + 1),
+    "one compressed byte more": (6, FIELDS[6] + 1),
+    "one compressed byte less": (6, FIELDS[6] - 1),
+    "a gigabyte of compressed bytes": (6, 2**30),
+    "a negative length": (6, 2**32 - 1),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_field_of_a_header_of_blosc_is_found_before_the_decoder(case: str) -> None:
+    place, value = WRONG[case]
+    fields = list(FIELDS)
+    assert fields[place] != value
+    fields[place] = value
+    chunk = with_crc(HEADER.pack(*fields) + CHUNK[16:])
+    with pytest.raises(ValueError, match=r"Blosc|bytes of its rows"):
+        layout_of(Decoder()).decode(chunk)
+
+
+@pytest.mark.parametrize("start", [-1, 0, 16, 19, len(CHUNK) - 3, 2**30, -(2**31)])
+def test_a_block_outside_a_chunk_of_blosc_is_found_before_the_decoder(start: int) -> None:
+    chunk = with_crc(CHUNK[:16] + struct.pack("<i", start) + CHUNK[20:])
+    with pytest.raises(ValueError, match="a block outside its bytes"):
+        layout_of(Decoder()).decode(chunk)
+
+
+def test_no_other_byte_of_a_chunk_of_blosc_ends_the_process() -> None:
+    program = """
+import numpy as np, test_chunks as t
+from numcodecs import Blosc
+layout, random = t.layout_of(Blosc(cname="zstd")), np.random.default_rng(3)
+for _ in range(4000):
+    data = bytearray(t.CHUNK)
+    for at in random.integers(16, len(data), 4):
+        data[at] = random.choice([0, 1, 127, 128, 255, random.integers(256)])
+    try:
+        layout.decode(t.with_crc(bytes(data)))
+    except (ValueError, RuntimeError):
+        pass
+print("lived")
+"""
+    folder = Path(__file__).parent
+    paths = f"{folder}:{folder.parents[2]}"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "lived\n"), done.stderr
+
+
+def test_a_store_with_a_wrong_header_is_an_error_to_verify_and_to_read(tmp_path: Path) -> None:
+    path, name = tmp_path / "s", "data.zarr/clip/c.0.0"
+    plan_store(path, 8, 4, arrays=(ArraySpec("clip", (4096,)),), compressor="blosc")
+    fill_store(path, {"clip": np.arange(8 * 4096, dtype="f4").reshape(8, 4096)}).seal()
+    data = bytearray((path / name).read_bytes()[:-4])
+    # On the program as it was: exit status -11.
+    data[12:16], data[16:20] = struct.pack("<I", 2**30), struct.pack("<I", 2**29)
+    forged(path, name, with_crc(bytes(data)).tobytes(), {0: -4})
+    [problem] = verify(path, hashes=True).problems
+    assert problem.name == name
+    assert "1073741824 compressed bytes" in problem.what
+    with pytest.raises(Corrupt, match="1073741824 compressed bytes"):
+        open_store(path).matrix("clip")
+
+
+def forged(path: Path, name: str, data: bytes, crcs: dict[int, int]) -> None:
+    """Replace a file and all that a seal says of it; `crcs` has where each block's checksum is."""
+    (path / name).write_bytes(data)
+    seal = json.loads((path / "seal.json").read_bytes())
+    seal["files"][name] = [len(data), hashlib.sha256(data).hexdigest()]
+    array = name.split("/")[1]
+    words = seal["crc32c"][array].split()
+    for block, at in crcs.items():
+        words[block] = data[at:][:4].hex()
+    seal["crc32c"][array] = " ".join(words)
+    changed(path / "seal.json", files=seal["files"], crc32c=seal["crc32c"])
+
+
+# 131 kB a clip, 64 clips: shards of 4 chunks of 16 clips; of the second block, one chunk.
+TOKENS = ArraySpec("tokens", (64, 1024), dtype="float16")
+N_CLIPS, SHARD = 70, "data.zarr/tokens/c.0.0.0"
+Entries = list[tuple[int, int]]
+ABSENT = (2**64 - 1, 2**64 - 1)
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+    path = tmp_path_factory.mktemp("sharded") / "s"
+    return path, sealed_store(path, N_CLIPS, 64, arrays=(TOKENS,))["tokens"]
+
+
+def linked(whole: Path, path: Path) -> Path:
+    """A copy whose large files are links to those of the whole store, until they are replaced."""
+    for file in whole.rglob("*"):
+        if file.is_file():
+            target = path / file.relative_to(whole)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.hardlink_to(file)
+    return path
+
+
+def entries_of(path: Path) -> Entries:
+    data = (path / SHARD).read_bytes()
+    return list(struct.iter_unpack("<2Q", data[-68:-4]))
+
+
+def with_entries(path: Path, entries: Entries) -> None:
+    """Give the shard another index, with the right checksum."""
+    data = (path / SHARD).read_bytes()[:-68]
+    index = b"".join(struct.pack("<2Q", *entry) for entry in entries)
+    (path / SHARD).unlink()
+    (path / SHARD).write_bytes(data + with_crc(index).tobytes())
+
+
+def exchange(entries: Entries) -> Entries:
+    first, second, *others = entries
+    return [second, first, *others]
+
+
+CHANGED = {
+    "two entries exchanged": exchange,
+    "the last two exchanged": lambda e: [*e[:2], e[3], e[2]],
+    "one chunk twice": lambda e: [e[0], e[0], *e[2:]],
+    "one chunk for all": lambda e: [e[0]] * 4,
+    "a chunk absent": lambda e: [e[0], ABSENT, *e[1:3]],
+    "the last chunk absent": lambda e: [*e[:3], ABSENT],
+    "all absent": lambda e: [ABSENT] * 4,
+    "a chunk that begins earlier": lambda e: [e[0], (e[1][0] - 1, e[1][1] + 1), *e[2:]],
+    "a chunk beyond the file": lambda e: [*e[:3], (2**40, e[3][1])],
+    "a chunk of no bytes": lambda e: [(0, 0), *e[1:]],
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_an_index_that_gives_a_row_the_numbers_of_another_is_found(
+    sharded, tmp_path: Path, case: str
+) -> None:
+    path = linked(sharded[0], tmp_path / "s")
+    with_entries(path, CHANGED[case](entries_of(path)))
+    assert [problem.name for problem in verify(path).problems] == [SHARD]
+    ids = some_ids(N_CLIPS)[0]
+    for row in (0, 17, 40, 63):
+        with pytest.raises(Corrupt, match="tokens"):
+            open_store(path).matrix("tokens", clips=[ids[row]])
+
+
+def test_a_shard_is_quickly_verified_and_read_in_part(sharded) -> None:
+    path, values = sharded
+    assert verify(path).problems == []  # also the last block, of one chunk
+    ids = some_ids(N_CLIPS)[0]
+    for row in (0, 15, 16, 63, 64, 69):
+        found = open_store(path).matrix("tokens", clips=[ids[row]]).values
+        np.testing.assert_array_equal(found[0], values[row])
+
+
+def test_chunks_of_a_shard_that_are_moved_with_their_entries_are_found(
+    sharded, tmp_path: Path
+) -> None:
+    path = linked(sharded[0], tmp_path / "s")
+    data, entries = (path / SHARD).read_bytes(), entries_of(path)
+    n_bytes = entries[0][1]
+    moved = data[n_bytes : 2 * n_bytes] + data[:n_bytes] + data[2 * n_bytes :]
+    (path / SHARD).unlink()
+    (path / SHARD).write_bytes(moved)  # the entries are in order, the checksums are not
+    for row in (0, 17):
+        with pytest.raises(Corrupt, match="checksum"):
+            open_store(path).matrix("tokens", clips=[some_ids(N_CLIPS)[0][row]])
+
+
+def test_a_row_that_is_ok_has_a_chunk(sharded, tmp_path: Path) -> None:
+    """A seal without the checksums of chunks, as older versions wrote it."""
+    path = linked(sharded[0], tmp_path / "s")
+    data, entries = (path / SHARD).read_bytes(), entries_of(path)
+    n_bytes = entries[0][1]
+    index = b"".join(struct.pack("<2Q", *entry) for entry in [entries[0], ABSENT, *entries[1:3]])
+    shorter = data[: 3 * n_bytes] + with_crc(index).tobytes()
+    for file in (path / SHARD, path / "seal.json"):
+        copy = file.read_bytes()
+        file.unlink()
+        file.write_bytes(copy)
+    forged(path, SHARD, shorter, {})
+    value = json.loads((path / "seal.json").read_bytes())["files"]
+    changed(path / "seal.json", files=value, crc32c={})
+    with pytest.raises(Corrupt, match="row 16 is ok, and the file has no chunk for it"):
+        open_store(path).matrix("tokens", clips=[some_ids(N_CLIPS)[0][16]])
+
+
+def test_a_shard_of_zarr_is_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
+    """Older versions wrote blocks by way of zarr, without chunks whose rows all failed."""
+    path = tmp_path / "s"
+    plan = plan_store(path, N_CLIPS, 64, arrays=(TOKENS,))
+    values = np.random.default_rng(1).standard_normal((N_CLIPS, 64, 1024)).astype(np.float16)
+    failed = RowStatus.failed("decode", "E", "m")
+    statuses = [failed if 16 <= row < 32 else RowStatus() for row in range(64)]
+    StoreWriter(path).commit_block(0, {"tokens": values[:64]}, statuses)
+    group = zarr.open_group(path / "data.zarr", mode="r+")
+    rows = values[:64].copy()
+    rows[16:32] = np.nan
+    group["tokens"][:64] = rows
+    data = (path / SHARD).read_bytes()
+    layout = open_store(path).arrays.layout("tokens")
+    places = layout.places(np.frombuffer(data, np.uint8), len(data))
+    n_bytes = 16 * 64 * 1024 * 2 + 4
+    expected = [(0, n_bytes), None, (n_bytes, 2 * n_bytes), (2 * n_bytes, 3 * n_bytes)]
+    assert places == expected
+    marker = path / "commits/block-00000.json"
+    mark = {SHARD: [len(data), hashlib.sha256(data).hexdigest()]}
+    changed(marker, files=mark, crc32c={})
+    assert plan.n_blocks == 2
+    assert verify(path, hashes=True).problems == []
+    found = open_store(path).matrix("tokens", movies=["tt0000100", "tt0000106"], missing="drop")
+    np.testing.assert_array_equal(found.values, values[[0, 1, 2, 3, 4, 32, 33, 34]])
