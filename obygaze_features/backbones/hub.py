@@ -16,7 +16,7 @@ FETCH_AGAIN = "fetch the checkpoint again"
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
 _CONNECT_S = 5.0
 _TENSORS = re.compile(r"\.(safetensors|bin|pt|pth)(\.\d+)?$")  # pytorch_model.bin.3 of an epoch
-_SMALL_FILES = ("config.json", "preprocessor_config.json", "video_preprocessor_config.json")
+SMALL_FILES = ("config.json", "preprocessor_config.json", "video_preprocessor_config.json")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _download(card: Card) -> None:
             raise NotFound("the repository holds no weights in a supported form")
         stem, _, suffix = name.removesuffix(".index.json").partition(".")
         shards = [] if name in _PREFERRED else [f"{stem}-*.{suffix}"]
-        files = [*_SMALL_FILES, name, *shards]
+        files = [*SMALL_FILES, name, *shards]
         hub.snapshot_download(card.checkpoint, **reference, allow_patterns=files)
     except Exception as error:
         # The hub's library raises many types of error, and each means that there are no weights.

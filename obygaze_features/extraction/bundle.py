@@ -1,5 +1,6 @@
 """`obygaze bundle`: what a machine without a network needs to run a plan, in one folder."""
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import click
 from obygaze_features import __version__
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import FRAMES, find_card
-from obygaze_features.backbones.hub import find_weights, repository_folder
+from obygaze_features.backbones.hub import SMALL_FILES, find_weights, repository_folder
 from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import count
 from obygaze_features.core.drafts import draft_beside
@@ -41,53 +42,130 @@ def make_bundle(plan: ExtractPlan, folder: Path, pip: Sequence[str] = ()) -> lis
         raise FixUsage(f"own code cannot be bundled: {', '.join(own)}", hint=hint)
     workspace, missing = Workspace(Path(plan.workspace)), list[ObygazeError]()
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
-    _write_plan(plan, cards, folder)
-    for path in workspace.folder("backbones").glob("*.toml"):
+    placed = _placed(plan, cards)
+    _write_plan(placed, folder)
+    named = [_card_file(target.backbone) for target in plan.targets]
+    of_workspace = workspace.folder("backbones").glob("*.toml")
+    for path in [*of_workspace, *(path for path in named if path is not None)]:
         write_new(folder / "backbones" / path.name, path.read_bytes())
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     readme = render("bundle.md", "obygaze_features.extraction", plan=plan, python=python)
     write_atomic(folder / "README.md", readme.encode())
     extra = "extract" if any(card.family.needs_torch for card in cards) else "video"
     _collect_wheels(folder / "wheels", [f"obygaze[{extra}]{_source()}", *pip])
-    for card, target in zip(cards, plan.targets, strict=True):
+    for card, target, copied in zip(cards, plan.targets, placed.targets, strict=True):
         try:
-            if card.family.needs_weights:
-                _copy_weights(card, target.weights, folder)
+            if copied.weights is not None:
+                _copy_weights(card, target.weights, folder / copied.weights)
+            elif card.family.needs_weights:
+                _copy_cached(card, folder)
         except ObygazeError as error:
             missing.append(error)
     return missing
 
 
-def _write_plan(plan: ExtractPlan, cards: Sequence[Card], folder: Path) -> None:
-    """Write the plan with its stores and weights in the current folder."""
-    targets = tuple(
-        replace(
-            target,
-            store=f"stores/{Path(target.store).name}",
-            weights=target.weights and f"weights/{card.name}/{Path(target.weights).name}",
-        )
-        for card, target in zip(cards, plan.targets, strict=True)
-    )
-    data, path = replace(plan, targets=targets, workspace=".").to_bytes(), folder / "plan.json"
+def _placed(plan: ExtractPlan, cards: Sequence[Card]) -> ExtractPlan:
+    """Return the plan with its stores, weights and cards in the current folder.
+
+    Different stores and different weights keep different names, also where the last parts of their
+    paths are equal.
+    """
+    stores, weights = _Names(), _Names()
+    targets = []
+    for card, target in zip(cards, plan.targets, strict=True):
+        store = f"stores/{stores.name_of(target.store, Path(target.store).name)}"
+        place = None
+        if target.weights is not None:
+            folder = weights.name_of(target.weights, card.name)
+            place = f"weights/{folder}/{Path(target.weights).name}"
+        backbone = target.backbone
+        if _card_file(backbone) is not None:
+            kept = FRAMES if backbone.startswith(FRAMES) else ""
+            backbone = f"{kept}{find_card(backbone.removeprefix(FRAMES)).label}"
+        targets.append(replace(target, store=store, weights=place, backbone=backbone))
+    return replace(plan, targets=tuple(targets), workspace=".")
+
+
+class _Names:
+    """Gives each of several paths a name that no other path has."""
+
+    def __init__(self) -> None:
+        self.paths: dict[str, str] = {}
+
+    def name_of(self, path: str, wanted: str) -> str:
+        """Return the wanted name, or one with a number if another path has that."""
+        name = wanted
+        for number in itertools.count(2):
+            if self.paths.setdefault(name.casefold(), path) == path:
+                break
+            name = f"{wanted}-{number}"
+        return name
+
+
+def _card_file(backbone: str) -> Path | None:
+    """Return the file of a card that a plan names by its path."""
+    name = backbone.removeprefix(FRAMES).partition("@")[0]
+    return Path(name) if name.endswith(".toml") else None
+
+
+def _write_plan(plan: ExtractPlan, folder: Path) -> None:
+    data, path = plan.to_bytes(), folder / "plan.json"
     is_new = not folder.exists() or not any(folder.iterdir())
     if not is_new and not (path.is_file() and path.read_bytes() == data):
         raise AlreadyThere("not a bundle of this plan", where=str(folder), hint="-o NEW_FOLDER")
     write_new(path, data)
 
 
-def _copy_weights(card: Card, weights: str | None, folder: Path) -> None:
-    """Copy a checkpoint, which is downloaded first if it is neither given nor in the cache."""
-    find_weights(card, weights, download=True)
-    source = Path(weights) if weights else repository_folder(card.checkpoint)
-    parent = folder / "weights" / card.name if weights else folder / "huggingface" / "hub"
-    if (parent / source.name).exists():
+def _copy_weights(card: Card, weights: str | None, copy: Path) -> None:
+    """Copy weights that were given, with the settings that are beside a single file."""
+    source = Path(weights or "")
+    find_weights(card, source)
+    if source.is_file():
+        for name in (source.name, *SMALL_FILES):
+            if (source.parent / name).is_file():
+                _copy_once(source.parent / name, copy.with_name(name))
+    else:
+        _copy_once(source, copy)
+    find_weights(card, copy)
+
+
+def _copy_cached(card: Card, folder: Path) -> None:
+    """Copy a checkpoint in the layout of the hub's cache, into which it is downloaded if it is not.
+
+    In the cache, the names of files are links to their sha256.
+    """
+    find_weights(card, None, download=True)
+    repository = repository_folder(card.checkpoint)
+    _copy_once(repository, folder / "huggingface" / "hub" / repository.name, links=True)
+
+
+def _copy_once(source: Path, copy: Path, *, links: bool = False) -> None:
+    """Copy a file or folder that is not there yet; with `links`, keep those inside the folder."""
+    if copy.exists():
         return
-    with draft_beside(parent / source.name) as draft:
+    with draft_beside(copy) as draft:
         if source.is_file():
             shutil.copyfile(source, draft)
-        else:  # in the cache, the names of files are links to their sha256
-            shutil.copytree(source, draft, symlinks=True)
-        draft.rename(parent / source.name)
+        else:
+            shutil.copytree(source, draft, symlinks=links)
+        if links:
+            _follow_links_outside(source, draft)
+        draft.rename(copy)
+
+
+def _follow_links_outside(source: Path, copy: Path) -> None:
+    """Replace the links of a copied folder that lead out of it with what they lead to."""
+    root = source.resolve()
+    for link in [path for path in copy.rglob("*") if path.is_symlink()]:
+        original = source / link.relative_to(copy)
+        is_inside = original.resolve().is_relative_to(root) and not link.readlink().is_absolute()
+        if is_inside or not original.exists():
+            continue
+        link.unlink()
+        if original.is_dir():
+            shutil.copytree(original, link)
+        else:
+            shutil.copyfile(original, link)
 
 
 def _source() -> str:

@@ -90,12 +90,19 @@ def complete_target(target: Target, manifest: Manifest, workspace: Workspace) ->
     store = target.store or f"{manifest.name}.{name}"
     if source.endswith(".py"):
         target = replace(target, backbone=f"{kept}{Path(source).resolve()}:{function}")
+    weights = target.weights
+    if weights is not None:
+        # Links stay: the name tells the form of weights, and their settings are beside that name.
+        weights = str(Path(weights).expanduser().absolute())
     of_windows = manifest.header.unit == "window"
     rows = BLOCK_ROWS_LARGE if is_large else BLOCK_WINDOWS if of_windows else BLOCK_ROWS
     return replace(
         target,
         store=str(Path(workspace.store(store)).resolve()),
-        weights=None if target.weights is None else str(Path(target.weights).resolve()),
+        # Links stay: the name tells the form of weights, and their settings are beside that name.
+        weights=None
+        if target.weights is None
+        else str(Path(target.weights).expanduser().absolute()),
         block_rows=target.block_rows or rows,
     )
 

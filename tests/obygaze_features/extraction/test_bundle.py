@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,14 @@ from support.checkpoints import hub_cache, save_tiny, tiny_card, write_tiny_card
 from support.cli import ROOT, environment, run_obygaze
 from support.extraction import film_folder, keep_manifest
 
+from obygaze_features.backbones import load_backbone
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction import bundle
 from obygaze_features.extraction.bundle import make_bundle
-from obygaze_features.extraction.plan import read_plan_file
+from obygaze_features.extraction.plan import ExtractPlan, Target, make_plan, read_plan_file
+from obygaze_features.extraction.recipes import complete_target
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store
 
 # A proxy that nobody answers: whatever asks the network fails.
@@ -73,6 +80,91 @@ def test_weights_of_a_path_are_carried(place: Path) -> None:
     assert {path.name for path in (place / "night" / target.weights).iterdir()} == {
         *("config.json", "model.safetensors")
     }
+
+
+@pytest.fixture
+def tiny(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace with the card of a tiny checkpoint, in which no wheels are collected."""
+    monkeypatch.setattr(bundle, "_collect_wheels", lambda folder, words: None)
+    write_tiny_card("clip", workspace / "backbones", "tests/tiny")
+    return workspace
+
+
+def own_plan(place: Path, weights: Sequence[Path | None], stores: Sequence[str]) -> ExtractPlan:
+    """A plan with a target of the tiny CLIP for each of some weights."""
+    manifest = Manifest("films", Header("Films"), (Clip("a-1", "a"),))
+    pairs = zip(weights, stores, strict=True)
+    targets = [Target(store, "tiny-clip", path and str(path)) for path, store in pairs]
+    return make_plan(manifest, targets, workspace=place)
+
+
+def bundled(plan: ExtractPlan, folder: Path) -> list[Path]:
+    """The weights of each target in a bundle."""
+    assert make_bundle(plan, folder) == []
+    targets = read_plan_file(folder / "plan.json").targets
+    assert len({target.store for target in targets}) == len(targets)
+    return [folder / (target.weights or "") for target in targets]
+
+
+def test_two_weights_of_one_file_name_stay_two(tiny: Path) -> None:
+    paths = []
+    for seed in (0, 1):
+        paths.append(save_tiny("clip", tiny / str(seed), seed=seed) / "model.safetensors")
+    plan = own_plan(tiny, [*paths, paths[0]], ["a/films", "b/films", "a/other"])
+    copies = bundled(plan, tiny / "night")
+    assert [copy.read_bytes() for copy in copies] == [
+        path.read_bytes() for path in (*paths, paths[0])
+    ]
+    assert copies[0] == copies[2]
+
+
+def test_a_single_file_of_weights_keeps_the_settings_beside_it(tiny: Path) -> None:
+    path = save_tiny("clip", tiny / "files") / "model.safetensors"
+    (tiny / "files" / "preprocessor_config.json").write_text('{"size": 32}')
+    (tiny / "files" / "optimizer.pt").write_text("large")
+    (copy,) = bundled(own_plan(tiny, [path], ["films"]), tiny / "night")
+    names = {file.name for file in copy.parent.iterdir()}
+    assert names == {"config.json", "model.safetensors", "preprocessor_config.json"}
+
+
+def test_links_in_weights_are_followed(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = cached(tiny)
+    (snapshot,) = hub.glob("*/snapshots/*")
+    (copy,) = bundled(own_plan(tiny, [snapshot], ["films"]), tiny / "night")
+    assert not any(path.is_symlink() for path in copy.rglob("*"))
+    expected = (tiny / "files" / "model.safetensors").read_bytes()
+    assert (copy / "model.safetensors").read_bytes() == expected
+    # A cache whose large file is on another disk.
+    (blob,) = [path for path in hub.glob("*/blobs/*") if path.read_bytes() == expected]
+    blob.rename(tiny / "elsewhere")
+    blob.symlink_to(tiny / "elsewhere")
+    monkeypatch.setenv("HF_HUB_CACHE", str(hub))
+    bundled(own_plan(tiny, [None], ["films"]), tiny / "again")
+    (tiny / "elsewhere").unlink()
+    (copied,) = (tiny / "again").rglob("*.safetensors")
+    assert copied.read_bytes() == expected
+
+
+def test_a_card_that_the_plan_names_by_its_path_is_carried(tiny: Path) -> None:
+    card = write_tiny_card("clip", tiny / "cards").rename(tiny / "cards" / "tiny-clip.toml")
+    (tiny / "backbones" / "tiny-clip.toml").unlink()
+    plan = own_plan(tiny, [save_tiny("clip", tiny / "files")], ["films"])
+    plan = replace(plan, targets=(replace(plan.targets[0], backbone=str(card)),))
+    bundled(plan, tiny / "night")
+    (target,) = read_plan_file(tiny / "night" / "plan.json").targets
+    assert target.backbone == "tiny-clip"
+    assert (tiny / "night" / "backbones" / "tiny-clip.toml").read_bytes() == card.read_bytes()
+
+
+def test_a_link_to_weights_keeps_its_name(tiny: Path) -> None:
+    path = save_tiny("clip", tiny / "files") / "model.safetensors"
+    path.rename(tiny / "blob")
+    path.symlink_to(tiny / "blob")
+    manifest = Manifest("films", Header("Films"), (Clip("a-1", "a"),))
+    target = Target("", "tiny-clip", str(path))
+    found = complete_target(target, manifest, Workspace(tiny)).weights
+    assert found == str(path)
+    assert load_backbone("tiny-clip", found, workspace=Workspace(tiny)).geometry.frames == 3
 
 
 def test_a_folder_with_another_plan_and_own_code_are_refused(place: Path) -> None:
