@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.commands import Session, command, force_option
@@ -39,7 +40,8 @@ def search(
 ) -> list[Hit]:
     """Return the clips most like a text or a clip, best first; the store is read block by block.
 
-    Of a clip with several vectors, such as frames, the one most like the query counts.
+    Of a clip with several vectors, such as frames, the one most like the query counts; frames that
+    pad a short clip do not count.
 
     Args:
         store: A store, its name in the workspace, or a path or URL.
@@ -61,20 +63,17 @@ def search(
     level = level or ("clip" if "clip" in store.levels else store.levels[0])
     if (text is None) == (like is None):
         raise FixUsage("expected a text or a clip", hint="--text WORDS or --like CLIP")
+    if top < 1:
+        raise FixUsage(f"top must be at least 1, got {top}")
     if text is not None:
         load = load or partial(load_text_tower, weights=weights, workspace=place)
         query = _of_text(store, level, text, load)
     else:
-        found = store.matrix(level, clips=[like or ""]).values.astype(np.float64)
-        query = found.reshape(-1, found.shape[-1]).mean(axis=0)
+        query = _of_clip(store, level, like or "")
     rows, cosines = np.empty(0, np.int64), np.empty(0)
     others = None if like is None else store.clip_ids != like
     for part in store.stream(level, mask=others, missing="drop"):
-        vectors = part.values.astype(np.float64)
-        lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(query)
-        # A vector of zeros is like nothing.
-        cosine = np.where(lengths > 0, vectors @ query / np.maximum(lengths, 1e-300), -1)
-        closest = cosine.max(axis=tuple(range(1, cosine.ndim)))
+        closest = _closest(part.values, _real_frames(store, level, part.rows), query)
         rows, cosines = np.append(rows, part.rows), np.append(cosines, closest)
         best = np.lexsort((rows, -cosines))[:top]
         rows, cosines = rows[best], cosines[best]
@@ -82,18 +81,56 @@ def search(
     return [Hit(*facts) for facts in zip(*names, cosines.tolist(), strict=True)]
 
 
-def _of_text(store: Store, level: str, text: str, load: Callable[[str], TextTower]) -> Any:
+def _closest(
+    values: NDArray[Any], real: NDArray[np.bool_] | None, query: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the highest cosine of each clip's vectors with the query, -1 for vectors of zeros."""
+    vectors = values.astype(np.float64)
+    lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(query)
+    cosine = np.where(lengths > 0, vectors @ query / np.maximum(lengths, 1e-300), -1)
+    if real is not None:
+        cosine[~real] = -np.inf
+    closest: NDArray[np.float64] = cosine.max(axis=tuple(range(1, cosine.ndim)))
+    return closest
+
+
+def _real_frames(store: Store, level: str, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+    """Return which frames [clip, frame] of a level are real, not the padding of a short clip.
+
+    None if the level has no vector for each frame, or no clip was padded.
+    """
+    masks = [spec for spec in store.plan.arrays if spec.name == "mask" and not spec.is_level]
+    dims = store.plan.array(level).dims
+    if not masks or len(dims) < 2 or dims[0] != masks[0].dims[0]:
+        return None
+    return store.arrays.read(masks[0], rows).astype(np.bool_)
+
+
+def _of_clip(store: Store, level: str, clip: str) -> NDArray[np.float64]:
+    """Return the mean of the vectors of a clip."""
+    found = store.matrix(level, clips=[clip])
+    values, real = found.values.astype(np.float64), _real_frames(store, level, found.rows)
+    if real is not None:
+        values = values[real]
+    mean: NDArray[np.float64] = values.reshape(-1, values.shape[-1]).mean(axis=0)
+    return mean
+
+
+def _of_text(
+    store: Store, level: str, text: str, load: Callable[[str], TextTower]
+) -> NDArray[np.float64]:
     """Return the vector of a text, which must be in the space of the level."""
     space, texts = space_of_level(store.recipe, level), store.text()
     if texts is not None and text in texts.prompt:
-        found, name = texts.embeddings[list(texts.prompt).index(text)], texts.space_id
+        vector, text_space = texts.embeddings[list(texts.prompt).index(text)], texts.space_id
     else:
         tower = load(store.recipe.to_json().get("backbone", {}).get("name", ""))
-        found, name = tower.embed([text])[0], tower.space_id
-    if space is None or not same_space(space, name):
-        what = f"the text is in another embedding space than the clips: {name}, not {space}"
+        vector, text_space = tower.embed([text])[0], tower.space_id
+    if space is None or not same_space(space, text_space):
+        what = f"the text is in another embedding space than the clips: {text_space}, not {space}"
         raise Mismatch(what, where=store.location, hint="--weights of the store")
-    return found.astype(np.float64)
+    wide: NDArray[np.float64] = vector.astype(np.float64)
+    return wide
 
 
 @command("search")

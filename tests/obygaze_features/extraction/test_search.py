@@ -82,6 +82,31 @@ def test_a_search_reads_block_by_block_and_leaves_out_failed_clips(
     assert max(sizes) <= 4
 
 
+def test_frames_that_pad_a_short_clip_do_not_count(tmp_path: Path) -> None:
+    arrays = (
+        ArraySpec("frames", (3, 2), ("frame", "feature")),
+        ArraySpec("mask", (3,), ("frame",), "bool"),
+    )
+    plan_store(tmp_path / "s", 4, arrays=arrays)
+    query, padding = [1.0, 0.0], [1.0, 0.1]
+    # By hand: real frames at 60, 90 and 45 degrees from the query, and a clip without padding.
+    frames = np.array(
+        [
+            [query, query, [-5.0, 0.0]],
+            [[0.5, np.sqrt(0.75)], padding, padding],
+            [[0.0, 2.0], [-1.0, 0.0], padding],
+            [[0.0, 1.0], [0.0, 1.0], [3.0, 3.0]],
+        ],
+        dtype=np.float32,
+    )
+    mask = np.array([[1, 1, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]], dtype=np.bool_)
+    fill_store(tmp_path / "s", {"frames": frames, "mask": mask})
+    ids, _ = some_ids(4)
+    hits = og.search(tmp_path / "s", like=ids[0], level="frames")
+    assert [hit.clip_id for hit in hits] == [ids[3], ids[1], ids[2]]
+    assert [hit.cosine for hit in hits] == pytest.approx([np.sqrt(0.5), 0.5, 0.0], abs=1e-7)
+
+
 def test_what_cannot_be_searched(tmp_path: Path) -> None:
     sealed_store(tmp_path / "s", 5)
     with pytest.raises(FixUsage, match="a text or a clip"):
@@ -90,6 +115,9 @@ def test_what_cannot_be_searched(tmp_path: Path) -> None:
         og.search(tmp_path / "s", like="x", text="x")
     with pytest.raises(NotFound, match="missing"):
         og.search(tmp_path / "s", like="x")
+    for top in (0, -1):
+        with pytest.raises(FixUsage, match=f"top must be at least 1, got {top}"):
+            og.search(tmp_path / "s", like=some_ids(5)[0][0], top=top)
 
 
 SPACE = "ef" * 32
