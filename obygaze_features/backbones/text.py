@@ -12,6 +12,7 @@ from obygaze_features.backbones.base import Card, Placement
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import FAMILIES
 from obygaze_features.backbones.hub import WeightFiles, find_weights
+from obygaze_features.backbones.pooling import read_pooling
 from obygaze_features.backbones.pretrained import (
     PretrainedFamily,
     Text,
@@ -23,7 +24,7 @@ from obygaze_features.backbones.pretrained import (
 from obygaze_features.backbones.weights import TENSORS, is_verified
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.lazy import need
-from obygaze_features.core.machine import offline
+from obygaze_features.core.machine import cache_folder, offline
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Table, read_toml
 from obygaze_features.core.schema_rules import filled, list_of, matching, text
@@ -235,27 +236,27 @@ class LanguageModel:
 
 
 class SentenceEncoder:
-    """Computes a vector of each text, by the pooling that the model's folder declares."""
+    """Computes a vector of each text, by the pooling that the model's own files declare."""
 
     def __init__(self, name: str) -> None:
         self.model, self.tokenizer = _load(name, "AutoModel")
-        folder = WeightFiles(Path(name).expanduser(), (), name)
-        pooling = folder.json_file("1_Pooling/config.json") or {}
-        self.takes_first = bool(pooling.get("pooling_mode_cls_token"))
+        self.pooling = read_pooling(name)
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return vectors of length one."""
         import torch
 
+        options: dict[str, Any] = {"padding": True, "truncation": True, "return_tensors": "pt"}
+        if self.pooling.max_tokens is not None:
+            options["max_length"] = self.pooling.max_tokens
         parts = []
         for start in range(0, len(texts), SENTENCES):
-            some = list(texts[start : start + SENTENCES])
-            tokens = self.tokenizer(some, padding=True, truncation=True, return_tensors="pt")
+            some = [self.pooling.text(text) for text in texts[start : start + SENTENCES]]
+            tokens = self.tokenizer(some, **options)
             mask = tokens["attention_mask"][:, :, None].double()
             with torch.inference_mode():
                 hidden = self.model(**tokens).last_hidden_state.double()
-            mean = (hidden * mask).sum(dim=1) / mask.sum(dim=1)
-            parts.append((hidden[:, 0] if self.takes_first else mean).numpy())
+                parts.append(self.pooling(hidden, mask).numpy())
         vectors = np.concatenate(parts)
         unit: npt.NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return unit
@@ -278,7 +279,7 @@ def _load(name: str, kind: str) -> tuple[Any, Any]:
     source = str(folder) if local else name
     hint = "use a folder with the files of the hub, or a name of the hub with a network"
     error = NotFound("this model cannot be loaded", where=source, hint=hint)
-    options = {"local_files_only": local or offline()}
+    options = {"local_files_only": local or offline(), "cache_dir": str(cache_folder())}
     model = from_pretrained(getattr(models, kind), source, error, **options).eval()
     tokenizer = from_pretrained(words.AutoTokenizer, source, error, **options)
     if tokenizer.pad_token is None:
