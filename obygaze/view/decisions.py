@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import NotFound
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.store import Store
 from obygaze_models.models.bottleneck import TrueValues
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.report.lookup import ReportRun, grouped, model_and_store, rank_of
+from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.predicting import read_features
 from obygaze_models.zoo.saving import SavedModel
 
@@ -104,8 +105,10 @@ class Explainer:
         """The typical margins of training clips without each concept, and with it."""
         view, listed, clips = self.model.info.training.view, self.model.clips, self.manifest
         clips = clips.view(view) if clips.header.view == "raw" else clips
-        known = {c.clip_id: c for c in clips if listed is None or c.clip_id in listed.row_of}
-        rows, _ = read_features(self.model, self.store, known.values())
+        trained = [clip for clip in clips if listed is None or _is_listed(clip, listed)]
+        known = {clip.clip_id: clip for clip in trained}
+        known |= {unannotated_id(clip): clip for clip in trained}
+        rows, _ = read_features(self.model, self.store, trained)
         found = (known[clip].concepts for clip in rows.clip_ids.tolist())
         has = [[name in concepts for name in self.model.info.concepts] for concepts in found]
         values = TrueValues.from_training(self.model.estimator.margins(rows.values), has)
@@ -144,5 +147,10 @@ class Explainer:
             "probability": found[0],
             "changed": found[1],
             "rest": parts[0, -1] if parts.shape[1] > n else None,
-            "trained_on_it": None if listed is None else clip_id in listed.row_of,
+            "trained_on_it": None if listed is None else _is_listed(self.manifest[clip_id], listed),
         }
+
+
+def _is_listed(clip: Clip, listed: TrainingClips) -> bool:
+    """Return whether a model was trained on a clip, by its id or without the annotator in it."""
+    return clip.clip_id in listed.row_of or unannotated_id(clip) in listed.row_of

@@ -327,3 +327,15 @@ def ascii_id(text: str) -> str:
     digest = sha256_bytes(decomposed.encode())[:6]
     readable = made.strip("_.+-") or "id"
     return f"{readable}-{digest}"
+
+
+def unannotated_id(clip: Clip) -> str:
+    """Return the id of the clip that a row is about: `lake-001` of the annotator's `lake-001.ann`.
+
+    A table with rows of several annotators for one clip is read with the annotator in each id.
+    """
+    given = clip.extra.get("given_clip_id", "")
+    suffix = "." + ascii_id(clip.extra.get("annotator", ""))
+    if given and suffix != "." and clip.clip_id.endswith(suffix):
+        return clip.clip_id.removesuffix(suffix)
+    return given or clip.clip_id

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_features.manifest.model import FOLD_PREFIX, LEVELS, Clip, Manifest
+from obygaze_features.manifest.model import FOLD_PREFIX, LEVELS, Clip, Manifest, unannotated_id
 from obygaze_models.protocols.schema import Data, Task
 
 Words = NDArray[np.str_]
@@ -28,6 +28,7 @@ class ClipTable:
     clips: Sequence[Clip]
     concept_names: tuple[str, ...]
     everyone: Sequence[Clip] = ()  # the clips of all annotators, where some are left out
+    of_segments: bool = False  # the clips are parts of films, each read from the windows in it
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -36,6 +37,20 @@ class ClipTable:
     def ids(self) -> list[str]:
         """The clip ids."""
         return [clip.clip_id for clip in self.clips]
+
+    @cached_property
+    def clip_of(self) -> Mapping[str, str]:
+        """What is read for each row, by its id: rows of several annotators may be about one clip.
+
+        Segments of one film with the same start and end are one clip.
+        """
+        found = {}
+        for clip in self.clips:
+            name = unannotated_id(clip)
+            if self.of_segments and clip.start_s is not None and clip.end_s is not None:
+                name = f"{clip.start_s!r} to {clip.end_s!r}"
+            found[clip.clip_id] = f"{clip.movie_id}: {name}"
+        return found
 
     @cached_property
     def movies(self) -> Words:
@@ -134,7 +149,13 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         raise FixInput(what, where=manifest.name, hint=hint)
     seen = manifest.view(data.view)
     kept = seen.where(data.where) if data.where else seen
-    table = ClipTable(manifest.name, kept.clips, seen.header.of_modality("visual"), seen.clips)
+    table = ClipTable(
+        manifest.name,
+        kept.clips,
+        seen.header.of_modality("visual"),
+        seen.clips,
+        of_segments=bool(data.segments),
+    )
     if not len(table):
         raise FixInput(
             f"no clip matches data.view = {data.view!r} and data.where = {data.where!r}",

@@ -136,10 +136,20 @@ def fewer_films(schedule: Schedule, n_films: int, seed: int) -> Schedule:
 
 
 def split_leak(
-    split: Split, pair: Pair, table: ClipTable, found_on: IntArray | None = None
+    split: Split,
+    pair: Pair,
+    table: ClipTable,
+    found_on: IntArray | None = None,
+    *,
+    clip_of: Mapping[str, str] | None = None,
+    copies: Mapping[str, int] | None = None,
 ) -> Leak:
-    """Return the leak of one split; `found_on` are the rows that concept vectors were found on."""
-    ids, (train, test) = np.array(table.ids, dtype=np.str_), pair
+    """Return the leak of one split; `found_on` are the rows that concept vectors were found on.
+
+    `clip_of` and `copies` are as in `count_leak`.
+    """
+    ids = np.array(table.ids, dtype=np.str_)
+    train, test = pair
     return count_leak(
         ids[split.train].tolist(),
         ids[split.validation].tolist(),
@@ -147,6 +157,8 @@ def split_leak(
         concepts=() if found_on is None else ids[found_on].tolist(),
         places=table.places,
         cell=f"{train} -> {test}, {split.name}",
+        clip_of=table.clip_of if clip_of is None else clip_of,
+        copies=copies,
     )
 
 

@@ -4,7 +4,7 @@ A clip that the model was trained on gets its out-of-fold score: the model's own
 clip is in-sample and does not count as a prediction.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import csv_table, json_values
 from obygaze_features.core.notebook import data_frame, short_repr
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
+from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.saving import SavedModel, score_columns
 
 Floats = NDArray[np.float64]
@@ -129,13 +130,14 @@ def predict(
     if not ids:
         hint = "check the ids; obygaze store info lists clips without features"
         raise FixInput("none of these clips has features", where=store.location, hint=hint)
-    basis = _basis(model, ids, film_of, in_sample=in_sample)
+    trained_on = {} if model.clips is None else _training_rows(model.clips, list(film_of))
+    basis = _basis(model, ids, film_of, trained_on, in_sample=in_sample)
     refused = {} if in_sample else _refused(model, ids, basis)
     kept = [i for i, clip in enumerate(ids) if clip not in refused]
     ids, basis, X = [ids[i] for i in kept], [basis[i] for i in kept], X[kept]
     scores, are_probabilities = _scores(model.estimator, X)
     margins, contributions = _explain(model, X)
-    _put_out_of_fold(model, ids, basis, scores, margins, contributions)
+    _put_out_of_fold(model, ids, trained_on, basis, scores, margins, contributions)
     names = list(model.info.classes)
     return Predicted(
         clip_ids=ids,
@@ -177,7 +179,7 @@ def read_features(
         films = {clip.clip_id: clip.movie_id for clip in segments}
         matrix = store.segments(segments, wanted.level, **cut)
     else:
-        ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in listed]
+        ids = _ids_in(store, listed)
         films = dict(zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True))
         matrix = store.matrix(wanted.level, clips=None if clips is None else ids, missing="drop")
     if matrix.values.shape[1:] != (wanted.width,):
@@ -189,8 +191,43 @@ def read_features(
     return matrix, films
 
 
+def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
+    """Return the ids of clips; those of the clips themselves where the store has no annotators."""
+    ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in listed]
+    if any(clip in store for clip in ids):
+        return ids
+    given = [unannotated_id(clip) if isinstance(clip, Clip) else clip for clip in listed]
+    return list(dict.fromkeys(given)) if any(clip in store for clip in given) else ids
+
+
+def _training_rows(clips: TrainingClips, ids: Sequence[str]) -> dict[str, int]:
+    """Return the row in the training clips of each clip that the model was trained on.
+
+    Older models list the rows of annotators (`lake-001.ann`) that were read for one clip of a
+    store (`lake-001`).
+    """
+    rows = {clip: clips.row_of[clip] for clip in ids if clip in clips.row_of}
+    if rows:
+        return rows
+    by_clip: dict[str, list[int]] = defaultdict(list)
+    for listed, row in clips.row_of.items():
+        clip, dot, _ = listed.rpartition(".")
+        if dot:
+            by_clip[clip].append(row)
+    for clip in ids:
+        if clip in by_clip:
+            with_score = [row for row in by_clip[clip] if clips.has_score[row]]
+            rows[clip] = (with_score or by_clip[clip])[0]
+    return rows
+
+
 def _basis(
-    model: SavedModel, ids: Sequence[str], film_of: Mapping[str, str], *, in_sample: bool
+    model: SavedModel,
+    ids: Sequence[str],
+    film_of: Mapping[str, str],
+    trained_on: Mapping[str, int],
+    *,
+    in_sample: bool,
 ) -> list[str]:
     """Return the kind of score of each clip. Films and clips are the same where their ids are."""
     training = model.info.training
@@ -198,17 +235,17 @@ def _basis(
     if model.clips is None:
         unnamed = training.n_clips > 0 and not films
         return [IN_SAMPLE if unnamed or film_of[clip] in films else UNSEEN for clip in ids]
-    row_of, has_score = model.clips.row_of, model.clips.has_score
+    has_score = model.clips.has_score
     # A store may use other film ids than the manifest of the training.
-    films |= {film for clip, film in film_of.items() if clip in row_of}
-    found = []
+    films |= {film for clip, film in film_of.items() if clip in trained_on}
+    basis = []
     for clip in ids:
-        if clip in row_of:
-            scored = has_score[row_of[clip]] and not in_sample
-            found.append(OUT_OF_FOLD if scored else IN_SAMPLE)
+        if clip in trained_on:
+            scored = has_score[trained_on[clip]] and not in_sample
+            basis.append(OUT_OF_FOLD if scored else IN_SAMPLE)
         else:
-            found.append(FILM_SEEN if film_of[clip] in films else UNSEEN)
-    return found
+            basis.append(FILM_SEEN if film_of[clip] in films else UNSEEN)
+    return basis
 
 
 def _refused(model: SavedModel, ids: Sequence[str], basis: Sequence[str]) -> dict[str, str]:
@@ -233,6 +270,7 @@ def _refused(model: SavedModel, ids: Sequence[str], basis: Sequence[str]) -> dic
 def _put_out_of_fold(
     model: SavedModel,
     ids: Sequence[str],
+    trained_on: Mapping[str, int],
     basis: Sequence[str],
     scores: Floats,
     margins: Mapping[str, Floats],
@@ -242,7 +280,7 @@ def _put_out_of_fold(
     out = [i for i, kind in enumerate(basis) if kind == OUT_OF_FOLD]
     if model.clips is None or not out:
         return
-    rows = [model.clips.row_of[ids[i]] for i in out]
+    rows = [trained_on[ids[i]] for i in out]
     names = score_columns(model.estimator, model.info)[: scores.shape[1]]
     for name, column in (
         *zip(names, scores.T, strict=True),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.format.schema import SPAN_ARRAYS
 from obygaze_models.models.common import blocks_of, column_scales, frames_of
@@ -32,7 +32,8 @@ class Features:
     `row_of` is the row of `X` for each clip of the table, -1 where there is none; `missing` has the
     reason for each of those clips. Missing vectors are never filled in. `origin` is what a run
     records of the store. `windows` are those of the clips, `films` times and vectors of films.
-    X is an array, or `StoreRows` where frames or tokens are large.
+    X is an array, or `StoreRows` where frames or tokens are large. `names` are the ids that the
+    store has for the clips: several rows of a manifest may be about one clip of the store.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Features:
     origin: Mapping[str, Any]
     windows: Any = None
     films: Mapping[str, Any] = field(default_factory=dict)
+    names: Sequence[str] = ()
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -146,7 +148,7 @@ def join(
         "sha256": digest.hexdigest(),
     }
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
-    return Features(name, X, row_of, ordered, origin)
+    return Features(name, X, row_of, ordered, origin, names=names)
 
 
 def with_windows(features: Features, store: Store, table: ClipTable, rule: Any) -> Features:
@@ -179,7 +181,7 @@ def _matrix(
         why = "has a window in this store"
         hint = "obygaze manifest windows: the films must have the same ids as in the segments"
     else:
-        given = [clip.extra.get("given_clip_id") or clip.clip_id for clip in table.clips]
+        given = [unannotated_id(clip) for clip in table.clips]
         if given != names and not any(clip in store for clip in names):
             names = given
         matrix = _read(store, level, names)

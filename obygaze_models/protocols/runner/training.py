@@ -133,10 +133,12 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         targets = targets[features.row_of[found_on]]
         used = (targets[:, findable(targets)] >= 0).any(axis=1)
         rows = np.union1d(rows, found_on[used])
-    ids = [inputs.table.ids[row] for row in rows]
+    name_of = dict(zip(inputs.table.ids, features.names, strict=True))
+    # Rows of several annotators may be about one clip of the store.
+    ids = list(dict.fromkeys(features.names[row] for row in rows))
     facts = {"name": folder.name, "kind": kind, "task": task, "classes": tuple(classes)}
-    info = _model_info(inputs, run, rows, concepts=concepts, **facts)
-    clips = training_clips(run, ids, columns, unit_norm=name == CAV)
+    info = _model_info(inputs, run, rows, len(ids), concepts=concepts, **facts)
+    clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
     return save_model(estimator, info, folder, clips=clips, force=force)
 
 
@@ -167,7 +169,7 @@ def _positive_column(estimator: Any, kind: str, classes: Sequence[str], inputs: 
     return f"p:{positive}" if hasattr(estimator, "predict_proba") else f"score:{positive}"
 
 
-def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> ModelInfo:
+def _model_info(inputs: Inputs, run: Run, rows: IntArray, n_clips: int, **facts: Any) -> ModelInfo:
     """Return the facts for the card of a model that was trained on these rows."""
     protocol, manifest, origin = inputs.protocol, inputs.manifest, inputs.features[0].origin
     movies = sorted(set(inputs.table.movies[rows].tolist()))
@@ -186,7 +188,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
             manifest=manifest.name,
             manifest_sha256=manifest_sha256(manifest),
             view=protocol.data.view,
-            n_clips=len(rows),
+            n_clips=n_clips,
             n_movies=len(movies),
             movies=tuple(movies),
             citation=manifest.header.citation,
@@ -213,7 +215,12 @@ def _metrics(cells: Sequence[Record]) -> dict[str, dict[str, object]]:
 
 
 def training_clips(
-    run: Run, clip_ids: Sequence[str], columns: Mapping[str, str], *, unit_norm: bool = False
+    run: Run,
+    clip_ids: Sequence[str],
+    columns: Mapping[str, str],
+    *,
+    unit_norm: bool = False,
+    name_of: Mapping[str, str] | None = None,
 ) -> TrainingClips:
     """Return the clips a model was trained on, with scores of the run's fits without them.
 
@@ -221,20 +228,23 @@ def training_clips(
     "" for none.
     A clip that several fits tested (repeats, seeds, several splits) gets the mean of their scores.
     With `unit_norm` margins of linear machines become distances, as those of a concept bank are.
+    `name_of` has the id in the store of each clip of the run, where the two differ.
     """
     scores = {}
     for cell in run.cells:
         if columns.get(cell["test"]):
-            found = _mean_scores(run, cell, unit_norm)
-            values = [found.get(clip, math.nan) for clip in clip_ids]
+            mean_of = _mean_scores(run, cell, unit_norm, name_of or {})
+            values = [mean_of.get(clip, math.nan) for clip in clip_ids]
             scores[columns[cell["test"]]] = np.array(values, dtype=np.float64)
     return TrainingClips(tuple(clip_ids), scores)
 
 
-def _mean_scores(run: Run, cell: Record, unit_norm: bool) -> dict[str, float]:
+def _mean_scores(
+    run: Run, cell: Record, unit_norm: bool, name_of: Mapping[str, str]
+) -> dict[str, float]:
     """Return the mean score of each clip over the fits of a cell that were not trained on it."""
     folds = {(fold["fold"], fold["seed"]): fold for fold in cell["folds"]}
-    found = defaultdict(list)
+    scores_of: dict[str, list[float]] = defaultdict(list)
     for row in run.predictions:
         if any(row[key] != cell[key] for key in ("train", "test", "model", "feature")):
             continue
@@ -244,5 +254,6 @@ def _mean_scores(run: Run, cell: Record, unit_norm: bool) -> dict[str, float]:
         score, chosen = row["score"], fold["chosen"]
         if unit_norm:
             score = (score + chosen["bias_shift"]) / chosen["length"]
-        found[row["clip_id"]].append(score)
-    return {clip: fmean(scores) for clip, scores in found.items()}
+        clip = row["clip_id"]
+        scores_of[name_of.get(clip, clip)].append(score)
+    return {clip: fmean(scores) for clip, scores in scores_of.items()}

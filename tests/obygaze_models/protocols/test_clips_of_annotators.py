@@ -1,0 +1,115 @@
+"""Several rows of a manifest about one clip of a store: leaks and training sets count the clip."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.experiments import films, planted, quick, run_on, store_of
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
+from obygaze_models.evaluation.leakage import count_leak
+from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
+from obygaze_models.zoo import TrainingClips, load_model, predict
+
+ONE = films(6, 20, seed=3)
+HALF = ONE.with_clips([clip for clip in ONE if clip.movie_id <= "tt0000004"])
+
+
+def by_annotator(manifest: Manifest) -> Manifest:
+    """Two rows for each clip, as a table with rows of two annotators is read."""
+    rows = [
+        replace(
+            clip,
+            clip_id=f"{clip.clip_id}.{name}",
+            extra={"annotator": name, "given_clip_id": clip.clip_id},
+        )
+        for clip in manifest
+        for name in ("x", "y")
+    ]
+    columns = ("annotator", "given_clip_id")
+    return replace(manifest, clips=tuple(rows), columns=columns)
+
+
+def test_the_id_of_a_clip_is_that_without_the_annotator() -> None:
+    extra = {"annotator": "Zoé B", "given_clip_id": "Amélie 1"}
+    assert unannotated_id(Clip("Amelie_1.Zoe_B", "f", extra=extra)) == "Amelie_1"
+    assert unannotated_id(Clip("c-1", "f", extra={"given_clip_id": "c 1"})) == "c 1"
+    assert unannotated_id(Clip("c.x", "f", extra={"annotator": "x"})) == "c.x"
+
+
+def test_a_test_row_leaks_if_another_row_of_its_clip_trained() -> None:
+    clip_of = {"a.x": "a", "a.y": "a", "b.x": "b", "b.y": "b", "c.x": "c"}
+    leak = count_leak(["a.x"], ["c.x"], ["a.y", "b.x"], concepts=["b.y"], clip_of=clip_of)
+    assert (leak.in_train, leak.in_validation, leak.in_concepts) == (1, 0, 1)
+    assert leak.clips == ("a.y", "b.x") and leak.leaked == 2
+
+
+def test_splits_that_part_the_annotators_of_a_clip_leak(tmp_path: Path) -> None:
+    both = by_annotator(ONE)
+    store = store_of(tmp_path / "s", ONE, planted(ONE))
+    changes = (
+        *("splits.kind=kfold", "splits.folds=4", "data.view=raw", 'grid.models=["ridge"]'),
+        *('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]', "report.contrast=[]"),
+        *("report.concepts=false", "report.compare=false", 'grid.baselines=["all_positive"]'),
+    )
+    with pytest.raises(FixInput, match="cells test on clips of their training"):
+        run_on(tmp_path, quick("honest", *changes, replicates=20), both, {"s": store})
+    warned = quick("honest", *changes, "leakage=warn", replicates=20)
+    run = run_on(tmp_path, warned, both, {"s": store})
+    # By hand: a test row leaks unless both rows of its clip are in one fold.
+    fold = {row["clip_id"]: row["fold"] for row in run.predictions}
+    parted = [row for row in fold if fold[row] != fold[row[:-1] + "xy"["x" == row[-1]]]]
+    (cell,) = run.cells
+    assert cell["leaked"] == len(parted) > 0
+    assert any(r["about"] == "leak" for r in run.of("remark"))
+    # Rows of one clip stay together in folds by clip.
+    together = ("splits.kind=group_kfold", "splits.group=given_clip_id")
+    run = run_on(tmp_path, quick("honest", *changes, *together, replicates=20), both, {"s": store})
+    assert run.cells[0]["leaked"] == 0
+
+
+@pytest.mark.parametrize("kind", ["ridge", "pcbm-lr"])
+def test_a_model_knows_the_clips_of_the_store_that_it_was_trained_on(
+    kind: str, tmp_path: Path
+) -> None:
+    store = store_of(tmp_path / "s", ONE, planted(ONE, strength=0.3))
+    bases = {}
+    for name, manifest in (("alone", HALF), ("both", by_annotator(HALF))):
+        changes = ["data.view=raw", "report.replicates=20", "report.compare=false"]
+        changes += ["report.concepts=false"]
+        protocol = training_protocol(kind, "ENHN_S", manifest, changes)
+        inputs = gather(protocol, manifest, "made-up", {"s": store})
+        run = run_protocol(inputs, tmp_path / f"{name}-run", n_jobs=1)
+        model = load_model(fit_final(inputs, run, tmp_path / name))
+        found = predict(model, store)
+        bases[name] = dict(zip(found.clip_ids, found.basis, strict=True))
+        assert model.info.training.n_clips == len(model.clips or ())
+        if name == "both":
+            # The rows of the annotators are asked for by the clip of the store.
+            again = predict(model, store, list(manifest))
+            assert again.clip_ids == [clip.clip_id for clip in HALF]
+            scores = dict(zip(found.clip_ids, found.scores.tolist(), strict=True))
+            assert [scores[clip] for clip in again.clip_ids] == again.scores.tolist()
+    assert bases["both"] == bases["alone"]
+    assert "film-seen" not in {bases["both"][clip.clip_id] for clip in HALF if clip.level != "NS"}
+
+
+def test_a_model_of_an_older_version_knows_them_by_the_rows_of_annotators(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "s", ONE, planted(ONE))
+    protocol = training_protocol("ridge", "ENHN_S", HALF, ["report.replicates=20"])
+    inputs = gather(protocol, HALF, "made-up", {"s": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    model = load_model(fit_final(inputs, run, tmp_path / "new"))
+    assert model.clips is not None
+    now = predict(model, store)
+    older = TrainingClips(
+        tuple(f"{clip}.{name}" for clip in model.clips.clip_ids for name in ("x", "y")),
+        {name: np.repeat(values, 2) for name, values in model.clips.scores.items()},
+    )
+    then = predict(replace(model, clips=older), store)
+    assert list(then.basis) == list(now.basis)
+    np.testing.assert_array_equal(then.scores, now.scores)
