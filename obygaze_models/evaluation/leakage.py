@@ -1,10 +1,10 @@
 """Count what the test clips of a cell share with its training; a leak is an error unless allowed.
 
 A test clip leaked if it is also in train or validation, or was used to find the concept vectors of
-a bottleneck. Rows of several annotators may be about one clip: clips are counted as the same by what
-is read for them. Three weaker forms are counted: a test clip whose features are equal or nearly
-equal to those of a training clip, a test clip next to a training scene of its film, whose
-annotation is similar, and a test clip of a training film, in every split not grouped by movie.
+a bottleneck. Rows of several annotators may be about one clip: what is counted is the clip that is
+read. Three weaker forms are counted: a test clip whose features are equal or nearly equal to those
+of a training clip, a test clip next to a training scene of its film, whose annotation is similar,
+and a test clip of a training film, in every split not grouped by movie.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ class Leak:
     neighbours: int | None
     same_movie: int | None
     clips: tuple[str, ...] = field(repr=False)
-    copies: int = 0
+    copies: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def share(self) -> float:
@@ -49,7 +49,7 @@ class Leak:
         if self.in_concepts:
             line += f", {self.in_concepts} used to find concept vectors"
         if self.copies:
-            line += f", {self.copies} more with the features of a training clip"
+            line += f", {len(self.copies)} more with the features of a training clip"
         if self.neighbours is not None:
             line += f", {self.neighbours} more beside a training scene"
         return line
@@ -116,7 +116,7 @@ def count_leak(
         neighbours=near,
         same_movie=same,
         clips=tuple(sorted(leaked | copied)),
-        copies=len(copied),
+        copies=tuple(sorted(copied)),
     )
 
 

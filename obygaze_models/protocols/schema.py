@@ -34,7 +34,7 @@ class Data:
     """The clips, by a view and an expression, and the feature levels, the preferred one first.
 
     `segments` names the manifest of segments whose vectors come from the windows of a store: those
-    of the `rule`, reduced to one.
+    of the `rule`, reduced to one. `copies` are clips whose features another clip has too.
     """
 
     manifest: str = ""
@@ -45,6 +45,7 @@ class Data:
     level: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""
     scale: Annotated[str, choice(("none", "unit", "standard"))] = "none"
+    copies: Annotated[str, choice(("keep", "leave_out"))] = "keep"
 
 
 @dataclass(frozen=True)

@@ -151,12 +151,15 @@ def _by_movie(cell: Cell, groups: Groups) -> Record:
 def _leaks(cell: Cell) -> Record:
     """Return the leaks of a cell; a test clip is leaked if it leaked in any fold."""
     leaked = {clip for t in cell.tested for clip in t.leak.clips}
+    by_name = {clip for t in cell.tested for clip in set(t.leak.clips) - set(t.leak.copies)}
+    n_copies = len(leaked - by_name)
     near = [t.leak.neighbours for t in cell.tested]
     same = [t.leak.same_movie for t in cell.tested]
     total = sum if not cell.averaged else max
     one_seed = [t for t in cell.tested if t.seed == cell.seeds[0]]
     return {
         "leaked": len(leaked),
+        **({"copies": n_copies} if n_copies else {}),
         "neighbours": None if None in near else total([t.leak.neighbours or 0 for t in one_seed]),
         "same_movie": None if None in same else total([t.leak.same_movie or 0 for t in one_seed]),
         "leak_share": len(leaked) / len(cell.universe),

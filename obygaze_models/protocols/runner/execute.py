@@ -47,6 +47,7 @@ class FitContext:
     features: Features | None
     n_jobs: int = 0
     finished: FinishedTests = field(default_factory=FinishedTests)
+    reads_features: bool = True  # baselines do not
 
     @property
     def feature(self) -> str:
@@ -84,10 +85,13 @@ class FitContext:
     @cached_property
     def leaks(self) -> dict[tuple[Pair, int], Leak]:
         """The leak of each fold of each cell."""
-        return {
-            (pair, number): split_leak(split, pair, self.table)
-            for pair, number, split in self.folds
-        }
+        return {(pair, number): self.leak_of(pair, split) for pair, number, split in self.folds}
+
+    def leak_of(self, pair: Pair, split: Split, found_on: IntArray | None = None) -> Leak:
+        """Return the leak of a split; `found_on` are the clips of concept vectors."""
+        reads = self.features is not None and self.reads_features
+        copies = self.store.copies.group if reads else None
+        return split_leak(split, pair, self.table, found_on, copies=copies)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
         """Raise an error where the protocol forbids leaks."""
@@ -133,6 +137,7 @@ def run_models(context: FitContext, progress: Progress) -> list[Cell]:
 
 def run_baselines(context: FitContext) -> list[Cell]:
     """Return the cells of all baselines, on the clips of the splits."""
+    context = replace(context, reads_features=False)
     outcomes: Outcomes = {}
     seen: set[tuple[str, Pair, bytes, bytes]] = set()
     protocol, table = context.protocol, context.table
@@ -312,7 +317,7 @@ def _test(
     inner = fit.inner or (NO_ROWS, NO_ROWS) if data.join_validation else (labels, chosen)
     leak = context.leaks[pair, number]
     if len(fit.found_on) or not len(data.fit_rows):  # not the clips of the schedule
-        leak = split_leak(split, pair, context.table, fit.found_on)
+        leak = context.leak_of(pair, split, fit.found_on)
     y = context.labels[pair[1]][split.test] == 1
     return TestedFold(
         fold=split.name,

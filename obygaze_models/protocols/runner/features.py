@@ -17,10 +17,12 @@ from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.format.schema import SPAN_ARRAYS
 from obygaze_models.models.common import blocks_of, column_scales, frames_of
 from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.runner.copies import NO_COPIES, Copies, find_copies, hashes_of
 from obygaze_models.protocols.schema import Data, Feature
 
 IMPORTED = " (imported)"  # after a backbone that nobody but the importer vouches for
 NOT_FINITE = "failed: holds NaN or infinity"
+COPY = "left out: the features of another clip"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 LARGE_BYTES = 2_000_000_000  # frames and tokens above it are read from the store in each pass
 
@@ -34,6 +36,7 @@ class Features:
     records of the store. `windows` are those of the clips, `films` times and vectors of films.
     X is an array, or `StoreRows` where frames or tokens are large. `names` are the ids that the
     store has for the clips: several rows of a manifest may be about one clip of the store.
+    `copies` are clips whose features another clip has too.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Features:
     windows: Any = None
     films: Mapping[str, Any] = field(default_factory=dict)
     names: Sequence[str] = ()
+    copies: Copies = NO_COPIES
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -130,12 +134,18 @@ def join(
     if data.scale == "standard":
         wide = X.astype(np.float64)
         X = np.asarray((wide - wide.mean(axis=0)) / column_scales(wide), dtype=np.float32)
+    ids = [table.ids[row] for row in clips]
+    digest, row_hashes = _hashes(X, ids)
+    copies = find_copies(X, row_hashes, ids, table.movies[clips].tolist(), table.clip_of)
+    if copies.group and data.copies == "leave_out":
+        is_first = _are_first(ids, copies, table.clip_of)
+        left_out = [clip for clip, first in zip(ids, is_first, strict=True) if not first]
+        missing |= dict.fromkeys(left_out, COPY)
+        copies = replace(copies, left_out=left_out)
+        X, clips = X[is_first], clips[is_first]
+        digest, _ = _hashes(X, [table.ids[row] for row in clips])
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
-    digest = hashlib.sha256()
-    for block in blocks_of(X):
-        digest.update(np.ascontiguousarray(block).data)
-    digest.update("\n".join(table.ids[row] for row in clips).encode())
     origin = {
         "location": store.location,
         "backbone": backbone,
@@ -145,10 +155,34 @@ def join(
         "fingerprint": store.fingerprint,
         "sealed": store.sealed,
         "manifest": store.plan.manifest_name,
-        "sha256": digest.hexdigest(),
+        "sha256": digest,
     }
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
-    return Features(name, X, row_of, ordered, origin, names=names)
+    return Features(name, X, row_of, ordered, origin, names=names, copies=copies)
+
+
+def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
+    """Return the hash of all rows with their ids, and that of each row."""
+    digest = hashlib.sha256()
+    row_hashes: list[bytes] = []
+    for block in blocks_of(X):
+        digest.update(np.ascontiguousarray(block).data)
+        row_hashes += hashes_of(block)
+    digest.update("\n".join(ids).encode())
+    return digest.hexdigest(), row_hashes
+
+
+def _are_first(ids: Sequence[str], copies: Copies, clip_of: Mapping[str, str]) -> NDArray[np.bool_]:
+    """Return whether each clip is the first one of its copies, or no copy."""
+    first_of: dict[int, str] = {}
+    is_first = []
+    for clip in ids:
+        group = copies.group.get(clip)
+        if group is None:
+            is_first.append(True)
+        else:
+            is_first.append(first_of.setdefault(group, clip_of[clip]) == clip_of[clip])
+    return np.array(is_first, dtype=np.bool_)
 
 
 def with_windows(features: Features, store: Store, table: ClipTable, rule: Any) -> Features:

@@ -91,7 +91,8 @@ def _from_json(test: dict[str, Any]) -> TestedFold:
         np.array(p["score"], dtype=np.float64),
         np.array(p["decision"], dtype=np.bool_),
     )
-    leak = Leak(**{**test["leak"], "clips": tuple(test["leak"]["clips"])})
+    clips = {name: tuple(test["leak"][name]) for name in ("clips", "copies")}
+    leak = Leak(**{**test["leak"], **clips})
     rows, levels = np.array(test["rows"], dtype=np.intp), test["levels"]
     arrays = {"rows": rows, "levels": None if levels is None else np.array(levels)}
     return TestedFold(**{**test, **arrays, "predictions": predictions, "leak": leak})

@@ -26,6 +26,7 @@ from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
 from obygaze_models.protocols.runner.comparisons import comparable, comparison, contrast_jobs
 from obygaze_models.protocols.runner.concept_records import concept_jobs, join_noise
+from obygaze_models.protocols.runner.copies import copies_record
 from obygaze_models.protocols.runner.execute import FitContext, run_baselines, run_models
 from obygaze_models.protocols.runner.features import Features, join, with_windows
 from obygaze_models.protocols.runner.finished import FinishedTests
@@ -37,6 +38,7 @@ from obygaze_models.protocols.runner.run_records import (
     analyses,
     argmax_records,
     coverage,
+    feature_remarks,
     learning_records,
     remarks,
 )
@@ -248,7 +250,13 @@ def _records(
         *analyses(protocol, cells, inputs.table),
         *join_noise(concepts),
         *(coverage(store, inputs.usable(store.features)) for store in stores),
+        *(
+            copies_record(store.feature, store.store.copies)
+            for store in stores
+            if store.store.copies.group
+        ),
         *remarks(json_values(ours), json_values(theirs), primary, grouped=grouped),
+        *(remark for store in stores for remark in feature_remarks(store)),
         *done[n_first:],
     ]
 

@@ -17,6 +17,7 @@ from obygaze_features.core.console import Quiet
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.cells import Cell
+from obygaze_models.protocols.runner.copies import deciding_column
 from obygaze_models.protocols.runner.execute import FitContext, run_models
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schedule import fewer_films
@@ -145,11 +146,15 @@ def remarks(
         text = texts[about].format(n=n, n_cells=len(cells), **facts).strip()
         return {"kind": "remark", "about": about, "cells": n, "text": text}
 
-    leaked = {(c["train"], c["test"]): c for c in cells if c["leaked"]}
+    leaked = {(c["train"], c["test"]): c for c in cells if c["leaked"] > c.get("copies", 0)}
     if leaked:
         worst = max(leaked.values(), key=lambda c: c["leak_share"])
         n_pairs = len({(c["train"], c["test"]) for c in cells})
         yield remark("leak", len(leaked), n_pairs=n_pairs, worst=worst)
+    copied = [cell for cell in cells if cell.get("copies")]
+    if copied:
+        worst = max(copied, key=lambda cell: cell["copies"] / cell["n_test"])
+        yield remark("copies", len(copied), worst=worst)
     beaten = _beaten(cells, baselines, primary)
     if beaten:
         cell, other, ours, theirs = max(beaten, key=lambda item: item[3] - item[2])
@@ -173,6 +178,23 @@ def remarks(
         reasons = sorted({item["reason"] for r in lost for item in r["skipped"]})
         n_folds = sum(len(r["skipped"]) for r in lost)
         yield remark("skipped folds", len(lost), n_folds=n_folds, reasons="; ".join(reasons[:3]))
+
+
+def feature_remarks(context: FitContext) -> Iterator[Record]:
+    """Yield a warning where one number of the features alone decides a task."""
+    texts = tomllib.loads(files(__package__).joinpath("remarks.toml").read_text("utf-8"))
+    features = context.store
+    decided = {}
+    for task in context.protocol.test_tasks:
+        labels = context.labels[task]
+        rows = np.flatnonzero(features.present & (labels >= 0))
+        column = deciding_column(features.of(rows), labels[rows] == 1)
+        if column is not None:
+            decided[task] = column
+    if decided:
+        listed = ", ".join(f"{task} (number {column})" for task, column in decided.items())
+        text = texts["one number"].format(feature=features.name, listed=listed)
+        yield {"kind": "remark", "about": "one number", "cells": len(decided), "text": text}
 
 
 def _beaten(

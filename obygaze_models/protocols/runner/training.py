@@ -135,7 +135,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         rows = np.union1d(rows, found_on[used])
     name_of = dict(zip(inputs.table.ids, features.names, strict=True))
     # Rows of several annotators may be about one clip of the store.
-    ids = list(dict.fromkeys(features.names[row] for row in rows))
+    ids = list(dict.fromkeys(features.names[row] for row in rows.tolist()))
     facts = {"name": folder.name, "kind": kind, "task": task, "classes": tuple(classes)}
     info = _model_info(inputs, run, rows, len(ids), concepts=concepts, **facts)
     clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)

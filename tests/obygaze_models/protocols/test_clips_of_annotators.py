@@ -62,7 +62,8 @@ def test_splits_that_part_the_annotators_of_a_clip_leak(tmp_path: Path) -> None:
     run = run_on(tmp_path, warned, both, {"s": store})
     # By hand: a test row leaks unless both rows of its clip are in one fold.
     fold = {row["clip_id"]: row["fold"] for row in run.predictions}
-    parted = [row for row in fold if fold[row] != fold[row[:-1] + "xy"["x" == row[-1]]]]
+    other = {"x": "y", "y": "x"}
+    parted = [row for row in fold if fold[row] != fold[row[:-1] + other[row[-1]]]]
     (cell,) = run.cells
     assert cell["leaked"] == len(parted) > 0
     assert any(r["about"] == "leak" for r in run.of("remark"))
