@@ -76,7 +76,7 @@ def find_copies(
     for first, second in pairs or ():
         joined = np.where(joined == joined[second], joined[first], joined)
     copied = _with_several_clips(joined, names)
-    group = {ids[row]: int(joined[row]) for row in np.flatnonzero(copied)}
+    group = {ids[row]: int(joined[row]) for row in np.flatnonzero(copied).tolist()}
     n_near = None if pairs is None else int(np.sum(copied & ~equal))
     return Copies(group, int(equal.sum()), n_near)
 
