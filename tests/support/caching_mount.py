@@ -1,13 +1,15 @@
 # ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH208
 """A FUSE file system over a folder that caches absent names, as NFS clients do.
 
-Started with Debian's python3, which has fusepy: BACKING MOUNT NEGATIVE_S.
+Started with Debian's python3, which has fusepy: BACKING MOUNT NEGATIVE_S. With a further word,
+names that differ in case or in the form of their Unicode are one name, as on the disks of a Mac.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import unicodedata
 from typing import Any
 
 sys.path.insert(0, "/usr/lib/python3/dist-packages")
@@ -37,6 +39,11 @@ class Passthrough(Operations):
 
     def readdir(self, path: str, handle: Any) -> list[str]:
         return [".", "..", *os.listdir(self._at(path))]
+
+    def statfs(self, path: str) -> dict[str, int]:
+        found = os.statvfs(self._at(path))
+        names = ("bsize", "frsize", "blocks", "bfree", "bavail", "files", "ffree", "namemax")
+        return {f"f_{name}": getattr(found, f"f_{name}") for name in names}
 
     def mkdir(self, path: str, mode: int) -> None:
         os.mkdir(self._at(path), mode)
@@ -72,9 +79,17 @@ class Passthrough(Operations):
         os.close(handle)
 
 
+class OneNameForAllForms(Passthrough):
+    """Names are kept in lower case and composed form."""
+
+    def _at(self, path: str) -> str:
+        return self.root + unicodedata.normalize("NFC", path.casefold())
+
+
 if __name__ == "__main__":
+    kind = OneNameForAllForms if len(sys.argv) > 4 else Passthrough
     FUSE(
-        Passthrough(sys.argv[1]),
+        kind(sys.argv[1]),
         sys.argv[2],
         foreground=True,
         nothreads=True,

@@ -3,11 +3,13 @@
 import errno
 import json
 import os
+import unicodedata
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +36,7 @@ from obygaze_features.store.read.reader import Store
 
 DATE = (1980, 1, 1, 0, 0, 0)
 LABELS = ("level", "concepts")
+LABELS_FILE = "labels.csv"
 EXPORT_FILE = ".obygaze-export.json"
 
 
@@ -165,7 +168,7 @@ def _finish_folder(job: _Job, folder: Path, format: str) -> None:
         rows = ((clip, movie, *job.label(clip).values()) for clip, movie in pairs)
         columns = ("clip_id", "movie_id", *LABELS)
         data = csv_table(columns, rows, for_spreadsheets=job.for_spreadsheets)
-        (folder / "labels.csv").write_bytes(data)
+        (folder / LABELS_FILE).write_bytes(data)
     document = {
         "created_by": f"obygaze {__version__}",
         "format": format,
@@ -216,6 +219,50 @@ def _check_names(names: Sequence[str], where: str) -> None:
             )
 
 
+def _check_files(job: _Job, folder: Path, suffix: str, beside_movies: Sequence[str] = ()) -> None:
+    """Raise an error if the file system would give two movies or two clips one name.
+
+    Many take `A-1` and `a-1` for one name, and some also two forms of one Unicode text.
+    """
+    clips = job.store.clip_ids[job.rows].tolist()
+    movies = job.store.movie_ids[job.rows].tolist()
+    names = [*dict.fromkeys(movies), *beside_movies]
+    pair = _same_name(names, folder)
+    files_of_movie: dict[str, list[str]] = {}
+    for clip, movie in zip(clips, movies, strict=True):
+        files_of_movie.setdefault(movie, []).append(f"{clip}{suffix}")
+    for files in files_of_movie.values():
+        pair = pair or _same_name(files, folder)
+    if pair is not None:
+        raise FixInput(
+            f"{pair[0]!r} and {pair[1]!r} would be one name in this folder",
+            where=job.store.location,
+            hint="npz, csv or hdf5, or a folder on another file system",
+        )
+
+
+def _same_name(names: Sequence[str], folder: Path) -> tuple[str, str] | None:
+    """Return two names that the file system of a folder takes for one, None where all differ.
+
+    Only names that might be one are tried.
+    """
+    similar: dict[str, list[str]] = {}
+    for name in names:
+        similar.setdefault(unicodedata.normalize("NFKC", name).casefold(), []).append(name)
+    groups = [group for group in similar.values() if len(group) > 1]
+    if not groups:
+        return None
+    with TemporaryDirectory(prefix=".names-", dir=folder) as tried:
+        for group in groups:
+            for index, name in enumerate(group):
+                path = Path(tried, name)
+                if path.exists():
+                    others = (other for other in group[:index] if path.samefile(Path(tried, other)))
+                    return next(others), name
+                path.touch()
+    return None
+
+
 def _npz(job: _Job, path: Path) -> None:
     """clip_id, movie_id, and an array a level; written in pieces, so that any size fits."""
     method = zipfile.ZIP_DEFLATED if job.compress else zipfile.ZIP_STORED
@@ -247,6 +294,7 @@ def _npz(job: _Job, path: Path) -> None:
 
 def _npy(job: _Job, path: Path) -> None:
     """LEVEL/MOVIE/CLIP.npy."""
+    _check_files(job, path, ".npy")
     names = [spec.name for spec in job.specs]
     (path / NPY_LEVELS).write_text("\n".join(names) + "\n", encoding="utf-8")
     for spec in job.specs:
@@ -302,6 +350,7 @@ def _pth(job: _Job, path: Path) -> None:
     """MOVIE/CLIP.pth, a tensor [1, D] or [1, tokens, D], as the released code reads them."""
     torch = need("torch", "mlp", "writing .pth files")
     (spec,) = job.specs
+    _check_files(job, path, ".pth", beside_movies=(LABELS_FILE,))
     for clip, movie, values in job.clips(spec):
         folder = path / movie
         folder.mkdir(exist_ok=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable
+import re
+import subprocess
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli import call_obygaze
 from support.kills import kill_everywhere
+from support.servers import wait_until
 from support.stores import copy_of_sealed, fill_store, plan_store, sealed_store, some_values
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
@@ -395,6 +398,66 @@ def test_any_id_comes_back(
         rows = read_table(table, required=("clip_id",)).rows
         assert [row["clip_id"] for row in rows] == AWKWARD
         assert {row["concepts"] for row in rows} == {"=Look"}
+
+
+@pytest.fixture(scope="module")
+def disk_of_a_mac(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in which names that differ in case or form of Unicode only are one name."""
+    backing, place = tmp_path_factory.mktemp("backing"), tmp_path_factory.mktemp("mount")
+    program = Path(__file__).parents[3] / "support" / "caching_mount.py"
+    command = ["/usr/bin/python3", program, backing, place, "0", "one name for all forms"]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: place.is_mount() or running.poll() is not None, "a mount")
+        if running.poll() is not None:
+            pytest.skip(f"no FUSE here: {(running.stderr.read().splitlines() or [''])[-1]}")
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=False, capture_output=True)
+        running.terminate()
+        running.wait()
+
+
+@pytest.mark.parametrize(
+    ("clips", "movies", "pair"),
+    [
+        (["A-1", "a-1"], ["m", "m"], ("A-1", "a-1")),
+        (["x", "caf\u00e9", "cafe\u0301"], ["m", "m", "m"], ("caf\u00e9", "cafe\u0301")),
+        (["x-1", "y-1"], ["Film", "film"], ("Film", "film")),
+        (["Ａ", "A", "a"], ["m", "m", "m"], ("A", "a")),
+    ],
+)
+@pytest.mark.parametrize("format", ["npy", "pth"])
+def test_names_that_a_disk_takes_for_one_are_found_before_anything_is_written(
+    tmp_path: Path,
+    disk_of_a_mac: Path,
+    clips: list[str],
+    movies: list[str],
+    pair: tuple[str, str],
+    format: str,
+) -> None:
+    if format == "pth":
+        pytest.importorskip("torch")
+    plan_store(tmp_path / "s", len(clips), 4, clip_ids=clips, movie_ids=movies)
+    fill_store(tmp_path / "s", some_values(len(clips))).seal()
+    store = open_store(tmp_path / "s")
+    suffix = "" if pair[0] in movies else f".{format}"
+    said = re.escape(f"{pair[0] + suffix!r} and {pair[1] + suffix!r} would be one name")
+    with pytest.raises(FixInput, match=said):
+        export_store(store, disk_of_a_mac / "out", format, levels=["clip"])
+    assert list(disk_of_a_mac.iterdir()) == []
+    export_store(store, tmp_path / "out", format, levels=["clip"])  # this disk keeps them apart
+    source = open_features(format, [tmp_path / "out"])
+    assert sorted(source.clip_ids) == sorted(clips)
+    source.close()
+
+
+def test_labels_and_a_film_of_the_same_name_are_refused(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    plan_store(tmp_path / "s", 1, 1, clip_ids=["a"], movie_ids=["labels.csv"])
+    fill_store(tmp_path / "s", some_values(1)).seal()
+    with pytest.raises(FixInput, match=r"'labels.csv' and 'labels.csv' would be one name"):
+        export_store(open_store(tmp_path / "s"), tmp_path / "out", "pth", levels=["clip"])
 
 
 FOREIGN = {
