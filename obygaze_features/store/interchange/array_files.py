@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from obygaze_features.core.drafts import made_by_obygaze
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.core.lazy import need
@@ -230,7 +231,15 @@ def open_csv(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> 
             hint="name the columns of a vector x_0, x_1, ...",
         )
     names = [*numbers, *(name for name in (id_key, MOVIE_KEY) if name in table.columns)]
-    return column_source(path, names, read, levels, origin=origin_of("csv", path), id_key=id_key)
+    return column_source(
+        path,
+        names,
+        read,
+        levels,
+        origin=origin_of("csv", path),
+        id_key=id_key,
+        keep_names=made_by_obygaze(path.with_name(f"{path.name}.json")),
+    )
 
 
 def _in_order(numbered: Sequence[tuple[int, str]], violations: Violations) -> list[str]:

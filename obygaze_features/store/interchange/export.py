@@ -117,6 +117,8 @@ def export_store(
     if for_spreadsheets and format != "csv" and not (FORMATS[format].in_folder and labels):
         raise FixUsage(f"{format} without labels has no table for spreadsheets", hint="csv")
     specs = _specs(store, format, levels)
+    if format == "npz" and labels is not None:
+        _check_label_arrays(specs)
     present, left_out = np.ones(store.n_clips, dtype=bool), dict[str, str]()
     for spec in specs:
         for row, status in store.commits.not_ok(spec.name).items():
@@ -206,6 +208,16 @@ def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[Arra
     return specs
 
 
+def _check_label_arrays(specs: Sequence[ArraySpec]) -> None:
+    """Raise an error if a level has the name of an array of labels."""
+    for spec in specs:
+        if spec.name in LABELS:
+            raise FixUsage(
+                f"in npz, the level {spec.name!r} and the {spec.name} of labels would be one array",
+                hint="hdf5 or npy, or --level for other levels only",
+            )
+
+
 def _check_names(names: Sequence[str], where: str) -> None:
     """Raise an error for ids that cannot be the name of a file or key in this place."""
     for name in names:
@@ -283,7 +295,8 @@ def _npz(job: _Job, path: Path) -> None:
         columns["movie_id"] = job.store.movie_ids[job.rows].tolist()
         columns[PROVENANCE] = json.dumps(provenance(job.store))
         if job.labels is not None:
-            columns |= {name: [job.label(clip)[name] for clip in ids] for name in LABELS}
+            for name in LABELS:
+                columns[name] = [job.label(clip)[name] for clip in ids]
         for name, column in columns.items():
             array = np.array(column, dtype=np.str_)
             add(name, array.shape, array.dtype, [array])

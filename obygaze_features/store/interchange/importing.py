@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count, few
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import clips_sha256
 from obygaze_features.store.format.limits import check_disk, check_memory
 from obygaze_features.store.format.recipe import Recipe
@@ -31,6 +31,8 @@ from obygaze_features.store.write.writer import StoreWriter
 
 Pool = Literal["none", "also", "only"]
 POOLED = "pooled"
+# What an import writes into the recipe beside the facts that are given.
+OWN_FACTS = frozenset(("origin", "backbone", "pooling"))
 NO_FEATURES = RowStatus.failed("import", "NotFound", "missing in the files that were imported")
 
 
@@ -85,6 +87,11 @@ def import_store(
         progress: counts clips.
     """
     settings, progress = settings or ImportSettings(), progress or Quiet()
+    for name in settings.facts.keys() & OWN_FACTS:
+        raise FixUsage(
+            f"the fact {name!r} is recorded by the import itself",
+            hint="--backbone NAME" if name == "backbone" else "another name for this fact",
+        )
     ids = [(aliases or {}).get(clip, clip) for clip in source.clip_ids]
     index_of = {clip: index for index, clip in enumerate(ids)}
     if len(index_of) < len(ids):

@@ -184,7 +184,7 @@ def column_source(
         levels: the array of each level; by default each array of floats with a row for each id.
         origin: what is recorded of the file or folder.
         id_key: the array of clip ids.
-        keep_names: keep the name of the only array with one vector a clip, whatever it is.
+        keep_names: the names of arrays are those of levels, as `export` wrote them.
     """
     ids = _ids(path, read, id_key)
     movies: Sequence[str | None] = [None] * len(ids)
@@ -193,11 +193,12 @@ def column_source(
     keys = levels.values() or [name for name in names if name not in (id_key, MOVIE_KEY)]
     arrays, warnings = {key: read(key) for key in keys}, []
     if not levels:
-        levels = {
-            level_name(key): key
+        usable = [
+            key
             for key, one in arrays.items()
             if one.dtype.kind == "f" and 2 <= one.ndim <= 4 and len(one) == len(ids)
-        }
+        ]
+        levels = {key: key for key in usable} if keep_names else _named_levels(usable, path)
         left_out = sorted(arrays.keys() - set(levels.values()))
         vectors = [name for name, key in levels.items() if len(arrays[key].shape) == 2]
         # The only level with one vector a clip is `clip` if its name says nothing.
@@ -236,6 +237,20 @@ def column_source(
     }
     origin = {**origin, "levels": dict(levels)}
     return FeatureSource(origin, ids, movies, rows, warnings, _shapes=shapes)
+
+
+def _named_levels(keys: Sequence[str], path: Path) -> dict[str, str]:
+    """Return arrays by the names of their levels; two that would get one name are an error."""
+    levels: dict[str, str] = {}
+    for key in keys:
+        first = levels.setdefault(level_name(key), key)
+        if first != key:
+            raise FixInput(
+                f"{first!r} and {key!r} would both be the level {level_name(key)!r}",
+                where=str(path),
+                hint=f"--level NAME={key} for each array that you need",
+            )
+    return levels
 
 
 def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:

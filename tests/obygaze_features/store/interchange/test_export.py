@@ -68,6 +68,17 @@ def test_there_and_back(
     same(store, open_store(tmp_path / "again"), tuple(levels or store.levels))
 
 
+@pytest.mark.parametrize("level", ["x", "c3d_features", "features", "clip_0", "x2"])
+@pytest.mark.parametrize("format", [*BACK, "csv"])
+def test_a_level_keeps_its_name(tmp_path: Path, format: str, level: str) -> None:
+    sealed_store(tmp_path / "s", 3, 2, arrays=[ArraySpec(level, (2,)), ArraySpec("other", (3,))])
+    export_store(open_store(tmp_path / "s"), tmp_path / "out", format, levels=[level])
+    source = open_features(format, [tmp_path / "out"])
+    import_store(source, tmp_path / "again")
+    source.close()
+    same(open_store(tmp_path / "s"), open_store(tmp_path / "again"), (level,))
+
+
 @settings(max_examples=12)
 @given(
     n_clips=st.integers(1, 9),
@@ -458,6 +469,25 @@ def test_labels_and_a_film_of_the_same_name_are_refused(tmp_path: Path) -> None:
     fill_store(tmp_path / "s", some_values(1)).seal()
     with pytest.raises(FixInput, match=r"'labels.csv' and 'labels.csv' would be one name"):
         export_store(open_store(tmp_path / "s"), tmp_path / "out", "pth", levels=["clip"])
+
+
+@pytest.mark.parametrize("level", ["level", "concepts"])
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy"])
+def test_labels_beside_a_level_of_the_same_name(tmp_path: Path, format: str, level: str) -> None:
+    sealed_store(tmp_path / "s", 3, 2, arrays=[ArraySpec(level, (2,)), ArraySpec("other", (3,))])
+    store = open_store(tmp_path / "s")
+    clips = tuple(Clip(clip, "m", level="S", concepts=("Look",)) for clip in store)
+    labels = Manifest("m", Header("m", {"Look": "visual"}), clips)
+    if format == "npz":
+        with pytest.raises(FixUsage, match=f"the level '{level}' and the {level} of labels"):
+            export_store(store, tmp_path / "out", format, labels=labels)
+        assert not (tmp_path / "out").exists()
+        return
+    export_store(store, tmp_path / "out", format, labels=labels)
+    source = open_features(format, [tmp_path / "out"])
+    import_store(source, tmp_path / "again")
+    source.close()
+    same(store, open_store(tmp_path / "again"), (level, "other"))
 
 
 FOREIGN = {

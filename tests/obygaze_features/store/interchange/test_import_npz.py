@@ -265,3 +265,24 @@ def test_the_only_vector_of_a_clip_is_the_level_clip(
 ) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, **arrays)
     assert sorted(open_features("npz", [file]).levels) == levels
+
+
+@pytest.mark.parametrize("keys", [("c3d", "c3d_features"), ("A", "a"), ("features.s3d", "s3d")])
+def test_two_arrays_are_never_one_level(tmp_path: Path, keys: tuple[str, str]) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, **{keys[0]: X, keys[1]: X + 1})
+    with pytest.raises(FixInput, match=f"'{keys[0]}' and '{keys[1]}' would both be the level"):
+        open_features("npz", [file])
+    import_store(open_features("npz", [file], dict(zip("pq", keys, strict=True))), tmp_path / "s")
+    store = open_store(tmp_path / "s")
+    np.testing.assert_array_equal(store.matrix("p", clips=IDS).values, X)
+    np.testing.assert_array_equal(store.matrix("q", clips=IDS).values, X + 1)
+
+
+@pytest.mark.parametrize("name", ["origin", "backbone", "pooling"])
+def test_a_fact_never_replaces_what_the_import_records(tmp_path: Path, name: str) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    words = ("store", "import", "npz", file, "-o", "s", "--fact", f"{name}=mine")
+    done = call_obygaze("-C", tmp_path, *words)
+    assert done.code == 2
+    assert f"the fact {name!r} is recorded by the import itself" in done.stderr
+    assert not (tmp_path / "stores").exists()
