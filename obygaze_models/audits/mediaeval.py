@@ -186,6 +186,18 @@ def _renamed(classes: Mapping[str, int], returned: Iterable[str]) -> dict[str, i
     return {names.get(stem, stem): value for stem, value in classes.items()}
 
 
+def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> None:
+    """Raise an error if no clip of a run is judged: its score would be 0 whatever it says."""
+    judged_names, run_names = sorted(judged), sorted(returned)
+    if set(judged_names).isdisjoint(run_names):
+        raise FixInput(
+            f"no clip of the run is judged: its first name is {run_names[0]!r}, the first judged"
+            f" one is {judged_names[0]!r}",
+            where=str(run),
+            hint="write both with the same names; official ones have a file ending (.mp4)",
+        )
+
+
 def _uses_external_data(run: Path) -> bool | None:
     """Return the field `external_data` of the JSON file beside a run; None without a file."""
     path = run.with_suffix(".json")
@@ -207,12 +219,14 @@ def _score_run(
     external = _uses_external_data(path)
     if is_affect_run(path):
         predictions = zip(("valence", "arousal"), read_affect_run(path), strict=True)
-        valence, arousal = (
-            score_affect(_renamed(classes[subtask], predicted), predicted)
-            if classes.get(subtask)
-            else None
-            for subtask, predicted in predictions
-        )
+        affect: dict[str, AffectScore | None] = {}
+        for subtask, predicted in predictions:
+            affect[subtask] = None
+            if classes.get(subtask):
+                truth = _renamed(classes[subtask], predicted)
+                _check_names(truth, predicted, path)
+                affect[subtask] = score_affect(truth, predicted)
+        valence, arousal = affect["valence"], affect["arousal"]
         if valence is None and arousal is None:
             what = "no valence or arousal classes given"
             raise FixInput(what, where=str(path), hint="--manifest")
@@ -227,5 +241,6 @@ def _score_run(
         topics = f"{', '.join(sorted(scores))} in the run, {', '.join(sorted(grades))} judged"
         what = f"a run and its judgements must have the same topic, got {topics}"
         raise FixInput(what, where=str(path))
+    _check_names(grades[topic], returned, path)
     score = score_ranking(grades[topic], returned, precision)
     return RunScore(str(path), score, None, None, external, warnings)

@@ -6,6 +6,7 @@ document in the denominator, even if it was not returned.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,19 @@ from obygaze_features.manifest.tables import TableRow, numbered_lines, whole_num
 CLASSES = (-1, 0, 1)
 # trec_eval kept scores as C floats when the 2015 results were made; later versions as doubles.
 Precision = Literal["float32", "float64"]
+
+
+# The clips of the task; official files name them with their file ending.
+_OFFICIAL_CLIP = re.compile(r"(ACCEDE|MEDIAEVAL)[0-9]{5}")
+
+
+def official_name(clip_id: str) -> str:
+    """Return the name of a clip in the official files of the task; other ids as they are.
+
+    >>> official_name("ACCEDE00286"), official_name("tt0108160-001")
+    ('ACCEDE00286.mp4', 'tt0108160-001')
+    """
+    return f"{clip_id}.mp4" if _OFFICIAL_CLIP.fullmatch(clip_id) else clip_id
 
 
 def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:

@@ -190,7 +190,7 @@ def _write_run(
     model: SavedModel, found: Predicted, path: Path, *, external_data: bool, force: bool
 ) -> None:
     """Write the scores of the positive class as a run of MediaEval, as `audit mediaeval` reads."""
-    from obygaze_models.audits import write_run_file
+    from obygaze_models.audits.mediaeval_runs import official_name, write_run_file
 
     if len(model.info.classes) != 2:
         raise FixUsage(
@@ -198,9 +198,10 @@ def _write_run(
             f" {len(model.info.classes)}",
             hint="a model of the task violence; docs/guide.md has the command that trains it",
         )
+    names = map(official_name, found.clip_ids)
     write_run_file(
         path,
-        dict(zip(found.clip_ids, found.scores[:, -1].tolist(), strict=True)),
+        dict(zip(names, found.scores[:, -1].tolist(), strict=True)),
         external_data=external_data,
         tag=model.info.name,
         about={"model": model.info.kind, "backbone": model.info.features.backbone},

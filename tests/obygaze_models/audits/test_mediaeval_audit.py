@@ -10,8 +10,8 @@ from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.adapters import liris_accede
-from obygaze_models.audits.mediaeval import classes_of
-from obygaze_models.audits.mediaeval_runs import read_trec_run, write_run_file
+from obygaze_models.audits.mediaeval import audit_mediaeval, classes_of
+from obygaze_models.audits.mediaeval_runs import official_name, read_trec_run, write_run_file
 
 
 def write(path: Path, text: str) -> Path:
@@ -170,3 +170,35 @@ def test_published_cases_by_the_command(tmp_path: Path) -> None:
         assert document["pr_auc_trapezoid"] == pytest.approx(
             expected["sklearn_pr_auc_trapz"], abs=1e-12
         )
+
+
+@pytest.mark.parametrize(
+    ("clip", "name"),
+    [
+        ("ACCEDE00286", "ACCEDE00286.mp4"),
+        ("MEDIAEVAL00000", "MEDIAEVAL00000.mp4"),
+        ("ACCEDE00286.mp4", "ACCEDE00286.mp4"),
+        ("tt0108160-001", "tt0108160-001"),
+    ],
+)
+def test_runs_have_the_names_of_the_official_files(clip: str, name: str) -> None:
+    assert official_name(clip) == name
+
+
+def test_a_run_with_other_names_than_the_judged_ones_is_an_error(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "q", "violence 0 ACCEDE00001.mp4 1\nviolence 0 ACCEDE00002.mp4 0\n")
+    run = violence_run(tmp_path / "r.txt", {"ACCEDE00001": 0.9, "ACCEDE00002": 0.1})
+    done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run)
+    assert (done.code, done.stdout) == (1, "")
+    assert "no clip of the run is judged" in done.stderr
+    assert "'ACCEDE00001'" in done.stderr
+    assert "'ACCEDE00001.mp4'" in done.stderr
+
+
+def test_a_run_of_affect_with_other_names_is_an_error(tmp_path: Path, annotations: Path) -> None:
+    manifest = liris_accede.read(annotations).manifest
+    run = write(tmp_path / "r.txt", "B0.mp4 1 0\nB1.mp4 1 0\n")
+    with pytest.raises(
+        FixInput, match=r"its first name is 'B0\.mp4', the first judged one is 'A0'"
+    ):
+        audit_mediaeval([run], manifest=manifest)

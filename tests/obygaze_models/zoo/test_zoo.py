@@ -60,14 +60,16 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X.astype(np.float32), y, has.astype(int)
 
 
-def a_store(folder: Path, X: np.ndarray, failed: int | None = None, **recipe: object) -> Path:
+def a_store(
+    folder: Path, X: np.ndarray, failed: int | None = None, ids: str = "c-{:02d}", **recipe: object
+) -> Path:
     path = folder / "store"
     create_store(
         path,
         recipe=a_recipe(**recipe),
         manifest_name="films",
         manifest_sha256="0" * 64,
-        clip_ids=[f"c-{i:02d}" for i in range(len(X))],
+        clip_ids=[ids.format(i) for i in range(len(X))],
         movie_ids=["c"] * len(X),
         arrays=[ArraySpec("clip", (X.shape[1],))],
         licence="",
@@ -161,6 +163,19 @@ def test_predictions_have_the_ids_of_the_clips_as_they_are(
     assert note.startswith("# for spreadsheets: ")
     protected = [row["clip_id"] for row in csv.DictReader(lines)]
     assert protected == ["'-3kZ", "'+b", "'=1+2", "'@c", "''d"]
+
+
+def test_a_run_of_mediaeval_has_the_names_of_the_official_judgements(
+    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
+) -> None:
+    store = a_store(tmp_path / "accede", data[0], ids="ACCEDE{:05d}")
+    run, qrels = tmp_path / "run.txt", tmp_path / "qrels"
+    run_obygaze("-C", tmp_path, "models", "predict", "toy", store, "--mediaeval", run).ok()
+    names = {line.split()[2] for line in run.read_text("utf-8").splitlines()}
+    assert names == {f"ACCEDE{i:05d}.mp4" for i in range(N)}
+    qrels.write_text("".join(f"violence 0 {name} 1\n" for name in sorted(names)), "utf-8")
+    words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
+    assert run_obygaze(*words).ok().json()["violence"]["ap_trec"] == 1.0
 
 
 def test_a_bottleneck_tells_its_margins_and_what_each_adds(
