@@ -184,7 +184,7 @@ _KEYS = {
     "of_rows": ("sources",),
 }
 # Fields that are left out of the file where they are empty.
-_OPTIONAL = ("sources", "plan", "crc32c")
+_OPTIONAL = ("sources", "plan", "plan_id", "crc32c")
 
 
 def _fields_in_file(kind: Any) -> list[tuple[str, tuple[str, ...], str, _Codec]]:
@@ -264,6 +264,8 @@ class Plan(Record):
     FILE = "store.json"
     created: str
     created_by: str
+    # Random, so that two stores are never the same plan, even if they were made in one second.
+    plan_id: str = ""
     manifest_name: str
     manifest_sha256: str
     licence: str
@@ -329,7 +331,9 @@ class Plan(Record):
         self.recipe.require(
             marker.recipe, where=where, what=f"block {block} was committed with another recipe"
         )
-        if marker.plan not in ("", self.sha256):
+        # A store with a `plan_id` is of a version whose markers name their plan.
+        is_unbound = not marker.plan and not self.plan_id
+        if marker.plan != self.sha256 and not is_unbound:
             raise Mismatch(
                 f"block {block} was committed to another store of the same recipe",
                 where=where,

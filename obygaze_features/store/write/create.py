@@ -2,6 +2,7 @@
 
 import json
 import time
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -88,6 +89,7 @@ def create_store(
         compressor=compressor,
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         created_by=f"obygaze {__version__}",
+        plan_id=uuid.uuid4().hex,
         zarr={},
         files={},
     )

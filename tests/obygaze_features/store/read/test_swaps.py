@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -171,6 +172,9 @@ def test_a_marker_cannot_list_files_of_another_block(stores, tmp_path: Path) -> 
 def test_a_store_without_the_newer_keys_is_read_verified_and_sealed(stores, tmp_path) -> None:
     root, values = stores["chunks", False]
     shutil.copytree(root / "s0", tmp_path / "s")
+    store = json.loads((tmp_path / "s/store.json").read_bytes())
+    del store["sha256"], store["plan_id"]
+    (tmp_path / "s/store.json").write_bytes(with_checksum(store))
     for marker in (tmp_path / "s/commits").glob("block-*"):
         value = json.loads(marker.read_bytes())
         for key in ("sha256", "plan", "crc32c"):
@@ -182,3 +186,28 @@ def test_a_store_without_the_newer_keys_is_read_verified_and_sealed(stores, tmp_
         found = open_store(tmp_path / "s").matrix("clip").values
         np.testing.assert_array_equal(found, values["clip"])
         assert not verify(tmp_path / "s", hashes=True).problems
+
+
+def test_two_stores_planned_in_one_second_do_not_take_each_others_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.gmtime", lambda *_: time.struct_time((2026, 1, 1, 0, 0, 0, 3, 1, 0)))
+    for name, seed in (("s0", 0), ("s1", 1)):
+        plan_store(tmp_path / name, N_CLIPS, BLOCK_ROWS)
+        fill_store(tmp_path / name, some_values(N_CLIPS, seed=seed))
+    documents = [json.loads((tmp_path / name / "store.json").read_bytes()) for name in ("s0", "s1")]
+    ids = [document.pop("plan_id") for document in documents]
+    assert all(len(bytes.fromhex(plan_id)) == 16 for plan_id in ids)
+    assert ids[0] != ids[1]
+    for document in documents:
+        del document["sha256"]
+    assert documents[0] == documents[1]
+    swap_with("commits/block-00001.json", "data.zarr/*/c.1*")(tmp_path / "s0", tmp_path / "s1")
+    with pytest.raises(Mismatch, match="block 1 was committed to another store"):
+        open_store(tmp_path / "s0").matrix("clip")
+    marker = tmp_path / "s0/commits/block-00001.json"
+    value = json.loads(marker.read_bytes())
+    del value["sha256"], value["plan"]  # a marker that does not say of which store it is
+    marker.write_bytes(with_checksum(value))
+    with pytest.raises(Mismatch, match="block 1 was committed to another store"):
+        open_store(tmp_path / "s0").matrix("clip")
