@@ -4,8 +4,9 @@ Items are exchanged only within blocks (films), because items of different films
 exchangeable. Without blocks all items form one block.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb, erfc, log2, sqrt
 
 import numpy as np
@@ -18,6 +19,8 @@ Floats = NDArray[np.float64]
 
 # Two halves of 2**24 sums each: 48 items, 0.25 GB and a few seconds.
 MAX_LOG2_HALF = 24.0
+# Values that are few whole numbers are counted exactly up to this cost: about ten seconds.
+MAX_DIFFERENT_VALUES, MAX_GRID_COST = 12, 1e10
 # Shuffles at a time: their items must fit into the processor's cache.
 CHUNK, POOL = 1 << 15, 1 << 19
 
@@ -88,24 +91,48 @@ def permutation_p(
         raise FixInput(f"value {int(np.argmin(np.isfinite(s)))} is not a finite number")
     if not first.any() or first.all():
         raise FixInput("both groups need at least one item")
-    members = [labels == label for label in np.unique(labels)]
-    blocks = [_Block(s[inside], int(first[inside].sum())) for inside in members]
-    halves = _split(blocks) if exact else None
-    sums = _all_sums(*halves) if halves else _random_sums(blocks, permutations, seed)
     observed = float(s[first].sum())
+    blocks: list[_Block] = []
+    for label in np.unique(labels):
+        inside = labels == label
+        block_values = s[inside]
+        n_taken = int(first[inside].sum())
+        if n_taken in {0, len(block_values)}:
+            # Nothing can be exchanged here: these items are the same in every permutation.
+            observed -= float(block_values[first[inside]].sum())
+        else:
+            blocks.append(_Block(block_values, n_taken))
+    halves = _split(blocks) if exact and blocks else None
+    if exact and blocks and halves is None:
+        grid = _value_grid(blocks)
+        if grid is not None:
+            return _p_on_grid(blocks, grid, observed)
+    if blocks and halves is None:
+        sums = _random_sums(blocks, permutations, seed)
+    elif halves is not None:
+        sums = _all_sums(*halves)
+    else:
+        sums = iter([(np.zeros(1), np.zeros(1))])
     mean = sum(block.taken * float(block.values.mean()) for block in blocks)
-    tolerance = 1e-10 * max(1.0, float(np.abs(s).sum()))
+    # Sums that are equal as fractions differ in their last bits, in proportion to the values.
+    tolerance = 1e-10 * float(np.abs(s).sum())
     # The observed groups count as one of the sampled permutations.
+    is_sampled = bool(blocks) and halves is None
     counts = _count(sums, observed, mean, tolerance)
-    greater, less, far, n = (count + (halves is None) for count in counts)
+    greater, less, far, n = (count + is_sampled for count in counts)
     variance = sum(block.variance for block in blocks)
     normal = None
     if variance > tolerance**2:
-        z = (observed - mean) / sqrt(variance)
-        above, below = (0.5 * erfc(value / sqrt(2)) for value in (z, -z))
-        normal = {"greater": above, "less": below, "two_sided": erfc(abs(z) / sqrt(2))}
-    method = "exact" if halves else f"sampled, {permutations} permutations, seed {seed}"
+        normal = _normal_p((observed - mean) / sqrt(variance))
+    method = f"sampled, {permutations} permutations, seed {seed}" if is_sampled else "exact"
     return PValue(greater / n, less / n, far / n, method, n, greater, normal)
+
+
+def _normal_p(z: float) -> dict[str, float]:
+    """Return the p-values of a standard normal, one-sided both ways and two-sided."""
+    above = 0.5 * erfc(z / sqrt(2))
+    below = 0.5 * erfc(-z / sqrt(2))
+    return {"greater": above, "less": below, "two_sided": erfc(abs(z) / sqrt(2))}
 
 
 def occurrence_p(
@@ -121,20 +148,115 @@ def occurrence_p(
         is_first: True for the items of the first group.
         block: The block (film) of each item; items are exchanged only within a block.
     """
-    lowest, chances = 0, np.ones(1)
     labels = np.zeros(len(occurs)) if block is None else np.asarray(block)
+    blocks: list[_Block] = []
     for label in np.unique(labels):
         inside = labels == label
-        n, n_yes, taken = (int(v[inside].sum()) for v in (inside, occurs, is_first))
-        least, most = max(0, taken + n_yes - n), min(n_yes, taken)
-        possible = hypergeom.pmf(np.arange(least, most + 1), n, n_yes, taken)
-        lowest, chances = lowest + least, np.convolve(chances, possible)
-    counts, observed = lowest + np.arange(len(chances)), int(occurs[is_first].sum())
-    mean = float(chances @ counts)
-    far = np.abs(counts - mean) >= abs(observed - mean) - 1e-9 * len(occurs)
-    ends = (counts >= observed, counts <= observed, far)
-    greater, less, two_sided = (min(1.0, float(chances[end].sum())) for end in ends)
-    return PValue(greater, less, two_sided, "exact")
+        n_taken = int(is_first[inside].sum())
+        blocks.append(_Block(occurs[inside].astype(np.float64), n_taken))
+    p = _p_on_grid(blocks, _Grid(0.0, 1.0), float(occurs[is_first].sum()))
+    return replace(p, normal=None)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Values that are all `lowest` plus a whole number of steps."""
+
+    lowest: float
+    step: float
+
+    def numbers(self, values: Floats) -> NDArray[np.int64]:
+        """Return how many steps each value is above the lowest."""
+        return np.rint((values - self.lowest) / self.step).astype(np.int64)
+
+
+def _value_grid(blocks: Sequence[_Block]) -> _Grid | None:
+    """Return the grid of values that are few whole numbers; None if they are not, or too many."""
+    values = np.unique(np.concatenate([block.values for block in blocks]))
+    are_whole = bool((values == np.rint(values)).all()) and float(np.abs(values).max()) < 2**53
+    if len(values) > MAX_DIFFERENT_VALUES or not are_whole:
+        return None
+    step = float(np.gcd.reduce(np.diff(values).astype(np.int64))) if len(values) > 1 else 1.0
+    grid = _Grid(float(values[0]), step)
+    if sum(_grid_cost(block, grid) for block in blocks) > MAX_GRID_COST:
+        return None
+    return grid
+
+
+def _grid_cost(block: _Block, grid: _Grid) -> float:
+    """Return about how many numbers `_chances_of_sums` computes for a block."""
+    numbers, n_items = np.unique(grid.numbers(block.values), return_counts=True)
+    in_rare_values = float(np.sort(n_items)[:-2].sum())
+    return (in_rare_values + 1) ** 2 * float(numbers[-1] + 1) * block.taken
+
+
+def _p_on_grid(blocks: Sequence[_Block], grid: _Grid, observed: float) -> PValue:
+    """Return the exact p-values of blocks whose values lie on a grid.
+
+    The chances of the sum of all blocks are the convolution of those of each.
+    """
+    chances = np.ones(1)
+    for block in blocks:
+        chances = np.convolve(chances, _chances_of_sums(grid.numbers(block.values), block.taken))
+    n_taken = sum(block.taken for block in blocks)
+    n_items = sum(len(block.values) for block in blocks)
+    # In whole numbers of steps, so that ties are ties.
+    steps = np.arange(len(chances))
+    observed_steps = round((observed - n_taken * grid.lowest) / grid.step)
+    mean = float(chances @ steps)
+    variance = float(chances @ (steps - mean) ** 2)
+    distance = abs(observed_steps - mean)
+    is_as_far = np.abs(steps - mean) >= distance - 1e-9 * n_items
+    greater, less, two_sided = (
+        min(1.0, float(chances[is_reached].sum()))
+        for is_reached in (steps >= observed_steps, steps <= observed_steps, is_as_far)
+    )
+    normal = _normal_p((observed_steps - mean) / sqrt(variance)) if variance > 0 else None
+    return PValue(greater, less, two_sided, "exact", normal=normal)
+
+
+def _chances_of_sums(numbers: NDArray[np.int64], taken: int) -> Floats:
+    """Return the chance of each sum, from 0, of some of the numbers that are taken at random.
+
+    How many items of a value are taken, given those of the values before it, has a hypergeometric
+    distribution. The values come by how many items have them, the most frequent last: it has what
+    is left of the items to be taken.
+    """
+    values, n_items = np.unique(numbers, return_counts=True)
+    order = np.argsort(n_items, kind="stable")
+    n_sums = int(np.sort(numbers)[len(numbers) - taken :].sum()) + 1
+    # The chance of each number of items taken so far, with each sum.
+    chances_by_taken: dict[int, Floats] = {0: np.ones(1)}
+    n_left = len(numbers)
+    for index in order[:-1]:
+        value = int(values[index])
+        n_with_value = int(n_items[index])
+        after: dict[int, Floats] = defaultdict(lambda: np.zeros(0))
+        for n_before, chances in chances_by_taken.items():
+            to_take = taken - n_before
+            fewest = max(0, to_take + n_with_value - n_left)
+            most = min(n_with_value, to_take)
+            possible = np.arange(fewest, most + 1)
+            possible_chances = hypergeom.pmf(possible, n_left, n_with_value, to_take)
+            for n_more, chance in zip(possible.tolist(), possible_chances, strict=True):
+                shifted = np.concatenate([np.zeros(n_more * value), chance * chances])
+                after[n_before + n_more] = _add(after[n_before + n_more], shifted)
+        chances_by_taken = after
+        n_left -= n_with_value
+    total = np.zeros(n_sums)
+    last_value = int(values[order[-1]])
+    for n_taken, chances in chances_by_taken.items():
+        first_sum = (taken - n_taken) * last_value
+        total[first_sum : first_sum + len(chances)] += chances
+    return total
+
+
+def _add(shorter: Floats, longer: Floats) -> Floats:
+    """Return the sum of two arrays, of which the shorter one is followed by zeros."""
+    if len(shorter) > len(longer):
+        shorter, longer = longer, shorter
+    longer[: len(shorter)] += shorter
+    return longer
 
 
 # Whole blocks, and a part of the one block that is split in two.
@@ -147,18 +269,31 @@ def _split(blocks: Sequence[_Block]) -> tuple[_Half, _Half, int] | None:
     The third value is how many items of the split block are taken; None if a half is too large.
     """
     largest, *others = sorted(blocks, key=lambda block: -block.log2_size)
-    options: list[tuple[float, _Half, _Half]] = []
+    options: list[tuple[float, _Half, _Half, int]] = []
     for cut in range(len(largest.values) + 1):
-        sides: tuple[list[_Block], list[_Block]] = ([], [])
         log2_sizes = [float(cut), float(len(largest.values) - cut)]
-        for block in others:
-            smaller = int(log2_sizes[1] < log2_sizes[0])
-            sides[smaller].append(block)
-            log2_sizes[smaller] += block.log2_size
-        parts = (largest.values[:cut], largest.values[cut:])
-        options.append((max(log2_sizes), (sides[0], parts[0]), (sides[1], parts[1])))
-    log2_size, left, right = min(options, key=lambda option: option[0])
-    return (left, right, largest.taken) if log2_size <= MAX_LOG2_HALF else None
+        sides = _distribute(others, log2_sizes)
+        left: _Half = (sides[0], largest.values[:cut])
+        right: _Half = (sides[1], largest.values[cut:])
+        options.append((max(log2_sizes), left, right, largest.taken))
+    # A block of which few items are taken has fewer sums as a whole than in two parts.
+    log2_sizes = [0.0, 0.0]
+    sides = _distribute([largest, *others], log2_sizes)
+    options.append((max(log2_sizes), (sides[0], np.zeros(0)), (sides[1], np.zeros(0)), 0))
+    log2_size, left, right, taken = min(options, key=lambda option: option[0])
+    return (left, right, taken) if log2_size <= MAX_LOG2_HALF else None
+
+
+def _distribute(
+    blocks: Sequence[_Block], log2_sizes: list[float]
+) -> tuple[list[_Block], list[_Block]]:
+    """Give each block to the half that is smaller by then; `log2_sizes` of the halves grow."""
+    sides: tuple[list[_Block], list[_Block]] = ([], [])
+    for block in blocks:
+        smaller = int(log2_sizes[1] < log2_sizes[0])
+        sides[smaller].append(block)
+        log2_sizes[smaller] += block.log2_size
+    return sides
 
 
 def _count(
@@ -195,8 +330,17 @@ def _sums_by_size(whole: Sequence[_Block], part: Floats, taken: int) -> list[Flo
     """Return all sums of a half, by how many items of the split block they take."""
     base = np.zeros(1)
     for block in whole:
-        base = np.add.outer(base, _subset_sums(block.values, block.taken)[block.taken]).ravel()
+        base = np.add.outer(base, _taken_sums(block)).ravel()
     return [np.add.outer(base, sums).ravel() for sums in _subset_sums(part, taken)]
+
+
+def _taken_sums(block: _Block) -> Floats:
+    """Return the sums of the taken items of a block, for all ways to take them."""
+    n_left_out = len(block.values) - block.taken
+    if n_left_out >= block.taken:
+        return _subset_sums(block.values, block.taken)[block.taken]
+    # There are as many ways to leave the others out, and fewer subsets on the way to them.
+    return float(block.values.sum()) - _subset_sums(block.values, n_left_out)[n_left_out]
 
 
 def _subset_sums(values: Floats, largest: int) -> list[Floats]:
