@@ -8,8 +8,8 @@ How much of a map lies in boxes that people drew is tested too: the part of it a
 clip, so that maps of any method and unit can be compared.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,14 +88,15 @@ def write_concept_maps(
     level, X = features.origin["level"], features.vectors
     if store.plan.array(TOKENS).tail_shape[-1:] != X.shape[1:]:
         raise FixInput(f"{level} is not as wide as a token", hint="data.level=['pooled']")
-    found = directions_by_film(inputs)
-    names = max(map(list, found.values()), key=len, default=[])
-    if not names:
-        raise FixInput("no direction could be found", where=store.location)
+    directions_of_film = directions_by_film(inputs)
     groups = inputs.table.column(protocol.splits.group).tolist()
     film_of = dict(zip(inputs.table.ids, groups, strict=True))
-    random = random_directions(X.shape[1], n_random)
     present = np.array(inputs.table.ids)[features.present]
+    n_clips = Counter(film_of[clip] for clip in present.tolist())
+    names = common_names(directions_of_film, n_clips)
+    if not names:
+        raise FixInput("no direction could be found", where=store.location)
+    random = random_directions(X.shape[1], n_random)
     clips = present[np.argsort(store.select(clips=present).rows)].tolist()
     origin, grid = X.mean(axis=0, dtype=np.float64), grid_of(store)
     show, method = partial(project, origin=origin, grid=grid), "projection"
@@ -105,14 +106,36 @@ def write_concept_maps(
     def made() -> Iterator[NDArray[Any] | RowStatus]:
         for part in store.stream(TOKENS, clips=clips):
             for clip, tokens in zip(part.clip_ids.tolist(), part.values, strict=True):
-                own = found.get(film_of[clip], {})
-                if len(own) == len(names):
+                of_film = directions_of_film.get(film_of[clip], {})
+                if of_film.keys() >= set(names):
+                    own = {name: of_film[name] for name in names}
                     yield show(tokens, {**own, **random})
                 else:
                     yield RowStatus.failed("directions", "few-films", "none without this film")
 
     facts = {"method": method, "model": model, "run": inputs.identity}
     write_maps(path, store, clips, [*names, *random], facts, made())
+
+
+def common_names(
+    directions_of_film: Mapping[str, Directions], n_clips: Mapping[str, int]
+) -> list[str]:
+    """Return the names of directions that give the most maps.
+
+    Films may lack different directions: a concept that clips of one film alone have cannot be found
+    without that film. A clip has maps only if its film has all of the names, so they are those of
+    one film or those that all films have.
+    """
+    known = [list(own) for own in directions_of_film.values() if own]
+    if not known:
+        return []
+    shared = [name for name in known[0] if all(name in names for names in known)]
+
+    def n_maps(names: Sequence[str]) -> int:
+        films = [film for film, own in directions_of_film.items() if own.keys() >= set(names)]
+        return len(names) * sum(n_clips.get(film, 0) for film in films)
+
+    return max([*known, shared], key=n_maps)
 
 
 def directions_by_film(inputs: Inputs) -> dict[str, Directions]:

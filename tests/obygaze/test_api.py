@@ -13,18 +13,18 @@ from functools import partial
 
 import numpy as np
 import pytest
-from support.cli import ROOT, environment
+from support.cli import ROOT, call_obygaze, environment
 from support.data import real_data
 from support.extraction import array_bytes, film_folder
 from support.pages import blocks, run_block
-from support.stores import fill_store, plan_store
+from support.stores import fill_store, plan_store, sealed_store, some_ids
 
 import obygaze as og
 from obygaze import features, models
 from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra, NotFound
 from obygaze_features.manifest import write_manifest
 from obygaze_features.manifest.adapters import obygaze12 as obygaze12_adapter
-from obygaze_features.store import ArraySpec
+from obygaze_features.store import ArraySpec, pull
 
 HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib", "pandas", "click"}
 STORE_IS_SEALED = "writer.seal()"
@@ -257,3 +257,22 @@ def test_the_six_lines_of_the_page(here):
     scores = [float(score) for score in done.stdout.strip("[] \n").split()]
     assert len(scores) == 3
     assert all(0 <= score <= 1 for score in scores)
+
+
+def test_a_dataset_of_a_partial_copy_has_a_level_that_it_holds(tmp_path) -> None:
+    values = sealed_store(tmp_path / "stores/whole")
+    pull(tmp_path / "stores/whole", tmp_path / "stores/part", levels=["clip"])
+    clips, movies = some_ids(23)
+    rows = zip(clips, movies, ["S", "EN"] * 12, strict=False)
+    table = tmp_path / "films.csv"
+    table.write_text(
+        "\n".join(["clip_id,movie_id,level", *(",".join(row) for row in rows)]), encoding="utf-8"
+    )
+    call_obygaze("-C", str(tmp_path), "manifest", "import", "csv", str(table), "-o", "films").ok()
+    # The first choice of a level is `pooled`, which the whole store has.
+    whole, part = (
+        og.dataset(name, "films", view="raw", workspace=tmp_path) for name in ("whole", "part")
+    )
+    np.testing.assert_array_equal(whole.X, values["pooled"])
+    np.testing.assert_array_equal(part.X, values["clip"])
+    assert part.y.tolist() == [1, 0] * 11 + [1]

@@ -22,7 +22,7 @@ from support.kills import kill_everywhere
 from support.servers import wait_until
 from support.stores import copy_of_sealed, fill_store, plan_store, sealed_store, some_values
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import ArraySpec, RowStatus, Store, open_store
@@ -185,7 +185,7 @@ def test_a_partial_copy_exports_what_it_holds(tmp_path: Path, sealed: Path) -> N
     done = export_store(open_store(tmp_path / "part"), tmp_path / "f.npz", "npz", levels=["pooled"])
     assert done.n_clips == 3  # block 5, rows 20 to 22
     assert "partial" in done.left_out["tt0000100-001"]
-    with pytest.raises(FixInput, match="no clip"):
+    with pytest.raises(NotFound, match="partial and does not hold clip"):
         export_store(open_store(tmp_path / "part"), tmp_path / "g.npz", "npz", levels=["clip"])
 
 

@@ -207,8 +207,9 @@ def test_pull_of_a_movie_makes_a_store_of_its_clips(tmp_path: Path) -> None:
         assert done.n_requests <= 12
         assert not done.partial
         one = pull(server.url, tmp_path / "one", movies=[MOVIE], levels=["clip"])
-        # store.json, seal.json (a byte), partial.json, movies.json, two pages, two blocks
-        assert one.n_requests == 8
+        # store.json, licence.json, seal.json (a byte), partial.json, movies.json, two pages and
+        # two blocks
+        assert one.n_requests == 9
         with pytest.raises(Mismatch, match="planned differently"):
             pull(server.url, tmp_path / "got", movies=["tt0000103"])
     assert expected.n_clips == 5

@@ -176,7 +176,9 @@ def test_a_partial_copy_says_so_and_gives_what_it_holds(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.values, values["clip"][found.rows])
     assert "partial" in found.reasons["tt0000101-004"].message
     assert not store.matrix("frames", missing="drop").present.any()
-    copied = subset(store, tmp_path / "part", mask=np.arange(23) < 10, levels=["clip"])
-    assert copied.pending_blocks == 1
+    with pytest.raises(NotFound, match="does not hold 2 clips of the selected"):
+        subset(store, tmp_path / "part", mask=np.arange(23) < 10, levels=["clip"])
+    copied = subset(store, tmp_path / "part", levels=["clip"])
+    assert copied.sealed and copied.n_clips == 12
     (tmp_path / "s/data.zarr/clip/c.1.0").unlink()
     assert [p.name for p in verify(tmp_path / "s").problems] == ["data.zarr/clip/c.1.0"]
