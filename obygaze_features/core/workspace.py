@@ -86,7 +86,9 @@ class Workspace:
                 "expected a folder for the new store, got a URL",
                 hint="write it to a folder, then obygaze store push",
             )
-        return self.checked(Path(self.store(name)))
+        # Never the packed store of that name, nor a store of the current folder: those are read.
+        folder = self.folder("stores") / name if self._is_bare(name) else Path(name)
+        return self.checked(folder)
 
     def checked(self, path: Path) -> Path:
         """Return the path; raise an error if it is the workspace or one of its folders."""

@@ -43,6 +43,16 @@ def test_a_store_by_bare_name_is_the_workspaces_folder_then_its_zip(workspace):
     assert here.store("vivit.k400") == str(folder)
 
 
+def test_a_new_store_is_a_folder_though_a_zip_or_a_store_here_has_its_name(workspace, monkeypatch):
+    monkeypatch.chdir(workspace.parent)
+    (workspace / "stores" / "films.zip").touch()
+    (workspace.parent / "mine").mkdir()
+    (workspace.parent / "mine" / "store.json").touch()
+    for name in ("films", "mine"):
+        assert Workspace(workspace).new_store(name) == workspace / "stores" / name
+    assert Workspace(workspace).new_store("./mine") == Path("mine")
+
+
 def test_a_store_in_the_current_folder_never_hides_the_workspaces_own(workspace, monkeypatch):
     monkeypatch.chdir(workspace.parent)
     (workspace.parent / "mine").mkdir()

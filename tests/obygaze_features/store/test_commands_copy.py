@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import shutil
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.store_servers import web_server
@@ -30,6 +32,25 @@ def test_pack_and_unpack(home: Path, tmp_path: Path) -> None:
     assert refused.code == 1
     assert "--force" in refused.stderr
     call_obygaze("-C", home, "store", "pack", "toy", "--force", cwd=tmp_path).ok()
+
+
+def test_a_packed_store_in_the_workspace_does_not_take_the_name_of_a_new_one(
+    home: Path, tmp_path: Path
+) -> None:
+    """`unpack` and `pull` name the new store after the zip, which may be in the same folder."""
+    packed = home / "stores" / "films.zip"
+    np.savez(tmp_path / "f.npz", clip_id=["a-1", "b-1"], X=np.zeros((2, 3), np.float32))
+    call_obygaze("-C", home, "store", "pack", "toy", "-o", packed).ok()
+    for words in (
+        ("unpack", packed),
+        ("pull", packed),
+        ("subset", "toy", "--level", "clip", "-o", "films"),
+        ("merge", "toy", "-o", "films"),
+        ("import", "npz", tmp_path / "f.npz", "--level", "clip=X", "-o", "films"),
+    ):
+        call_obygaze("-C", home, "store", *words).ok()
+        assert open_store(home / "stores" / "films").sealed, words
+        shutil.rmtree(home / "stores" / "films")
 
 
 def test_a_store_that_grows_is_packed_with_a_warning(home: Path, tmp_path: Path) -> None:
