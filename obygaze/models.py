@@ -23,6 +23,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_rules import near
+from obygaze_features.core.workspace import is_url, last_part
 
 if TYPE_CHECKING:
     import numpy as np
@@ -342,5 +343,7 @@ def _stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Stor
         return {}
     if not isinstance(stores, Mapping):
         opened = open_store(stores, workspace=workspace)
-        return {Path(opened.location).name.removesuffix(".zip"): opened}
+        place = opened.location
+        name = last_part(place) if is_url(place) else Path(place).name
+        return {name.removesuffix(".zip"): opened}
     return {name: open_store(store, workspace=workspace) for name, store in stores.items()}

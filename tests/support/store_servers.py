@@ -43,7 +43,7 @@ class WebServer:
         """Serve one GET."""
         time.sleep(self.latency_s)
         self.requests.append(request.path)
-        path = self.root / request.path.lstrip("/")
+        path = self.root / request.path.partition("?")[0].lstrip("/")
         is_denied = path.name in self.denied
         if is_denied or not path.is_file():
             status, page = (403, b"") if is_denied else self.absent

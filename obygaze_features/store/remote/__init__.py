@@ -5,7 +5,7 @@ A place is a folder, a packed zip, a web server, a bucket or the Hugging Face hu
 
 from pathlib import Path
 
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
 from obygaze_features.core.workspace import URL_SCHEMES, is_url
 from obygaze_features.store.remote.files import Files, FolderFiles, Target, ZipFiles, open_zip
 from obygaze_features.store.remote.hub import HubTarget, open_hub
@@ -27,9 +27,11 @@ def open_files(location: str | Path | Files) -> Files:
     if not url.startswith(URL_SCHEMES):
         hint = "https://, s3:// or hf://OWNER/NAME"
         raise FixUsage("unsupported URL", where=url, hint=hint)
-    if url.endswith(".zip"):
-        folder, _, name = url.rpartition("/")
-        return ZipFiles(open_files(folder), name)
+    # What follows goes with each request: a query (`?download=1`, a signature), or a revision.
+    address, mark, tail = url.partition("@" if url.startswith("hf://") else "?")
+    if address.endswith(".zip"):
+        folder, _, name = address.rpartition("/")
+        return ZipFiles(open_files(f"{folder}{mark}{tail}"), name, without_secrets(url))
     if url.startswith("hf://"):
         return open_hub(url)
     return ObjectFiles(object_store(url), url)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.cli import call_obygaze
 from support.store_servers import Nginx, nginx, web_server
 from support.stores import fill_store, plan_store, sealed_store
 
@@ -201,6 +202,23 @@ def test_a_directory_that_is_longer_than_the_tail(
         np.testing.assert_array_equal(
             store.matrix("clip").values, open_store(films / "films").matrix("clip").values
         )
+
+
+def test_a_zip_behind_a_query_is_read_and_the_query_goes_with_each_request(
+    films: Path, tmp_path: Path
+) -> None:
+    """The links of Zenodo end in ?download=1."""
+    with web_server(films) as server:
+        address = f"{server.url}/films.zip?download=1"
+        store = open_store(address)
+        np.testing.assert_array_equal(
+            store["pooled"].values, open_store(films / "films")["pooled"].values
+        )
+        assert store.location == f"{server.url}/films.zip?***"
+        done = call_obygaze("-C", tmp_path, "store", "pull", address).ok()
+        assert "films: " in done.stdout
+        assert set(server.requests) == {"/films.zip?download=1"}
+    assert not verify(tmp_path / "stores/films", hashes=True).problems
 
 
 def test_zips_of_other_programs_are_read_or_refused(films: Path, tmp_path: Path) -> None:

@@ -140,6 +140,7 @@ def test_more_than_1000_files_are_one_packed_file(tmp_path: Path, hub: FolderHub
     made = sealed_store(tmp_path / "s", 1000, 4)  # 250 blocks of four arrays
     done = push(open_store(tmp_path / "s"), "hf://lab/films/x")
     assert done.target == "hf://lab/films/x/x.zip"
+    assert open_store(f"{done.target}@v1").n_clips == 1000  # of a revision
     there = tree(tmp_path / "hub")
     assert sorted(there) == ["lab/films/x/README.md", "lab/films/x/x.zip"]
     card = there["lab/films/x/README.md"].decode()
