@@ -37,6 +37,12 @@ from obygaze_features.store.remote.files import (
     not_as_listed,
     open_zip,
 )
+from obygaze_features.store.remote.grow import (
+    add_blocks,
+    move_files,
+    refuse_other_blocks,
+    seal_copy,
+)
 from obygaze_features.store.remote.object_store import (
     AGAIN,
     NoRanges,
@@ -253,8 +259,7 @@ def _existing(target: Path, selection: FileSelection) -> tuple[bool, Partial | N
         raise AlreadyThere(what, where=str(target), hint="choose another name")
     found = existing_copy(FolderFiles(target), selection, hint)
     if found is not None and not found[0]:
-        what = "this copy is not sealed, so no file can be added"
-        raise AlreadyThere(what, where=str(target), hint=hint)
+        refuse_other_blocks(target, selection)
     return found
 
 
@@ -380,12 +385,10 @@ def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
         existing = _existing(target, selection)
         if existing is None:
             raise Stopped("this copy was removed meanwhile", where=str(target), hint=AGAIN)
-        for path in sorted(path for path in draft.rglob("*") if path.is_file()):
-            parent = path.parent.relative_to(draft)
-            place = (confined(target, str(parent)) if parent.parts else target) / path.name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            path.rename(place)
-            sync_dir(place.parent)
+        if not existing[0]:
+            grow = seal_copy if selection.sealed else add_blocks
+            grow(draft, target, selection)
+        move_files(draft, target)
         for left in target.glob(f".{Partial.FILE}.*.tmp"):  # of a killed transfer
             left.unlink(missing_ok=True)
         licence = licence_to_add(FolderFiles(target), selection, "another name")

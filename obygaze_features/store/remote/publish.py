@@ -1,11 +1,11 @@
 """Publish a store: one packed file with its card and metadata, on the hub or in a folder."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from obygaze_features.core.console import Progress
 from obygaze_features.core.drafts import OwnFolder, new_folder
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.metadata import CITATION_FILE, CROISSANT_FILE, ZENODO_FILE, Publication
 from obygaze_features.core.schema_check import Table, read_json
@@ -15,6 +15,8 @@ from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, Seal
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.describe import card_text, explain, explain_recipe
 from obygaze_features.store.read.reader import Store
+from obygaze_features.store.read.verify import verify
+from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.files import read_or_none
 from obygaze_features.store.remote.hub import HubTarget
 from obygaze_features.store.remote.selection import select_files
@@ -72,15 +74,44 @@ def publish(
         send_packed(select_files(store.files), place, documents, progress=progress)
         return {name: mark.n_bytes for name, mark in place.hub.listing("").items()}
     folder = Path(target)
+    zip_name = f"{folder.name}.zip"
+
+    def texts(packed: Path) -> dict[str, bytes]:
+        return {**documents(packed), ZENODO_FILE: publication.document(ZENODO_FILE)}
+
+    if (folder / zip_name).is_file():
+        _require_published(store, folder, texts(folder / zip_name))
+        return _sizes(folder)
     with new_folder(folder, PUBLICATION) as draft:
-        packed = pack(store, draft / f"{folder.name}.zip", progress=progress)
+        packed = pack(store, draft / zip_name, progress=progress)
         if packed.n_bytes > ZENODO_BYTES:
             what = f"the packed store has {packed.n_bytes:,} bytes, Zenodo takes {ZENODO_BYTES:,}"
             raise FixInput(what, where=store.location, hint="obygaze store subset")
-        texts = {**documents(packed.path), ZENODO_FILE: publication.document(ZENODO_FILE)}
-        for name, data in texts.items():
+        for name, data in texts(packed.path).items():
             (draft / name).write_bytes(data)
+    return _sizes(folder)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the length of each file of a publication."""
     return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+
+
+def _require_published(store: Store, folder: Path, texts: Mapping[str, bytes]) -> None:
+    """Raise an error unless a folder is the same publication of a store, and undamaged."""
+    packed = folder / f"{folder.name}.zip"
+    documents = select_files(store.files).documents
+    there = open_files(packed)
+    is_same = all(read_or_none(there, name) == data for name, data in documents.items())
+    for name, data in texts.items():
+        is_same = is_same and (folder / name).is_file() and (folder / name).read_bytes() == data
+    if not is_same:
+        raise AlreadyThere(
+            "another publication is here, or this one with other authors or another licence",
+            where=str(folder),
+            hint="choose another name, or rename this one",
+        )
+    verify(packed, hashes=True).require_whole()
 
 
 def publication_of(

@@ -38,7 +38,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
     Stopped,
 )
-from obygaze_features.store import RowStatus, open_store
+from obygaze_features.store import RowStatus, StoreWriter, open_store, push
 from obygaze_features.store.format.schema import TextTable
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import fetch as fetch_module
@@ -131,6 +131,55 @@ def test_a_partial_copy_grows_until_it_is_whole(tmp_path: Path, sealed: Path) ->
         assert open_store(tmp_path / "got").matrix("pooled").values.shape == (23, 6)
         pull(server.url, tmp_path / "got")
     assert tree(tmp_path / "got") == tree(sealed)
+
+
+def test_a_push_again_adds_what_the_store_has_meanwhile_then_its_seal(tmp_path: Path) -> None:
+    values = some_values(23)
+    plan_store(tmp_path / "s")
+    for n_blocks in (2, 2, 3, 6):  # 2 again: nothing to add
+        done = StoreWriter(tmp_path / "s").pending_blocks()
+        fill_store(tmp_path / "s", values, blocks=[b for b in range(n_blocks) if b in done])
+        push(open_store(tmp_path / "s"), tmp_path / "copy")
+        copy = open_store(tmp_path / "copy")
+        np.testing.assert_array_equal(
+            copy.matrix("frames", missing="drop").values, values["frames"][: 4 * n_blocks]
+        )
+        assert not verify(tmp_path / "copy", hashes=True).problems
+        assert StoreWriter(tmp_path / "copy").pending_blocks() == [*range(n_blocks, 6)]
+    StoreWriter(tmp_path / "s").seal()
+    for _ in range(2):
+        push(open_store(tmp_path / "s"), tmp_path / "copy")
+        assert tree(tmp_path / "copy") == tree(tmp_path / "s")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_push_again_brings_rows_that_were_retried(tmp_path: Path) -> None:
+    values = some_values(23)
+    plan_store(tmp_path / "s")
+    fill_store(tmp_path / "s", values, {5: RowStatus.failed("decode", "Error", "why")})
+    push(open_store(tmp_path / "s"), tmp_path / "copy")
+    row = {name: array[5:6] for name, array in values.items()}
+    assert StoreWriter(tmp_path / "s").replace_rows(1, [5], row, [RowStatus()])
+    push(open_store(tmp_path / "s"), tmp_path / "copy")
+    assert open_store(tmp_path / "copy").status().counts == {"ok": 23}
+    assert not verify(tmp_path / "copy", hashes=True).problems
+
+
+def test_a_copy_that_went_its_own_way_is_not_written_to(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    fill_store(tmp_path / "s", some_values(23), blocks=[0])
+    push(open_store(tmp_path / "s"), tmp_path / "copy")
+    fill_store(tmp_path / "copy", some_values(23, seed=1), blocks=[1])
+    before = tree(tmp_path / "copy")
+    push(open_store(tmp_path / "s"), tmp_path / "copy")  # nothing to add, nothing in the way
+    for seal in (False, True):
+        writer = StoreWriter(tmp_path / "s")
+        fill_store(tmp_path / "s", some_values(23), blocks=writer.pending_blocks())
+        if seal:
+            writer.seal()
+        with pytest.raises(AlreadyThere, match="block 1 of this copy has other contents"):
+            push(open_store(tmp_path / "s"), tmp_path / "copy")
+        assert tree(tmp_path / "copy") == before
 
 
 def test_the_same_pull_again_fetches_nothing_but_the_documents(

@@ -19,6 +19,7 @@ from support.cli import environment, obygaze_argv, run_obygaze
 from support.fake_hub import FakeHub, fake_hub
 from support.stores import copy_of_sealed, plan_store, sealed_store
 
+from obygaze_features.core.errors import AlreadyThere, Corrupt
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store import open_store
 from obygaze_features.store.remote import publish as publishing
@@ -47,6 +48,29 @@ def published(tmp_path: Path) -> Path:
     sentence = "clip: half of <it>"
     publish(store, str(tmp_path / "films"), CREATORS, recovered=[sentence])
     return tmp_path / "films"
+
+
+def test_the_same_publication_again_changes_nothing_and_another_is_refused(
+    tmp_path: Path, published: Path
+) -> None:
+    before = {path.name: path.stat() for path in published.iterdir()}
+    store = open_store(tmp_path / "toy")
+    again = publish(store, str(published), CREATORS, recovered=["clip: half of <it>"])
+    assert again == {name: facts.st_size for name, facts in sorted(before.items())}
+    assert {path.name: path.stat() for path in published.iterdir()} == before
+    with pytest.raises(AlreadyThere, match="another publication is here"):
+        publish(store, str(published), ["Roe, Richard"], recovered=["clip: half of <it>"])
+    sealed_store(tmp_path / "other", 12)
+    with pytest.raises(AlreadyThere, match="another publication is here"):
+        publish(open_store(tmp_path / "other"), str(published), CREATORS)
+    assert {path.name: path.stat() for path in published.iterdir()} == before
+    with (published / "films.zip").open("r+b") as stream:
+        stream.seek(3000)
+        byte = stream.read(1)[0]
+        stream.seek(3000)
+        stream.write(bytes([byte ^ 1]))
+    with pytest.raises((Corrupt, AlreadyThere)):
+        publish(store, str(published), CREATORS, recovered=["clip: half of <it>"])
 
 
 def test_croissant_is_valid_and_has_the_checksums_of_the_seal(
