@@ -11,6 +11,7 @@ from PIL import Image
 
 from obygaze_features.backbones.saliency import grad_cam, rollout, score_cam
 from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.core.file_names import FileNames, file_name
 from obygaze_features.core.files import write_new
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.recipes import exact_pictures, load_target, target_of
@@ -85,10 +86,11 @@ def draw_maps(
         folder: Where the files are written.
         force: Replace files that are there.
     """
-    paths = list[Path]()
-    for name, sheet in map_sheets(workspace, store, clip):
-        paths.append(folder / f"{clip}.{'-'.join(name.split())}.png")
-        write_new(paths[-1], sheet, force=force)
+    names, paths = FileNames(), list[Path]()
+    for direction, sheet in map_sheets(workspace, store, clip):
+        path = folder / f"{file_name(clip)}.{names.name_of(direction)}.png"
+        write_new(path, sheet, force=force)
+        paths.append(path)
     return paths
 
 

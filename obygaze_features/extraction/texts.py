@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import (
     LanguageModel,
     SentenceEncoder,
@@ -15,6 +16,7 @@ from obygaze_features.backbones.text import (
     read_prompts,
 )
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
+from obygaze_features.core.file_names import file_name
 from obygaze_features.core.files import csv_bytes, write_new
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.tables import read_table
@@ -42,7 +44,8 @@ def embed_texts(
     table = embed_prompts(tower, chosen)
     places = [] if store is None else [str(add_texts(store, table))]
     if out is not None or store is None:
-        name = f"{backbone.replace('@', '-')}.{chosen.name or Path(prompts).stem}.npz"
+        of_backbone = find_card(backbone, workspace).label.replace("@", "-")
+        name = f"{of_backbone}.{file_name(chosen.name or Path(prompts).stem)}.npz"
         path = out or workspace.folder("texts") / name
         places.append(str(write_texts(path, table, force=force)))
     return table, places

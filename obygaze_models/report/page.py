@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -13,6 +12,7 @@ from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, check_file
 from obygaze_features.core.errors import Corrupt, FixUsage, ObygazeError
+from obygaze_features.core.file_names import file_name
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.metadata import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
@@ -235,7 +235,7 @@ def _write_tables(
     folder, written = run.folder / "tables", []
     for table in (table for section in sections for table in section.tables):
         # A key holds names from the run, which must not lead out of the folder.
-        stem = re.sub(r"[^A-Za-z0-9_.-]", "-", table.key)
+        stem = file_name(table.key)
         if "csv" in formats:
             written.append(_write(folder / f"{stem}.csv", table.as_csv()))
         if "latex" in formats:

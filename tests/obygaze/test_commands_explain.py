@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,11 +19,12 @@ import obygaze as og
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.backbones.saliency import grad_cam, score_cam
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction import explaining
 from obygaze_features.extraction.explaining import overlay
 from obygaze_features.extraction.recipes import exact_pictures
 from obygaze_features.extraction.texts import write_texts
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.store import TextTable, open_store
+from obygaze_features.store import Store, TextTable, open_store
 from obygaze_features.store.format.recipe import space_of_level
 from obygaze_features.store.maps import MAPS, map_names
 from obygaze_features.video.decode import decode_clip
@@ -107,6 +108,21 @@ def test_a_sheet_for_each_direction_over_the_exact_pictures(world: tuple[Path, l
         cell = np.asarray(sheet)[8 : 8 + 32, 8 : 8 + 32].astype(int)
     maps = open_store(place / "stores" / "joy").matrix(MAPS, clips=["tt0-003"]).values[0, 0]
     np.testing.assert_array_equal(cell, overlay(decoded.frames, maps)[0])
+
+
+def test_sheets_stay_in_their_folder_whatever_directions_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A store of maps may come from somebody else.
+    names = ["/../../../pwned", str(tmp_path / "pwned"), "Joy", "joy", "Type of shot", "..", "лицо"]
+    sheets = [(name, name.encode()) for name in names]
+    monkeypatch.setattr(explaining, "map_sheets", lambda workspace, store, clip: iter(sheets))
+    folder = tmp_path / "a" / "sheets"
+    paths = explaining.draw_maps(Workspace(tmp_path), cast(Store, None), "../tt0:1", folder)
+    assert [path.read_bytes().decode() for path in paths] == names
+    assert {path.parent for path in paths} == {folder}
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(paths)
+    assert sum(".Type-of-shot." in path.name for path in paths) == 1
 
 
 def test_an_overlay_is_grey_where_nothing_is_seen() -> None:

@@ -199,5 +199,10 @@ def test_the_command_writes_a_file_and_says_what_is_in_it(
         assert kept["embeddings"].shape == (6, 24)
         assert str(kept["space_id"]) == told["space_id"]
     assert call_obygaze(*words).ok().stdout.startswith("6 texts of 24 numbers: joy, grief")
+    # The name of a prompt set, which may come from somebody else, stays in the folder.
+    prompts.write_text(PROMPTS.replace('"tiny"', '"/../../pwned"'), encoding="utf-8")
+    (other,) = call_obygaze(*words, "--json").ok().json()["written"]
+    assert Path(other).parent == tmp_path / "texts"
+    assert Path(other).name.startswith("tiny-xclip.pwned-")
     done = call_obygaze(*words, "--store", "none")
     assert (done.code, "no store called 'none'" in done.stderr) == (1, True)

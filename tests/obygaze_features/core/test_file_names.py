@@ -1,0 +1,39 @@
+"""Names of files made from names that others chose."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core.file_names import FileNames, file_name
+
+PLAIN = ["joy", "EN_S", "EN-S", "v1.2", "лицо", "脸部", "tt0108160-001", "a+b"]
+STRANGE = [
+    *("", " ", ".", "..", "../../etc", "/etc/passwd", "a/b", "a\\b", "a:b", "-o", ".hidden", "~"),
+    *("CON", "nul.txt", "COM1", "a\nb\x00c", "a\x1b[31m", "\ud800", "x" * 400, "脸" * 200, "b."),
+]
+
+
+def test_plain_names_stay_and_blanks_become_hyphens() -> None:
+    assert [file_name(text) for text in PLAIN] == PLAIN
+    assert file_name("Type of  shot") == "Type-of-shot"
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_a_name_is_one_part_of_a_path_on_every_system(text: str, tmp_path: Path) -> None:
+    name = file_name(text)
+    assert re.fullmatch(r"[\w+][\w.+-]*", name)
+    assert name.split(".")[0].upper() not in {"CON", "NUL", "COM1"}
+    path = tmp_path / f"{name}.png"
+    path.write_bytes(b"")
+    assert [found.name for found in tmp_path.iterdir()] == [f"{name}.png"]
+
+
+def test_different_texts_have_different_names() -> None:
+    texts = [*PLAIN, *STRANGE, "a|b", "a?b", "etc"]
+    assert len({file_name(text) for text in texts}) == len(texts)
+    names = FileNames()
+    used = [names.name_of(text) for text in (*texts, "JOY", "a b", "a-b", "joy")]
+    assert len({name.casefold() for name in used}) == len(used)
