@@ -89,8 +89,10 @@ def seal_copy(draft: Path, target: Path, selection: FileSelection) -> None:
 def move_files(draft: Path, target: Path) -> None:
     """Move the files of a draft to their places in a copy."""
     for path in sorted(path for path in draft.rglob("*") if path.is_file()):
-        place = confined(target, path.relative_to(draft).as_posix())
-        place.parent.mkdir(parents=True, exist_ok=True)
+        parent = path.parent.relative_to(draft)
+        folder = confined(target, str(parent)) if parent.parts else target
+        folder.mkdir(parents=True, exist_ok=True)
+        place = folder / path.name  # a link that has this name is replaced, never followed
         path.rename(place)
         sync_dir(place.parent)
 
