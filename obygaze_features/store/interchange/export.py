@@ -196,7 +196,9 @@ def _names_sha256(folder: Path) -> str:
 
 
 def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[ArraySpec]:
-    specs = [store.plan.array(name) for name in levels or store.levels]
+    names = levels or store.levels
+    store.require_held(names)
+    specs = [store.plan.array(name) for name in names]
     if format == "csv" and not levels:
         specs = [spec for spec in specs if len(spec.tail_shape) == 1][-1:]
     elif format == "pth" and not levels:

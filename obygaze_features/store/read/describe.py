@@ -128,7 +128,7 @@ def summary(store: Store) -> dict[str, Any]:
         "manifest": {"name": plan.manifest_name, "sha256": plan.manifest_sha256},
         "n_clips": plan.n_clips,
         "counts": dict(status.counts),
-        "levels": [name for name in store.levels if n_held is None or n_held.get(name)],
+        "levels": list(store.levels),
         "arrays": [spec.to_json() for spec in plan.arrays],
         "block_rows": plan.block_rows,
         "blocks": plan.n_blocks,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from obygaze_features.manifest.model import Clip
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import LicenceHistory, Plan, Terms
 from obygaze_features.store.format.schema import (
+    NOT_FETCHED,
     NOT_IN_STORE,
     ROW_DIM,
     ArraySpec,
@@ -35,6 +36,7 @@ from obygaze_features.store.remote.files import Files, read_record
 Missing = Literal["error", "nan", "drop"]
 Rows = npt.NDArray[np.int64]
 SHOWN_REASONS = 20
+PULL_AGAIN = "obygaze store pull the same store with this level or movie, into the same folder"
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,8 @@ class Store:
 
     def __repr__(self) -> str:
         place = self.location if len(self.location) <= 60 else f"...{self.location[-57:]}"
-        return short_repr("Store", repr(place), f"{self.n_clips} clips", *self.levels)
+        levels = [spec.name for spec in self.plan.arrays if spec.is_level]
+        return short_repr("Store", repr(place), f"{self.n_clips} clips", *levels)
 
     def _repr_html_(self) -> str:
         facts = {
@@ -160,6 +163,7 @@ class Store:
     def __getitem__(self, level: str) -> Matrix:
         """Return all rows of a level that are there; `matrix` has the choices."""
         if level not in self.levels:
+            self.require_held([level])
             raise unknown_name("level", level, self.levels, where=self.location)
         return self.matrix(level, missing="drop")
 
@@ -185,8 +189,44 @@ class Store:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The arrays that hold features, in the order of the plan."""
-        return tuple(spec.name for spec in self.plan.arrays if spec.is_level)
+        """The arrays that hold features, in the order of the plan.
+
+        A partial copy has only those of which it holds a block.
+        """
+        return tuple(spec.name for spec in self.held_arrays if spec.is_level)
+
+    @property
+    def held_arrays(self) -> tuple[ArraySpec, ...]:
+        """The arrays of the plan; of a partial copy, those of which it has at least one block."""
+        self.commits.find_index()  # a large store elsewhere, with an index, is whole
+        partial = self.commits.partial
+        if partial is None:
+            return self.plan.arrays
+        return tuple(spec for spec in self.plan.arrays if partial.blocks.get(spec.name))
+
+    def chosen_arrays(self, levels: Sequence[str] | None = None) -> list[ArraySpec]:
+        """Return the arrays to copy: some levels, by default all, and the times and masks here.
+
+        A level that the plan does not have, or that is not in a partial copy, is an error.
+        """
+        if levels is None:
+            return list(self.held_arrays)
+        wanted = {self.plan.array(name).name for name in levels}
+        self.require_held(levels)
+        return [spec for spec in self.held_arrays if spec.name in wanted or not spec.is_level]
+
+    def require_held(self, names: Iterable[str]) -> None:
+        """Raise an error for an array of the plan of which a partial copy has no block."""
+        held = {spec.name for spec in self.held_arrays}
+        absent = [
+            spec.name for spec in self.plan.arrays if spec.name in names and spec.name not in held
+        ]
+        if absent:
+            raise NotFound(
+                f"this copy is partial and does not hold {' and '.join(absent)}",
+                where=self.location,
+                hint=f"{PULL_AGAIN}, or one of {', '.join(sorted(held))}",
+            )
 
     @property
     def sealed(self) -> bool:
@@ -437,9 +477,12 @@ class Store:
             return
         lines = [f"{clip}: {status}" for clip, status in absent.items()]
         more = [f"... and {len(lines) - SHOWN_REASONS} more"] if len(lines) > SHOWN_REASONS else []
+        remedy = "check their ids, extract them again"
+        if all(status == NOT_FETCHED for status in absent.values()):
+            remedy = PULL_AGAIN
         raise NotFound(
             f"{len(absent)} of the requested clips are missing, the first is {lines[0]}",
             where=self.location,
-            hint='check their ids, extract them again, or in Python missing="drop" or "nan"',
+            hint=f'{remedy}, or in Python missing="drop" or "nan"',
             details=[*lines[:SHOWN_REASONS], *more],
         )

@@ -15,7 +15,7 @@ from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.store.format.records import Terms
 from obygaze_features.store.format.schema import NOT_IN_STORE, OK, ArraySpec, RowStatus
-from obygaze_features.store.read.reader import Store
+from obygaze_features.store.read.reader import PULL_AGAIN, Store
 from obygaze_features.store.write.create import create_store
 from obygaze_features.store.write.licence import checked_licence, require_terms
 from obygaze_features.store.write.writer import StoreWriter
@@ -66,8 +66,12 @@ def subset(
 ) -> Copied:
     """Make a store of some clips and levels of another; times and masks come with them.
 
-    The same call again continues where it was stopped. `progress` counts clips.
+    Of a partial copy, by default all that it holds. The same call again continues where it was
+    stopped. `progress` counts clips.
     """
+    arrays = source.chosen_arrays(levels)
+    if clips is None and movies is None and mask is None and source.commits.partial is not None:
+        mask = _is_held(source, arrays)
     selection = source.select(clips, movies, mask)
     unknown = selection.clip_ids[selection.rows < 0].tolist()
     if unknown:
@@ -84,9 +88,27 @@ def subset(
             where=source.location,
             hint="other --movie or --clips; --clips takes a file with one clip id a line",
         )
-    wanted = {spec.name for spec in map(source.plan.array, levels if levels is not None else ())}
-    arrays = [s for s in source.plan.arrays if levels is None or s.name in wanted or not s.is_level]
+    absent = rows[~_is_held(source, arrays)[rows]]
+    if len(absent):
+        first = source.clip_ids_of(absent[:1])[0]
+        raise NotFound(
+            f"this copy is partial and does not hold {count(len(absent), 'clip')} of the selected, "
+            f"the first is {first!r}",
+            where=source.location,
+            hint=f"{PULL_AGAIN}, or other --movie, --clips or --level",
+        )
     return copy_rows(source, path, rows, arrays, progress)
+
+
+def _is_held(store: Store, arrays: Sequence[ArraySpec]) -> npt.NDArray[np.bool_]:
+    """Return, for each row of a store, whether a partial copy holds all of some arrays."""
+    plan, partial = store.plan, store.commits.partial
+    if partial is None:
+        return np.ones(plan.n_clips, dtype=bool)
+    of_block = [
+        all(partial.holds(spec.name, block) for spec in arrays) for block in range(plan.n_blocks)
+    ]
+    return np.repeat(of_block, plan.block_rows)[: plan.n_clips]
 
 
 def copy_rows(
@@ -133,16 +155,21 @@ def merge(
         first.recipe.require(
             other.recipe, where=other.location, what="only stores of the same recipe can be merged"
         )
-        if other.plan.arrays != first.plan.arrays:
+        if other.held_arrays != first.held_arrays:
+            ours, theirs = (_names_of(store.held_arrays) for store in (first, other))
             raise Mismatch(
-                "the arrays of these stores are not the same",
+                f"the arrays of these stores are not the same: {ours}, and {theirs}",
                 where=other.location,
                 hint="obygaze store subset --level ..., then merge what both have",
             )
     terms = _joint_terms(sources, checked_licence(licence))
     manifest = manifest or _union(sources)
     rows = [store.select(clips=manifest.clip_ids).rows.tolist() for store in sources]
-    return _copy(sources, rows, Path(path), manifest, first.plan.arrays, terms, progress, seal=seal)
+    return _copy(sources, rows, Path(path), manifest, first.held_arrays, terms, progress, seal=seal)
+
+
+def _names_of(arrays: Sequence[ArraySpec]) -> str:
+    return ", ".join(f"{spec.name} {list(spec.tail_shape)} {spec.dtype}" for spec in arrays)
 
 
 def _joint_terms(sources: Sequence[Store], licence: str) -> Terms:

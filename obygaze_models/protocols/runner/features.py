@@ -258,8 +258,9 @@ def choose_level(store: Store, wanted: Sequence[str]) -> str:
     for level in wanted:
         if level in store.levels:
             return level
+    hint = "obygaze store info lists what it holds"
+    if store.levels:
+        hint = f"--set 'data.level=[\"{store.levels[0]}\"]' (it has {', '.join(store.levels)})"
     raise NotFound(
-        f"this store has no feature level {' or '.join(wanted)}",
-        where=store.location,
-        hint=f"--set 'data.level=[\"{store.levels[0]}\"]' (it has {', '.join(store.levels)})",
+        f"this store has no feature level {' or '.join(wanted)}", where=store.location, hint=hint
     )

@@ -40,11 +40,13 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.store import RowStatus, StoreWriter, open_store, push
 from obygaze_features.store.format.schema import TextTable
+from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import fetch as fetch_module
 from obygaze_features.store.remote.fetch import pull
 from obygaze_features.store.remote.object_store import Unreachable, explained
 from obygaze_features.store.remote.selection import select_files
+from obygaze_features.store.write.edit import merge, subset
 
 FAR = f"k{'0' * 15}.{'0' * 12}"
 
@@ -572,3 +574,72 @@ def test_rows_that_were_not_fetched_do_not_count_as_ok(tmp_path: Path, sealed: P
     ok = int(whole.status().is_ok[here].sum())
     assert part.status().counts["ok"] == ok < whole.status().counts["ok"]
     assert part.status().counts["missing"] > 0
+
+
+@pytest.fixture
+def partial_copies(tmp_path: Path) -> Path:
+    """A whole store and partial copies of it: by level, and by movie (rows 0-7, two blocks)."""
+    sealed_store(tmp_path / "whole")
+    pull(tmp_path / "whole", tmp_path / "by_level", levels=["clip"])
+    pull(tmp_path / "whole", tmp_path / "by_movie", movies=["tt0000100"])
+    return tmp_path
+
+
+def test_a_partial_copy_has_the_levels_that_it_holds(partial_copies: Path) -> None:
+    copy = open_store(partial_copies / "by_level")
+    values = some_values(23)
+    assert copy.levels == ("clip",)
+    assert open_store(partial_copies / "by_movie").levels == ("clip", "pooled", "frames")
+    np.testing.assert_array_equal(copy["clip"].values, values["clip"])
+    for ask in (lambda: copy["pooled"], lambda: copy.matrix("pooled")):
+        with pytest.raises(NotFound) as caught:
+            ask()
+        assert "partial" in caught.value.what and "store pull" in caught.value.hint
+        assert "extract" not in caught.value.hint
+
+
+def test_a_subset_or_merge_of_a_partial_copy_has_what_the_copy_holds(partial_copies: Path) -> None:
+    values = some_values(23)
+    copy = open_store(partial_copies / "by_level")
+    for made in (
+        subset(copy, partial_copies / "subset"),
+        merge([copy], partial_copies / "merged"),
+        subset(copy, partial_copies / "chosen", levels=["clip"]),
+    ):
+        assert made.sealed and made.n_clips == 23
+        new = open_store(made.path)
+        assert [spec.name for spec in new.plan.arrays] == ["clip"]
+        np.testing.assert_array_equal(new.matrix("clip").values, values["clip"])
+        assert not verify(made.path, hashes=True).problems
+    by_movie = open_store(partial_copies / "by_movie")
+    made = subset(by_movie, partial_copies / "rows")
+    assert made.sealed and made.n_clips == 8
+    np.testing.assert_array_equal(
+        open_store(made.path).matrix("frames").values, values["frames"][:8]
+    )
+
+
+def test_what_a_partial_copy_does_not_hold_is_an_error_that_names_pull(
+    partial_copies: Path,
+) -> None:
+    by_level, by_movie = (open_store(partial_copies / n) for n in ("by_level", "by_movie"))
+    refused = [
+        lambda: subset(by_level, partial_copies / "new", levels=["clip", "pooled"]),
+        lambda: subset(by_movie, partial_copies / "new", movies=["tt0000102"]),
+        lambda: export_store(by_level, partial_copies / "new.npz", format="npz", levels=["frames"]),
+    ]
+    for ask in refused:
+        with pytest.raises(NotFound, match="partial and does not hold") as caught:
+            ask()
+        assert "store pull" in caught.value.hint
+    with pytest.raises(Mismatch, match="the arrays of these stores are not the same"):
+        merge([by_level, by_movie], partial_copies / "new")
+    assert not list(partial_copies.glob("new*"))
+
+
+def test_an_export_of_a_partial_copy_has_its_levels(partial_copies: Path) -> None:
+    copy = open_store(partial_copies / "by_level")
+    done = export_store(copy, partial_copies / "x.npz", format="npz")
+    assert (done.n_clips, done.levels) == (23, ["clip"])
+    with np.load(partial_copies / "x.npz") as found:
+        np.testing.assert_array_equal(found["clip"], some_values(23)["clip"])
