@@ -1,8 +1,9 @@
 """`obygaze manifest`: show, count, link and split manifests; commands_* import and project."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
@@ -45,6 +46,7 @@ COMMANDS = {
 }
 
 
+SHOWN_CLIPS = 20
 FOLD_KINDS = ("stratified", "grouped", "leave-one-movie-out")
 
 
@@ -93,11 +95,10 @@ def ls(session: Session) -> None:
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    default=20,
-    help="Show at most this many clips; 0 shows all.",
+    help="Show at most this many clips; 0 shows all. [default: 20; with --json all]",
 )
 def show(
-    session: Session, /, name: str, where: str | None, limit: int, **wanted: str | None
+    session: Session, /, name: str, where: str | None, limit: int | None, **wanted: str | None
 ) -> None:
     """Show a manifest's header and clips.
 
@@ -121,6 +122,8 @@ def show(
     if tests and not len(kept):
         hint = f"obygaze manifest stats {name} lists films, levels and concepts"
         raise NotFound(f"no clip with {' and '.join(tests)}", where=found.name, hint=hint)
+    if limit is None:
+        limit = 0 if session.console.as_json else SHOWN_CLIPS
     shown = kept.clips[: limit or None]
     if session.console.as_json:
         session.console.json({**_summary(found), "clips": [vars(clip) for clip in shown]})
@@ -274,8 +277,9 @@ def folds(
 
 def _summary(found: Manifest) -> dict[str, Any]:
     """Return the facts of a manifest; of its videos, how many are files on this machine."""
-    root = found.header.video_root
-    exists = {video: Path(root, video).is_file() for clip in found if (video := clip.video)}
+    with_video = [clip.video for clip in found if clip.video]
+    existing = _existing_files(Path(found.header.video_root), set(with_video))
+    n_found = sum(video in existing for video in with_video)
     return {
         "name": found.name,
         "dataset": found.header.dataset,
@@ -283,14 +287,27 @@ def _summary(found: Manifest) -> dict[str, Any]:
         "view": found.header.view,
         "clips": len(found),
         "movies": len(found.movies),
-        "with_video": sum(bool(clip.video) for clip in found),
-        "videos_found": sum(exists.get(clip.video, False) for clip in found) if root else 0,
+        "with_video": len(with_video),
+        "videos_found": n_found if found.header.video_root else 0,
         "folds": list(found.folds),
         "licence": found.header.licence,
         "citation": found.header.citation,
         "sources": [vars(source) for source in found.header.sources],
         "sha256": manifest_sha256(found),
     }
+
+
+def _existing_files(root: Path, names: Collection[str]) -> set[str]:
+    """Return which of the files under a folder exist; each folder is listed once."""
+    existing: set[str] = set()
+    for folder in {PurePosixPath(name).parent for name in names}:
+        try:
+            with os.scandir(root / folder) as entries:
+                files = [entry.name for entry in entries if entry.is_file()]
+        except OSError:
+            continue
+        existing.update(str(folder / file) for file in files)
+    return existing.intersection(names)
 
 
 def _clip_table(clips: Sequence[Clip]) -> str:

@@ -178,7 +178,8 @@ def _project(
 def _table_path(session: Session, name: str) -> Path:
     """Return the path of a table, or that of the rows of a manifest of that name."""
     path = Path(name)
-    if path.suffix != ".toml" and (path.suffix == ".csv" or path.parent.name or path.exists()):
+    is_table = path.suffix == ".csv" or bool(path.parent.name) or path.is_file()
+    if is_table and path.suffix != ".toml":
         return path
     return session.workspace.existing_manifest(name).with_suffix(".csv")
 

@@ -50,7 +50,7 @@ def parse(
     """Return the parsed expression; with a `vocabulary`, a concept outside it is an error."""
     parser = _Parser(re.sub(r"\s", " ", text), where)
     if vocabulary is not None:
-        parser.known["concept"] = vocabulary
+        parser.known |= {"concept": vocabulary, "concepts": vocabulary}
     return Expression(text, parser.parse())
 
 

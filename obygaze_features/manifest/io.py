@@ -142,7 +142,8 @@ def rows_to_csv(manifest: Manifest) -> bytes:
 
 
 def _cells(clip: Clip) -> tuple[str, ...]:
-    numbers = ("" if value is None else repr(value) for value in (clip.start_s, clip.end_s))
+    # Adding 0.0 makes 1 and 1.0, and -0.0 and 0.0, the same text: such clips are equal.
+    numbers = ("" if value is None else repr(value + 0.0) for value in (clip.start_s, clip.end_s))
     scene = "" if clip.scene is None else str(clip.scene)
     ids = (clip.clip_id, clip.movie_id, scene, clip.video)
     return (*ids, *numbers, clip.level, "|".join(clip.concepts))

@@ -43,6 +43,7 @@ class Stats:
     without_level: int
     without_video: int
     by_movie: Mapping[str, Mapping[str, int]]
+    clips_by_movie: Mapping[str, int]
     folds: Mapping[str, Mapping[int, FoldStats]]
     films: Mapping[str, Mapping[str, Any]]
     by_annotator: Mapping[str, Mapping[str, Any]]
@@ -76,7 +77,8 @@ class Stats:
         for movie, counts in self.by_movie.items():
             facts = {"title": None, "year": None, "genres": (), **self.films.get(movie, {})}
             facts["genres"] = ", ".join(facts["genres"])
-            films.append((movie, sum(counts.values()), *counts.values(), *facts.values()))
+            n_clips = self.clips_by_movie[movie]
+            films.append((movie, n_clips, *counts.values(), *facts.values()))
         splits = []
         for name, folds in self.folds.items():
             positive = [fold.positive / fold.clips for fold in folds.values()] or [0.0]
@@ -123,6 +125,7 @@ def compute_stats(manifest: Manifest) -> Stats:
         without_level=len(clips) - sum(levels.values()),
         without_video=sum(not clip.video for clip in clips),
         by_movie={movie: _level_counts(own) for movie, own in films.items()},
+        clips_by_movie={movie: len(own) for movie, own in films.items()},
         folds={
             split: {fold: _fold_stats(own) for fold, own in _grouped(clips, fold_in).items()}
             for split in manifest.folds

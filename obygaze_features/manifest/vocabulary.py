@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -16,8 +17,7 @@ def packaged(name: str) -> dict[str, Any]:
     return tomllib.loads(files(__package__).joinpath(name).read_text("utf-8"))
 
 
-@cache
-def concepts() -> Mapping[str, str]:
+def concepts() -> dict[str, str]:
     """Return the canonical concepts in their order, each with its modality."""
     return {entry["name"]: entry["modality"] for entry in packaged(THESAURUS)["concepts"]}
 
@@ -67,7 +67,8 @@ def film_facts(movie_id: str) -> dict[str, Any]:
     >>> film_facts("tt0467406")
     {'title': 'Juno', 'year': 2007, 'genres': ['Comedy', 'Drama']}
     """
-    return dict(packaged("films.toml").get(movie_id, {}))
+    # A copy, so that a caller cannot change what the next one gets.
+    return deepcopy(packaged("films.toml").get(movie_id, {}))
 
 
 def _key(spelling: str) -> str:

@@ -22,6 +22,7 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, numbered_lines, whole_number
 
 CLASSES = (-1, 0, 1)
+RUN_ENDINGS = {".csv", ".run", ".trec", ".tsv", ".txt"}
 # trec_eval kept scores as C floats when the 2015 results were made; later versions as doubles.
 Precision = Literal["float32", "float64"]
 
@@ -153,11 +154,21 @@ def write_run_file(
         if not math.isfinite(scores[name]):
             raise FixInput(f"the score of {name} must be a finite number, got {scores[name]}")
         lines.append(f"violence Q0 {name} {rank} {float(scores[name])!r} {tag}\n")
-    beside = path.with_suffix(".json")
+    beside = facts_path(path)
     document = {"subtask": "violence", "external_data": external_data, "tag": tag, **(about or {})}
     files = {path: "".join(lines).encode("utf-8"), beside: pretty_json(document)}
     write_all_new(files, force=force)
     return path, beside
+
+
+def facts_path(run: Path) -> Path:
+    """Return the JSON file beside a run, which says whether external data was used.
+
+    Only a known ending is replaced: runs called `v1.2` and `v1.3` have files of their own.
+    """
+    if run.suffix in RUN_ENDINGS:
+        return run.with_suffix(".json")
+    return run.with_name(f"{run.name}.json")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count as count_from
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -139,12 +140,32 @@ class Audit(ABC):
             if not Path(run, "run.json").is_file():
                 what, hint = "not a run folder: run.json is missing", "obygaze run --help"
                 raise NotFound(what, where=str(run), hint=hint)
-            name = re.sub(r"[^A-Za-z0-9]+", "-", finding.title).strip("-").lower()[:80]
-            svg, png = self.draw(Path(run, FOLDER, name), force=force)
-            written += [svg.with_suffix(".json"), svg, png]
-            named = asdict(replace(finding, figure=svg.name))
-            write_new(svg.with_suffix(".json"), pretty_json(named), force=force)
+            document_path = _path_in_run(Path(run, FOLDER), finding, force=force)
+            svg, png = self.draw(document_path.with_suffix(""), force=force)
+            written += [document_path, svg, png]
+            write_new(document_path, _document_in_run(finding, document_path), force=force)
         return written
+
+
+def _path_in_run(folder: Path, finding: Finding, *, force: bool) -> Path:
+    """Return the file of an audit in a run's folder, called after the title.
+
+    Another audit of the same title (of other columns, say) keeps its file: this one gets the next
+    free number, unless `force` says that it is to be replaced.
+    """
+    title = re.sub(r"[^A-Za-z0-9]+", "-", finding.title).strip("-").lower()[:80]
+    path = folder / f"{title}.json"
+    if force:
+        return path
+    for number in count_from(2):
+        if not path.exists() or path.read_bytes() == _document_in_run(finding, path):
+            break
+        path = folder / f"{title}-{number}.json"
+    return path
+
+
+def _document_in_run(finding: Finding, path: Path) -> bytes:
+    return pretty_json(asdict(replace(finding, figure=path.with_suffix(".svg").name)))
 
 
 def p_text(p: float) -> str:

@@ -130,10 +130,13 @@ def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], st
             what, hint = f"{path.name} does not match the pattern {names}", "--names PATTERN"
             raise FixInput(what, where=str(folder), hint=hint)
         try:
-            lines = path.read_text("utf-8").splitlines()
+            # A byte order mark would be a part of the first word.
+            lines = path.read_text("utf-8-sig").splitlines()
         except UnicodeDecodeError:
             raise FixInput("not UTF-8", where=str(path), hint="save it as UTF-8") from None
         for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
             cells = {**found.groupdict(), "file": path.stem, "caption": line}
             yield cells, f"{path}:{number}"
 

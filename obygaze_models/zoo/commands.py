@@ -178,8 +178,10 @@ def predict_(
         write_new(out, predictions.encode("utf-8"), force=force)
         session.console.note(f"wrote {out}")
     if mediaeval is not None:
-        _write_run(model, found, mediaeval, external_data=not no_external_data, force=force)
-        session.console.note(f"wrote {mediaeval} and {mediaeval.with_suffix('.json')}")
+        written = _write_run(
+            model, found, mediaeval, external_data=not no_external_data, force=force
+        )
+        session.console.note(f"wrote {' and '.join(map(str, written))}")
     if session.console.as_json:
         session.console.json(found.to_json())
     elif out is None and mediaeval is None:
@@ -188,7 +190,7 @@ def predict_(
 
 def _write_run(
     model: SavedModel, found: Predicted, path: Path, *, external_data: bool, force: bool
-) -> None:
+) -> tuple[Path, Path]:
     """Write the scores of the positive class as a run of MediaEval, as `audit mediaeval` reads."""
     from obygaze_models.audits.mediaeval_runs import official_name, write_run_file
 
@@ -199,7 +201,7 @@ def _write_run(
             hint="a model of the task violence; docs/guide.md has the command that trains it",
         )
     names = map(official_name, found.clip_ids)
-    write_run_file(
+    return write_run_file(
         path,
         dict(zip(names, found.scores[:, -1].tolist(), strict=True)),
         external_data=external_data,

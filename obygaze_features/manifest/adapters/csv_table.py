@@ -151,10 +151,10 @@ def join(
     rows: dict[str, list[TableRow]] = {}
     for row in table.rows:
         rows.setdefault(ascii_id(row[targets["clip_id"]]), []).append(row)
-    id_of = {
-        clip.clip_id: clip.clip_id if clip.clip_id in rows else clip.extra.get("given_clip_id", "")
-        for clip in manifest
-    }
+    id_of: dict[str, str] = {}
+    for clip in manifest:
+        given = ascii_id(clip.extra.get("given_clip_id", ""))
+        id_of[clip.clip_id] = clip.clip_id if clip.clip_id in rows else given
     if rows.keys().isdisjoint(id_of.values()):
         what = f"no clip has an id of this table, such as {next(iter(rows), '')!r}"
         raise NotFound(what, where=str(csv), hint=f"the manifest has {few(manifest.clip_ids, 2)}")

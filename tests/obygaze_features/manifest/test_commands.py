@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,62 @@ def test_linking_a_wrong_folder_keeps_the_links(titled: Path) -> None:
     assert (refused.code, refused.stdout) == (1, "")
     assert refused.stderr.startswith("Error: no file matches a clip\n  in: others\n  Try: ")
     assert (titled / "manifests" / "m.csv").read_bytes() == before
+
+
+def clips_of_films(folder: Path, n_clips: int = 24) -> Path:
+    """A workspace with the manifest `clips` of one film."""
+    levels = ("EN", "", "S")
+    rows = [f"lake-{n:03d},lake,lake-{n:03d}.mp4,{levels[n % 3]}" for n in range(n_clips)]
+    table = "\n".join(["clip_id,movie_id,video,level", *rows])
+    (folder / "clips.csv").write_text(table)
+    call_obygaze("manifest", "import", "csv", "clips.csv", cwd=folder).ok()
+    return folder
+
+
+def test_json_has_all_clips_and_text_says_how_many_more(tmp_path: Path) -> None:
+    clips_of_films(tmp_path)
+    shown = call_obygaze("manifest", "show", "clips", "--json", cwd=tmp_path).ok()
+    assert len(shown.json()["clips"]) == 24
+    few = call_obygaze("manifest", "show", "clips", "--json", "--limit", "3", cwd=tmp_path).ok()
+    assert len(few.json()["clips"]) == 3
+    assert "4 more clips" in call_obygaze("manifest", "show", "clips", cwd=tmp_path).ok().stderr
+
+
+def test_clips_of_a_film_are_all_clips_with_a_level_or_without(tmp_path: Path) -> None:
+    clips_of_films(tmp_path)
+    done = call_obygaze("manifest", "stats", "clips", cwd=tmp_path).ok()
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("lake")]
+    assert line.split()[:6] == ["lake", "24", "8", "0", "0", "8"]
+    document = call_obygaze("manifest", "stats", "clips", "--json", cwd=tmp_path).ok().json()
+    assert document["clips_by_movie"] == {"lake": 24}
+
+
+def test_videos_are_found_by_listing_each_folder_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clips_of_films(tmp_path)
+    (tmp_path / "videos").mkdir()
+    for n in range(10):
+        (tmp_path / f"videos/lake-{n:03d}.mp4").touch()
+    call_obygaze("manifest", "link", "clips", "videos", cwd=tmp_path).ok()
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def counted(folder: str) -> object:
+        listed.append(str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    (row,) = call_obygaze("manifest", "ls", "--json", cwd=tmp_path).ok().json()["manifests"]
+    assert (row["with_video"], row["videos_found"]) == (10, 10)
+    assert [folder for folder in listed if folder.endswith("videos")] == [str(tmp_path / "videos")]
+
+
+def test_a_folder_does_not_hide_a_manifest_of_its_name(tmp_path: Path) -> None:
+    rows = "clip_id,movie_id,annotator,start_frame,end_frame,level\na,film,ada,0,9,S\n"
+    (tmp_path / "marks.csv").write_text(rows)
+    call_obygaze("manifest", "import", "csv", "marks.csv", cwd=tmp_path).ok()
+    (tmp_path / "marks.csv").unlink()
+    (tmp_path / "marks").mkdir()
+    words = ("manifest", "project", "marks", "--every", "1", "--fps", "10")
+    assert call_obygaze(*words, cwd=tmp_path).ok().stdout.split()[-3:] == ["S", "100.0", "%"]

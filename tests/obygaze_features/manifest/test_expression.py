@@ -297,3 +297,9 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert "column" in error.what
     except UnknownName as error:
         assert error.what.startswith("no column ")
+
+
+@pytest.mark.parametrize("column", ["concept", "concepts"])
+def test_a_misspelled_concept_is_an_error_under_both_names_of_the_column(column: str) -> None:
+    with pytest.raises(BadExpression, match=r"unknown concepts? 'Bodi' \(did you mean 'Body'"):
+        parse(f"Bodi not in {column}", vocabulary=["Body", "Look"])

@@ -8,6 +8,7 @@ import pytest
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
 from obygaze_features.core.files import leads_out
+from obygaze_features.manifest import vocabulary
 from obygaze_features.manifest.io import (
     check_manifest,
     manifest_sha256,
@@ -290,3 +291,17 @@ def test_the_name_of_a_video_cannot_command_a_terminal(tmp_path: Path) -> None:
 def test_a_header_nested_beyond_measure_is_no_bug(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="nested"):
         read_manifest(pair(tmp_path, toml=f"a = {'[' * 5000}{']' * 5000}"))
+
+
+def test_equal_manifests_have_one_hash() -> None:
+    whole = Manifest("m", Header("d"), (Clip("a", "f", start_s=0, end_s=1),))
+    decimal = Manifest("m", Header("d"), (Clip("a", "f", start_s=-0.0, end_s=1.0),))
+    assert whole == decimal
+    assert manifest_sha256(whole) == manifest_sha256(decimal)
+
+
+def test_a_caller_cannot_change_the_vocabulary() -> None:
+    vocabulary.concepts()["Body"] = "sound"
+    vocabulary.film_facts("tt0467406")["genres"].append("Horror")
+    assert vocabulary.concepts()["Body"] == "visual"
+    assert vocabulary.film_facts("tt0467406")["genres"] == ["Comedy", "Drama"]

@@ -178,3 +178,12 @@ def test_published_cases() -> None:
         values = [*image["per_image_NO"], *image["per_image_O"]]
         p = permutation_p(values, np.arange(40) < 20)
         assert (p.n_greater, p.n) == (image["ge"], image["n"])
+
+
+def test_files_of_captions_may_have_blank_lines_and_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "1_1_a_1.txt").write_bytes(b"\xef\xbb\xbfsad\n\n  \nsad woman\n")
+    (tmp_path / "2_1_b_1.txt").write_text("a man\nanother man\n")
+    audit = audit_captions(tmp_path, permutations=50)
+    rates = {(rate.words, rate.group): rate for rate in audit.rates}
+    (words,) = {words for words, _ in rates if rates[words, "a"].count}
+    assert (rates[words, "a"].n_captions, rates[words, "a"].count) == (2, 2)

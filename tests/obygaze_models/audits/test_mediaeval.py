@@ -16,6 +16,7 @@ from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 from obygaze_features.core.errors import FixInput
 from obygaze_models.audits.mediaeval import RunScore, audit_mediaeval, check_rules
 from obygaze_models.audits.mediaeval_runs import (
+    facts_path,
     read_affect_run,
     read_qrels,
     read_trec_run,
@@ -186,3 +187,8 @@ def test_published_cases(tmp_path: Path) -> None:
     result = score_affect(truth, {str(i): value for i, value in enumerate(affect["y_pred"])})
     assert result.accuracy == affect["accuracy"]
     assert [list(row) for row in result.confusion] == affect["confusion_rows_true"]
+
+
+def test_the_facts_beside_runs_with_dots_in_their_names_are_two_files() -> None:
+    paths = [facts_path(Path(name)).name for name in ("v1.2", "v1.3", "run.txt", "a.b.run")]
+    assert paths == ["v1.2.json", "v1.3.json", "run.json", "a.b.json"]

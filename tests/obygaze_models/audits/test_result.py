@@ -110,3 +110,19 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         assert audit.write(figure=folder / "f.png", force=True) == written[2:]
     with pytest.raises(NotFound, match=r"run\.json is missing"):
         audits[0].write(run=tmp_path)
+
+
+def test_two_audits_of_one_title_are_both_kept_in_a_run(tmp_path: Path) -> None:
+    rows = [{"caption": f"a sad man {n}", "by": str(n % 2), "to": str(n % 3)} for n in range(12)]
+    (tmp_path / "run.json").write_text("{}")
+    first = audit_captions(rows, group="by", permutations=50)
+    second = audit_captions(rows, group="to", permutations=50)
+    assert first.finding().title == second.finding().title
+    first.write(run=tmp_path)
+    first.write(run=tmp_path)
+    second.write(run=tmp_path)
+    kept = sorted(path.name for path in (tmp_path / "audits").glob("*.json"))
+    assert len(kept) == 2
+    assert kept[0].removesuffix(".json").endswith("-2") != kept[1].removesuffix(".json").endswith(
+        "-2"
+    )

@@ -97,3 +97,11 @@ def test_a_split_of_the_users_own_is_a_column(tmp_path: Path) -> None:
     joined, _ = join(MANIFEST, table(tmp_path, folds))
     assert joined.folds == ("blocks",)
     assert [clip.fold("blocks") for clip in joined] == [0, None, 1]
+
+
+def test_a_table_with_the_given_ids_is_joined_after_the_ids_were_cleaned(tmp_path: Path) -> None:
+    labels = "clip_id,movie_id,annotator,level\nAmélie 1,a,ada,S\nAmélie 1,a,ben,EN\n"
+    manifest = read(table(tmp_path, labels)).manifest
+    assert manifest.clip_ids == ("Amelie_1.ada", "Amelie_1.ben")
+    joined, _ = join(manifest, table(tmp_path, "clip_id,mood\nAmélie 1,calm\n"))
+    assert [clip.extra["mood"] for clip in joined] == ["calm", "calm"]
