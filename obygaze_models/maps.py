@@ -135,7 +135,7 @@ def common_names(
         films = [film for film, own in directions_of_film.items() if own.keys() >= set(names)]
         return len(names) * sum(n_clips.get(film, 0) for film in films)
 
-    return max([*known, shared], key=n_maps)
+    return max([shared, *known], key=n_maps)
 
 
 def directions_by_film(inputs: Inputs) -> dict[str, Directions]:

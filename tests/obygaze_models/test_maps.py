@@ -14,8 +14,16 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.maps import MAPS, map_names
-from obygaze_models.maps import attention_maps, directions_of, project, write_concept_maps
+from obygaze_models.maps import (
+    attention_maps,
+    common_names,
+    directions_by_film,
+    directions_of,
+    project,
+    write_concept_maps,
+)
 from obygaze_models.models.frames import FrameProbe
+from obygaze_models.protocols import gather, training_protocol
 
 CONCEPTS = VISUAL[:3]
 
@@ -152,3 +160,49 @@ def test_models_without_directions_and_other_splits_are_refused(
             "EN_S",
             ["splits.kind=kfold", "splits.folds=4"],
         )
+
+
+def test_a_map_has_the_name_of_its_direction_where_films_lack_different_ones() -> None:
+    a, b, c = np.eye(3)
+    of_film = {"f": {"A": a, "B": b}, "g": {"A": a, "C": c}, "h": {"C": c, "A": a}}
+    # Both of g and h have two maps for each clip, f has as many clips with one name fewer.
+    assert common_names(of_film, {"f": 10, "g": 10, "h": 10}) == ["A", "C"]
+    assert common_names(of_film, {"f": 90, "g": 10, "h": 10}) == ["A", "B"]
+    assert common_names(of_film, {"f": 30, "g": 20, "h": 30}) == ["A", "C"]
+    # One film lacks a concept: the others keep it, unless nearly all clips are of that film.
+    lacking = {"f": {"A": a}, "g": {"A": a, "C": c}, "h": {"A": a, "C": c}}
+    assert common_names(lacking, {"f": 10, "g": 10, "h": 10}) == ["A", "C"]
+    assert common_names(lacking, {"f": 90, "g": 10, "h": 10}) == ["A"]
+    assert common_names({"f": {}}, {"f": 3}) == []
+
+
+def test_a_film_without_a_concept_has_no_map_under_its_name(tmp_path: Path) -> None:
+    """Concepts that one film alone has are found without every film but that one."""
+    manifest = films(3, 24, seed=4)
+    alone = {f"tt{film + 1:07d}": (concept,) for film, concept in enumerate(VISUAL[:3])}
+    clips = []
+    for number, clip in enumerate(manifest):
+        level = ("EN", "HN", "S")[number % 3]
+        concepts = (VISUAL[5], *alone.get(clip.movie_id, ())) if level != "EN" else ()
+        clips.append(replace(clip, level=level, concepts=concepts))
+    of_one_film = Manifest(manifest.name, manifest.header, tuple(clips))
+    store = token_store(tmp_path / "tokens", of_one_film, VISUAL[:10])
+    write_concept_maps(
+        tmp_path / "maps", store, of_one_film, "pcbm-lr", "EN_S", ["data.view=raw"], n_random=1
+    )
+    maps = open_store(tmp_path / "maps")
+    protocol = training_protocol("pcbm-lr", "EN_S", of_one_film, ["data.view=raw"])
+    by_film = directions_by_film(gather(protocol, of_one_film, "m", {"s": store}))
+    own_of = {film: concepts[0] for film, concepts in alone.items()}
+    for film, own in by_film.items():
+        assert own.keys() == {VISUAL[5], *own_of.values()} - {own_of[film]}
+    features = gather(protocol, of_one_film, "m", {"s": store}).features[0]
+    origin = features.vectors.mean(axis=0, dtype=np.float64)
+    found = maps.matrix(MAPS, missing="drop")
+    tokens = store.matrix("tokens", clips=found.clip_ids.tolist()).values
+    names = [name for name in map_names(maps) if not name.startswith("random")]
+    assert names == [VISUAL[5]] and len(found) == len(manifest)
+    for clip, own, values in zip(found.clip_ids, tokens, found.values, strict=True):
+        of_film = by_film[str(clip).partition("-")[0]]
+        wanted = project(own, {name: of_film[name] for name in names}, origin, GRID)
+        np.testing.assert_allclose(values[: len(names)], wanted, atol=0.05, rtol=0.01)
