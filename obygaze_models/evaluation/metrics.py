@@ -103,12 +103,19 @@ RANKING_METRICS = ("ap", "auc")
 MARGIN_METRICS = (*DECISION_METRICS, *RANKING_METRICS)
 CALIBRATION_METRICS = ("brier", "ece", "ece_width")
 METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
+LOWER_IS_BETTER = CALIBRATION_METRICS
+COUNTS = ("prevalence", "share_positive")  # of clips; no value of them is better than another
 N_BINS = 10
 
 
 def ranking_metric(primary: str) -> str:
     """Return the metric that models are compared by: AUC if it is the primary one, else AP."""
     return primary if primary in RANKING_METRICS else "ap"
+
+
+def goodness(metric: str, value: float) -> float:
+    """Return a number that is larger where a value of a metric is better."""
+    return -value if metric in LOWER_IS_BETTER else value
 
 
 def evaluate(

@@ -203,5 +203,7 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
                 document.add(f"models.{name}.{key}", "needs published splits and a quirk")
     if splits.kind == "fixed" and not (splits.column and splits.test):
         document.add("splits", "fixed splits need column and test")
+    if splits.kind in ("published", "fixed") and splits.never:
+        document.add("splits.never", f"has no meaning in {splits.kind} splits")
     if splits.kind in ("kfold", "group_kfold") and splits.folds < 2:
         document.add("splits.folds", f"must be at least 2, got {splits.folds}")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.folds import (
     OUTSIDE,
     IntArray,
@@ -186,7 +187,7 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
     if splits.kind == "fixed":
         rows = [np.flatnonzero((folds == part) & usable) for part in range(3)]
         return [Split("fixed", rows[0], rows[1], rows[2])]
-    never = np.unique(folds[np.isin(groups, splits.never)]).tolist()
+    never = np.unique(folds[_never_tested(clips)]).tolist()
     if splits.validation == "each":
         return movie_pairs(folds, usable, never)
     return rotated(folds, labels[train], trains, never, validates=splits.validation == "next")
@@ -211,21 +212,42 @@ def _folds(clips: _Clips, train: str) -> IntArray:
     """Return the fold of each clip; -1 for clips outside of all folds.
 
     Folds are balanced by annotation level, or without levels by the labels of the training task.
+    Groups that are never tested are one more fold; where each group is a fold, they are folds too.
     """
     splits, table, groups = clips.protocol.splits, clips.table, clips.groups
-    strata = table.levels if np.any(table.levels != "") else clips.labels[train].astype(np.str_)
     if splits.kind == "fixed":
         return _fixed(splits, table, groups)
-    if splits.kind == "kfold":
-        return stratified_folds(strata, splits.folds, seed=splits.seed)
     if splits.kind == "leave_one_group_out" or not splits.folds:
-        if splits.never and not set(splits.never) & set(groups.tolist()):
-            raise FixInput(
-                f"splits.never: no clip has the {splits.group} {min(splits.never)!r}",
-                where=table.name,
-            )
         return folds_by_group(groups)
-    return grouped_folds(groups, strata, splits.folds, seed=splits.seed)
+    never = _never_tested(clips)
+    strata = table.levels if np.any(table.levels != "") else clips.labels[train].astype(np.str_)
+    folds = np.full(len(table), splits.folds, dtype=np.intp)
+    if splits.kind == "kfold":
+        folds[~never] = stratified_folds(strata[~never], splits.folds, seed=splits.seed)
+    else:
+        tested = groups[~never], strata[~never]
+        folds[~never] = grouped_folds(*tested, splits.folds, seed=splits.seed)
+    return folds
+
+
+def _never_tested(clips: _Clips) -> BoolArray:
+    """Return whether each clip is of a group that is never tested; an error for unknown groups."""
+    splits, table = clips.protocol.splits, clips.table
+    never = np.isin(clips.groups, splits.never)
+    # A group may have been left out by data.where.
+    everyone = table.everyone or table.clips
+    known = {"|".join(clip.values(splits.group)) for clip in everyone}
+    unknown = [name for name in splits.never if name not in known]
+    if unknown:
+        raise FixInput(
+            f"splits.never: no clip has the {splits.group} {unknown[0]!r}{near(unknown[0], known)}",
+            where=table.name,
+            hint="obygaze manifest stats lists the films",
+        )
+    if never.all():
+        what = f"splits.never names every {splits.group}, so that nothing is tested"
+        raise FixInput(what, where=table.name)
+    return never
 
 
 def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArray:

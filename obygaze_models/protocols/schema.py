@@ -19,7 +19,7 @@ from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.schema_rules import choice, list_of, mapping_of, name, number, whole
 from obygaze_features.manifest.model import VIEWS
 from obygaze_features.store.read.segments import REDUCERS, RULES
-from obygaze_models.evaluation.metrics import METRICS
+from obygaze_models.evaluation.metrics import COUNTS, METRICS
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.kinds import QUIRKS
 
@@ -141,7 +141,9 @@ class ReportSettings:
     """
 
     title: str = ""
-    primary: Annotated[str, choice(METRICS)] = "f1_weighted"
+    primary: Annotated[str, choice([name for name in METRICS if name not in COUNTS])] = (
+        "f1_weighted"
+    )
     replicates: Annotated[int, whole(2, 1_000_000)] = 1000
     confidence: Annotated[float, number(0.5, 0.999)] = 0.95
     compare: bool = True

@@ -1,5 +1,6 @@
 """Look up names, numbers and groups in the records of a run, for tables and figures."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import film_title
-from obygaze_models.evaluation.metrics import ranking_metric
+from obygaze_models.evaluation.metrics import goodness, ranking_metric
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.table import CEILINGS
 from obygaze_models.report.tables import Heading, Number, Row, report_text
@@ -176,5 +177,6 @@ def number_of(record: Record, metric: str) -> Number:
 
 
 def rank_of(record: Record, metric: str) -> float:
-    """Return a metric of a cell for sorting; a missing one is the lowest."""
-    return number_of(record, metric).value or -1.0
+    """Return a number for sorting by a metric, larger where it is better; least if missing."""
+    value = number_of(record, metric).value
+    return -math.inf if value is None else goodness(metric, value)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.logistic import recalibrate
-from obygaze_models.evaluation.metrics import RANKING_METRICS, evaluate
+from obygaze_models.evaluation.metrics import COUNTS, RANKING_METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.runner.cells import TUNED, Cell
@@ -16,7 +16,6 @@ from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import PaperValue, Protocol
 
 Groups = NDArray[np.str_]
-COUNTS = ("prevalence", "share_positive")
 CEILINGS = ("oracle", "annotator")
 BINS = 10
 

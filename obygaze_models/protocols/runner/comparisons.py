@@ -113,7 +113,9 @@ def contrast_jobs(
             continue
         for one, other, leaked in _with_and_without_leaks(first, second, groups, table):
             primary = protocol.report.primary
-            metrics = dict.fromkeys((primary, ranking_metric(primary)))
+            # Margins have no Brier score and no calibration error.
+            metrics = [primary] if primary in one.value else []
+            metrics = list(dict.fromkeys([*metrics, ranking_metric(primary)]))
             jobs += [partial(_contrast, one, other, m, leaked, protocol, groups) for m in metrics]
     return jobs
 

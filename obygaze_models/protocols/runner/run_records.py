@@ -3,6 +3,7 @@
 Also the clips that are missing in a store.
 """
 
+import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import Quiet
+from obygaze_models.evaluation.metrics import goodness
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.cells import Cell
@@ -77,10 +79,14 @@ def learning_records(context: FitContext) -> list[Record]:
 
 
 def argmax_records(protocol: Protocol, cells: Sequence[Cell]) -> Iterator[Record]:
-    """Yield records of one-against-rest tasks as one: the class with the highest score."""
+    """Yield records of one-against-rest tasks as one: the class with the highest score.
+
+    The score of a class is that of the model that was trained on its task.
+    """
     tasks = protocol.report.argmax
-    for model, feature in dict.fromkeys((cell.model, cell.feature) for cell in cells):
-        by_task = {c.test: c for c in cells if (c.model, c.feature) == (model, feature)}
+    trained = [cell for cell in cells if cell.train == cell.test]
+    for model, feature in dict.fromkeys((cell.model, cell.feature) for cell in trained):
+        by_task = {c.test: c for c in trained if (c.model, c.feature) == (model, feature)}
         if len(tasks) < 2 or not set(tasks) <= by_task.keys():
             continue
         own = [by_task[task] for task in tasks]
@@ -157,10 +163,11 @@ def remarks(
         yield remark("copies", len(copied), worst=worst)
     beaten = _beaten(cells, baselines, primary)
     if beaten:
-        cell, other, ours, theirs = max(beaten, key=lambda item: item[3] - item[2])
-        n, why = len({id(item[0]) for item in beaten}), "" if grouped else texts["same films"]
-        facts = {"cell": cell, "other": other, "ours": ours, "theirs": theirs, "why": why}
-        yield remark("blind baseline", n, primary=primary, **facts)
+        cell, other = max(beaten, key=lambda pair: _lead(*pair, primary))
+        n = len({id(cell) for cell, _ in beaten})
+        facts = {"ours": cell[primary]["value"], "theirs": other[primary]["value"]}
+        facts["why"] = "" if grouped else texts["same films"]
+        yield remark("blind baseline", n, primary=primary, cell=cell, other=other, **facts)
     shared = [c for c in cells if c["repeated"]]
     if shared:
         times = max(sum(f["n_test"] for f in c["folds"]) / c["n_test"] for c in shared)
@@ -199,15 +206,23 @@ def feature_remarks(context: FitContext) -> Iterator[Record]:
 
 def _beaten(
     cells: Sequence[Record], baselines: Sequence[Record], primary: str
-) -> list[tuple[Record, Record, float, float]]:
-    """Return cells and baselines that see no video and are as good, with the values of both."""
-    found = []
+) -> list[tuple[Record, Record]]:
+    """Return cells with baselines that see no video and are as good."""
+    beaten = []
     for cell in cells:
         for other in baselines:
             same = (cell["train"], cell["test"]) == (other["train"], other["test"])
             here = other["feature"] in ("", cell["feature"])
             blind = other["model"] in ("neighbour", "film_prior")
-            ours, theirs = (r.get(primary, {}).get("value") for r in (cell, other))
-            if same and here and blind and None not in (ours, theirs) and theirs > ours - MARGIN:
-                found.append((cell, other, ours, theirs))
-    return found
+            if same and here and blind and _lead(cell, other, primary) > -MARGIN:
+                beaten.append((cell, other))
+    return beaten
+
+
+def _lead(cell: Record, other: Record, metric: str) -> float:
+    """Return by how much a second record is better; minus infinity where one has no value."""
+    ours, theirs = (record.get(metric, {}).get("value") for record in (cell, other))
+    if ours is None or theirs is None:
+        return -math.inf
+    lead: float = goodness(metric, theirs) - goodness(metric, ours)
+    return lead

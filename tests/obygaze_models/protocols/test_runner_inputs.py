@@ -470,21 +470,22 @@ class TestExtras:
         with pytest.raises(FixInput, match=f"report.argmax .* {n_sure} clips .* EN_S and ENHN_S"):
             run_on(tmp_path, protocol, manifest, {"x": store})
 
-    def test_its_accuracy_follows_from_the_predictions(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("pairs", ["same", "all"])
+    def test_its_accuracy_follows_from_the_predictions(self, tmp_path: Path, pairs: str) -> None:
         manifest, names = films(6, 30), ("EN", "HN", "S")
         tasks = [
             f"tasks.{own}.classes={{{', '.join(f'{n} = {int(n == own)}' for n in names)}}}"
             for own in names
         ]
         grid = [f"{key}={list(names)}" for key in ("grid.train", "grid.test", "report.argmax")]
-        splits = ("splits.kind=group_kfold", "splits.folds=3", 'grid.pairs="same"')
+        splits = ("splits.kind=group_kfold", "splits.folds=3", f'grid.pairs="{pairs}"')
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         protocol = quick("honest", *RIDGE, *tasks, *grid, *splits, "report.concepts=false")
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         (record,) = run.of("argmax")
         scores: dict[str, dict[str, float]] = {}
         for row in run.predictions:
-            if row["model"] == "ridge":
+            if row["model"] == "ridge" and row["train"] == row["test"]:
                 scores.setdefault(row["clip_id"], {})[row["task"]] = row["score"]
         clips = [clip for clip in manifest if clip.clip_id in scores]
         right = np.array([max(names, key=scores[c.clip_id].get) == c.level for c in clips], float)

@@ -1,0 +1,66 @@
+"""Metrics of which a lower value is better: sorted, compared and warned of in that direction."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from support.experiments import cell_of, films, planted, quick, run_on, store_of
+from support.runs import cell
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation.metrics import goodness
+from obygaze_models.protocols.runner.run_records import remarks
+from obygaze_models.report.lookup import rank_of
+
+
+def record(model: str, kind: str = "cell", **values: float) -> dict[str, object]:
+    metrics = {name: {"value": value, "ci": [None, None]} for name, value in values.items()}
+    auc = {"value": 0.6, "ci": [None, None]}
+    return {**cell(model, kind=kind), "feature": "", "neighbours": 0, "auc": auc, **metrics}
+
+
+def warned(ours: float, theirs: float, metric: str) -> bool:
+    cells, blind = [record("ridge", **{metric: ours})], [record("neighbour", **{metric: theirs})]
+    found = remarks(cells, blind, metric, grouped=True)  # type: ignore[arg-type]
+    return any(remark["about"] == "blind baseline" for remark in found)
+
+
+def test_a_worse_baseline_is_not_as_good() -> None:
+    assert goodness("brier", 0.25) < goodness("brier", 0.1)
+    assert goodness("auc", 0.25) > goodness("auc", 0.1)
+    assert not warned(0.10, 0.25, "brier")
+    assert warned(0.25, 0.10, "brier")
+    assert warned(0.10, 0.11, "ece")  # within .02
+    assert warned(0.5, 0.7, "ap") and not warned(0.7, 0.5, "ap")
+
+
+def test_the_best_model_is_the_one_with_the_lowest_error() -> None:
+    good, bad = ({"brier": {"value": value}} for value in (0.1, 0.3))
+    assert rank_of(good, "brier") > rank_of(bad, "brier")
+    assert rank_of({"ap": {"value": 0.0}}, "ap") == 0
+    assert rank_of({}, "ap") == rank_of({}, "brier") == -math.inf
+
+
+def test_margins_have_no_such_metric_and_the_run_ends_well(tmp_path: Path) -> None:
+    manifest = films(4, 20)
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    changes = ("report.primary=brier", "models.logistic.kind=logistic")
+    changes += ('grid.models=["ridge", "logistic"]', "report.concepts=false")
+    run = run_on(tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store})
+    contrasts = {(r["model"], r["test"]): set() for r in run.of("contrast")}
+    for r in run.of("contrast"):
+        contrasts[r["model"], r["test"]].add(r["metric"])
+    assert contrasts["ridge", "EN_S"] == {"ap"}
+    assert contrasts["logistic", "EN_S"] == {"brier", "ap"}
+    first = cell_of(run.cells, model="logistic", train="HN_S", test="EN_S")
+    second = cell_of(run.cells, model="logistic", train="EN_S", test="EN_S")
+    found = cell_of(run.of("contrast"), model="logistic", test="EN_S", metric="brier")
+    assert found["difference"] == first["brier"]["value"] - second["brier"]["value"]
+
+
+@pytest.mark.parametrize("count", ["prevalence", "share_positive"])
+def test_a_count_of_clips_is_no_primary_metric(count: str) -> None:
+    with pytest.raises(FixInput):
+        quick("honest", f"report.primary={count}")

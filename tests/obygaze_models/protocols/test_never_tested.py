@@ -1,0 +1,63 @@
+"""splits.never: these groups train, all others are tested, and unknown names are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.experiments import films, quick
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.schedule import Schedule, schedule
+
+FILMS = films(7, 12)
+A, B = "tt0000001", "tt0000005"
+
+
+def plan(*changes: str) -> Schedule:
+    protocol = quick("honest", *changes)
+    table = clip_table(FILMS, protocol.data)
+    labels = {name: task_labels(name, task, table) for name, task in protocol.tasks.items()}
+    return schedule(protocol, table, labels, np.ones(len(table), dtype=bool))
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        ("splits.kind=nested",),
+        ("splits.kind=nested", "splits.folds=3"),
+        ("splits.kind=group_kfold", "splits.folds=3"),
+        ("splits.kind=group_kfold", "splits.folds=5", "splits.validation=none"),
+        ("splits.kind=leave_one_group_out", "splits.validation=each"),
+        ("splits.kind=kfold", "splits.folds=4"),
+    ],
+)
+@pytest.mark.parametrize("never", [(A,), (A, B)])
+def test_all_other_films_are_tested_and_these_train_in_every_split(
+    splits: tuple[str, ...], never: tuple[str, ...]
+) -> None:
+    found = plan(*splits, f"splits.never={list(never)}")
+    for own in found.pairs.values():
+        tested = set(found.groups[np.concatenate([split.test for split in own])].tolist())
+        assert tested == set(FILMS.movies) - set(never)
+        for split in own:
+            used = found.groups[np.union1d(split.train, split.validation)]
+            assert set(never) <= set(used.tolist())
+    if "splits.folds=3" in splits:
+        assert len(own) == 3
+
+
+@pytest.mark.parametrize("splits", [(), ("splits.kind=group_kfold", "splits.folds=3")])
+def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
+    with pytest.raises(FixInput, match=r"no clip has the movie_id 'tt000001' \(did you mean"):
+        plan(*splits, f"splits.never=['{A}', 'tt000001']")
+    with pytest.raises(FixInput, match="names every movie_id"):
+        plan(*splits, f"splits.never={list(FILMS.movies)}")
+    # A film that data.where leaves out is known.
+    plan(*splits, f"splits.never=['{A}']", f'data.where=movie_id != "{A}"')
+
+
+def test_splits_that_do_not_read_it_refuse_it() -> None:
+    with pytest.raises(FixInput) as error:
+        quick("mediaeval2015-valence", f"splits.never=['{A}']")
+    assert "has no meaning in fixed splits" in error.value.details[0]
