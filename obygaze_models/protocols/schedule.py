@@ -175,7 +175,8 @@ class _Clips(NamedTuple):
 
 def _of_training(clips: _Clips, train: str) -> list[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
-    (protocol, table, labels, usable, groups), splits = clips, clips.protocol.splits
+    protocol, table, labels, usable, _ = clips
+    splits = protocol.splits
     trains = usable & (labels[train] >= 0)
     if splits.kind == "published":
         folds, validates = table.fold(protocol.tasks[train].folds), splits.validation != "none"

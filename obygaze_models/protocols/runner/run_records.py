@@ -163,7 +163,7 @@ def remarks(
         yield remark("copies", len(copied), worst=worst)
     beaten = _beaten(cells, baselines, primary)
     if beaten:
-        cell, other = max(beaten, key=lambda pair: _lead(*pair, primary))
+        cell, other = max(beaten, key=lambda pair: _lead(pair[0], pair[1], primary))
         n = len({id(cell) for cell, _ in beaten})
         facts = {"ours": cell[primary]["value"], "theirs": other[primary]["value"]}
         facts["why"] = "" if grouped else texts["same films"]
