@@ -61,7 +61,8 @@ def check_disk(n_bytes: int, folder: Path) -> None:
     free = shutil.disk_usage(existing).free
     if n_bytes + SPARE_BYTES > free:
         raise FixInput(
-            f"{human(n_bytes)} are needed and {human(free)} are free on this disk",
+            f"{human(n_bytes)} are needed and {human(free)} are free on this disk, of which"
+            f" {human(SPARE_BYTES)} must stay free",
             where=str(folder),
             hint="choose another disk, or fewer levels or movies",
         )

@@ -1,7 +1,8 @@
 """Files on web servers and in buckets, through obstore; its errors as errors of obygaze."""
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -32,6 +33,54 @@ TRIES = 50
 ABSENT = "obygaze-no-such-file.json"
 AGAIN = "the same command again; it resumes the transfer"
 CHECK = "check the address and the network, then the same command again"
+TRUST = "SSL_CERT_FILE=AUTHORITY.pem before the command, the authority that signed the certificate"
+# Why no answer came, by a word in the details of obstore's error: what to say, and what to do.
+# These are not errors of a moment: the same request fails again until something is changed.
+SETTLED = {
+    "UnknownIssuer": (
+        "the certificate of this server is not trusted: its issuer is unknown",
+        TRUST,
+    ),
+    "CaUsedAsEndEntity": ("the certificate of this server is not trusted: it signed itself", TRUST),
+    "NotValidForName": (
+        "the certificate of this server is not trusted: it is for another name",
+        "the name that the certificate is for",
+    ),
+    "NotValidYet": (
+        "the certificate of this server is not trusted: it is not valid yet",
+        "check the clock of this machine",
+    ),
+    "Expired": (
+        "the certificate of this server is not trusted: it has expired",
+        "check the clock of this machine, or ask who runs the server to renew it",
+    ),
+    "InvalidCertificate": ("the certificate of this server is not trusted", TRUST),
+    "InvalidMessage": (
+        "this server does not speak TLS: https:// was asked of a port for http://",
+        "the address with http://, or with the port for https://",
+    ),
+    "TooManyRedirects": (
+        "this server sends every request on to another address, in a circle",
+        "the address that a browser ends at",
+    ),
+}
+# These may be over in a moment.
+PASSING = {
+    "dns error": (
+        "the name of the server is unknown, or there is no network",
+        "check the name in the address, and the network",
+    ),
+    "ConnectionRefused": ("no server answers at this address: connection refused", CHECK),
+    "NetworkUnreachable": ("there is no way to this server from this network", CHECK),
+    "HostUnreachable": ("there is no way to this server from this network", CHECK),
+    "TimedOut": ("this server does not answer in time", CHECK),
+    "ConnectionReset": (
+        "the server ended the connection",
+        "check the address: https:// where the server expects TLS; then the same command again",
+    ),
+}
+
+_STATUS = re.compile(r"non-2xx status code: (\d+[^:]*)")
 
 
 class NoRanges(FixInput):
@@ -94,6 +143,17 @@ def explained(error: Exception, where: str) -> ObygazeError:
         )
     if KEY_SERVER in line:
         return FixInput("no keys for this bucket", where=where, hint=KEYS)
+    # What comes before names the address, and answers of servers have no such part.
+    details = str(error).partition("HttpError {")[2]
+    for word, (what, hint) in SETTLED.items():
+        if word in details:
+            return FixInput(what, where=where, hint=hint)
+    for word, (what, hint) in PASSING.items():
+        if word in details:
+            return Unreachable(f"the connection failed: {what}", where=where, hint=hint)
+    status = _STATUS.search(line)
+    if status:
+        return Unreachable(f"the server reports an error: {status[1]}", where=where, hint=CHECK)
     return Unreachable(f"the connection failed: {line}", where=where, hint=CHECK)
 
 
@@ -103,6 +163,18 @@ def _first_line(error: Exception) -> str:
     if KEY_SERVER in line:
         return line
     return line.rpartition(" - ")[2].rpartition("error: ")[2][:200]
+
+
+def _check_encoding(attributes: Mapping[str, Any], where: str) -> None:
+    """Raise an error for an answer that the server has compressed: its bytes are not the file's."""
+    encodings = {str(key).lower(): str(value) for key, value in attributes.items()}
+    encoding = encodings.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise FixInput(
+            f"this server sends the file compressed (Content-Encoding: {encoding})",
+            where=where,
+            hint="turn this off on the server, or use another server",
+        )
 
 
 class ObjectFiles:
@@ -125,6 +197,7 @@ class ObjectFiles:
             options["range"] = {"offset": start}
         try:
             answer = self.obstore.get(self.store, name, options=options)
+            _check_encoding(answer.attributes, f"{self.location}/{name}")
             check_document(name, int(answer.meta["size"]), self.location)
             data = np.frombuffer(memoryview(answer.bytes()), np.uint8)
         except FileNotFoundError:

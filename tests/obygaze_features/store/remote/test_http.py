@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import gzip
+import http.server
 import shutil
+import ssl
 import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +26,7 @@ from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.fetch import pull
 from obygaze_features.store.remote.files import CountedFiles
+from obygaze_features.store.remote.object_store import Unreachable
 from obygaze_features.store.remote.send import pack
 
 pytest.importorskip("obstore")
@@ -286,3 +293,173 @@ def test_a_file_that_is_denied_is_not_taken_for_absent(tmp_path: Path) -> None:
         server.absent, server.denied = PUBLIC_BUCKET, ("store.json", "seal.json", "partial.json")
         with pytest.raises(FixInput, match="access denied"):
             store.matrix("clip")
+
+
+# ---- what goes wrong before an answer comes ------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an authority, and certificates of it for localhost: good, expired, later."""
+    folder = tmp_path_factory.mktemp("certificates")
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    now = datetime.datetime.now(datetime.UTC)
+    day = datetime.timedelta(days=1)
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = serialization.Encoding.PEM
+    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, *plain))
+
+    def write(name: str, subject: str, start: datetime.datetime, is_authority: bool) -> None:
+        names = [
+            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, n)]) for n in (subject, "a")
+        ]
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(names[0])
+            .issuer_name(names[1])
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(start)
+            .not_valid_after(start + 9 * day)
+            .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        (folder / name).write_bytes(certificate.public_bytes(pem))
+
+    write("authority.pem", "a", now - day, True)
+    write("good.pem", "localhost", now - day, False)
+    write("expired.pem", "localhost", now - 30 * day, False)
+    write("later.pem", "localhost", now + 3 * day, False)
+    return folder
+
+
+@contextlib.contextmanager
+def tls_server(folder: Path, certificate: Path) -> Iterator[int]:
+    """Serve a folder over TLS; yield the port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(folder))
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """A client that does not trust this server ends the connection."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("certificate", "trusted", "host", "told"),
+    [
+        ("good", True, "localhost", ""),
+        ("good", False, "localhost", "its issuer is unknown"),
+        ("authority", False, "localhost", "its issuer is unknown|it signed itself"),
+        ("good", True, "127.0.0.1", "it is for another name"),
+        ("expired", True, "localhost", "it has expired"),
+        ("later", True, "localhost", "it is not valid yet"),
+    ],
+)
+def test_a_certificate_that_is_not_trusted_is_said_with_the_reason(
+    certificates: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    certificate: str,
+    trusted: bool,
+    host: str,
+    told: str,
+) -> None:
+    sealed_store(tmp_path / "s")
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "authority.pem"))
+    with tls_server(tmp_path, certificates / f"{certificate}.pem") as port:
+        url = f"https://{host}:{port}/s"
+        if not told:
+            assert len(open_store(url)) == 23
+            return
+        with pytest.raises(FixInput, match=f"certificate of this server is not trusted: ({told})"):
+            open_store(url)
+
+
+def test_tls_where_there_is_none_and_none_where_there_is_tls(
+    certificates: Path, tmp_path: Path
+) -> None:
+    with web_server(tmp_path) as server, pytest.raises(FixInput, match="does not speak TLS") as one:
+        open_store(server.url.replace("http://", "https://"))
+    assert "http://" in str(one.value.hint)
+    with (
+        tls_server(tmp_path, certificates / "good.pem") as port,
+        pytest.raises(Unreachable, match="ended the connection") as other,
+    ):
+        open_store(f"http://localhost:{port}/s")
+    assert "https://" in str(other.value.hint)
+
+
+def test_an_unknown_host_and_a_closed_port_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match="the name of the server is unknown"):
+        open_store("http://no-such-host.invalid/expired/dns error/s")
+    with web_server(tmp_path) as server:
+        pass
+    with pytest.raises(Unreachable, match="connection refused"):
+        open_store(server.url)
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    """Answers every request with what the subclass says."""
+
+    status, headers_sent, body = 200, {"": ""}, b""
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        for name, value in self.headers_sent.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "error", "told"),
+    [
+        (
+            200,
+            {"Content-Encoding": "gzip"},
+            gzip.compress(b"{}"),
+            FixInput,
+            "Content-Encoding: gzip",
+        ),
+        (302, {"Location": "/again"}, b"", FixInput, "in a circle"),
+        (500, {}, b"Expired InvalidCertificate", Unreachable, "reports an error: 500 Internal"),
+        (401, {}, b"", FixInput, "access denied"),
+    ],
+)
+def test_an_answer_that_is_not_the_file_is_said_in_words(
+    status: int, headers: dict[str, str], body: bytes, error: type[Exception], told: str
+) -> None:
+    facts = {"status": status, "headers_sent": headers, "body": body}
+    handler = type("Handler", (Answering,), facts)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        with pytest.raises(error, match=told):
+            open_store(f"http://127.0.0.1:{server.server_port}/s")
+        server.shutdown()
+        thread.join()
