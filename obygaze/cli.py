@@ -155,7 +155,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         click.echo(error.format_message(), err=True, color=color)
         return error.exit_code
     except Exception as error:
-        if isinstance(error.__cause__, EOFError):
+        is_abort = isinstance(error, click.exceptions.Abort)
+        if is_abort and isinstance(error.__cause__, EOFError):
             error = error.__cause__  # click treats a file that ends too early as Ctrl-D
         is_of_click = isinstance(error, click.ClickException | click.exceptions.Abort)
         if os.environ.get("OBYGAZE_DEBUG") and not is_of_click:

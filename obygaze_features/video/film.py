@@ -6,12 +6,12 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 
 from obygaze_features.core.console import count
 from obygaze_features.core.files import locked, quick_sha256, sha256_bytes, write_atomic
+from obygaze_features.store.interchange.source import DAMAGE
 from obygaze_features.video.container import Progress, av, no_progress, open_video
 from obygaze_features.video.index import NO_PTS, FrameIndex
 from obygaze_features.video.losses import lost_before
@@ -277,7 +277,7 @@ def _kept(
     version = f"{SCHEMA} avformat {av().library_versions['libavformat']}"
 
     def read() -> T | None:
-        with suppress(OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
+        with suppress(*DAMAGE):
             with np.load(file, allow_pickle=False) as arrays:
                 values = {name: arrays[name] for name in arrays.files}
             if values.pop("version") == version:

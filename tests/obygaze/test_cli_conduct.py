@@ -136,6 +136,17 @@ def test_a_bug_says_that_it_is_one_and_how_to_see_more(provoke, error):
     assert hint == "  Try: run the same command with OBYGAZE_DEBUG=1 to see the traceback"
 
 
+def test_a_file_that_ends_too_early_is_explained_by_who_read_it(provoke):
+    # numpy and zipfile raise EOFError in the middle of an npz that lost bytes.
+    def fail(session: Session) -> None:
+        raise errors.Corrupt("not a complete npz file", where="x.npz") from EOFError("no data")
+
+    provoke(fail)
+    result = call_obygaze("provoke")
+    assert result.code == errors.Corrupt.exit_code
+    assert result.stderr.startswith("Error: not a complete npz file\n  in: x.npz\n")
+
+
 def test_debugging_shows_the_traceback(provoke):
     def fail(session: Session) -> None:
         raise errors.FixInput("what")

@@ -61,6 +61,20 @@ def test_ls_goes_on_past_a_store_that_is_broken(workspace: Path) -> None:
     assert told.startswith(f"no stores in {workspace / 'nothing' / 'stores'} yet")
 
 
+@pytest.mark.parametrize("number", ["1e999", "NaN", "-1", "1.5", "null"])
+@pytest.mark.parametrize("file", ["store.json", "seal.json"])
+def test_ls_goes_on_past_every_number_that_is_none(workspace: Path, file: str, number: str) -> None:
+    path = workspace / "stores/whole" / file
+    text = path.read_text()
+    # The number of rows in the plan; the length of the first file in the seal.
+    changed, n_changes = re.subn(r'("n_clips": |: \[\n? *)\d+', rf"\g<1>{number}", text, count=1)
+    assert n_changes == 1
+    path.write_text(changed)
+    found = call(workspace, "ls", "--json").ok()
+    assert [row["name"] for row in found.json()["stores"]] == ["growing"]
+    assert found.json()["broken"] == ["whole"]
+
+
 def test_info_explains_in_prose_and_lists_what_failed(workspace: Path) -> None:
     text = call(workspace, "info", "growing").ok().stdout
     for words in (

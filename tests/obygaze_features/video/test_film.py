@@ -103,6 +103,26 @@ def test_a_damaged_index_is_made_again(tmp_path: Path, content: bytes) -> None:
     assert len(index_file(tmp_path / "indexes").read_bytes()) == len(good)
 
 
+def test_an_index_with_damage_of_any_kind_is_made_again(tmp_path: Path) -> None:
+    """Damaged npz files raise errors of zlib, tokenize and zipfile too."""
+    made = KINDS["ts_h264"](tmp_path)
+    film.make_index(made.path, tmp_path / "indexes")
+    good = index_file(tmp_path / "indexes").read_bytes()
+    damaged = tmp_path / "damaged.npz"
+    random = np.random.default_rng(3)
+    for _ in range(40):
+        data = bytearray(good)
+        start = int(random.integers(len(data)))
+        if random.random() < 0.5:
+            data[start] ^= 1 << int(random.integers(8))
+        else:
+            del data[start : start + int(random.integers(1, 99))]
+        damaged.write_bytes(data)
+        # What is read is the whole index, or nothing.
+        values = film._kept(damaged, lambda: {"new": np.array(1)}, dict, film.no_progress)
+        assert values.keys() == {"new"} or "pts" in values
+
+
 @pytest.mark.parametrize("name", ["avi_mpeg4_b", "ts_h264", "mkv_h264_short_groups"])
 def test_the_index_of_another_film_is_not_used(name: str, tmp_path: Path) -> None:
     made = KINDS[name](tmp_path)
