@@ -17,7 +17,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.files import (
     NO_LINKS,
     is_listed,
+    sha256_file,
     sync_dir,
     take_name,
     write_atomic,
@@ -33,6 +34,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.holds import STALE_AFTER_S, TAG, hold_new, take_over
 from obygaze_features.store.format.records import Marker, Plan, Seal, marker_key
+from obygaze_features.store.format.schema import OK, FileMark
 
 # There is a staging/ as long as blocks can change; sealing moves it away first.
 STAGING = "staging"
@@ -58,7 +60,7 @@ def read_marker(root: Path, block: int) -> Marker | None:
 
 def pending_blocks(root: Path, plan: Plan) -> list[int]:
     """Return the blocks that are not committed, in order; claims do not count."""
-    there = {path.name for path in (root / "commits").glob("block-*.json")}
+    there = {path.name for path in _listed(root / "commits")}
     if is_listed(root / Seal.FILE):  # asked last: a store sealed meanwhile loses its markers
         return []
     names = ((block, Path(marker_key(block)).name) for block in range(plan.n_blocks))
@@ -127,16 +129,16 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
     found = _claimed_marker(folder)
     if found is not None:
         marker, tag = found
-        is_open = (
-            not is_listed(root / Seal.FILE) and _current_checksum(root, block) == marker.replaces
-        )
-        if is_open and _decide(root, folder, marker, tag):
-            _place(root, folder, marker, tag)
-            _publish(root, folder, marker, tag)
-        # What is left is a claim that lost; a slower process finds nothing to move.
-        for index in range(len(marker.files)):
-            (folder / f"{index}.{tag}").unlink(missing_ok=True)
-        (folder / f"marker.{tag}").unlink(missing_ok=True)
+        is_closed = is_listed(root / Seal.FILE) if staging == SEALING else _is_closed(root)
+        is_open = not is_closed and _current_checksum(root, block) == marker.replaces
+        try:
+            if is_open and _decide(root, folder, marker, tag):
+                _place(root, folder, marker, tag)
+                _publish(root, folder, marker, tag)
+        except FileNotFoundError:
+            if not is_listed(root / Seal.FILE):
+                raise
+        _drop(folder, marker, tag)
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -144,6 +146,19 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
     except OSError as error:
         if error.errno not in _TAKEN:  # another attempt was claimed meanwhile
             raise
+
+
+def _drop(folder: Path, marker: Marker, tag: str) -> None:
+    """Remove what is left of a claim; a slower process finds nothing to move."""
+    for index in range(len(marker.files)):
+        (folder / f"{index}.{tag}").unlink(missing_ok=True)
+    (folder / f"marker.{tag}").unlink(missing_ok=True)
+
+
+def finish_claims(root: Path, staging: str = STAGING) -> None:
+    """Complete all claims."""
+    for block in claims(root, staging):
+        finish_claim(root, block, staging)
 
 
 def decided_marker(root: Path, block: int, revision: int) -> Marker | None:
@@ -175,12 +190,73 @@ def _decide(root: Path, folder: Path, marker: Marker, tag: str) -> bool:
             raise
         if write_exclusive(path, marker.to_bytes()):
             return True
-    if _read_hidden(path) == marker.to_bytes():
+    decided = _read_hidden(path)
+    if decided == marker.to_bytes():
         return True
-    if marker.replaces or is_listed(root / marker_key(marker.block)):
+    # This process has the claim. If the other one was not published, a power cut removed its claim.
+    if marker.replaces:
+        try:
+            is_lost = _is_lost_retry(root, marker, decided)
+        except Corrupt:
+            _drop(folder, marker, tag)
+            raise
+    else:
+        is_lost = not is_listed(root / marker_key(marker.block))
+    if is_lost:
+        write_atomic(path, marker.to_bytes())
+    return is_lost
+
+
+def _is_lost_retry(root: Path, marker: Marker, decided: bytes) -> bool:
+    """Return whether a retry can take the place of one that was decided on, and not finished.
+
+    If all files of that one are in place, it is published, and this one is dropped.
+
+    Args:
+        root: The store.
+        marker: The marker of the retry.
+        decided: The bytes of the other one's marker.
+    """
+    current = read_marker(root, marker.block)
+    if current is None or current.checksum != marker.replaces:
         return False
-    write_atomic(path, marker.to_bytes())  # a power cut removed the claim that was decided on
+    path = _decision(root, marker.block, marker.revision)
+    earlier = Marker.from_bytes(decided, str(path)) if decided else None
+    if earlier is not None and earlier.replaces != current.checksum:
+        return False
+    found = {name: _mark_of(root / name) for name in current.files}
+    if earlier is not None and found == earlier.files:
+        write_atomic(root / marker_key(marker.block), decided)
+        return False
+    rows = _rows_of_two_retries(current, earlier, marker)
+    if found != current.files and rows:
+        raise Corrupt(
+            f"row {rows[0]} and {len(rows) - 1} more have files of two extractions: a power cut "
+            "stopped a retry",
+            where=str(root / marker_key(marker.block)),
+            hint="extract these rows again too, with obygaze extract run --changed",
+        )
     return True
+
+
+def _mark_of(path: Path) -> FileMark | None:
+    try:
+        return FileMark(path.stat().st_size, sha256_file(path))
+    except FileNotFoundError:
+        return None
+
+
+def _rows_of_two_retries(current: Marker, earlier: Marker | None, marker: Marker) -> list[int]:
+    """Return the rows that an earlier retry changed, and that this one takes over as they are."""
+    rows = []
+    for row in range(*current.rows):
+        is_ok = marker.noted.get(row, OK).is_ok
+        is_taken_over = is_ok and marker.sources.get(row) == current.sources.get(row)
+        was_ok = current.noted.get(row, OK).is_ok
+        is_changed = earlier is None or earlier.sources.get(row) != current.sources.get(row)
+        if is_taken_over and was_ok and is_changed:
+            rows.append(row)
+    return rows
 
 
 def _read_hidden(path: Path) -> bytes:
@@ -219,6 +295,8 @@ def _place(root: Path, folder: Path, marker: Marker, tag: str) -> None:
         whole = path.is_file() and path.stat().st_size == mark.n_bytes
         # A cached look-up may not show a file that another process has just placed.
         whole = whole or (not path.exists() and is_listed(path))
+        # Who seals the store may have moved the claim away, and finishes it.
+        whole = whole or not is_listed(folder)
         if not whole and _current_checksum(root, marker.block) == marker.replaces:
             raise Corrupt("a file of a claimed block is not whole", where=str(path))
 
@@ -242,12 +320,17 @@ def discard(folder: Path) -> None:
         folder.rename(trash)
     except FileNotFoundError:
         return
-    shutil.rmtree(trash, ignore_errors=True)
+    if trash.is_dir():
+        shutil.rmtree(trash, ignore_errors=True)
+    else:
+        trash.unlink(missing_ok=True)
 
 
 def litter(root: Path) -> Iterator[Path]:
     """Yield attempts whose block is committed, or whose process is gone, and half-removed ones."""
-    for folder in sorted((root / STAGING).glob("*.*")):
+    for folder in _listed(root / STAGING):
+        if "." not in folder.name:
+            continue
         match = _ATTEMPT.fullmatch(folder.name)
         block = match["block"] if match else None
         is_committed = block is not None and (root / marker_key(int(block))).exists()
@@ -270,14 +353,40 @@ def _is_abandoned(attempt: Path, tag: re.Match[str]) -> bool:
     return True
 
 
+def discard_attempts(root: Path, staging: str) -> None:
+    """Remove all that was not claimed."""
+    for folder in _listed(root / staging):
+        if _CLAIM.fullmatch(folder.name) is None:
+            discard(folder)
+
+
 def make_room(root: Path) -> None:
     """Make the empty folders that archives and version control leave out."""
-    if not is_listed(root / SEALING) and not is_listed(root / Seal.FILE):
-        (root / STAGING).mkdir(exist_ok=True)
-        (root / "commits").mkdir(exist_ok=True)
+    folders = (root / STAGING, root / "commits")
+    if _is_closed(root):
+        return
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    if _is_closed(root):  # by another process, at the same time
+        for folder in folders:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _is_closed(root: Path) -> bool:
+    """Return whether a store is sealed, or being sealed: nothing can be claimed any more."""
+    return is_listed(root / SEALING) or is_listed(root / Seal.FILE)
 
 
 def claims(root: Path, staging: str = STAGING) -> list[int]:
     """Return the blocks that were claimed and not finished."""
-    matches = (_CLAIM.fullmatch(folder.name) for folder in (root / staging).glob("block-*"))
+    matches = (_CLAIM.fullmatch(folder.name) for folder in _listed(root / staging))
     return sorted(int(match["block"]) for match in matches if match)
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return what is in a folder, in order; nothing where another process has removed it."""
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []

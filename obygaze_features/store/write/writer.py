@@ -104,11 +104,8 @@ class StoreWriter:
         """
         found = commit.read_marker(self.path, block)
         if found is None or self.sealed:
-            raise AlreadyThere(
-                f"block {block} is sealed" if self.sealed else f"block {block} is not committed",
-                where=str(self.path),
-                hint="obygaze store merge, into a store that is not sealed",
-            )
+            state = "sealed" if self.sealed else "not committed"
+            raise _not_open(self.path, f"block {block} is {state}")
         whole = self._with_rows_replaced(found, rows, arrays, statuses, sources)
         marker, data = self._encoded(block, *whole, seconds, versions)
         new = replace(marker, revision=found.revision + 1, replaces=found.checksum)
@@ -285,6 +282,8 @@ class StoreWriter:
             noted = {row: seal.noted[row] for row in range(*marker.rows) if row in seal.noted}
             marks = {name: seal.files.get(name) for name in marker.files}
             if noted != marker.noted or marks != marker.files:
+                if marker.replaces:
+                    raise _not_open(self.path, f"block {marker.block} is sealed")
                 raise _other_content(self.path, marker.block)
             return True
         is_same = (found.files, found.noted) == (marker.files, marker.noted)
@@ -295,6 +294,11 @@ class StoreWriter:
             return True
         self.marker(marker.block)  # raises an error for a marker of another recipe
         raise _other_content(self.path, marker.block)
+
+
+def _not_open(path: Path, what: str) -> AlreadyThere:
+    hint = "obygaze store merge, into a store that is not sealed"
+    return AlreadyThere(what, where=str(path), hint=hint)
 
 
 def _other_content(path: Path, block: int) -> Mismatch:
