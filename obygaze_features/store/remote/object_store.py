@@ -264,6 +264,10 @@ class S3Target(Target):
                 f"{name} has another length or checksum after the upload", where=self.location
             )
 
+    def create(self, name: str, data: bytes) -> bytes | None:
+        """Send an object on condition that there is none of this name."""
+        return self.update(name, lambda old: data if old is None else old)
+
     def remove(self, name: str) -> None:
         """Remove an object; a missing one is ignored."""
         with suppress(FileNotFoundError), _explaining(f"{self.location}/{name}"):

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, draft_beside, new_file
 from obygaze_features.core.errors import AlreadyThere, FixInput
-from obygaze_features.core.files import sha256_file
+from obygaze_features.core.files import parse_json, pretty_json, sha256_bytes, sha256_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import README_FILE, LicenceHistory, Partial, Plan, Seal
@@ -48,6 +49,9 @@ PACKED = OwnFolder.marked("packed store", "the first entry", FIRST)
 DATE = (1980, 1, 1, 0, 0, 0)
 MODE = (stat.S_IFREG | 0o644) << 16
 UNIX = 3
+# At the target until all is sent: which store comes.
+CLAIM = "push.json"
+OTHER_PLACE = "another address"
 
 
 def push(
@@ -165,7 +169,7 @@ class _Upload(Transfer):
         selection, target = self.selection, self.target
         self.progress.expect(selection.n_bytes, "B")
         target.prepare(selection.marks)
-        existing_copy(target.files, selection, "another address")
+        is_new = self._claim()
         wanted = self.absent(lambda name: target.has(name, self.marks[name]))
         title = Plan.from_bytes(selection.documents[Plan.FILE], "").recipe.title
         with stop_when_unreachable():
@@ -184,7 +188,14 @@ class _Upload(Transfer):
                 self._put(name, data)
             if selection.sealed and partial is None:
                 target.remove(Partial.FILE)
-            self._put(Plan.FILE, store)
+            there = target.create(Plan.FILE, store) if is_new else None
+            if there is None:
+                self._put(Plan.FILE, store)
+            elif there == store:
+                self._count(store)
+            else:  # by a process that does not look for claims
+                existing_copy(target.files, selection, OTHER_PLACE)
+            target.remove(CLAIM)
             target.settle(f"Features: {title}")
         return self.done(
             target.location,
@@ -193,8 +204,38 @@ class _Upload(Transfer):
             partial=partial is not None,
         )
 
+    def _claim(self) -> bool:
+        """Raise an error if another store is here, or on its way here; return whether none is.
+
+        Then no other store is sent here until this one is complete: a small file, written on
+        condition that there is none, says which store comes.
+        """
+        files, selection = self.target.files, self.selection
+        if existing_copy(files, selection, OTHER_PLACE) is not None:
+            return False
+        claim = {
+            "created_by": f"obygaze {__version__}",
+            "store_sha256": sha256_bytes(selection.documents[Plan.FILE]),
+            "seal_sha256": sha256_bytes(selection.documents.get(Seal.FILE, b"")),
+        }
+        there = self.target.create(CLAIM, pretty_json(claim))
+        if there is not None and _is_of_another_store(there, claim):
+            raise AlreadyThere(
+                "the push of another store to this address is not finished",
+                where=f"{self.target.location}/{CLAIM}",
+                hint="another address; if that push was given up, remove this file",
+            )
+        try:
+            return existing_copy(files, selection, OTHER_PLACE) is None
+        except AlreadyThere:  # it was completed just before
+            self.target.remove(CLAIM)
+            raise
+
     def _put(self, name: str, data: bytes) -> None:
         self.target.put(name, data, FileMark.of(data))
+        self._count(data)
+
+    def _count(self, data: bytes) -> None:
         self.advance(len(data))
         with self.lock:
             self.n_requests += 1
@@ -212,6 +253,19 @@ class _Upload(Transfer):
         elif is_sealed:
             new = None
         return None if new is None else new.to_bytes()
+
+
+def _is_of_another_store(there: bytes, claim: Mapping[str, str]) -> bool:
+    """Return whether a file at the target says that another store comes than `claim` says.
+
+    A store that was sent before it was sealed, and not completely, is the same store.
+    """
+    try:
+        other = parse_json(there)
+        seals = {other["seal_sha256"], claim["seal_sha256"]} - {sha256_bytes(b"")}
+        return bool(other["store_sha256"] != claim["store_sha256"] or len(seals) > 1)
+    except (ValueError, KeyError, TypeError):
+        return True
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 from support.store_servers import s3_server
 from support.stores import copy_of_sealed, fill_store, plan_store, some_values
 
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound, Stopped
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, NotFound, Stopped
 from obygaze_features.store import open_store
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.verify import verify
@@ -104,7 +104,7 @@ def test_an_interrupted_push_goes_on(
         patch.setattr(S3Target, "put", breaking)
         with pytest.raises(Stopped):
             push(open_store(sealed), URL)
-    assert 0 < len(content(bucket)) <= 12
+    assert 0 < len(content(bucket).keys() - {"push.json"}) <= 12
     with pytest.raises(NotFound, match=r"no store\.json"):
         open_store(URL)
     done = push(open_store(sealed), URL)
@@ -144,7 +144,7 @@ def test_two_pushes_at_once_lose_nothing(
                 push(open_store(sealed), URL, levels=["pooled"])
             return change(old)
 
-        return update(self, name, changed)
+        return update(self, name, changed if name == "partial.json" else change)
 
     monkeypatch.setattr(S3Target, "update", slow)
     assert push(open_store(sealed), URL, levels=["clip"]).partial
@@ -154,6 +154,82 @@ def test_two_pushes_at_once_lose_nothing(
         assert store.matrix(level).present.all()
     assert not store.matrix("frames", missing="drop").present.any()
     verify(store, hashes=True).require_whole()
+
+
+def another_store(path: Path) -> Path:
+    plan_store(path, citation="Somebody else (2026).")
+    fill_store(path, some_values(23, seed=1)).seal()
+    return path
+
+
+@pytest.mark.parametrize("at", [1, 2, 14])
+def test_of_two_stores_pushed_to_one_address_at_once_one_is_there_whole(
+    tmp_path: Path, sealed: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """The second push is made before the `at`-th change that the first one makes there."""
+    other, put, update = another_store(tmp_path / "other"), S3Target.put, S3Target.update
+    changes, refused = list[str](), list[Path]()
+
+    def try_to_push(store: Path) -> None:
+        try:
+            push(open_store(store), URL)
+        except AlreadyThere:
+            refused.append(store)
+
+    def meet(name: str) -> None:
+        changes.append(name)
+        if len(changes) == at:
+            try_to_push(other)
+
+    def put_late(self: S3Target, name: str, data: bytes, mark: FileMark) -> None:
+        meet(name)
+        put(self, name, data, mark)
+
+    def update_late(self: S3Target, name: str, change: Any) -> bytes | None:
+        meet(name)
+        return update(self, name, change)
+
+    monkeypatch.setattr(S3Target, "put", put_late)
+    monkeypatch.setattr(S3Target, "update", update_late)
+    try_to_push(sealed)
+    (loser,) = refused
+    winner = other if loser == sealed else sealed
+    assert (winner == other) == (at == 1)
+    assert content(bucket) == tree(winner)
+
+
+def test_a_push_that_was_given_up_keeps_other_stores_away_until_its_claim_is_removed(
+    tmp_path: Path, sealed: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(S3Target, "put", killed)
+        push(open_store(sealed), URL)
+    other = another_store(tmp_path / "other")
+    with pytest.raises(AlreadyThere, match="push of another store to this address") as error:
+        push(open_store(other), URL)
+    assert error.value.where == f"{URL}/push.json" and "remove this file" in error.value.hint
+    bucket.Object("features/toy/push.json").delete()
+    push(open_store(other), URL)
+    assert content(bucket) == tree(other)
+
+
+def test_a_push_begun_before_the_seal_goes_on_after_it(
+    tmp_path: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    plan_store(tmp_path / "s")
+    writer = fill_store(tmp_path / "s", some_values(23))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(S3Target, "put", killed)
+        push(open_store(tmp_path / "s"), URL)
+    writer.seal()
+    push(open_store(tmp_path / "s"), URL)
+    assert content(bucket) == tree(tmp_path / "s")
 
 
 def test_a_service_without_conditional_writes_gets_plain_ones(
@@ -171,11 +247,12 @@ def test_a_service_without_conditional_writes_gets_plain_ones(
                 raise NotSupportedError("no conditions here")
             obstore.put(store, name, data, **more)
 
-        get = staticmethod(obstore.get)
+        get, delete = staticmethod(obstore.get), staticmethod(obstore.delete)
 
     target.obstore = Plain()
     push(open_store(sealed), target, levels=["clip"])
-    assert puts.count("create") == 1 and puts.count("overwrite") == 1
+    # The claim, partial.json and store.json.
+    assert puts.count("create") == 3 and puts.count("overwrite") == 3
     assert open_store(URL).matrix("clip").present.all()
 
 
