@@ -1,9 +1,10 @@
-"""Kill a piece of work before every call that changes the disk, and look at what is left."""
+"""Kill a piece of work before every change of the disk, or have it meet another one there."""
 
 from __future__ import annotations
 
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +14,10 @@ MUTATING = {
     *("os.truncate", "ctypes.dlopen"),  # names are exchanged by a call of the C library
 }
 KILLED, DONE = 9, 0
+Work = Callable[[], object]
 
 
-def kill_everywhere(work: Callable[[], object], look: Callable[[], None]) -> int:
+def kill_everywhere(work: Work, look: Callable[[], None]) -> int:
     """Run `work` in a fork, killed before its 1st, 2nd, ... change; `look` after each kill.
 
     Returns the number of kills: the run after the last one reached its end.
@@ -34,7 +36,7 @@ def kill_everywhere(work: Callable[[], object], look: Callable[[], None]) -> int
     raise AssertionError("the work has no end")
 
 
-def _killed_at(n: int, work: Callable[[], object]) -> None:
+def _killed_at(n: int, work: Work) -> None:
     left = n
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -50,5 +52,53 @@ def _killed_at(n: int, work: Callable[[], object]) -> None:
         sys.addaudithook(hook)
         work()
         code = DONE
+    finally:
+        os._exit(code)
+
+
+# What a process sees of others: it also looks at names and reads files.
+LOOKING = {"os.listdir", "os.scandir"}
+MET = 3
+
+
+def meet_everywhere(prepare: Work, work: Work, other: Work, every: int = 1) -> int:
+    """Run `work` in a fork, with `other` done before its 1st, 2nd, ... use of the file system.
+
+    `prepare` is called before each run; with `every`, only each so many-th use is tried. Returns
+    the number of meetings; an error if one failed.
+    """
+    for count, n in enumerate(range(1, 5000, every)):
+        prepare()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if not pid:
+            _meeting_at(n, work, other)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert code in (MET, DONE), f"the meeting before use {n} failed, see stderr"
+        if code == DONE:
+            return count
+    raise AssertionError("the work has no end")
+
+
+def _meeting_at(n: int, work: Work, other: Work) -> None:
+    left = n
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal left
+        # Files of Python itself are not where processes meet.
+        is_module = str(arguments[0]).endswith((".py", ".pyc", ".so")) if arguments else True
+        if event in MUTATING | LOOKING | {"open"} and not is_module:
+            left -= 1
+            if not left:
+                other()
+
+    code = 1
+    try:
+        sys.addaudithook(hook)
+        work()
+        code = DONE if left > 0 else MET
+    except BaseException:  # noqa: BLE001 - the parent sees the exit code
+        traceback.print_exc()
     finally:
         os._exit(code)

@@ -95,7 +95,18 @@ def pull(
     """
     chosen = None if movies is None else [movies] if isinstance(movies, str) else list(movies)
     done = chosen and _fetch_rows(location, target, levels, chosen, progress)
-    return done or fetch(select_files(location, levels, chosen), target, progress)
+    if done:
+        return done
+    selection = select_files(location, levels, chosen)
+    for _ in range(TRIES):
+        try:
+            return fetch(selection, target, progress)
+        except Corrupt:
+            before, selection = selection, select_files(location, levels, chosen)
+            # Rows that are extracted again meanwhile change files, and their markers.
+            if selection.sealed or selection.marks == before.marks:
+                raise
+    return fetch(selection, target, progress)
 
 
 def unpack(

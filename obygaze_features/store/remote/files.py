@@ -77,6 +77,14 @@ class Target(Protocol):
     def put(self, name: str, data: bytes | Path, mark: FileMark) -> None:
         """Send one whole file, given as bytes or as a file here; several threads may call this."""
 
+    def create(self, name: str, data: bytes) -> bytes | None:
+        """Send a small file unless there is one; return the bytes of the one that is there then.
+
+        If two processes do so at the same time, both return the same. None for a place that decides
+        otherwise between two processes, or cannot; it sends nothing.
+        """
+        return None
+
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
 
@@ -135,8 +143,10 @@ class FolderFiles:
 
     def names(self, folder: str) -> list[str] | None:
         """Return the names in a folder."""
-        path = self.root / folder
-        return sorted(one.name for one in path.iterdir()) if path.is_dir() else []
+        try:
+            return sorted(path.name for path in (self.root / folder).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
 
 def _open_no_link(path: str, flags: int) -> int:

@@ -20,7 +20,7 @@ from obygaze_features.store.format.records import (
     TextMarker,
     marker_key,
 )
-from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.format.schema import TEXT_FOLDER, FileMark
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.files import (
@@ -202,17 +202,29 @@ def _of_sealed(
 
 
 def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
-    """Return the files of the blocks that are committed so far."""
+    """Return the files of the blocks that are committed so far.
+
+    Each marker is read once: the files to copy are those of the markers to copy, and no others,
+    although more blocks may be committed meanwhile.
+    """
     plan = store.plan
     with ThreadPoolExecutor(THREADS) as pool:
         found = pool.map(store.commits.marker, range(plan.n_blocks))
         markers = [marker for marker in found if marker is not None]
-    marks = store.commits.listed_files()
-    documents = {marker_key(marker.block): marker.to_bytes() for marker in markers}
-    for name in (README_FILE, TextMarker.FILE):
-        data = read_or_none(source, name)
-        if data is not None:
-            documents[name] = data
+    marks = dict(plan.files)
+    documents: dict[str, bytes] = {}
+    readme, texts = read_or_none(source, README_FILE), read_or_none(source, TextMarker.FILE)
+    if readme is not None:
+        documents[README_FILE] = readme
+    if texts is not None:
+        documents[TextMarker.FILE] = texts
+        where = f"{store.location}/{TextMarker.FILE}"
+        listed = TextMarker.from_bytes(texts, where).files
+        plan.names.require(listed, where)
+        marks.update({name: listed[name] for name in listed if name.startswith(f"{TEXT_FOLDER}/")})
+    for marker in markers:
+        documents[marker_key(marker.block)] = marker.to_bytes()
+        marks.update(marker.files)
     documents |= _licence_of(store)
     documents[Plan.FILE] = plan.data
     _check_sizes(store, marks)

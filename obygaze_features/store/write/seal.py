@@ -36,6 +36,8 @@ from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write import commit
 from obygaze_features.store.write.create import CHUNK_KEYS, add_strings
 
+TRIES = 5
+
 
 def add_text(root: Path, table: TextTable) -> bool:
     """Add a text table to a store that is not sealed; return False where the same was there."""
@@ -119,13 +121,7 @@ def seal_store(root: Path, plan: Plan) -> Seal:
                 hint="run the extraction again; it continues where it stopped",
             )
         try:
-            for block in commit.claims(root):
-                commit.finish_claim(root, block)
-            if (root / commit.STAGING).exists():
-                shutil.rmtree(root / commit.SEALING, ignore_errors=True)
-                (root / commit.STAGING).rename(root / commit.SEALING)
-            for block in commit.claims(root, commit.SEALING):
-                commit.finish_claim(root, block, commit.SEALING)
+            _end_claims(root)
             seal = _seal(root)
             if seal is not None:
                 write_exclusive(path, seal.to_bytes())
@@ -135,6 +131,30 @@ def seal_store(root: Path, plan: Plan) -> Seal:
     seal = Seal.load(root)
     _tidy(root)
     return seal
+
+
+def _end_claims(root: Path) -> None:
+    """Move staging/ away, so that no block can be claimed, and finish all claims.
+
+    Several processes may do so at once.
+    """
+    commit.finish_claims(root, commit.STAGING)
+    for _ in range(TRIES):
+        try:
+            if commit.rename_new(root / commit.STAGING, root / commit.SEALING):
+                break
+        except FileNotFoundError:
+            break  # another process has moved it
+        # Something is left of an earlier seal, which was killed.
+        commit.finish_claims(root, commit.SEALING)
+        commit.discard_attempts(root, commit.SEALING)
+    else:
+        raise AlreadyThere(
+            f"{commit.SEALING} is not empty, and what is in it cannot be removed",
+            where=str(root),
+            hint="look at what is in it, then seal again",
+        )
+    commit.finish_claims(root, commit.SEALING)
 
 
 def _seal(root: Path) -> Seal | None:
