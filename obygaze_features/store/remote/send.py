@@ -15,7 +15,7 @@ from pathlib import Path
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, draft_beside, new_file
-from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.files import parse_json, pretty_json, sha256_bytes, sha256_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import check_disk, disk_errors
@@ -227,7 +227,7 @@ class _Upload(Transfer):
             )
         try:
             return existing_copy(files, selection, OTHER_PLACE) is None
-        except AlreadyThere:  # it was completed just before
+        except (AlreadyThere, Mismatch):  # it was completed just before
             self.target.remove(CLAIM)
             raise
 
