@@ -26,12 +26,15 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 ProgressBars: TypeAlias = Callable[[str, int], "AbstractContextManager[Progress]"]
 
 
-def open_store(store: PathLike | Store, *, workspace: PathLike | None = None) -> Store:
+def open_store(
+    store: PathLike | Store, *, workspace: PathLike | None = None, expect: str | None = None
+) -> Store:
     """Open a feature store; only one small file is read.
 
     Args:
         store: A name in the workspace, a folder, a packed zip, or an https://, s3:// or hf:// URL.
         workspace: The workspace, if it is not the current one.
+        expect: The sha256 of its seal, from its publisher; another store is an error.
 
     Example:
         >>> store = og.open_store("mine")
@@ -42,7 +45,8 @@ def open_store(store: PathLike | Store, *, workspace: PathLike | None = None) ->
 
     if isinstance(store, Store):
         return store
-    return open_store(workspace_of(workspace).existing_store(os.fspath(store)))
+    location = workspace_of(workspace).existing_store(os.fspath(store))
+    return open_store(location, expect=expect)
 
 
 def read_manifest(manifest: PathLike | Manifest, *, workspace: PathLike | None = None) -> Manifest:

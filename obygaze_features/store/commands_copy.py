@@ -14,8 +14,9 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.workspace import is_url, last_part
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import clips_sha256, sort_key
-from obygaze_features.store.commands_look import open_named, recovered_option
+from obygaze_features.store.commands_look import expect_option, open_named, recovered_option
 from obygaze_features.store.read.describe import licence_history
+from obygaze_features.store.remote import split_expected
 from obygaze_features.store.remote.fetch import pull, unpack
 from obygaze_features.store.remote.publish import publish, read_recovered
 from obygaze_features.store.remote.selection import Transferred
@@ -187,7 +188,8 @@ def pack_(session: Session, name: str, output: str | None, force: bool) -> None:
 @command("unpack")
 @click.argument("packed", type=FILE)
 @click.option("-o", "output", help="The new store: a name or a folder. [default: the zip's name]")
-def unpack_(session: Session, packed: Path, output: str | None) -> None:
+@expect_option
+def unpack_(session: Session, packed: Path, output: str | None, expect: str | None) -> None:
     """Make a store of a packed one.
 
     Every file is checked before it is used.
@@ -197,13 +199,14 @@ def unpack_(session: Session, packed: Path, output: str | None) -> None:
         obygaze store unpack xclip.zip -o films-xclip
     """
     target = session.workspace.new_store(output or packed.stem)
-    _transfer(session, "unpack", partial(unpack, packed, target))
+    _transfer(session, "unpack", partial(unpack, packed, target, expect=expect))
 
 
 @command("pull")
 @click.argument("source")
 @click.option("-o", "output", help="The new store: a name or a folder. [default: the last word]")
 @_selection_options
+@expect_option
 def pull_(session: Session, source: str, output: str | None, **chosen: Any) -> None:
     """Fetch a store, or a part of it.
 
@@ -212,14 +215,19 @@ def pull_(session: Session, source: str, output: str | None, **chosen: Any) -> N
     the same store into the same folder. Of a large remote store, --movie makes a store of only the
     clips of these films; `obygaze store merge` joins several.
 
+    Whoever can change the files at an address can make another store of them. #sha256=... at its
+    end, or --expect, refuses any but the store whose seal has that sha256.
+
     Examples:
         obygaze store pull https://example.org/features/xclip
+        obygaze store pull https://example.org/features/xclip#sha256=5f0c...
         obygaze store pull hf://lab/obygaze12-xclip --level pooled -o pooled-only
         obygaze store pull s3://films/xclip --movie tt0108160 --level frames
     """
-    target = session.workspace.new_store(output or _last_word(source))
-    place = source if is_url(source) else session.workspace.existing_store(source)
-    _transfer(session, "pull", partial(pull, place, target, **chosen))
+    name, sha256 = split_expected(source, chosen.pop("expect"))
+    target = session.workspace.new_store(output or _last_word(name))
+    place = name if is_url(name) else session.workspace.existing_store(name)
+    _transfer(session, "pull", partial(pull, place, target, expect=sha256, **chosen))
 
 
 no_licence_option = click.option(

@@ -107,7 +107,12 @@ def card(
     said = read_recovered(recovered, found) if recovered else ()
     zip_name = packed.name if packed else ""
     text = card_text(
-        found.plan, found.status().counts, terms=found.terms, recovered=said, zip_name=zip_name
+        found.plan,
+        found.status().counts,
+        terms=found.terms,
+        recovered=said,
+        zip_name=zip_name,
+        seal_sha256=found.seal_sha256,
     )
     session.console.show({"name": name, "card": text}, text.rstrip())
     if path is not None:
@@ -118,6 +123,11 @@ def card(
         session.console.note(f"written to {path}")
 
 
+expect_option = click.option(
+    "--expect", metavar="SHA256", help="The sha256 of its seal, from its publisher."
+)
+
+
 @command("verify")
 @click.argument("name")
 @click.option("--hash", "hashes", is_flag=True, help="Read every byte and compare its sha256.")
@@ -126,8 +136,15 @@ def card(
 )
 @click.option("--weights", help="--decode: where the backbone's weights are.")
 @click.option("--videos", is_flag=True, help="Compare times and videos with those of the clips.")
+@expect_option
 def verify_(
-    session: Session, name: str, hashes: bool, k: int | None, weights: str | None, videos: bool
+    session: Session,
+    name: str,
+    hashes: bool,
+    k: int | None,
+    weights: str | None,
+    videos: bool,
+    expect: str | None,
 ) -> None:
     """Check that a store is whole and undamaged.
 
@@ -135,15 +152,20 @@ def verify_(
     committed, the exit code is 4 and each such file is named. With --videos, the exit code is 5
     and each clip is named whose times in the manifest or whose video file changed.
 
+    A whole store is consistent with what its publisher wrote. Who that is, it cannot say: with
+    --expect and the sha256 that `obygaze store info` shows to the publisher, another store ends
+    with the exit code 5. An address may end with #sha256=... in place of --expect.
+
     Examples:
         obygaze store verify obygaze12-xclip
         obygaze store verify obygaze12-xclip --hash
         obygaze store verify obygaze12-xclip --videos
+        obygaze store verify obygaze12-xclip --hash --expect 5f0c...
         obygaze store verify obygaze12-xclip --decode 5 --json
     """
     location = session.workspace.existing_store(name)
     with session.console.progress("verify") as progress:
-        report = verify(location, hashes=hashes, progress=progress)
+        report = verify(location, hashes=hashes, expect=expect, progress=progress)
     if k is not None and not report.problems:
         store = open_named(session, name)
         again = compare_decoded(store, k, _reextract(session, store, weights))
@@ -184,6 +206,19 @@ def _show_report(session: Session, report: VerifyReport) -> None:
         session.console.result(
             f"whole: {report.n_files} files, {human(report.n_bytes)} ({report.how}); {counts}"
         )
+        session.console.result(_consistency(report))
+
+
+def _consistency(report: VerifyReport) -> str:
+    """Return, in words, what a verification without problems has shown."""
+    if not report.sealed:
+        return "consistent with what was committed so far; not sealed, so more can be added"
+    if report.expected:
+        return f"the expected store: its seal has the sha256 {report.seal_sha256}"
+    return (
+        "consistent with what its publisher wrote; who that is was not checked (--expect)\n"
+        f"seal: sha256:{report.seal_sha256}"
+    )
 
 
 @command()

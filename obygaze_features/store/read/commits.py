@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from obygaze_features.core.errors import Corrupt, Mismatch
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.names import block_of
 from obygaze_features.store.format.records import (
     Marker,
@@ -51,8 +52,10 @@ class Commits:
     Nothing is read before it is needed, and of the markers only those of requested blocks.
     """
 
-    def __init__(self, files: Files, plan: Plan) -> None:
+    def __init__(self, files: Files, plan: Plan, expect: str = "") -> None:
         self.files, self.plan = files, plan
+        # The sha256 that seal.json must have, "" for any; and the one that it has.
+        self.expect, self._seal_sha256 = expect, ""
         self._lock = threading.RLock()
         self._seal: Seal | None = None
         self._looked = self._looked_for_index = False
@@ -78,6 +81,8 @@ class Commits:
         None for a store that has none, is small, is on this machine, or whose seal was read before.
         """
         with self._lock:
+            if self.expect:
+                return None  # the seal is compared, not the index
             if not (self._looked or self._looked_for_index) and self.files.is_remote:
                 self._looked_for_index = True
                 if self.plan.n_clips >= INDEX_ROWS:
@@ -90,10 +95,18 @@ class Commits:
         return self.index is not None or self.seal is not None
 
     def _load_seal(self) -> None:
-        seal = read_record(self.files, Seal)
-        if seal is None:
+        data = read_or_none(self.files, Seal.FILE)
+        if data is None:
             return
         where = f"{self.files.location}/{Seal.FILE}"
+        sha256 = sha256_bytes(data)
+        if self.expect and sha256 != self.expect:
+            raise Mismatch(
+                f"this is not the expected store: its seal has the sha256 {sha256}",
+                where=self.files.location,
+                hint=f"a copy of the store whose seal has {self.expect}",
+            )
+        seal = Seal.from_bytes(data, where)
         if seal.fingerprint != self.plan.recipe.fingerprint:
             raise Mismatch("the seal is of another recipe than the store", where=where)
         if seal.files.get(Plan.FILE, FileMark(0, "")).sha256 != self.plan.sha256:
@@ -101,7 +114,21 @@ class Commits:
         self.plan.names.require(seal.files, where)
         self._check_rows(seal.noted, (0, self.plan.n_clips), where)
         self._partial = read_record(self.files, Partial)
-        self._seal = seal
+        self._seal, self._seal_sha256 = seal, sha256
+
+    @property
+    def seal_sha256(self) -> str:
+        """The sha256 of seal.json; "" while the store is not sealed."""
+        return "" if self.seal is None else self._seal_sha256
+
+    def require_expected(self) -> None:
+        """Raise an error unless the seal has the expected sha256, if one is expected."""
+        if self.expect and self.seal is None:
+            raise Mismatch(
+                "this store is not sealed, so it is not the expected one",
+                where=self.files.location,
+                hint=f"a copy of the store whose seal has {self.expect}",
+            )
 
     @property
     def partial(self) -> Partial | None:

@@ -80,6 +80,7 @@ def card_text(
     terms: Terms | None = None,
     recovered: Sequence[str] = (),
     zip_name: str = "",
+    seal_sha256: str = "",
 ) -> str:
     """Return the card of a store, with the front matter that the hub reads.
 
@@ -89,10 +90,12 @@ def card_text(
         terms: The licence and the citation that count; by default those of the plan.
         recovered: Sentences on how much of the pictures can be recovered.
         zip_name: The packed store beside the card.
+        seal_sha256: The sha256 of the seal; "" for the card in a store, which the seal lists.
     """
     terms = terms or plan.terms
     facts: dict[str, Any] = {
         "terms": terms,
+        "seal_sha256": seal_sha256,
         "rows": _array_rows(plan),
         "explained": explain(plan, counts),
         "level": next(spec.name for spec in plan.arrays if spec.is_level),
@@ -145,6 +148,7 @@ def summary(store: Store) -> dict[str, Any]:
         "created": plan.created,
         "created_by": plan.created_by,
         "fingerprint": plan.recipe.fingerprint,
+        "seal_sha256": store.seal_sha256,
         "not_ok": {clip: reason.to_json() for clip, reason in _not_ok(store).items()},
         "seconds": dict(store.commits.seal.seconds) if store.commits.seal else {},
     }

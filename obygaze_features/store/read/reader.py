@@ -30,7 +30,7 @@ from obygaze_features.store.format.schema import (
 from obygaze_features.store.read.arrays import Arrays
 from obygaze_features.store.read.commits import Commits
 from obygaze_features.store.read.segments import Reducer, Rule, Segments, read_segments
-from obygaze_features.store.remote import open_files
+from obygaze_features.store.remote import open_files, split_expected
 from obygaze_features.store.remote.files import Files, read_record
 
 Missing = Literal["error", "nan", "drop"]
@@ -112,26 +112,37 @@ class Matrix:
         return self.selection.clip_ids
 
 
-def open_store(location: str | Path | Files) -> Store:
+def open_store(location: str | Path | Files, *, expect: str | None = None) -> Store:
     """Open a store: a folder, a packed zip, a URL, or an object with the methods of `Files`.
 
     Reads one small file, whatever the size of the store.
+
+    Args:
+        location: where the store is; `#sha256=...` at its end is the same as `expect`.
+        expect: the sha256 of its seal, from its publisher. Another store is an error.
     """
-    files = open_files(location) if isinstance(location, str | Path) else location
+    sha256 = ""
+    if isinstance(location, str | Path):
+        _, sha256 = split_expected(str(location), expect)
+    elif expect:
+        _, sha256 = split_expected("", expect)
+    files = open_files(location)
     plan = read_record(files, Plan)
     if plan is None:
         raise NotFound(
             "no store here: no store.json", where=files.location, hint="obygaze store ls"
         )
-    return Store(files, plan)
+    store = Store(files, plan, sha256)
+    store.commits.require_expected()
+    return store
 
 
 class Store:
     """An open store. Threads may share it; it keeps the ids and the seal that it has read."""
 
-    def __init__(self, files: Files, plan: Plan) -> None:
+    def __init__(self, files: Files, plan: Plan, expect: str = "") -> None:
         self.files, self.plan = files, plan
-        self.commits = Commits(files, plan)
+        self.commits = Commits(files, plan, expect)
         self.arrays = Arrays(files, plan, self.commits)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -181,6 +192,14 @@ class Store:
     def fingerprint(self) -> str:
         """The sha256 of the recipe: stores with the same one can be compared."""
         return self.plan.recipe.fingerprint
+
+    @property
+    def seal_sha256(self) -> str:
+        """The sha256 of seal.json, which stands for the whole sealed store; "" if not sealed.
+
+        The seal lists the sha256 of each file but itself and licence.json.
+        """
+        return self.commits.seal_sha256
 
     @property
     def n_clips(self) -> int:

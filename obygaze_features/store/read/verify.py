@@ -30,7 +30,7 @@ from obygaze_features.store.read.commits import Expected
 from obygaze_features.store.read.diff import cosines
 from obygaze_features.store.read.index import MovieIndex, index_records
 from obygaze_features.store.read.reader import Store
-from obygaze_features.store.remote import open_files
+from obygaze_features.store.remote import open_files, split_expected
 from obygaze_features.store.remote.files import Files, Piece, read_or_none, read_record
 from obygaze_features.store.remote.object_store import Unreachable
 
@@ -65,6 +65,9 @@ class VerifyReport:
     location: str
     how: str
     sealed: bool = False
+    # The sha256 of seal.json, and whether it is the one that was expected; None if none was.
+    seal_sha256: str = ""
+    expected: bool | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     n_files: int = 0
@@ -124,32 +127,43 @@ def changed_error(what_changed: Mapping[str, str], *, where: str, hint: str) -> 
 
 
 def verify(
-    location: Store | Files | str | Path, *, hashes: bool = False, progress: Progress | None = None
+    location: Store | Files | str | Path,
+    *,
+    hashes: bool = False,
+    expect: str | None = None,
+    progress: Progress | None = None,
 ) -> VerifyReport:
     """Check markers and lengths; with `hashes`, every byte of every file.
 
+    A store without a problem is consistent with what its publisher wrote. That it is the store of a
+    certain publisher is only known if `expect` is from there.
+
     Args:
-        location: a store that is open, or where it is.
+        location: a store that is open, or where it is; `#sha256=...` at the end of a path or URL is
+            the same as `expect`.
         hashes: whether to compare the sha256 of every file.
+        expect: the sha256 of its seal, from its publisher. Another store is an error.
         progress: counts the bytes of the files that were checked.
     """
-    if isinstance(location, Store):
-        files = location.files
-    else:
-        files = open_files(location) if isinstance(location, str | Path) else location
+    files = location.files if isinstance(location, Store) else open_files(location)
+    named = str(location) if isinstance(location, str | Path) else ""
+    _, sha256 = split_expected(named, expect)
     progress = progress or Quiet()
-    report = _report(files, hashes, progress)
+    report = _report(files, hashes, sha256, progress)
     is_sealed_meanwhile = not report.sealed and (report.problems or report.warnings)
     if is_sealed_meanwhile and read_or_none(files, Seal.FILE) is not None:
-        report = _report(files, hashes, progress)  # what was missing may be what a seal removes
+        # What was missing may be what a seal removes.
+        report = _report(files, hashes, sha256, progress)
     return report
 
 
-def _report(files: Files, hashes: bool, progress: Progress) -> VerifyReport:
+def _report(files: Files, hashes: bool, expect: str, progress: Progress) -> VerifyReport:
     report = VerifyReport(files.location, "hashes" if hashes else "markers and lengths")
-    store = _opened(files, report)
+    store = _opened(files, report, expect)
     if store is None:
         return report
+    report.seal_sha256 = store.seal_sha256
+    report.expected = True if expect else None
     marks = store.commits.listed_files(report.collecting)
     progress.expect(sum(mark.n_bytes for mark in marks.values()), "B")
     for name in sorted(marks):
@@ -166,8 +180,11 @@ def _report(files: Files, hashes: bool, progress: Progress) -> VerifyReport:
     return report
 
 
-def _opened(files: Files, report: VerifyReport) -> Store | None:
-    """Return the store; None where store.json or the seal is damaged, and all else is unknown."""
+def _opened(files: Files, report: VerifyReport, expect: str) -> Store | None:
+    """Return the store; None where store.json or the seal is damaged, and all else is unknown.
+
+    Raise an error if the seal does not have the sha256 `expect`.
+    """
     data = seal = None
     with report.collecting(Plan.FILE):
         data = read_or_none(files, Plan.FILE)
@@ -182,7 +199,7 @@ def _opened(files: Files, report: VerifyReport) -> Store | None:
         hint = "obygaze store ls lists the stores of the workspace"
         raise NotFound("no store here: no store.json", where=files.location, hint=hint)
     try:
-        store = Store(files, Plan.from_bytes(data, Plan.FILE))
+        store = Store(files, Plan.from_bytes(data, Plan.FILE), expect)
     except ObygazeError as error:
         # A flipped bit can look like a later version; the seal has the right sha256.
         mark = None if seal is None else seal.files.get(Plan.FILE, FileMark(0, ""))
@@ -192,6 +209,7 @@ def _opened(files: Files, report: VerifyReport) -> Store | None:
         report.add(Plan.FILE, error.what)
         return None
     if not report.problems:
+        store.commits.require_expected()
         with report.collecting(Seal.FILE):
             report.sealed = store.sealed
     return None if report.problems else store

@@ -3,6 +3,7 @@
 A place is a folder, a packed zip, a web server, a bucket or the Hugging Face hub.
 """
 
+import re
 from pathlib import Path
 
 from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
@@ -11,11 +12,35 @@ from obygaze_features.store.remote.files import Files, FolderFiles, Target, ZipF
 from obygaze_features.store.remote.hub import HubTarget, open_hub
 from obygaze_features.store.remote.object_store import ObjectFiles, S3Target, object_store
 
+EXPECTED = "#sha256="
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
+    """Return a location without its `#sha256=...`, and the sha256 that its seal must have.
+
+    The sha256 is "" if neither the location nor `expect` states one.
+    """
+    place, sign, stated = location.rpartition(EXPECTED)
+    if not sign:
+        place, stated = location, ""
+    given = (expect or "").strip().lower().removeprefix("sha256:")
+    for sha256, is_given in ((stated, bool(sign)), (given, bool(given))):
+        if is_given and not _SHA256.fullmatch(sha256):
+            raise FixUsage(
+                f"the sha256 of a sealed store has 64 hex digits, got {sha256!r}",
+                hint="obygaze store info prints it",
+            )
+    if stated and given and stated != given:
+        raise FixUsage(f"two different sha256 are expected: {stated} and {given}")
+    return place, stated or given
+
 
 def open_files(location: str | Path | Files) -> Files:
     """Return the files of a store: of a folder, a zip file or a URL; files as they are."""
     if not isinstance(location, str | Path):
         return location
+    location, _ = split_expected(str(location))
     if not is_url(str(location)):
         path = Path(location)
         if path.is_dir():

@@ -28,7 +28,7 @@ from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import LicenceHistory, Partial, Plan
 from obygaze_features.store.format.schema import Bytes, FileMark
 from obygaze_features.store.read.reader import open_store
-from obygaze_features.store.remote import open_files
+from obygaze_features.store.remote import open_files, split_expected
 from obygaze_features.store.remote.files import (
     CountedFiles,
     Files,
@@ -79,6 +79,7 @@ def pull(
     *,
     levels: Sequence[str] | None = None,
     movies: Iterable[str] | None = None,
+    expect: str | None = None,
     progress: Progress | None = None,
 ) -> Transferred:
     """Fetch a store into a folder; the same call again resumes.
@@ -87,22 +88,30 @@ def pull(
     Of a large remote store, `movies` makes a new store of only their clips, by way of its index.
 
     Args:
-        location: a folder, a packed zip or a URL.
+        location: a folder, a packed zip or a URL; `#sha256=...` at its end is the same as `expect`.
         target: the new folder.
         levels: arrays to fetch, by default all.
         movies: ids of movies whose blocks are fetched, by default all.
+        expect: the sha256 of its seal, from its publisher. Another store is an error.
         progress: counts the bytes of files, or by way of the index, clips.
     """
     chosen = None if movies is None else [movies] if isinstance(movies, str) else list(movies)
-    done = chosen and _fetch_rows(location, target, levels, chosen, progress)
-    if done:
-        return done
-    selection = select_files(location, levels, chosen)
+    sha256 = ""
+    if isinstance(location, str | Path):
+        location, sha256 = split_expected(str(location), expect)
+    elif expect:
+        _, sha256 = split_expected("", expect)
+    if chosen and not sha256:
+        done = _fetch_rows(location, target, levels, chosen, progress)
+        if done is not None:
+            return done
+    selection = select_files(location, levels, chosen, sha256)
     for _ in range(TRIES):
         try:
             return fetch(selection, target, progress)
         except Corrupt:
-            before, selection = selection, select_files(location, levels, chosen)
+            before = selection
+            selection = select_files(location, levels, chosen, sha256)
             # Rows that are extracted again meanwhile change files, and their markers.
             if selection.sealed or selection.marks == before.marks:
                 raise
@@ -110,16 +119,22 @@ def pull(
 
 
 def unpack(
-    packed: Path | str, target: Path | str, *, progress: Progress | None = None
+    packed: Path | str,
+    target: Path | str,
+    *,
+    expect: str | None = None,
+    progress: Progress | None = None,
 ) -> Transferred:
     """Unpack a store into a folder: only the files that the store lists, each checked.
 
     Args:
         packed: the zip file.
         target: the new folder.
+        expect: the sha256 of its seal, from its publisher. Another store is an error.
         progress: counts the bytes of files.
     """
-    return _Download(select_files(open_zip(Path(packed))), progress).run(Path(target), draft_beside)
+    selection = select_files(open_zip(Path(packed)), expect=expect)
+    return _Download(selection, progress).run(Path(target), draft_beside)
 
 
 def fetch(

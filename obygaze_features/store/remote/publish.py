@@ -59,7 +59,12 @@ def publish(
     def documents(packed: Path) -> dict[str, bytes]:
         counts = store.status().counts
         card = card_text(
-            store.plan, counts, terms=store.terms, recovered=recovered, zip_name=packed.name
+            store.plan,
+            counts,
+            terms=store.terms,
+            recovered=recovered,
+            zip_name=packed.name,
+            seal_sha256=store.seal_sha256,
         )
         return {
             README_FILE: card.encode(),
@@ -145,6 +150,7 @@ def publication_of(
             "n_clips": plan.n_clips,
             "n_absent": plan.n_clips - counts["ok"],
             "recovered": list(recovered),
+            "seal": f"sha256:{store.seal_sha256}",
         },
     )
 

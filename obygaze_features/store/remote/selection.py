@@ -10,6 +10,7 @@ from typing import Any
 
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.names import block_of
 from obygaze_features.store.format.records import (
     README_FILE,
@@ -145,14 +146,16 @@ def select_files(
     location: str | Path | Files,
     levels: Sequence[str] | None = None,
     movies: Iterable[str] | None = None,
+    expect: str | None = None,
 ) -> FileSelection:
     """Return the files that hold some arrays of some movies, by default all of them.
 
-    Blocks are whole files, so clips that share a block with a movie come with it.
+    Blocks are whole files, so clips that share a block with a movie come with it. With `expect`,
+    the seal must have this sha256.
     """
     inner = open_files(location)
     files = CountedFiles(inner)
-    store = open_store(files)
+    store = open_store(files, expect=expect)
     store.plan.refuse_pictures(store.location)
     if not store.sealed:
         if levels is not None or movies is not None:
@@ -166,7 +169,7 @@ def select_files(
         if read_or_none(inner, Seal.FILE) is None:
             return selection
         files = CountedFiles(inner)
-        store = open_store(files)
+        store = open_store(files, expect=expect)
     return _of_sealed(store, files, levels, movies)
 
 
@@ -196,6 +199,9 @@ def _of_sealed(
     del marks[Plan.FILE]
     _check_sizes(store, marks)
     documents = {Seal.FILE: _document(source, Seal.FILE), **_licence_of(store)}
+    if sha256_bytes(documents[Seal.FILE]) != store.seal_sha256:
+        hint = "run the same command again"
+        raise Corrupt(f"{Seal.FILE} changed while it was read", where=store.location, hint=hint)
     documents[Plan.FILE] = store.plan.data
     n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in specs)
     return FileSelection(source, marks, documents, partial, n_bytes_rows)

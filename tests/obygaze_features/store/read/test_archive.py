@@ -17,7 +17,7 @@ from obygaze_features.store.read.verify import verify
 VERSIONS = ["store-v1"]
 CLIPS = ["tt0108160-001", "tt0108160-002", "tt0108160-011", "tt0120338-001", "tt0120338-Ünïcode"]
 # Optional keys of later versions.
-ADDED_KEYS = {"plan", "crc32c"}
+ADDED_KEYS = {"plan", "plan_id", "crc32c"}
 FINGERPRINT = "07d48a1e4379108355fde217cb4d68d4bb0a4731ddcfc27e16c98c7ca9580976"
 
 
