@@ -1,5 +1,6 @@
 """`obygaze run`, `train`, `report`, `view` and `explain`: from stores to models, pages and maps."""
 
+import re
 import webbrowser
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.workspace import is_url, last_part
 
 FORMATS = ("html", "md", "latex", "csv")
 file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -152,8 +154,16 @@ def _place(session: Session, unit: str = "steps") -> dict[str, Any]:
 
 def store_names(words: Sequence[str]) -> dict[str, str]:
     """Return the stores of NAME=STORE words; a store without a name is named after its folder."""
-    named = (w if "=" in w else f"{Path(w).name.removesuffix('.zip')}={w}" for w in words)
-    return named_values(named, "--store")
+    return named_values(map(_with_store_name, words), "--store")
+
+
+def _with_store_name(word: str) -> str:
+    """Return NAME=STORE for a word that may be the store alone; its place may have a `=` in it."""
+    name, equals, _ = word.partition("=")
+    if equals and not re.search(r"[/\\:?]", name):
+        return word
+    place = last_part(word if is_url(word) else str(Path(word).resolve()))
+    return f"{place.removesuffix('.zip').replace('=', '-')}={word}"
 
 
 def _list(session: Session) -> None:

@@ -33,7 +33,9 @@ def is_url(name: str) -> bool:
 def last_part(location: str) -> str:
     """Return the last part of a path or URL, without user, query and revision."""
     url = without_secrets(location).replace("://***@", "://").removesuffix("?***")
-    return url.partition("@")[0].rstrip("/").rpartition("/")[2]
+    if url.startswith("hf://"):  # a revision may have a slash in it
+        url = url.partition("@")[0]
+    return url.rstrip("/").rpartition("/")[2]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import clips_sha256, sort_key
 from obygaze_features.store.commands_look import expect_option, open_named, recovered_option
 from obygaze_features.store.read.describe import licence_history
+from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import split_expected
 from obygaze_features.store.remote.fetch import pull, unpack
 from obygaze_features.store.remote.publish import publish, read_recovered
@@ -90,7 +91,8 @@ def merge_(
 
 def _ids(path: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Windows programs put a mark before the first id.
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise FixInput("not UTF-8", where=str(path), hint="save it as UTF-8") from error
     return [line.strip() for line in lines if line.strip()]
@@ -175,7 +177,7 @@ def pack_(session: Session, name: str, output: str | None, force: bool) -> None:
         obygaze store pack obygaze12-xclip -o /media/stick/xclip.zip
     """
     store = open_named(session, name)
-    path = Path(output or f"{Path(name.rstrip('/')).name.removesuffix('.zip')}.zip")
+    path = Path(output or f"{_name_of(store)}.zip")
     with session.console.progress("pack") as progress:
         packed = pack(store, path, force=force, progress=progress)
     if not packed.sealed:
@@ -183,6 +185,12 @@ def pack_(session: Session, name: str, output: str | None, force: bool) -> None:
     size = f"{packed.n_files} files, {human(packed.n_bytes)}"
     text = f"{packed.path}: {size}, sha256 {packed.sha256}"
     session.console.show({**asdict(packed), "path": str(packed.path)}, text)
+
+
+def _name_of(store: Store) -> str:
+    """Return the last part of where a store is, also if that is `.` or `..`."""
+    place = store.location if is_url(store.location) else str(Path(store.location).resolve())
+    return last_part(place).removesuffix(".zip")
 
 
 @command("unpack")

@@ -77,8 +77,10 @@ def info(session: Session, name: str) -> None:
     """
     found = open_named(session, name)
     note: str = resolve_name(NOTE)(found.recipe.to_json(), session.workspace)
-    facts = {**summary(found), "note": note, "recipe": found.recipe.to_json()}
-    session.console.show({"name": name, **facts}, describe(found, note))
+    with found.commits.looked_at_once():
+        facts = {**summary(found), "note": note, "recipe": found.recipe.to_json()}
+        page = describe(found, note)
+    session.console.show({"name": name, **facts}, page)
 
 
 SCHEMA = rb"(?s)\A{.{0,9999}mlcommons\.org/croissant/1\.1"

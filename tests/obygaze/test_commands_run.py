@@ -11,6 +11,8 @@ import pytest
 from support.cli import call_obygaze, run_obygaze
 from support.experiments import films, planted, write_workspace
 
+from obygaze.commands import store_names
+
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
 CONTRACT = {"task", "train", "test", "model", "n_test", "prevalence", "leaked", "folds"}
 
@@ -218,3 +220,22 @@ def test_as_a_process(here: Path) -> None:
     done = run_obygaze("-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json").ok()
     again = run_obygaze("-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json").ok()
     assert done.json()["cells"] == again.json()["cells"]
+
+
+@pytest.mark.parametrize(
+    ("word", "name", "place"),
+    [
+        ("films", "films", "films"),
+        ("x=films", "x", "films"),
+        ("x=/data/lr=0.1/films", "x", "/data/lr=0.1/films"),
+        ("/data/lr=0.1/films.zip", "films", "/data/lr=0.1/films.zip"),
+        ("/data/lr=0.1", "lr-0.1", "/data/lr=0.1"),
+        ("./a=b/films/", "films", "./a=b/films/"),
+        ("https://host/films?token=a=b", "films", "https://host/films?token=a=b"),
+        ("x=https://host/films?token=a", "x", "https://host/films?token=a"),
+        ("hf://lab/films@refs/pr/1", "films", "hf://lab/films@refs/pr/1"),
+        ("s3://lab/run=3/films", "films", "s3://lab/run=3/films"),
+    ],
+)
+def test_the_place_of_a_store_may_have_an_equals_sign(word: str, name: str, place: str) -> None:
+    assert store_names([word]) == {name: place}

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -63,6 +63,8 @@ class Commits:
         self.index: Index | None = None
         self._partial: Partial | None = None
         self._markers: dict[int, Marker] = {}
+        # The blocks that `looked_at_once` found absent, while it is in use.
+        self._absent: frozenset[int] = frozenset()
         # By array and page of the index; None is the seal. For each of its blocks, in order.
         self._crc32c: dict[tuple[str, int | None], list[str]] = {}
 
@@ -166,11 +168,34 @@ class Commits:
         """Return what lists a committed block: the seal, a page of the index, or its marker."""
         if self._seal is None and self.index is not None:
             return self.index.page(block)
+        if block in self._absent:
+            return None
         found = self.seal or self.marker(block)
         if found is None:
             with self._lock:
                 self._load_seal()  # sealed since we looked: the markers went
         return found or self._seal
+
+    @contextmanager
+    def looked_at_once(self) -> Iterator[None]:
+        """Look for every block before the `with` block, and for absent ones not again within it.
+
+        Otherwise each question about an absent block asks for its marker and for a seal again.
+        """
+        if self._absent:  # within another such block
+            yield
+            return
+        absent: list[int] = []
+        if not self.is_sealed:
+            absent = [n for n in range(self.plan.n_blocks) if self.marker(n) is None]
+        if absent:
+            with self._lock:
+                self._load_seal()  # sealed since we looked: the markers went
+        self._absent = frozenset(() if self._seal is not None else absent)
+        try:
+            yield
+        finally:
+            self._absent = frozenset()
 
     def noted(self, block: int) -> Mapping[int, RowStatus]:
         """Return the rows of a block that are not simply ok; all of them if it is not committed."""

@@ -9,7 +9,7 @@ from obygaze_features.core.metadata import render, spdx_of
 from obygaze_features.store.format.recipe import SECTIONS, UNVERIFIED, Recipe
 from obygaze_features.store.format.records import Plan, Terms
 from obygaze_features.store.format.schema import RowStatus
-from obygaze_features.store.read.reader import Store
+from obygaze_features.store.read.reader import Status, Store
 
 SHOWN_ROWS = 20
 _HASH = re.compile(r"[0-9a-f]{40,64}")
@@ -120,6 +120,11 @@ def _array_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
 
 def summary(store: Store) -> dict[str, Any]:
     """Return the facts of a store as plain JSON."""
+    with store.commits.looked_at_once():
+        return _summary(store)
+
+
+def _summary(store: Store) -> dict[str, Any]:
     plan, status = store.plan, store.status()
     committed = [b for b in range(plan.n_blocks) if store.commits.listing(b) is not None]
     listed, partial = store.commits.listed_files(), store.commits.partial
@@ -149,7 +154,7 @@ def summary(store: Store) -> dict[str, Any]:
         "created_by": plan.created_by,
         "fingerprint": plan.recipe.fingerprint,
         "seal_sha256": store.seal_sha256,
-        "not_ok": {clip: reason.to_json() for clip, reason in _not_ok(store).items()},
+        "not_ok": {clip: reason.to_json() for clip, reason in _not_ok(store, status).items()},
         "seconds": dict(store.commits.seal.seconds) if store.commits.seal else {},
     }
 
@@ -168,7 +173,12 @@ def licence_history(store: Store) -> list[dict[str, str]]:
 
 def describe(store: Store, note: str = "") -> str:
     """Return a page on a store: text and a note, its arrays, and its clips without features."""
-    facts, plan = summary(store), store.plan
+    with store.commits.looked_at_once():
+        return _describe(store, note)
+
+
+def _describe(store: Store, note: str) -> str:
+    facts, plan = _summary(store), store.plan
     headers, absent = ["array", "one clip", "type", "all clips"], list[str]()
     rows: list[tuple[str, ...]] = [*_array_rows(plan)]
     if facts["partial"] is not None:  # a partial copy
@@ -180,14 +190,14 @@ def describe(store: Store, note: str = "") -> str:
         "explained": explain(plan, facts["counts"]),
         "table": table(headers, rows),
         "size": human(facts["n_bytes"]),
-        "shown": list(_not_ok(store).items())[:SHOWN_ROWS],
+        "shown": list(_not_ok(store, store.status()).items())[:SHOWN_ROWS],
     }
     page |= {"facts": facts, "plan": plan, "note": note, "absent": absent}
     return render("store.txt", **page).rstrip("\n")
 
 
-def _not_ok(store: Store) -> dict[str, RowStatus]:
-    noted = store.status().noted
-    rows = [row for row, status in sorted(noted.items()) if status.state in ("failed", "no-video")]
+def _not_ok(store: Store, status: Status) -> dict[str, RowStatus]:
+    noted = status.noted
+    rows = [row for row, one in sorted(noted.items()) if one.state in ("failed", "no-video")]
     ids = store.clip_ids[rows].tolist() if rows else []
     return {clip: noted[row] for clip, row in zip(ids, rows, strict=True)}

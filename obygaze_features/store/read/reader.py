@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,10 +46,10 @@ class Status:
 
     counts: Mapping[str, int]
     noted: Mapping[int, RowStatus]
-    is_ok: npt.NDArray[np.bool_]
+    is_ok: npt.NDArray[np.bool_] = field(compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Selection:
     """The requested rows, -1 where the store has no such clip, with their clip ids."""
 
@@ -56,7 +57,7 @@ class Selection:
     store: Store
     requested: npt.NDArray[np.str_] | None = None
 
-    def __getitem__(self, which: npt.NDArray[Any]) -> Selection:
+    def __getitem__(self, which: npt.NDArray[Any] | slice) -> Selection:
         requested = None if self.requested is None else self.requested[which]
         return Selection(self.rows[which], self.store, requested)
 
@@ -66,12 +67,13 @@ class Selection:
         return self.store.clip_ids_of(self.rows) if self.requested is None else self.requested
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Matrix:
     """Rows of one array in the order in which they were requested.
 
     `present` is, for each requested row, whether it is there, and `reasons` why not, by clip. With
-    `missing="drop"`, `values`, `rows` and `clip_ids` hold the present ones only.
+    `missing="drop"`, `values`, `rows` and `clip_ids` hold the present ones only. Two are equal if
+    they have the same clips, numbers and reasons.
     """
 
     values: npt.NDArray[Any]
@@ -81,6 +83,19 @@ class Matrix:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Matrix):
+            return NotImplemented
+        return (
+            np.array_equal(self.clip_ids, other.clip_ids)
+            and np.array_equal(self.present, other.present)
+            and self.values.dtype == other.values.dtype
+            and np.array_equal(self.values, other.values, equal_nan=True)
+            and self.reasons == other.reasons
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return np.array(self.values, dtype=dtype, copy=copy)
@@ -96,7 +111,7 @@ class Matrix:
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame: one row for each clip, one column for each number."""
-        numbers = self.values.reshape(len(self.values), -1).T
+        numbers = self.values.reshape(len(self.values), math.prod(self.shape[1:])).T
         columns: dict[str, Any] = {str(i): column for i, column in enumerate(numbers)}
         columns["clip_id"] = self.clip_ids
         return data_frame(columns, index="clip_id")
@@ -132,7 +147,7 @@ def open_store(location: str | Path | Files, *, expect: str | None = None) -> St
         raise NotFound(
             "no store here: no store.json", where=files.location, hint="obygaze store ls"
         )
-    store = Store(files, plan, sha256)
+    store = Store(files, plan, sha256, location)
     store.commits.require_expected()
     return store
 
@@ -140,13 +155,19 @@ def open_store(location: str | Path | Files, *, expect: str | None = None) -> St
 class Store:
     """An open store. Threads may share it; it keeps the ids and the seal that it has read."""
 
-    def __init__(self, files: Files, plan: Plan, expect: str = "") -> None:
-        self.files, self.plan = files, plan
+    def __init__(
+        self, files: Files, plan: Plan, expect: str = "", opened: str | Path | Files | None = None
+    ) -> None:
+        self.files, self.plan, self._expect = files, plan, expect
+        self._opened = files if opened is None else opened
         self.commits = Commits(files, plan, expect)
         self.arrays = Arrays(files, plan, self.commits)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return open_store, (self.location,)
+        # The location names the commit of a store on the hub, but leaves out what may be secret.
+        is_complete = isinstance(self._opened, str | Path) and "***" not in self.location
+        place = self.location if is_complete else self._opened
+        return partial(open_store, expect=self._expect), (place,)
 
     def __repr__(self) -> str:
         place = self.location if len(self.location) <= 60 else f"...{self.location[-57:]}"
@@ -427,8 +448,9 @@ class Store:
             self._raise_absent(self._presence(spec, selection)[1])
         selection = selection[np.argsort(selection.rows, kind="stable")]
         blocks = selection.rows // self.plan.block_rows
-        for block in np.unique(blocks):
-            yield self._matrix(spec, selection[blocks == block], missing)
+        starts = np.flatnonzero(np.diff(blocks, prepend=-2)).tolist()
+        for start, stop in zip(starts, [*starts[1:], len(blocks)], strict=True):
+            yield self._matrix(spec, selection[start:stop], missing)
 
     def segments(
         self,

@@ -66,7 +66,12 @@ class Segments:
 
 
 def slices(
-    start_s: Floats, end_s: Floats, first_s: Floats, last_s: Floats, rule: str, within_s: float
+    start_s: Floats,
+    end_s: Floats,
+    first_s: Floats,
+    last_s: Floats,
+    rule: str,
+    within_s: float | Floats,
 ) -> tuple[Ints, Ints]:
     """Return the first window of each segment, and the one after its last.
 
@@ -80,6 +85,8 @@ def slices(
         within_s: Times that differ by less than this are equal.
     """
     if rule == "touch":
+        # A segment shorter than a picture touches the window that it is in, also at its border.
+        within_s = np.minimum(within_s, (last_s - first_s) / 4)
         first = np.searchsorted(end_s, first_s + within_s, side="right")
         stop = np.searchsorted(start_s, last_s - within_s, side="left")
     elif rule == "centre":

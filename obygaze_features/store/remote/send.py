@@ -15,7 +15,7 @@ from pathlib import Path
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, draft_beside, new_file
-from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import parse_json, pretty_json, sha256_bytes, sha256_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import check_disk, disk_errors
@@ -25,7 +25,7 @@ from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_target
 from obygaze_features.store.remote.fetch import fetch
-from obygaze_features.store.remote.files import Target, read_or_none
+from obygaze_features.store.remote.files import FolderFiles, Target, read_or_none
 from obygaze_features.store.remote.hub import HubTarget
 from obygaze_features.store.remote.object_store import stop_when_unreachable
 from obygaze_features.store.remote.selection import (
@@ -297,6 +297,13 @@ def pack(
     """
     selection = select_files(store.files) if isinstance(store, Store) else store
     path, progress = Path(path), progress or Quiet()
+    folder = selection.source.inner
+    if isinstance(folder, FolderFiles) and path.resolve().is_relative_to(folder.root):
+        raise FixUsage(
+            "the zip file would be in the store itself",
+            where=str(path),
+            hint=f"-o ../{path.name}, or another folder",
+        )
     progress.expect(selection.n_bytes, "B")
     documents = dict(selection.documents)
     if selection.partial is not None:

@@ -107,6 +107,9 @@ def test_a_folder_called_like_a_manifest_is_none(workspace):
         ("https://host/a/films.zip?X-Amz-Signature=abc/d", "films.zip"),
         ("hf://lab/films@refs/pr/3", "films"),
         ("../stores/films", "films"),
+        ("me@lab/films", "films"),
+        ("/data/me@lab/films@2", "films@2"),
+        ("https://host/@me/films", "films"),
     ],
 )
 def test_the_name_of_a_copy_has_no_secrets(location: str, name: str) -> None:

@@ -62,6 +62,40 @@ def test_a_store_that_grows_is_packed_with_a_warning(home: Path, tmp_path: Path)
     assert "not sealed" in said.stderr
 
 
+@pytest.mark.parametrize("name", ["./", "../toy"])
+def test_a_store_is_never_packed_into_itself(home: Path, name: str) -> None:
+    """`store pack ./` wrote a file `.zip` into the store."""
+    store = home / "stores" / "toy"
+    before = sorted(path.name for path in store.iterdir())
+    done = call_obygaze("store", "pack", name, cwd=store)
+    assert (done.code, "would be in the store itself" in done.stderr) == (2, True)
+    assert "-o ../toy.zip" in done.stderr
+    assert sorted(path.name for path in store.iterdir()) == before
+    call_obygaze("store", "pack", name, "-o", "../toy.zip", cwd=store).ok()
+    assert open_store(home / "stores" / "toy.zip").n_clips == 23
+
+
+def test_a_packed_store_has_the_name_of_its_folder(home: Path) -> None:
+    call_obygaze("store", "pack", "toy/../toy/", cwd=home / "stores").ok()
+    assert (home / "stores" / "toy.zip").is_file()
+
+
+def test_the_ids_of_a_file_may_begin_with_a_byte_order_mark(home: Path) -> None:
+    ids = open_store(home / "stores" / "toy").clip_ids.tolist()[:2]
+    (home / "chosen.txt").write_bytes("\n".join(ids).encode("utf-8-sig"))
+    words = ("store", "subset", "toy", "--clips", "chosen.txt", "-o", "two")
+    call_obygaze(*words, cwd=home).ok()
+    assert open_store(home / "stores" / "two").clip_ids.tolist() == ids
+
+
+def test_the_store_of_a_user_is_pulled_under_its_own_name(home: Path) -> None:
+    (home / "me@lab").mkdir()
+    copy_of_sealed(home / "me@lab" / "films")
+    call_obygaze("store", "pull", "me@lab/films", cwd=home).ok()
+    assert open_store(home / "stores" / "films").n_clips == 23
+    assert not (home / "stores" / "me").exists()
+
+
 def test_push_to_another_folder_suggests_no_option_that_push_lacks(home: Path) -> None:
     result = call_obygaze("-C", home, "store", "push", "toy", home)
     assert result.code == 1

@@ -12,6 +12,7 @@ from support.stores import fill_store, plan_store, sealed_store, some_ids, some_
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.store import RowStatus, Store, open_store, pull
+from obygaze_features.store.read.reader import Selection
 
 
 @pytest.fixture
@@ -178,3 +179,64 @@ def test_an_ok_row_with_a_message_is_missing_where_its_block_was_not_fetched(
     part = open_store(tmp_path / "part").status()
     assert part.noted[21].state == part.noted[22].state == "missing"
     assert not part.is_ok[21] and part.is_ok[0]
+
+
+def test_a_frame_of_no_rows_has_the_columns_of_the_level(tmp_path: Path) -> None:
+    sealed_store(tmp_path / "s")
+    frame = open_store(tmp_path / "s").matrix("frames", clips=[]).to_frame()
+    assert frame.shape == (0, 12)
+    assert frame.columns.tolist() == [str(i) for i in range(12)]
+    plan_store(tmp_path / "open")
+    assert open_store(tmp_path / "open").frame("clip").shape == (0, 4)
+
+
+def test_matrices_are_equal_if_clips_numbers_and_reasons_are(partial) -> None:
+    store, _ = partial
+    clips = store.clip_ids.tolist()[:3]
+    first = store.matrix("clip", clips=clips, missing="nan")
+    assert np.isnan(first.values).any()
+    assert first == store.matrix("clip", clips=clips, missing="nan")
+    assert first != store.matrix("pooled", clips=clips, missing="nan")
+    assert first != store.matrix("clip", clips=clips[:2], missing="nan")
+    assert first != store.matrix("clip", clips=clips, missing="drop")
+    assert first != store.matrix("clip", clips=[clips[2], clips[1], clips[0]], missing="nan")
+    assert first != "another thing"
+    assert store.status() == open_store(store.location).status()
+
+
+def test_the_blocks_of_a_stream_are_cut_without_a_look_at_all_rows_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream of n blocks took time for n x n rows: 12.7 s at a million clips."""
+    sealed_store(tmp_path / "s", 23, 1)
+    store = open_store(tmp_path / "s")
+    expected = store.matrix("clip").values
+    n_looked_at = []
+    inner = Selection.__getitem__
+
+    def counted(selection: Selection, which: object) -> Selection:
+        if not isinstance(which, slice):
+            n_looked_at.append(len(selection.rows))
+        return inner(selection, which)
+
+    monkeypatch.setattr(Selection, "__getitem__", counted)
+    parts = [matrix.values for matrix in store.stream("clip")]
+    assert len(parts) == 23
+    np.testing.assert_array_equal(np.concatenate(parts), expected)
+    # Once for the order, and once for each block among its own rows.
+    assert sum(n_looked_at) <= 4 * 23
+
+
+def test_a_stream_is_in_the_order_of_the_store_with_what_is_absent_first(partial) -> None:
+    store, values = partial
+    clips = store.clip_ids.tolist()
+    asked = [clips[20], "nobody", clips[0], clips[9], clips[3], clips[10]]
+    parts = list(store.stream("clip", clips=asked, missing="nan"))
+    assert [part.clip_ids.tolist() for part in parts] == [
+        ["nobody"],
+        [clips[0], clips[3]],
+        [clips[9], clips[10]],
+        [clips[20]],
+    ]
+    np.testing.assert_array_equal(parts[1].values, values["clip"][[0, 3]])
+    np.testing.assert_array_equal(parts[3].values, values["clip"][[20]])

@@ -11,6 +11,7 @@ from support.data import real_data
 from support.stores import ArraySpec, a_recipe, fill_store, plan_store
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import RowStatus, Store, open_store
 from obygaze_models.protocols.clips import clip_table
@@ -177,7 +178,8 @@ def test_every_segment_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
     for row in table:
         films[row["imdb_key"]] = max(films.get(row["imdb_key"], 0), int(row["end_frame"]) // 16 + 1)
     store, _ = windows_store(tmp_path / "s", dict(sorted(films.items())), block_rows=8192)
-    rate = {row["imdb_key"]: float(row["framerate"]) for row in table}
+    # 23.976 stands for 24000/1001.
+    rate = {row["imdb_key"]: float(known_frame_rate(row["framerate"]) or 0) for row in table}
     scaled = []
     for clip in manifest:
         times = [t * rate[clip.movie_id] / FPS for t in (clip.start_s, clip.end_s)]
@@ -186,3 +188,17 @@ def test_every_segment_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
     assert not found.reasons
     counts = [int(row["end_frame"]) // 16 - int(row["start_frame"]) // 16 + 1 for row in table]
     assert np.diff(found.offsets).tolist() == counts
+
+
+@pytest.mark.parametrize("window", [0, 1, 5, 39])
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.4, 0.6, 1.0])
+def test_a_segment_shorter_than_a_picture_touches_the_window_that_it_is_in(
+    tmp_path: Path, window: int, share: float
+) -> None:
+    store, values = windows_store(tmp_path / "s", {"a": 40})
+    start, end = window * 16 / FPS, (window + 1) * 16 / FPS
+    first = Clip("first", "a", None, "", start, start + share / FPS)
+    last = Clip("last", "a", None, "", end - share / FPS, end)
+    found = store.segments([first, last], "clip")
+    assert found.clip_ids.tolist() == ["first", "last"]
+    np.testing.assert_array_equal(found.values, values[[window, window]])

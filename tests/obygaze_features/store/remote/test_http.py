@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime
 import gzip
 import http.server
@@ -18,14 +19,15 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.store_servers import Nginx, nginx, web_server
-from support.stores import fill_store, plan_store, sealed_store
+from support.stores import fill_store, plan_store, sealed_store, some_values
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.store import ArraySpec, open_store
+from obygaze_features.store.read.describe import summary
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.fetch import pull
-from obygaze_features.store.remote.files import CountedFiles
+from obygaze_features.store.remote.files import CountedFiles, FolderFiles
 from obygaze_features.store.remote.object_store import Unreachable
 from obygaze_features.store.remote.send import pack
 
@@ -92,6 +94,43 @@ def test_a_large_file_is_pulled_in_ranges(
         open_store(tmp_path / "got").matrix("pooled", movies=["tt0000000"]).values,
         open_store(f"{server.url}/films").matrix("pooled", movies=["tt0000000"]).values,
     )
+
+
+def test_info_of_an_open_store_asks_for_each_block_once(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s", 200, 1)
+    fill_store(tmp_path / "s", some_values(200), blocks=[0, 7])
+    with web_server(tmp_path / "s") as counting:
+        call_obygaze("store", "info", counting.url).ok()
+        asked = [name for name in counting.requests if "/commits/block-" in name]
+        assert len(asked) == len(set(asked)) == 200
+        assert len(counting.requests) <= 200 + 20
+
+
+def test_what_is_sealed_while_it_is_described_is_seen(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s", 8, 4)
+    writer = fill_store(tmp_path / "s", some_values(8), blocks=[0])
+    store = open_store(tmp_path / "s")
+    assert not store.sealed
+    fill_store(tmp_path / "s", some_values(8), blocks=[1])
+    writer.seal()
+    facts = summary(store)
+    assert (facts["state"], facts["counts"]) == ("sealed", {"ok": 8})
+
+
+def test_a_store_is_unpickled_where_it_was_opened_also_with_a_query(films: Path) -> None:
+    with web_server(films) as counting:
+        store = open_store(f"{counting.url}/films?X-Amz-Signature=abc")
+        assert "abc" not in store.location
+        assert "abc" not in repr(store)
+        counting.requests.clear()
+        again = copy.copy(store)  # as pickle does
+        assert counting.requests == ["/films/store.json?X-Amz-Signature=abc"]
+        assert again.n_clips == store.n_clips
+        assert again.location == store.location
+    folder = copy.copy(open_store(films / "films"))
+    assert folder.location == str(films / "films")
+    own = copy.copy(open_store(FolderFiles(films / "films")))
+    assert own.n_clips == store.n_clips
 
 
 def test_few_requests_are_enough(films: Path) -> None:
