@@ -1,25 +1,34 @@
 """`obygaze demo`: all steps from films to a report, run on made-up data."""
 
+import fcntl
 import json
+import os
 import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from importlib.resources import files
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
+from typing import IO, Any
 
 import click
 
 from obygaze.demo.films import make_films, render, truncate_video, write_tables
 from obygaze_features.core.commands import Session, command
+from obygaze_features.core.console import Console
 from obygaze_features.core.drafts import OwnFolder, check_folder, draft_beside
-from obygaze_features.core.errors import ObygazeError, first_line
-from obygaze_features.core.files import write_atomic
+from obygaze_features.core.errors import AlreadyThere, ObygazeError, first_line
+from obygaze_features.core.files import parse_json, pretty_json, sha256_file, write_atomic
+from obygaze_features.core.lazy import need
 
 CARD = "tiny-xclip"
-MARK = ".obygaze-demo"  # lists the files of a demo that ended
+_UNFINISHED = '{"files": null}\n'
+# It lists the files of a demo with their hashes, once the demo has ended or was interrupted. While
+# a demo is made it has a lock of the kernel, and lists nothing.
+MARK = ".obygaze-demo"
 BROKEN = 30
 DATA = files(__package__)
 
@@ -42,11 +51,12 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         obygaze demo
         obygaze demo -o /tmp/tour
     """
+    need("av", "video", "making the demo's films")  # before the first file is written
     folder = folder or session.workspace.root / "demo"
-    _claim(folder)
     root = ctx.find_root().command
     commands = []
-    with redirect_stdout(sys.stderr) if session.console.as_json else nullcontext():
+    on_stdout = redirect_stdout(sys.stderr) if session.console.as_json else nullcontext()
+    with on_stdout, _demo_folder(folder, session.console):
         scenes = make_films()
         write_tables(scenes, folder)
         write_atomic(folder / "mapping.toml", DATA.joinpath("mapping.toml").read_bytes())
@@ -58,7 +68,6 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
             commands.append(shlex.join(["obygaze", "-C", str(folder), *words]))
             session.console.result(f"\n# {purpose}\n$ {commands[-1]}")
             root.main(args=["-C", str(folder), *words], prog_name="obygaze", standalone_mode=False)
-    write_atomic(folder / MARK, "\n".join(sorted(_files(folder))).encode())
     page = folder / "runs" / "honest" / "report.html"
     values = {"folder": folder, "page": page, "figures": folder / "figures"}
     document = {name: str(path) for name, path in values.items()}
@@ -112,13 +121,54 @@ def save_tiny_xclip(workspace: Path) -> tuple[Path | None, str]:
     )
 
 
-def _claim(folder: Path) -> None:
-    """Empty the folder of an earlier demo; raise an error for any other folder."""
+@contextmanager
+def _demo_folder(folder: Path, console: Console) -> Iterator[None]:
+    """Make the folder of a demo; list its files when the block ends, also by an interrupt."""
+    _claim(folder, console)
+    mark = folder / MARK
+    with mark.open("a", encoding="utf-8") as stream:
+        _lock(stream, folder)
+        stream.write(_UNFINISHED)
+        stream.flush()
+        try:
+            yield
+        finally:
+            hashes = {name: sha256_file(folder / name) for name in sorted(_files(folder) - {MARK})}
+            write_atomic(mark, pretty_json({"files": hashes}))
+
+
+def _claim(folder: Path, console: Console) -> None:
+    """Empty the folder of an earlier demo; raise an error for any other folder.
+
+    What is in a demo that was killed is not known: its folder gets another name.
+    """
     check_folder(folder, DEMO, force=True)
-    if folder.exists():
+    if (folder / MARK).is_file():
+        with (folder / MARK).open("rb") as stream:
+            _lock(stream, folder)
+    if folder.exists() and _listed_files(folder) is None and any(folder.iterdir()):
+        names = (f"{folder.name}-unfinished-{number}" for number in count(1))
+        aside = next(name for name in names if not os.path.lexists(folder.with_name(name)))
+        folder.rename(folder.with_name(aside))
+        console.note(f"an earlier demo was stopped before its end; its folder is now {aside}")
+    elif folder.exists():
         with draft_beside(folder) as old:
             folder.rename(old)
     folder.mkdir(parents=True, exist_ok=True)
+
+
+def _lock(mark: IO[Any], folder: Path) -> None:
+    """Lock the mark of a demo; an error where another process makes this demo."""
+    try:
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise AlreadyThere(
+            "another process is making this demo",
+            where=str(folder),
+            hint="wait until it has finished, or choose another name with -o",
+        ) from None
+    except OSError:
+        pass  # a file system without locks
 
 
 def _files(folder: Path) -> set[str]:
@@ -127,12 +177,44 @@ def _files(folder: Path) -> set[str]:
     return {name for name in names if not name.startswith("indexes/")}
 
 
+def _listed_files(folder: Path) -> dict[str, str] | None:
+    """Return the files that the mark of a demo lists, with their hashes; None where it lists none.
+
+    A hash is "" in marks of earlier versions, which have the names only.
+    """
+    try:
+        data = (folder / MARK).read_bytes()
+    except OSError:
+        return None
+    try:
+        document = parse_json(data)
+    except ValueError:
+        return dict.fromkeys(data.decode("utf-8", "replace").split("\n"), "")
+    files = document.get("files") if isinstance(document, dict) else None
+    return {str(name): str(sha256) for name, sha256 in files.items()} if files else None
+
+
 def _not_a_demo(folder: Path) -> str:
-    if not (folder / MARK).is_file():
-        return "it was not made by the demo, or the demo did not end"
-    made = (folder / MARK).read_text("utf-8", "replace").split("\n")
-    more = sorted(_files(folder) - {MARK, *made})
-    return f"it also holds {more[0]!r}" if more else ""
+    mark = folder / MARK
+    if not mark.is_file():
+        return "it was not made by the demo"
+    listed = _listed_files(folder)
+    if listed is None:
+        return ""  # it was killed, and is kept under another name
+    there = _files(folder) - {MARK}
+    more = sorted(there - listed.keys())
+    if more:
+        return f"it also holds {more[0]!r}"
+    for name in sorted(there):
+        if not _is_unchanged(folder / name, listed[name], mark):
+            return f"its file {name!r} was changed"
+    return ""
+
+
+def _is_unchanged(file: Path, sha256: str, mark: Path) -> bool:
+    if not sha256:
+        return file.lstat().st_mtime <= mark.stat().st_mtime
+    return not file.is_symlink() and sha256_file(file) == sha256
 
 
 DEMO = OwnFolder("demo", _not_a_demo)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from obygaze_features.core.errors import InstallExtra
+from obygaze_features.core.errors import FixInput, InstallExtra, first_line
 
 
 def lazy_exports(
@@ -34,7 +34,7 @@ def lazy_exports(
 
 
 def need(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional module; if it is missing, raise an error that names the extra."""
+    """Import an optional module; an error names its extra, or says why it does not work."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -44,4 +44,10 @@ def need(module: str, extra: str, purpose: str) -> Any:
         raise InstallExtra(
             f"{purpose} needs the package {error.name!r}, which is not installed",
             hint=f"pip install 'obygaze[{extra}]'",
+        ) from error
+    except (ImportError, OSError) as error:
+        raise FixInput(
+            f"{purpose} needs the package {module!r}, which is installed and does not work:"
+            f" {first_line(error)}",
+            hint=f"pip install --force-reinstall 'obygaze[{extra}]'; obygaze doctor says more",
         ) from error

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from support.cli import run_obygaze, without_torch
+from support.cli import call_obygaze, run_obygaze, without_torch
 
+from obygaze.demo import tour
 from obygaze.demo.tour import CARD, DEMO, MARK, _claim, save_tiny_xclip
-from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.console import Console
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.files import write_atomic
 from obygaze_features.store.read.reader import open_store
 
+QUIET = Console(verbosity=-1)
 # The thirty-first of twelve clips a film is the seventh of the third film.
 BROKEN = "tt9000003-007"
 
@@ -124,16 +131,121 @@ def test_a_folder_with_work_in_it_is_not_emptied(
     monkeypatch.chdir(folder)
     for name in (folder, Path(), Path("..")):
         with pytest.raises(FixUsage, match="cannot be the name"):
-            _claim(name)
+            _claim(name, QUIET)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AlreadyThere, match=r"also holds 'thesis\.txt'"):
-        _claim(folder)
+        _claim(folder, QUIET)
     assert (folder / "thesis.txt").read_text(encoding="utf-8") == "years"
     (folder / "thesis.txt").unlink()
-    _claim(folder)
+    _claim(folder, QUIET)
     assert not any(folder.iterdir())
-    # Nobody knows what was added to a demo that was killed.
     (folder / "clips.csv").touch()
-    with pytest.raises(AlreadyThere, match="the demo did not end"):
-        _claim(folder)
+    with pytest.raises(AlreadyThere, match="it was not made by the demo"):
+        _claim(folder, QUIET)
     assert [path.name for path in tmp_path.iterdir()] == ["tour"]
+
+
+@pytest.fixture
+def short_tour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demo of a few files, without films and without steps."""
+
+    def render(scenes: object, folder: Path) -> list[Path]:
+        paths = [folder / f"{number}.mp4" for number in range(tour.BROKEN + 1)]
+        for path in paths:
+            write_atomic(path, b"a film")
+        return paths
+
+    monkeypatch.setattr(tour, "render", render)
+    monkeypatch.setattr(tour, "save_tiny_xclip", lambda folder: (None, "no X-CLIP"))
+    monkeypatch.setattr(tour, "_steps", lambda folder, weights: iter(()))
+
+
+def test_without_pyav_nothing_is_written_and_the_same_command_works_once_it_is_there(
+    tmp_path: Path, short_tour: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "av", None)
+        without = call_obygaze("-C", tmp_path, "demo")
+    assert without.code == 2
+    assert without.stderr.splitlines()[-1] == "  Try: pip install 'obygaze[video]'"
+    assert not any(tmp_path.iterdir())
+    assert call_obygaze("-C", tmp_path, "demo").code == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, FixInput("a step failed")])
+def test_a_demo_that_was_interrupted_is_made_again_by_the_same_command(
+    tmp_path: Path, short_tour: None, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def stop(folder: Path, weights: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tour, "_steps", stop)
+        assert call_obygaze("-C", tmp_path, "demo").code in (1, 130)
+    assert (tmp_path / "demo" / "videos" / "0.mp4").is_file()
+    # What was added to it since is not removed.
+    (tmp_path / "demo" / "thesis.txt").touch()
+    refused = call_obygaze("-C", tmp_path, "demo")
+    assert (refused.code, "also holds 'thesis.txt'" in refused.stderr) == (1, True)
+    (tmp_path / "demo" / "thesis.txt").unlink()
+    assert call_obygaze("-C", tmp_path, "demo").code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+
+
+def test_a_demo_that_was_killed_is_kept_under_another_name(
+    tmp_path: Path, short_tour: None
+) -> None:
+    program = (
+        "import os, sys\n"
+        "from obygaze.demo import tour\n"
+        "from obygaze_features.core.console import Console\n"
+        "from pathlib import Path\n"
+        "with tour._demo_folder(Path('demo'), Console()):\n"
+        "    Path('demo/thesis.txt').touch()\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False)
+        assert done.returncode == -9
+    result = call_obygaze("-C", tmp_path, "demo")
+    assert result.code == 0
+    assert "its folder is now demo-unfinished-2" in result.stderr
+    assert (tmp_path / "demo-unfinished-1" / "thesis.txt").is_file()
+    assert (tmp_path / "demo-unfinished-2" / "thesis.txt").is_file()
+    assert not (tmp_path / "demo" / "thesis.txt").exists()
+
+
+def test_two_processes_do_not_make_one_demo(tmp_path: Path) -> None:
+    with (
+        tour._demo_folder(tmp_path / "demo", QUIET),
+        pytest.raises(AlreadyThere, match="another process is making this demo"),
+    ):
+        _claim(tmp_path / "demo", QUIET)
+    _claim(tmp_path / "demo", QUIET)
+
+
+def test_a_demo_in_which_a_file_was_edited_is_not_emptied(tmp_path: Path, short_tour: None) -> None:
+    assert call_obygaze("-C", tmp_path, "demo").code == 0
+    table = tmp_path / "demo" / "clips.csv"
+    before = table.read_bytes()
+    times = (table.stat().st_atime_ns, table.stat().st_mtime_ns)
+    table.write_bytes(before[:-1] + b"9")
+    os.utime(table, ns=times)  # the content decides, not the time
+    refused = call_obygaze("-C", tmp_path, "demo")
+    assert (refused.code, "its file 'clips.csv' was changed" in refused.stderr) == (1, True)
+    assert table.read_bytes() == before[:-1] + b"9"
+    table.write_bytes(before)
+    assert call_obygaze("-C", tmp_path, "demo").code == 0
+
+
+def test_a_demo_of_an_earlier_version_is_made_anew_unless_a_file_is_newer(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    (folder / "clips.csv").write_text("before", encoding="utf-8")
+    (folder / MARK).write_text("clips.csv", encoding="utf-8")
+    os.utime(folder / "clips.csv", (2e9, 2e9))
+    with pytest.raises(AlreadyThere, match=r"its file 'clips\.csv' was changed"):
+        _claim(folder, QUIET)
+    os.utime(folder / "clips.csv", (1e9, 1e9))
+    _claim(folder, QUIET)
+    assert not any(folder.iterdir())

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from obygaze_features.core.errors import InstallExtra
+from obygaze_features.core.errors import FixInput, InstallExtra
 from obygaze_features.core.lazy import need
 
 
@@ -20,6 +20,20 @@ def test_one_that_is_absent_names_the_extra_to_install():
         "  Try: pip install 'obygaze[extract]'",
     ]
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("error", ["ImportError", "OSError"])
+def test_a_package_that_is_installed_and_broken_is_called_that(tmp_path, monkeypatch, error):
+    source = f"raise {error}('libav.so.62: no such file')\n"
+    (tmp_path / "unusable_package.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(FixInput) as caught:
+        need("unusable_package", "video", "decoding")
+    assert str(caught.value).splitlines() == [
+        "decoding needs the package 'unusable_package', which is installed and does not work:"
+        " libav.so.62: no such file",
+        "  Try: pip install --force-reinstall 'obygaze[video]'; obygaze doctor says more",
+    ]
 
 
 @pytest.mark.parametrize("lacking", ["another_package", "bro", "broken_package_2"])
