@@ -1,7 +1,8 @@
 """Errors, each named after what the user can do about it, with its exit code."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 # The user and password before the host of a URL, and the query, in which signatures are.
 _USER = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s'\"]*@")
@@ -47,6 +48,10 @@ class ObygazeError(Exception):
         self.hint = _line(hint) if hint else self.usual_hint
         self.details = tuple(map(without_secrets, details))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the error as it is: subclasses have other parameters than the text."""
+        return _unpickled, (type(self), self.args, vars(self))
+
     def __str__(self) -> str:
         """Return the error in at most three lines."""
         lines = [self.what]
@@ -59,6 +64,15 @@ class ObygazeError(Exception):
 
 class ObygazeWarning(UserWarning):
     """Something that the user should know, while the work goes on; commands print it as a line."""
+
+
+def _unpickled(
+    kind: type[ObygazeError], args: tuple[Any, ...], state: Mapping[str, Any]
+) -> ObygazeError:
+    """Return an error of another process."""
+    error = kind.__new__(kind, *args)
+    vars(error).update(state)
+    return error
 
 
 class FixInput(ObygazeError):

@@ -80,15 +80,17 @@ def run(
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals() as stop, ExitStack() as stack:
-        from obygaze_features.extraction.decoding import stores_of_frames
-        from obygaze_features.extraction.run import RowProgress, seal_complete
+        from obygaze_features.extraction.run import RowProgress, seal_complete, stores_read
 
         plan = chosen_plan(session, manifest, options)
-        for store in stores_of_frames(plan):
+        rows = None if worker is None else plan.worker_rows(worker)
+        if rows == []:
+            _show_idle(session, plan, worker or "")
+            return
+        for store in stores_read(plan):
             session.console.note(f"kept pictures are read from {store.location}")
         if options["device"] == "cpu":
             _name_idle_gpus(session, plan)
-        rows = None if worker is None else plan.worker_rows(worker)
         bar = session.console.progress
         progress = RowProgress(lambda n_rows: stack.enter_context(bar("extract", n_rows)))
         states = _extract(plan, stop, rows, options, progress)
@@ -113,6 +115,15 @@ def run(
         raise ObygazeError("no clip was extracted", hint="correct what the lines above list")
     if any(state.failed for state in states):
         click.get_current_context().exit(EXIT_SOME_FAILED)
+
+
+def _show_idle(session: Session, plan: ExtractPlan, worker: str) -> None:
+    """Print that a worker has nothing to do, since there are fewer units than workers."""
+    if session.console.as_json:
+        _show_json(session, [], worker, [])
+        return
+    units = count(plan.n_units, "unit")
+    session.console.note(f"worker {worker} has no clips: the plan has {units}; nothing to do")
 
 
 def _name_idle_gpus(session: Session, plan: ExtractPlan) -> None:
@@ -181,7 +192,7 @@ def _show_json(
     from obygaze_features.extraction.status import joint_status
 
     documents = [state.to_json() for state in states]
-    first = documents[0] if len(documents) == 1 else joint_status(states, rows)
     named = {} if worker is None else {"worker": worker}
+    joint = joint_status(states, rows)
     # One line, since scripts read the last one.
-    session.console.json({**named, **first, "stores": documents}, one_line=True)
+    session.console.json({**named, **joint, "stores": documents}, one_line=True)

@@ -62,18 +62,23 @@ class KeptFrames:
         clean = store.arrays.read(store.plan.array(CLEAN), ok)
         return cls(store, frozenset(ok[clean].tolist()))
 
-    def serves(self, view: View, grid: Grid | None) -> bool:
-        """Return whether the pictures of a view are among those of the store."""
+    def serves(self, view: View, grid: Grid | None, *, any_edge: bool = False) -> bool:
+        """Return whether the pictures of a view are among those of the store.
+
+        With `any_edge`, the shortest edge may differ: only the checkpoint knows that of the view.
+        """
         recipe = self.store.recipe.to_json()
-        n_frames = recipe["sampling"]["frames"]
+        n_frames, resize = recipe["sampling"]["frames"], view.resize
         # The pictures for a divisor are among those for a number, but not with one a second.
         fits = n_frames == view.count or (view.sampling != "fps" and n_frames % view.count == 0)
+        if not fits or resize is None:
+            return False
+        if any_edge:
+            resize = replace(resize, edge=recipe["preprocessing"].get("edge", resize.edge))
         return (
-            fits
-            and view.resize is not None
-            and recipe["sampling"] == sampling_recipe(replace(view, count=n_frames), grid)
+            recipe["sampling"] == sampling_recipe(replace(view, count=n_frames), grid)
             and recipe["decoder"] == decoder_recipe()
-            and recipe["preprocessing"] == view.resize.recipe()
+            and recipe["preprocessing"] == resize.recipe()
         )
 
     def source(self, row: int) -> RowSource:

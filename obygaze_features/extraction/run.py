@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.geometry import Level
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
@@ -16,7 +17,12 @@ from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BlockMaker, run_rows
 from obygaze_features.extraction.compute import BatchComputer, clip_threads, computer_for
-from obygaze_features.extraction.decoding import decode_rows, find_kept_frames, stores_of_frames
+from obygaze_features.extraction.decoding import (
+    KeptFrames,
+    decode_rows,
+    find_kept_frames,
+    stores_of_frames,
+)
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import (
     arrays_of,
@@ -30,7 +36,7 @@ from obygaze_features.extraction.sources import check_sources, refuse_changed, r
 from obygaze_features.extraction.status import StoreStatus, rows_with_new_video, store_status
 from obygaze_features.store.format.limits import memory_bytes
 from obygaze_features.store.format.records import Plan
-from obygaze_features.store.read.reader import open_store
+from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.write.create import create_store, read_plan
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import View
@@ -225,9 +231,34 @@ def refuse_unusable(
 
     With `only_sealed`, changes of clips in stores that are not sealed do not matter.
     """
-    if not stores_of_frames(plan):
+    if not stores_read(plan):
         refuse_without_videos(plan)
     refuse_changed(plan, rows, only_sealed=only_sealed)
+
+
+def stores_read(plan: ExtractPlan) -> list[Store]:
+    """Return the stores of pictures that a run reads in place of films.
+
+    A clip is read from them if they have the pictures of all backbones that still need it, so the
+    list is empty if a backbone has none. What each backbone sees is known from its card.
+    """
+    of_frames = [KeptFrames.of(store) for store in stores_of_frames(plan)]
+    workspace, found = Workspace(Path(plan.workspace)), dict[str, Store]()
+    if not of_frames:
+        return []
+    for target in plan.targets:
+        exists = (Path(target.store) / Plan.FILE).is_file()
+        if exists and not StoreWriter(target.store).pending_blocks():
+            continue
+        card = find_card(target.backbone, workspace)
+        view = view_of(card, target)
+        any_edge = card.input.edge_from_checkpoint
+        serving = [kept for kept in of_frames if kept.serves(view, plan.grid, any_edge=any_edge)]
+        serving = [kept for kept in serving if kept.rows]
+        if not serving:
+            return []
+        found.update((kept.store.location, kept.store) for kept in serving)
+    return list(found.values())
 
 
 def extract_rows(

@@ -75,17 +75,33 @@ def joint_status(
 ) -> dict[str, Any]:
     """Return the joint status of a run's stores as JSON: a clip is ok if it is ok in all stores.
 
-    `rows` are those that the states were read for; None means all.
+    The keys are the same for any number of stores, also for none. `rows` are those that the states
+    were read for; None means all.
     """
-    whole = [open_store(state.store).status().is_ok for state in states]
-    is_ok = np.logical_and.reduce(whole)
-    ok = int((is_ok if rows is None else is_ok[list(rows)]).sum())
-    failed = len(set().union(*(state.failures for state in states)))
-    clips = states[0].clips
-    counts = {"clips": clips, "ok": ok, "failed": failed, "missing": clips - ok - failed}
+    ok, clips = 0, states[0].clips if states else 0
+    if states:
+        whole = [open_store(state.store).status().is_ok for state in states]
+        is_ok = np.logical_and.reduce(whole)
+        ok = int((is_ok if rows is None else is_ok[list(rows)]).sum())
+    failures: dict[str, str] = {}
+    reasons: Counter[str] = Counter()
+    for state in states:
+        failures = {**state.failures, **failures}
+        reasons.update(state.reasons)
     spent = _joint_seconds([state.seconds for state in states])
-    seconds = {stage: round(value, 3) for stage, value in spent.items()}
-    return {"store": [state.store for state in states], **counts, "seconds": seconds}
+    return {
+        "store": [state.store for state in states],
+        "clips": clips,
+        "ok": ok,
+        "failed": len(failures),
+        "missing": clips - ok - len(failures),
+        "blocks": sum(state.blocks for state in states),
+        "blocks_done": sum(state.blocks_done for state in states),
+        "reasons": dict(reasons.most_common()),
+        "failures": failures,
+        "seconds": {stage: round(value, 3) for stage, value in spent.items()},
+        "sealed": bool(states) and all(state.sealed for state in states),
+    }
 
 
 def store_status(location: str | Path, rows: Sequence[int] | None = None) -> StoreStatus:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from obygaze_features.core import errors
@@ -32,6 +34,24 @@ def test_no_error_is_without_a_documented_code():
     core = {name for name in below(errors.ObygazeError) if hasattr(errors, name)}
     assert core == set(EXIT_CODES)
     assert (errors.EXIT_SOME_FAILED, errors.EXIT_INTERRUPTED) == (3, 130)
+
+
+def test_an_error_of_another_process_is_the_same_error():
+    pytest.importorskip("torch", reason="weights need the extract extra")
+    from obygaze_features.backbones.cards import find_card
+    from obygaze_features.backbones.hub import NO_WEIGHTS
+    from obygaze_features.backbones.weights import WrongWeights
+    from obygaze_features.video.container import BadVideo
+
+    first = BadVideo("cut off", path="a.mkv", stage="open", reason="truncated")
+    second = WrongWeights(find_card("clip-b16"), NO_WEIGHTS, "sizes", ["size: 3"])
+    third = errors.UnknownName("no clip", where="s", hint="b", details=["x"])
+    third.exit_code = 130
+    for error in (first, second, third):
+        received = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own bytes
+        assert type(received) is type(error)
+        assert (str(received), received.args) == (str(error), error.args)
+        assert vars(received) == vars(error)
 
 
 def test_an_error_reads_as_at_most_three_lines():

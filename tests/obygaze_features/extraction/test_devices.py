@@ -123,6 +123,20 @@ def test_the_error_of_a_process_is_that_of_the_run(films: Manifest, tmp_path: Pa
         extract_on_devices(plan, [Resources(), Resources()], StopFlag())
 
 
+def test_a_stop_before_there_are_stores_has_the_exit_code_of_a_stop(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(plan: Any, shares: Any, stop: StopFlag, **more: Any) -> list[Any]:
+        stop.signal_name = "SIGTERM"
+        return []
+
+    monkeypatch.setattr(devices, "extract_on_devices", stopped)
+    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    for words in ((), ("--json",)):
+        done = call_obygaze("extract", "run", plan, "--device", "cpu,cpu", *words)
+        assert done.code == 75, done.stderr
+
+
 def test_options_that_need_one_device(films: Manifest, tmp_path: Path) -> None:
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     done = call_obygaze("extract", "run", plan, "--device", "cpu,cpu", "--worker", "0/2")

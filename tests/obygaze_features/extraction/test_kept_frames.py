@@ -279,4 +279,6 @@ def test_windows_are_read_from_kept_pictures(tmp_path: Path) -> None:
     )
     # The other grid has seven windows of the same names, and needs the film.
     done = command(tmp_path, "run", "other", "-b", "descriptors")
-    assert done.code == 1 and "open: missing" in done.stdout
+    assert done.code == 1 and "none of the 1 video files of other exists" in done.stderr
+    assert "kept pictures" not in done.stderr
+    assert not (stores / "other.descriptors").exists(), "no rows of failures"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import environment, obygaze_argv, run_obygaze
+from support.cli import call_obygaze, environment, obygaze_argv, run_obygaze
 from support.extraction import a_plan, array_bytes, film_folder, keep_manifest, plan_file
 from support.videos import write_video
 
@@ -55,10 +55,11 @@ def test_a_run_reports_its_counts(world: Path) -> None:
     document = done.json()
     assert (document["clips"], document["ok"], document["failed"]) == (N_CLIPS, 20, 2)
     assert document["missing"] == 1
-    assert document["store"].endswith("films.descriptors")
+    (location,) = document["store"]
+    assert location.endswith("films.descriptors")
     assert document["failures"].keys() == {"tt0-005", "tt0-006"}
     assert {"wait", "decode", "forward"} <= document["seconds"].keys()
-    store = open_store(document["store"])
+    store = open_store(location)
     assert not store.sealed
     assert store.status().noted[9].state == "no-video"
 
@@ -119,6 +120,29 @@ def test_a_worker_reports_its_own_clips(
     assert "tt0-005" not in again.stderr
     status = run_obygaze("extract", "status", tmp_path / "stores" / "descriptors", "--json")
     assert status.json()["stores"][0]["failed"] == 2
+
+
+def test_a_worker_without_blocks_has_nothing_to_do(films: Manifest, tmp_path: Path) -> None:
+    # Six blocks for eight workers.
+    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    done = call_obygaze("extract", "run", plan, "--worker", "7/8")
+    assert (done.code, "worker 7/8 has no clips: the plan has 6 units" in done.stderr) == (0, True)
+    document = call_obygaze("extract", "run", plan, "--worker", "6/8", "--json").ok().json()
+    assert (document["worker"], document["clips"], document["stores"]) == ("6/8", 0, [])
+
+
+def test_the_document_of_a_run_has_one_form(films: Manifest, tmp_path: Path) -> None:
+    keys = []
+    for names in (("descriptors",), ("descriptors", "frames:descriptors")):
+        plan = plan_file(a_plan(films, tmp_path, *names), tmp_path / f"{len(names)}.json")
+        words = ("extract", "run", plan, "--worker", "0/6", "--json")
+        document = call_obygaze(*words).ok().json()
+        keys.append({key: type(value) for key, value in document.items()})
+        assert [Path(store).name for store in document["store"]] == list(names)
+        assert len(document["stores"]) == len(names)
+        counts = ("clips", "ok", "failed", "missing", "blocks")
+        assert [document[key] for key in counts] == [4, 4, 0, 0, len(names)]
+    assert keys[0] == keys[1]
 
 
 def test_the_same_bytes_after_twenty_kills(
