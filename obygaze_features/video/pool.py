@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import queue
+import resource
 import select
 import signal
 import socket
@@ -30,6 +32,8 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 TIMEOUT_S = 120.0
+# Open files that are enough: five for a worker, and two for a clip that waits.
+OPEN_FILES = 16384
 # How long a new worker may take to import its packages, also from a slow shared disk.
 START_S = 120.0
 # Time is counted in steps, so that the time while the run is suspended does not count.
@@ -88,9 +92,11 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         self._lock = threading.Lock()
         self._closed = False
         self._workers: dict[int, _Worker] = {}
-        # All memory by its number, and the numbers of that which no clip uses.
-        self._memories: list[SharedMemory] = []
+        # All memory by its number, the numbers of that which no clip uses, and of what was dropped.
+        self._memories: dict[int, SharedMemory] = {}
         self._free: list[int] = []
+        self._dropped: list[int] = []
+        allow_open_files()
         self._threads = [
             threading.Thread(target=self._serve, args=(slot,), daemon=True, name="decode-pool")
             for slot in range(workers)
@@ -144,7 +150,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 try:
                     future.set_result(self._decode(slot, job))
                 except Exception as error:  # noqa: BLE001 - raised where the result is taken
-                    future.set_exception(error)
+                    future.set_exception(_explained(error))
             # While this thread waits for a job, it must not hold the clips of the last one.
             del item, future
         if slot in self._workers:
@@ -182,12 +188,20 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         """Return the clips that a worker decodes, in memory that is used again after them."""
         with self._lock:
             if not self._free:
-                self._free.append(len(self._memories))
-                self._memories.append(SharedMemory())
+                number = len(self._memories) + len(self._dropped)
+                self._memories[number] = SharedMemory()
+                self._free.append(number)
             number = self._free.pop()
-        memory = self._memories[number]
-        # Memory of a worker that crashes or hangs is not used again: it may still write to it.
-        reply = worker.decode(job, number, memory, self.timeout_s)
+            memory, dropped = self._memories[number], list(self._dropped)
+        try:
+            reply = worker.decode(job, number, memory, dropped, self.timeout_s)
+        except (TimeoutError, _WorkerExited):
+            # A worker that hangs may still write to it, so it is not used again. The other workers,
+            # which may have it mapped from an earlier clip, drop it before their next one.
+            with self._lock:
+                del self._memories[number]
+                self._dropped.append(number)
+            raise
         release = partial(self._free.append, number)
         if reply.get("shapes"):
             pictures = memory.frames(list(map(tuple, reply["shapes"])), release)
@@ -222,6 +236,24 @@ def in_order(
             future.cancel()
 
 
+def allow_open_files() -> None:
+    """Let this process open more files, if the system allows it: a waiting clip needs two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _explained(error: Exception) -> Exception:
+    """Return an error with what to do about it, if that is known."""
+    if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+        return error
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    what = f"too many open files: the system allows {limit} for a process"
+    return ObygazeError(what, hint=f"ulimit -n {OPEN_FILES}, or fewer --workers and --batch")
+
+
 class _WorkerExited(Exception):
     """The process of a worker has ended."""
 
@@ -251,11 +283,17 @@ class _Worker:
             self.ready = True
 
     def decode(
-        self, job: DecodeJob, number: int, memory: SharedMemory, timeout_s: float
+        self,
+        job: DecodeJob,
+        number: int,
+        memory: SharedMemory,
+        dropped: Sequence[int],
+        timeout_s: float,
     ) -> dict[str, Any]:
         """Send a job and numbered memory; wait for the reply, at most until the time limit."""
         self.channel.settimeout(timeout_s)
-        request = asdict(replace(job, path=os.fspath(job.path))) | {"memory": number}
+        request = asdict(replace(job, path=os.fspath(job.path)))
+        request |= {"memory": number, "dropped": list(dropped)}
         line = json.dumps(request).encode("ascii") + b"\n"
         with suppress(ConnectionError):
             sent = socket.send_fds(self.channel, [line], [memory.handle])

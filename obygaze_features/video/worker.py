@@ -46,6 +46,8 @@ def main(handle: int) -> None:
     memories: dict[int, SharedMemory] = {}
     while True:
         request, handle = requests.get()
+        for number in request["dropped"]:
+            memories.pop(number, None)
         number = request["memory"]
         if number in memories:
             os.close(handle)

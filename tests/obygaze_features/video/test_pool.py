@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -23,7 +25,14 @@ from support.videos import read_numbers, write_video
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
-from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult, _Worker, _WorkerExited
+from obygaze_features.video.pool import (
+    OPEN_FILES,
+    DecodeJob,
+    DecodePool,
+    DecodeResult,
+    _Worker,
+    _WorkerExited,
+)
 from obygaze_features.video.resize import Resize
 
 VIEWS = (View(8), View(4, resize=Resize(48)))
@@ -302,6 +311,50 @@ def test_a_hang_costs_one_clip(films: list[Path]) -> None:
     assert is_gone(pid)
 
 
+def n_memories(pid: int) -> int:
+    """How many shared memories a process has open."""
+    names = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            names.append(str(link.readlink()))
+    return sum("obygaze-frames" in name for name in names)
+
+
+def test_clips_that_hang_leave_no_memory(films: list[Path]) -> None:
+    job = DecodeJob(films[0], VIEWS)
+    with DecodePool(2) as pool:
+        # Both workers have the memory of clips that come after.
+        for results in [pool.submit(job), pool.submit(job)], [pool.submit(job), pool.submit(job)]:
+            assert all(future.result().error is None for future in results)
+        usual = n_memories(os.getpid())
+        pids = worker_ids(pool)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        with time_limit(pool, 0.2):
+            futures = [pool.submit(job) for _ in pids]
+            assert all(future.result().error is not None for future in futures)
+        del futures
+        assert all(pool.submit(job).result().error is None for _ in range(2))
+        gc.collect()
+        assert n_memories(os.getpid()) <= usual
+        assert max(n_memories(pid) for pid in worker_ids(pool)) <= usual
+
+
+def test_too_many_open_files_has_a_hint(films: list[Path]) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with DecodePool(1) as pool:
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(OPEN_FILES, before[1])
+        n_open = len(list(Path("/proc/self/fd").iterdir()))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (n_open - 1, before[1]))
+            future = pool.submit(DecodeJob(films[0], VIEWS))
+            with pytest.raises(ObygazeError, match="too many open files") as caught:
+                future.result()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert f"ulimit -n {OPEN_FILES}" in str(caught.value)
+
+
 def test_a_clip_that_is_too_slow(films: list[Path], slow_film: Path) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
@@ -427,7 +480,7 @@ def test_memory_of_a_worker_that_crashed_is_not_used_again(
         os.kill(pid, signal.SIGCONT)
         assert future.result().error is not None
         list(pool.map([DecodeJob(films[1], VIEWS)]))
-        assert len(pool._memories) == 2
+        assert list(pool._memories) == [1], "the first is dropped"
 
 
 def test_jobs_from_several_threads(films: list[Path]) -> None:
