@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
@@ -246,7 +247,8 @@ class Site:
         """Return the tables of marks, one for each annotator: `segments/MANIFEST.NAME.csv`."""
         start, folder = f"{self.manifest.name}.", self.workspace.folder("segments")
         found = (
-            (path, path.stem.removeprefix(start)) for path in sorted(folder.glob(f"{start}*.csv"))
+            (path, path.stem.removeprefix(start))
+            for path in sorted(folder.glob(f"{glob.escape(start)}*.csv"))
         )
         return [path for path, name in found if NAME.fullmatch(name) and name != SHOTS]
 

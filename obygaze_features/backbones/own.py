@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
@@ -20,6 +21,7 @@ from obygaze_features.backbones.weights import TENSORS, tensors_sha256
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.plugins import call_foreign
+from obygaze_features.store.format.schema import PICTURES, SPAN_ARRAYS, TIME_ARRAYS, ArraySpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 _DEFAULT = Preset()
 _NAMES = "FILE.py:FUNCTION or MODULE:FUNCTION, a function that returns module_card(...)"
 _FILES = "correct module_card(files=[...])"
+# The arrays of a store beside the levels.
+_OTHER_ARRAYS = (*TIME_ARRAYS, *SPAN_ARRAYS, PICTURES, "mask", "clean")
 _call = partial(call_foreign, hint=_NAMES)
 Load = Callable[[], Any]
 Run = Callable[[Any, "Tensor"], Mapping[str, "Tensor"]]
@@ -78,6 +82,11 @@ def module_card(
     shapes = {level: tuple(map(int, shape)) for level, shape in levels.items()}
     if not shapes or not all(shapes.values()) or min(map(min, shapes.values())) < 1:
         raise FixInput(f"levels must give a shape for each level, got {dict(levels)}", where=name)
+    for level, shape in shapes.items():
+        ArraySpec(level, shape)  # raises an error for a name that stores do not take
+        if level in _OTHER_ARRAYS:
+            what = f"a level cannot be called {level!r}: stores have another array of this name"
+            raise FixInput(what, where=name, hint="another name in levels and in run()")
     paths = None if files is None else tuple(Path(file).expanduser().absolute() for file in files)
     family = ModuleFamily(
         "own", "torch.nn.Module", outputs={}, shapes=shapes, make=load, run=run, files=paths
@@ -166,9 +175,12 @@ class ModuleFamily(Family):
         for name, shape in self.shapes.items():
             # One length has one name.
             first = "frame" if shape[0] == card.geometry.frames else f"step_{shape[0]}"
-            middle = [first, *(f"token_{length}" for length in shape[1:-1])]
-            dims = (*(middle if len(shape) > 1 else []), f"feature_{shape[-1]}")
-            levels[name] = Level(name, name, dims, shape)
+            dims = [first] if len(shape) > 1 else []
+            for length in shape[1:-1]:
+                same = [dim for dim in dims if re.fullmatch(rf"token_{length}(_\d+)?", dim)]
+                dims.append(f"token_{length}_{len(same) + 1}" if same else f"token_{length}")
+            dims.append(f"feature_{shape[-1]}")
+            levels[name] = Level(name, name, tuple(dims), shape)
         return levels
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:

@@ -41,6 +41,16 @@ def package_version(name: str) -> str | None:
         return None
 
 
+# What errors for too little memory contain, in lower case.
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means too little memory; torch has no type of its own on a CPU."""
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or any(words in said for words in OUT_OF_MEMORY)
+
+
 def offline() -> bool:
     """Return whether the environment forbids the network."""
     words = {"1", "true", "yes", "on"}

@@ -20,6 +20,7 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
     first_line,
 )
+from obygaze_features.core.machine import is_out_of_memory
 from obygaze_features.core.schema_rules import near
 
 T = TypeVar("T")
@@ -141,7 +142,7 @@ def call_foreign(function: Callable[[], T], what: str, hint: str = "") -> T:
     except (ObygazeError, MemoryError):
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, RuntimeError) and ("memory" in str(error) or "ALLOC" in str(error)):
+        if isinstance(error, RuntimeError) and is_out_of_memory(error):
             raise
         found = f"{what}: {type(error).__name__}: {first_line(error)}"
         raise FixInput(found, hint=hint or None) from error

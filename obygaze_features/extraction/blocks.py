@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import PICTURES
-from obygaze_features.core.machine import package_version
+from obygaze_features.core.machine import is_out_of_memory, package_version
 from obygaze_features.extraction.compute import Clock, Computed, Computer
 from obygaze_features.extraction.decoding import DecodedRow, Jobs
 from obygaze_features.extraction.shared_machine import StopFlag
@@ -25,11 +25,6 @@ from obygaze_features.store.format.schema import OK, SPAN_ARRAYS, RowSource, Row
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import DecodedClip, View
 
-# What errors for too little memory contain.
-OUT_OF_MEMORY = (
-    *("out of memory", "can't allocate memory", "not enough memory"),
-    *("cublas_status_alloc_failed", "cudnn_status_alloc_failed"),
-)
 # The packages whose versions each block records.
 PACKAGES = ("av", "numpy", "torch", "transformers", "zarr")
 
@@ -243,8 +238,7 @@ class BlockMaker:
         try:
             yield
         except (MemoryError, RuntimeError) as error:
-            said = str(error).lower()
-            if not isinstance(error, MemoryError) and not any(w in said for w in OUT_OF_MEMORY):
+            if not is_out_of_memory(error):
                 raise
             torch = sys.modules.get("torch")
             if torch is not None and torch.cuda.is_available():

@@ -257,8 +257,11 @@ def slurm(
         obygaze extract slurm plan.json -k 8 --resume --submit
     """
     from obygaze_features.extraction.slurm import (
+        GPU_OPTIONS,
+        MEMORY_OPTIONS,
         SCRIPT_MARK,
         array_for,
+        asks_for,
         memory_gb,
         minutes_of,
         submit,
@@ -270,10 +273,13 @@ def slurm(
         empty = {"job": None, "script": None}
         session.console.show(empty, "no clip is missing; nothing to submit")
         return
-    asks = any(line.lstrip("-").startswith("mem") for line in settings["directives"])
+    directives = settings["directives"]
+    if mem_gb is None and asks_for(directives, MEMORY_OPTIONS):
+        mem_gb = 0
     if mem_gb is None:
-        gpu = "gpu" in (settings["gres"] or "")
-        mem_gb = 0 if asks else memory_gb(made, settings["cpus"], gpu=gpu)
+        resources = [settings["gres"] or "", *(d for d in directives if asks_for([d], ["gres"]))]
+        has_gpu = asks_for(directives, GPU_OPTIONS) or any("gpu" in text for text in resources)
+        mem_gb = memory_gb(made, settings["cpus"], gpu=has_gpu)
     array = replace(array, mem_gb=mem_gb or None, **settings)
     script = out or plan.with_suffix(".sbatch")
     array.log_folder.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Decode the rows of a plan ahead; rows whose pictures are kept in a store are read from it."""
 
+import glob
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -75,11 +76,12 @@ class KeptFrames:
             return False
         if any_edge:
             resize = replace(resize, edge=recipe["preprocessing"].get("edge", resize.edge))
-        return (
-            recipe["sampling"] == sampling_recipe(replace(view, count=n_frames), grid)
-            and recipe["decoder"] == decoder_recipe()
-            and recipe["preprocessing"] == resize.recipe()
+        is_sampled_so: bool = recipe["sampling"] == sampling_recipe(
+            replace(view, count=n_frames), grid
         )
+        is_decoded_so: bool = recipe["decoder"] == decoder_recipe()
+        is_resized_so: bool = recipe["preprocessing"] == resize.recipe()
+        return is_sampled_so and is_decoded_so and is_resized_so
 
     def source(self, row: int) -> RowSource:
         """Return what a row was decoded from."""
@@ -114,7 +116,8 @@ def stores_of_frames(plan: ExtractPlan) -> list[Store]:
     """Return the stores of pictures of a plan's clips: those called MANIFEST.frames-* beside it."""
     own = {Path(target.store).resolve() for target in plan.targets}
     folder = Workspace(Path(plan.workspace)).folder("stores")
-    found = sorted(folder.glob(f"{plan.manifest}.frames-*/{Plan.FILE}"))
+    # A name may hold signs of a pattern, such as films[1].
+    found = sorted(folder.glob(f"{glob.escape(plan.manifest)}.frames-*/{Plan.FILE}"))
     stores = [open_store(path.parent) for path in found if path.parent.resolve() not in own]
     return [
         store

@@ -32,6 +32,8 @@ def devices_of(text: str) -> list[str]:
         names = [f"cuda:{index}" for index in range(cuda.device_count())]
         if not names:
             raise FixUsage("this machine has no CUDA device", hint="--device cpu")
+    if not names:
+        raise FixUsage(f"--device names no device: {text!r}", hint="cpu, cuda, or cuda:1")
     kinds = {name.partition(":")[0] for name in names}
     if unknown := [name for name in names if not re.fullmatch("cpu|cuda(:[0-9]+)?", name)]:
         raise FixUsage(f"unknown device {unknown[0]!r}", hint="cpu, cuda, or cuda:1")

@@ -3,6 +3,7 @@
 A plan is a JSON file that all workers of an extraction share.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -92,9 +93,12 @@ class ExtractPlan:
     workspace: str = "."
 
     def __post_init__(self) -> None:
-        """Check the time limit."""
+        """Check the time limit and the share of damage."""
         if not 0 < self.timeout_s < inf:
             raise FixUsage(f"--timeout must be above 0 and finite, got {self.timeout_s:g}")
+        if not 0 <= self.max_substituted <= 1:
+            got = f"{self.max_substituted:g}"
+            raise FixUsage(f"--max-substituted must be a share from 0 to 1, got {got}")
 
     @property
     def clips_sha256(self) -> str:
@@ -140,11 +144,10 @@ class ExtractPlan:
 
     def worker_rows(self, worker: str) -> list[int]:
         """Return the rows of a worker: those of `0/8` are in every 8th unit, from unit 0."""
-        index, _, workers = worker.partition("/")
-        is_form = index.isdigit() and workers.isdigit()
-        if not (is_form and int(index) < int(workers)):
+        form = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", worker)
+        first, step = (int(form[1]), int(form[2])) if form else (0, 0)
+        if first >= step:
             raise FixUsage(f"--worker must be I/K, such as 0/8, with I below K, got {worker!r}")
-        first, step = int(index), int(workers)
         return [row for unit in range(first, self.n_units, step) for row in self.unit_range(unit)]
 
     def to_bytes(self) -> bytes:

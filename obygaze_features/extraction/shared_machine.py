@@ -68,7 +68,8 @@ def refuse_busy_gpus(devices: Sequence[str]) -> None:
     """Raise an error if a process of another user computes on one of these GPUs."""
     names = {f"cuda:{i}": gpu for i, gpu in enumerate(_visible_gpus())}
     wanted = [names.get("cuda:0" if device == "cuda" else device) for device in devices]
-    others = [user for user in _users() if user[0] in wanted and not _is_ours(user[1])]
+    users = _users() or []
+    others = [user for user in users if user[0] in wanted and not _is_ours(user[1])]
     if others:
         raise ObygazeError(
             f"this GPU is in use by others: {len(others)} processes compute on it",
@@ -79,8 +80,14 @@ def refuse_busy_gpus(devices: Sequence[str]) -> None:
 
 
 def idle_gpus() -> list[str]:
-    """Return the devices of the visible GPUs on which no process computes, such as cuda:0."""
-    busy = {"", *(user[0] for user in _users())}
+    """Return the devices of the visible GPUs on which no process computes, such as cuda:0.
+
+    None of them if it cannot be found out which are in use.
+    """
+    users = _users()
+    if users is None:
+        return []
+    busy = {"", *(user[0] for user in users)}
     return [f"cuda:{i}" for i, gpu in enumerate(_visible_gpus()) if gpu not in busy]
 
 
@@ -91,14 +98,14 @@ def free_gpu_memory(device: str) -> int:
     return int(torch.cuda.mem_get_info(device)[0])
 
 
-def _users() -> list[list[str]]:
+def _users() -> list[list[str]] | None:
     """Return the UUID of the GPU, the process and its memory of all that computes on GPUs."""
     return _nvidia_smi("--query-compute-apps=gpu_uuid,pid,used_memory", columns=3)
 
 
 def _visible_gpus() -> list[str]:
     """Return the UUID of each visible GPU, empty where it cannot be found."""
-    known = [uuid for (uuid,) in _nvidia_smi("--query-gpu=uuid", columns=1)]
+    known = [uuid for (uuid,) in _nvidia_smi("--query-gpu=uuid", columns=1) or []]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return known
@@ -110,18 +117,20 @@ def _visible_gpus() -> list[str]:
     ]
 
 
-def _nvidia_smi(query: str, *, columns: int) -> list[list[str]]:
-    """Return the lines of nvidia-smi; none if the program is missing or fails."""
+def _nvidia_smi(query: str, *, columns: int) -> list[list[str]] | None:
+    """Return the lines of nvidia-smi; None if the program is missing or fails."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        return []
+        return None
     words = [program, query, "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(
             words, capture_output=True, encoding="utf-8", errors="replace", timeout=NVIDIA_SMI_S
         )
     except (OSError, subprocess.TimeoutExpired):
-        return []
+        return None
+    if done.returncode:  # what it printed then is the reason, not a GPU
+        return None
     lines = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
     return [line for line in lines if len(line) == columns]
 

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import ceil
@@ -29,6 +29,10 @@ CUDA_BYTES = 4 * 2**30
 # Seconds before the limit at which a worker is stopped: enough for one clip and one commit.
 WARNING_S = 60
 MAX_RESTARTS = 200
+
+# The options of sbatch that ask for GPUs, and for memory.
+GPU_OPTIONS = ("gpus", "G", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
+MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 WALLTIME = re.compile(r"(\d{1,3}):(\d\d)")
 SCRIPT_MARK = b"clips; task i takes unit i and each "
@@ -164,15 +168,12 @@ def submit(script: Path) -> str:
             "sbatch is not on the PATH",
             hint=f"run sbatch {script} on a machine that can submit jobs",
         )
-    # Within a job, sbatch would take the settings of that job as defaults.
-    own = ("SLURM_", "SBATCH_", "SRUN_")
-    env = {k: v for k, v in os.environ.items() if k == "SLURM_CONF" or not k.startswith(own)}
     done = subprocess.run(
         [program, "--parsable", str(script)],
         capture_output=True,
         encoding="utf-8",
         errors="replace",
-        env=env,
+        env=_submit_environment(os.environ),
         check=False,
     )
     if done.returncode:
@@ -180,6 +181,32 @@ def submit(script: Path) -> str:
         hint = f"correct the options, or edit the script and: sbatch {script}"
         raise ObygazeError(f"sbatch rejected the script: {reason}", where=str(script), hint=hint)
     return done.stdout.strip().partition(";")[0]
+
+
+def _submit_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for sbatch: those of the user, such as SBATCH_ACCOUNT, all stay.
+
+    Within a job, sbatch would take what Slurm has set for that job as defaults.
+    """
+    if "SLURM_JOB_ID" not in environment:
+        return dict(environment)
+    of_job = ("SLURM_", "SRUN_", "SBATCH_CPU_BIND", "SBATCH_MEM_BIND")
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith("SLURM_CONF") or not name.startswith(of_job)
+    }
+
+
+def asks_for(directives: Sequence[str], options: Collection[str]) -> bool:
+    """Return whether one of these options of sbatch, without its hyphens, is given."""
+    for line in directives:
+        words = line.lstrip("-").replace("=", " ").split()
+        is_short = line.startswith("-") and not line.startswith("--")
+        name = words[0][:1] if is_short and words else words[0] if words else ""
+        if name in options:
+            return True
+    return False
 
 
 def obygaze_command() -> list[str]:

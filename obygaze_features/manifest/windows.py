@@ -48,6 +48,9 @@ class Grid:
 
     def check(self) -> Grid:
         """Return this grid, or raise an error unless it has one of the forms."""
+        for name, value in asdict(self).items():
+            if not 0 <= value < math.inf:
+                raise FixUsage(f"{name} must be a finite number from 0, got {value:g}")
         pictures, seconds = (self.window, self.stride), (self.seconds, self.every)
         whole_grid = all(pictures) and not any(seconds)
         if not (whole_grid or (all(seconds) and not any(pictures) and not self.fps)):

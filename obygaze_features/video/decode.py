@@ -81,6 +81,9 @@ def decode_views(
     if not wanted:
         raise FixUsage("views must contain at least one view")
     picked = None if ranks is None else np.array(ranks, dtype=np.int64)
+    if picked is not None and (not len(picked) or picked.min() < 0):
+        what = "ranks must be numbers of pictures from 0"
+        raise FixUsage(f"{what}, got {'none' if not len(picked) else int(picked.min())}")
     folder = None if indexes is None else Path(indexes)
     for kept in (folder, folder, None):
         try:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 
@@ -43,6 +43,15 @@ class View:
     count: int = 32
     sampling: Sampling = "even"
     resize: Resize | None = None
+
+    def __post_init__(self) -> None:
+        """Check the number of pictures and the rule."""
+        if self.count < 1:
+            raise FixUsage(f"count must be at least 1, got {self.count}")
+        rules = get_args(Sampling)
+        if self.sampling not in rules:
+            known = ", ".join(rules)
+            raise FixUsage(f"unknown sampling {self.sampling!r}", hint=f"one of {known}")
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:

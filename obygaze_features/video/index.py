@@ -119,13 +119,17 @@ class FrameIndex:
         """Return the fewest runs of packets that hold `positions`, each from a key frame on."""
         spans = sorted((self.start_of(p, back), p) for p in positions)
         runs: list[PacketRun] = []
+        first, stop, wanted = 0, -1, list[int]()
         for start, position in spans:
-            if runs and start <= runs[-1].stop + 1:
-                last = runs[-1]
-                wanted = last.wanted | {position}
-                runs[-1] = PacketRun(last.start, max(last.stop, position), wanted)
-            else:
-                runs.append(PacketRun(start, position, frozenset({position})))
+            if wanted and start > stop + 1:
+                runs.append(PacketRun(first, stop, frozenset(wanted)))
+                wanted = []
+            if not wanted:
+                first, stop = start, position
+            stop = max(stop, position)
+            wanted.append(position)
+        if wanted:
+            runs.append(PacketRun(first, stop, frozenset(wanted)))
         return runs
 
     def count_missing(self, span: tuple[int, int], until_s: float) -> int:

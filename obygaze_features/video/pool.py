@@ -38,6 +38,8 @@ OPEN_FILES = 16384
 START_S = 120.0
 # Time is counted in steps, so that the time while the run is suspended does not count.
 TICK_S = 1.0
+# The system has no longer time limit for a socket than some centuries.
+LONGEST_S = 1e9
 # Signals that stop a run. They may reach all its processes, but only the run itself handles them.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -291,7 +293,7 @@ class _Worker:
         timeout_s: float,
     ) -> dict[str, Any]:
         """Send a job and numbered memory; wait for the reply, at most until the time limit."""
-        self.channel.settimeout(timeout_s)
+        self.channel.settimeout(min(timeout_s, LONGEST_S))
         request = asdict(replace(job, path=os.fspath(job.path)))
         request |= {"memory": number, "dropped": list(dropped)}
         line = json.dumps(request).encode("ascii") + b"\n"

@@ -152,6 +152,16 @@ def test_functions_of_installed_packages_are_listed(
     assert [card.name for card in find_cards("ne*").cards] == ["net"]
 
 
+def test_levels_of_equal_lengths_have_dimensions_of_their_own(world: Path) -> None:
+    shapes = "{'clip': [5], 'grid': [4, 7, 7, 16], 'cube': [7, 7, 7, 7, 7]}"
+    text = NET.replace('{"clip": [5], "pooled": [5], "frames": [4, 5]}', shapes)
+    (world / "mine.py").write_text(text, "utf-8")
+    levels = find_card(f"{world / 'mine.py'}:net").levels
+    assert levels["grid"].dims == ("frame", "token_7", "token_7_2", "feature_16")
+    for level in levels.values():
+        assert len(set(level.dims)) == len(level.shape)
+
+
 def test_code_named_by_a_store_is_never_run(tmp_path: Path) -> None:
     trap = tmp_path / "trap.py"
     trap.write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\n", "utf-8")
@@ -175,6 +185,13 @@ def test_code_named_by_a_store_is_never_run(tmp_path: Path) -> None:
         ("def net():\n    return 1 / 0\n", "failed: ZeroDivisionError"),
         (NET.replace('"net"', '"a:b"'), "the name of a backbone is letters"),
         (NET.replace('"clip": [5]', '"clip": []'), "a shape for each level"),
+        (NET.replace('"pooled"', '"mask"'), "a level cannot be called 'mask'"),
+        (NET.replace('"pooled"', '"start_s"'), "a level cannot be called 'start_s'"),
+        (NET.replace('"pooled"', '"A B"'), "'A B' cannot be the name of an array"),
+        (
+            NET.replace("torch.manual_seed(0)", "raise RuntimeError('missing key memory.weight')"),
+            "load.. failed: RuntimeError: missing key memory.weight",
+        ),
         (NET.replace('"clip": frames.mean(1), ', ""), "returned no level clip"),
         (NET.replace('"clip": [5]', '"clip": [6]'), r"expected shape \[1, 6\]"),
         (NET.replace("torch.manual_seed(0)", "raise OSError('gone')"), "load.. failed: OSError"),

@@ -41,6 +41,9 @@ def test_the_devices_of_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
     assert devices_of("cuda:0, cuda:2") == ["cuda:0", "cuda:2"]
     with pytest.raises(FixUsage, match="only GPUs or only cpu, got cpu,cuda:0"):
         devices_of("cpu,cuda:0")
+    for nothing in ("", " ", ","):
+        with pytest.raises(FixUsage, match="--device names no device"):
+            devices_of(nothing)
     n_gpus = 3
     fake = types.SimpleNamespace(cuda=types.SimpleNamespace(device_count=lambda: n_gpus))
     monkeypatch.setattr(devices, "need", lambda *words: fake)

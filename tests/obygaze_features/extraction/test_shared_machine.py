@@ -92,6 +92,17 @@ def test_idle_gpus_are_named_only_if_a_backbone_could_use_them(
     assert "cuda:1 is idle" in run_obygaze(*offline).stderr
 
 
+@pytest.mark.parametrize("query", ["--query-gpu", "--query-compute-apps"])
+def test_no_gpu_is_idle_where_nvidia_smi_fails(nvidia_smi: Path, query: str) -> None:
+    program = nvidia_smi.with_name("nvidia-smi")
+    text = program.read_text("utf-8")
+    # As after an update of the driver: the reason is printed as the answer would be.
+    reason = "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18"
+    program.write_text(text.replace("case ", f'case "$1" in {query}*) {reason};; esac\ncase ', 1))
+    assert idle_gpus() == []
+    refuse_busy_gpus(["cuda"])
+
+
 def test_own_processes_are_allowed(nvidia_smi: Path) -> None:
     nvidia_smi.write_text(f"{FIRST}, {os.getpid()}, 900\n", encoding="utf-8")
     refuse_busy_gpus(["cuda"])

@@ -121,6 +121,11 @@ def test_a_task_asks_for_memory(plan: ExtractPlan, tmp_path: Path) -> None:
     assert asked("--mem", "7") == ["#SBATCH --mem=7G"]
     assert asked("--mem", "0") == []
     assert asked("--sbatch", "--mem-per-cpu=2G") == ["#SBATCH --mem-per-cpu=2G"]
+    # Where memory is bound is no request for any.
+    with_binding = [f"#SBATCH --mem={expected}G", "#SBATCH --mem-bind=local"]
+    assert asked("--sbatch", "--mem-bind=local") == with_binding
+    for gpus in ("--gpus=1", "--gpus-per-node=a100:1", "-G 1", "gpus=1", "--gres=gpu:1"):
+        assert asked("--sbatch", gpus) == [f"#SBATCH --mem={expected + 4}G"], gpus
 
 
 @pytest.mark.parametrize(
