@@ -21,7 +21,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.t
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint fuzz torture format docs bench clean
+.PHONY: help demo test lint fuzz torture meetings format docs bench clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,9 @@ fuzz: .venv/.test ## read 500,000 changed files of every kind (INPUTS=, SEED=); 
 
 torture: .venv/.test ## kill, cut, flip, swap and mislead stores (ROUNDS=), and count what is lost
 	PYTHONPATH=tests $(BIN)/python -m support.torture $(ROUNDS)
+
+meetings: .venv/.test ## kill commands in containers, and have processes seal, copy and push at the same time (root)
+	PYTHONPATH=tests $(BIN)/python -m support.meetings
 
 format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix

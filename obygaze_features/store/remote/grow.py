@@ -1,6 +1,7 @@
 """Add what a store has meanwhile to a copy of it that is not sealed: blocks, texts, the seal."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere
@@ -54,8 +55,15 @@ def add_blocks(draft: Path, target: Path, selection: FileSelection) -> None:
         for name in marker.files:
             path = confined(draft, name)
             data[name] = [(path if path.is_file() else target / name).read_bytes()]
-        with commit.prepared(target, marker, data) as attempt:
-            commit.claim(attempt)
+        try:
+            with commit.prepared(target, marker, data) as attempt:
+                commit.claim(attempt)
+        except commit.AttemptGone as error:
+            raise AlreadyThere(
+                "another process seals or cleans this copy",
+                where=str(target),
+                hint="run the same command again",
+            ) from error
         commit.finish_claim(target, block)
         for name in marker.files:
             confined(draft, name).unlink(missing_ok=True)
@@ -70,9 +78,11 @@ def add_blocks(draft: Path, target: Path, selection: FileSelection) -> None:
 
 def seal_copy(draft: Path, target: Path, selection: FileSelection) -> None:
     """Add all files of a draft to a copy that is not sealed, then the seal of the store."""
-    if (target / commit.STAGING).exists():
-        shutil.rmtree(target / commit.SEALING, ignore_errors=True)
-        (target / commit.STAGING).rename(target / commit.SEALING)
+    with suppress(FileNotFoundError):  # an earlier seal has moved it
+        if not commit.rename_new(target / commit.STAGING, target / commit.SEALING):
+            raise AlreadyThere(
+                "another process seals this copy", where=str(target), hint=OTHER_NAME
+            )
     if commit.claims(target, commit.SEALING):
         (target / commit.SEALING).rename(target / commit.STAGING)
         raise AlreadyThere(
