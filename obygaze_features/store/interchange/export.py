@@ -365,7 +365,8 @@ def _pth(job: _Job, path: Path) -> None:
     """MOVIE/CLIP.pth, a tensor [1, D] or [1, tokens, D], as the released code reads them."""
     torch = need("torch", "mlp", "writing .pth files")
     (spec,) = job.specs
-    _check_files(job, path, ".pth", beside_movies=(LABELS_FILE,))
+    beside_movies = () if job.labels is None else (LABELS_FILE,)
+    _check_files(job, path, ".pth", beside_movies)
     for clip, movie, values in job.clips(spec):
         folder = path / movie
         folder.mkdir(exist_ok=True)

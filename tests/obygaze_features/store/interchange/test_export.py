@@ -467,8 +467,11 @@ def test_labels_and_a_film_of_the_same_name_are_refused(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     plan_store(tmp_path / "s", 1, 1, clip_ids=["a"], movie_ids=["labels.csv"])
     fill_store(tmp_path / "s", some_values(1)).seal()
+    store = open_store(tmp_path / "s")
+    labels = Manifest("m", Header("m"), (Clip("a", "labels.csv", level="S"),))
     with pytest.raises(FixInput, match=r"'labels.csv' and 'labels.csv' would be one name"):
-        export_store(open_store(tmp_path / "s"), tmp_path / "out", "pth", levels=["clip"])
+        export_store(store, tmp_path / "out", "pth", levels=["clip"], labels=labels)
+    export_store(store, tmp_path / "out", "pth", levels=["clip"])
 
 
 @pytest.mark.parametrize("level", ["level", "concepts"])
