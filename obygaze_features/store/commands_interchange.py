@@ -1,6 +1,5 @@
 """`obygaze store import` and `export`: features in other formats."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -153,14 +152,16 @@ def import_(
 
 
 def _aliases(manifest: Manifest) -> dict[str, str]:
-    """Return clip ids by the names of their videos, where that name is of one clip only."""
-    stems = {clip.clip_id: Path(clip.video).stem for clip in manifest if clip.video}
-    counts = Counter(stems.values())
-    return {
-        stem: clip
-        for clip, stem in stems.items()
-        if counts[stem] == 1 and stem not in manifest.by_id
-    }
+    """Return clip ids by other names of one clip only.
+
+    These are the name of its video, and the id that it had before the manifest was made of it.
+    """
+    clips_of: dict[str, set[str]] = {}
+    for clip in manifest:
+        for name in (Path(clip.video).stem, clip.extra.get("given_clip_id", "")):
+            if name and name not in manifest.by_id:
+                clips_of.setdefault(name, set()).add(clip.clip_id)
+    return {name: next(iter(clips)) for name, clips in clips_of.items() if len(clips) == 1}
 
 
 def _report_import(session: Session, done: ImportedStore) -> None:

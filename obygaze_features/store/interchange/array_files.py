@@ -260,15 +260,23 @@ def _in_order(numbered: Sequence[tuple[int, str]], violations: Violations) -> li
 
 
 def _numbers(table: CsvTable, columns: list[str]) -> Array:
-    """Return the cells of some columns as numbers; a decimal comma is read where it can be one."""
+    """Return the cells of some columns as numbers; a decimal comma is read where it can be one.
+
+    Where there are decimal commas, a point may stand between thousands: 1.234 is refused.
+    """
+    may_be_decimal = table.delimiter != ","
+    has_comma = may_be_decimal and any("," in row[name] for row in table.rows for name in columns)
     values = np.zeros((len(table.rows), len(columns)))
     for index, row in enumerate(table.rows):
         for place, column in enumerate(columns):
-            text = row[column] if table.delimiter == "," else row[column].replace(",", ".")
+            text = row[column]
+            if has_comma and "." in text:
+                row.add(column, f"{text!r} has a point, other numbers have a decimal comma")
+                continue
             try:
-                values[index, place] = float(text)
+                values[index, place] = float(text.replace(",", ".") if may_be_decimal else text)
             except ValueError:
-                row.add(column, f"{row[column]!r} is not a number")
+                row.add(column, f"{text!r} is not a number")
     return values
 
 

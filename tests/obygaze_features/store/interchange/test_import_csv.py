@@ -107,6 +107,8 @@ def test_what_export_wrote_comes_back(tmp_path: Path) -> None:
         ("clip_id,x_0\na,1\n", {"clip": "y"}, "no columns 'y'_0, ...; numbered: x"),
         ("clip,x_0\na,1\n", {}, "not a table of features"),
         ("clip_id,x\na,1\n", {}, "no numbered columns"),
+        ("clip_id;x_0\na;0,5\nb;1.234\n", {}, "not a table of features"),
+        ("clip_id;x_0\na;1.234,5\n", {}, "not a table of features"),
     ],
 )
 def test_tables_that_are_refused(
@@ -115,3 +117,17 @@ def test_tables_that_are_refused(
     (tmp_path / "f.csv").write_text(text, encoding="utf-8")
     with pytest.raises(FixInput, match=told):
         import_store(open_features("csv", [tmp_path / "f.csv"], levels), tmp_path / "s")
+
+
+def test_features_are_found_by_the_ids_that_the_table_of_the_manifest_had(tmp_path: Path) -> None:
+    """Ids of YouTube may begin with `-`, which those of a manifest do not."""
+    clips = "clip_id,movie_id\n-3kZ,m\n+49,m\nplain,m\n"
+    (tmp_path / "clips.csv").write_text(clips, encoding="utf-8")
+    features = "clip_id,x_0\n+49,2\n-3kZ,1\nplain,3\n"
+    (tmp_path / "f.csv").write_text(features, encoding="utf-8")
+    call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "m", cwd=tmp_path).ok()
+    words = ("store", "import", "csv", "f.csv", "-o", "s", "--manifest", "m")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    store = open_store(tmp_path / "stores" / "s")
+    found = dict(zip(store.clip_ids.tolist(), store.matrix("clip").values[:, 0], strict=True))
+    assert found == {"3kZ": 1, "49": 2, "plain": 3}
