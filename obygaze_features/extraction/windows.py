@@ -170,7 +170,7 @@ class _Sweep:
             self._window(number, views) if number < n_whole else None for number, views in wanted
         ]
         needed = [window.needed for window in windows if window is not None]
-        kinds = tuple(dict.fromkeys(_pictures(v, 0) for w in windows if w for v in w.samples))
+        kinds = tuple(dict.fromkeys(_pictures(v, 1) for w in windows if w for v in w.samples))
         shapes = [kind.resize.shape(*size) if kind.resize else size for kind in kinds]
         n_bytes = max(1, sum(3 * height * width for height, width in shapes))
         parts = cut_at_keys(
