@@ -20,10 +20,11 @@ from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.models.registry import find_kind
+from obygaze_models.models.registry import KINDS, find_kind
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
+from obygaze_models.protocols.runner.code import own_code, plugin_code
 from obygaze_models.protocols.runner.comparisons import comparable, comparison, contrast_jobs
 from obygaze_models.protocols.runner.concept_records import concept_jobs, join_noise
 from obygaze_models.protocols.runner.copies import copies_record
@@ -63,28 +64,24 @@ class Inputs:
     @cached_property
     def identity(self) -> str:
         """The hash of everything that the numbers depend on."""
-        return sha256_bytes(
-            canonical_json(
-                {
-                    "protocol": self.protocol.sha256,
-                    "manifest": manifest_sha256(self.manifest),
-                    "stores": {f.name: f.origin["sha256"] for f in self.features},
-                    "obygaze": __version__,
-                }
-            )
-        )
+        parts: dict[str, Any] = {
+            "protocol": self.protocol.sha256,
+            "manifest": manifest_sha256(self.manifest),
+            "stores": {f.name: f.origin["sha256"] for f in self.features},
+            "obygaze": __version__,
+        }
+        kinds = [self.protocol.models[name].kind for name in self.protocol.model_names]
+        plugins = plugin_code([kind for kind in kinds if kind not in KINDS])
+        if plugins:
+            parts["plugins"] = plugins
+        return sha256_bytes(canonical_json(parts))
 
     @property
     def identity_here(self) -> str:
         """The hash of the identity, this machine and this code: the last bits depend on them."""
         machine = this_machine(PACKAGES)
-        here = Path(__file__)
-        # .py, or .pyc where the program was installed without its source.
-        code = here.parents[2].rglob(f"*{here.suffix}")
-        changed = max(path.stat().st_mtime_ns for path in code)
-        return sha256_bytes(
-            canonical_json([self.identity, machine.cpu, machine.python, machine.packages, changed])
-        )
+        here = [self.identity, machine.cpu, machine.python, machine.packages, own_code()]
+        return sha256_bytes(canonical_json(here))
 
     def usable(self, features: Features | None) -> NDArray[np.bool_]:
         """Return whether each clip has a vector and, for splits of the paper, a video."""

@@ -1,0 +1,83 @@
+"""The code that computes a run: the packages of obygaze and the plugins of its models, as a hash.
+
+Finished tests are taken over only by the same code: after a repair, results of before and after
+must not be mixed. The bytes of the files count, not their times.
+"""
+
+import hashlib
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from obygaze_features.core.plugins import MODELS, Plugin, find_plugin
+
+ROOTS = tuple(Path(__file__).parents[3] / name for name in ("obygaze_models", "obygaze_features"))
+CODE = (".py", ".pyc", ".so", ".pyd", ".toml", ".json", ".txt", ".md")
+INSTALLED = ("site-packages", "dist-packages")
+
+
+@cache
+def own_code() -> str:
+    """Return the hash of the files of both packages, code and data."""
+    return _hash_of(path for root in ROOTS for path in root.rglob("*"))
+
+
+def plugin_code(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return what computes for each of some plugins of models: hashes of code, and versions."""
+    found = {}
+    for name in sorted(set(names)):
+        plugin = find_plugin(MODELS, name)
+        plugin.load()  # its modules are known then
+        found[name] = [_hash_of(_files_of(plugin)), *_needed_versions(plugin.point.dist)]
+    return found
+
+
+def _files_of(plugin: Plugin) -> list[Path]:
+    """Return the files of the package of a plugin, and those that it imports from beside them."""
+    files = set()
+    if plugin.point.dist is not None:
+        for entry in plugin.point.dist.files or ():
+            files.add(Path(str(plugin.point.dist.locate_file(entry))))
+    top = sys.modules[plugin.point.module.partition(".")[0]]
+    folders = [Path(folder) for folder in getattr(top, "__path__", ())]
+    # Modules of one folder that is no place for installed packages are one project.
+    file = getattr(top, "__file__", None)
+    if file and not folders and Path(file).parent.name not in INSTALLED:
+        folders.append(Path(file).parent)
+    for module in list(sys.modules.values()):
+        own = getattr(module, "__file__", None)
+        if own and any(Path(own).is_relative_to(folder) for folder in folders):
+            files.add(Path(own))
+    if file:
+        files.add(Path(file))
+    for folder in getattr(top, "__path__", ()):
+        files.update(Path(folder).rglob("*"))
+    return list(files)
+
+
+def _needed_versions(package: Distribution | None) -> list[str]:
+    """Return name and version of each installed package that a package needs itself."""
+    requires = package.requires if package is not None else None
+    versions = []
+    for requirement in requires or ():
+        name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
+        try:
+            versions.append(f"{name} {distribution(name).version}")
+        except PackageNotFoundError:  # of an extra that is not installed
+            continue
+    return sorted(set(versions))
+
+
+def _hash_of(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(set(files)):
+        # A cache of a source file is no code of its own; without the source it is elsewhere.
+        is_code = path.suffix in CODE and path.parent.name != "__pycache__"
+        if is_code and path.is_file():
+            data = path.read_bytes()
+            digest.update(f"{path.name} {len(data)}\n".encode())
+            digest.update(data)
+    return digest.hexdigest()
