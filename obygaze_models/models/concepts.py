@@ -124,6 +124,9 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             used, present, weights = sample
             bias = central_bias(gram.X[used] @ normal, present, weights, bias)
         length = float(np.linalg.norm(normal))
+        if not length > 0:
+            what = "the features of its clips do not differ, so that no direction separates them"
+            raise FixTraining(what, hint="features that differ between clips")
         unit = length if self.unit_norm else 1.0
         self.C_[column], self.length_[column] = tolerance, length
         self.coef_[column], self.intercept_[column] = normal / unit, bias / unit

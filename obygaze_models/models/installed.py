@@ -10,6 +10,7 @@ from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.plugins import MODELS, find_plugin, short_value
 from obygaze_models.models.common import Floats, Ints
 from obygaze_models.models.estimator import Arrays, Classifier
+from obygaze_models.models.registry import parameters_of
 
 PACKAGE = "package"  # the setting that holds the package and its version
 _INSIDE = "estimator_/"
@@ -40,6 +41,11 @@ class InstalledProbe(Classifier):
             what = f"{self.plugin} is of the package {package}; installed is {plugin.package}"
             raise Mismatch(what, hint=f"pip install '{'=='.join(str(package).split())}'")
         made: Any = plugin.load()
+        for parameter in parameters_of(plugin):
+            # Files have lists only: a parameter whose default is a tuple gets a tuple.
+            default, value = parameter.default, settings.get(parameter.name)
+            if isinstance(default, list | tuple) and isinstance(value, list | tuple):
+                settings[parameter.name] = type(default)(value)
         return plugin.call(lambda: made(**settings), "failed")
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:

@@ -16,6 +16,7 @@ the names and rules at start.
 """
 
 import inspect
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -26,7 +27,6 @@ from obygaze_features.core.plugins import MODELS, Plugin, find_plugin, plugins, 
 from obygaze_features.core.schema_rules import (
     Rule,
     any_of,
-    anything,
     boolean,
     choice,
     list_of,
@@ -51,15 +51,21 @@ BASELINES = (
     *("random", "all_positive", "prevalence", "film_prior", "neighbour", "oracle"),
     "annotator",
 )
+RESERVED = ("kind", "package")  # keys of a model in a protocol that are no parameter of a plugin
 UNTRAINED = ("random", "all_positive", "annotator")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a value of a setting must be, and the value where none is given."""
+    """What a value of a setting must be, and the value where none is given.
+
+    A default that is not stated is that of the class of a plugin: it is no plain value (a class,
+    nan), so that no file can have it.
+    """
 
     rule: Rule
     default: Any
+    is_stated: bool = True
 
 
 @dataclass(frozen=True)
@@ -188,8 +194,12 @@ def kind_names() -> list[str]:
 def _installed_kind(name: str) -> ModelKind:
     """Return the kind of a plugin: its settings are the parameters of the class."""
     plugin = find_plugin(MODELS, name)
-    parameters = parameters_of(plugin)
-    own = {one.name: Setting(anything, one.default) for one in parameters}
+    own = {}
+    for parameter in parameters_of(plugin):
+        # In a protocol these words have another meaning: such a parameter keeps its default.
+        if parameter.name not in RESERVED:
+            is_plain = plain_value(parameter.default) is None
+            own[parameter.name] = Setting(plain_value, parameter.default, is_plain)
     package = {"package": Setting(choice((plugin.package,)), plugin.package)}
     return ModelKind("InstalledProbe", {**own, **package}, fixed={"plugin": name})
 
@@ -218,14 +228,30 @@ def parameters_of(plugin: Plugin) -> list[inspect.Parameter]:
     return parameters
 
 
+def plain_value(value: Any) -> str | None:
+    """Allow what JSON can hold: text, finite numbers, true, false, none, and lists and tables."""
+    if value is None or isinstance(value, str | bool | int):
+        return None
+    if isinstance(value, float) and math.isfinite(value):
+        return None
+    if isinstance(value, list | tuple) and all(plain_value(item) is None for item in value):
+        return None
+    if isinstance(value, Mapping):
+        has_names = all(isinstance(key, str) for key in value)
+        if has_names and all(plain_value(item) is None for item in value.values()):
+            return None
+    return "must be text, a finite number, true, false, or a list or a table of those"
+
+
 def estimator_class(name: str) -> Any:
     """Return the estimator class of a name; raise an error that lists the known classes."""
     return getattr(import_module(__package__), _known(name, CLASSES, "estimator"))
 
 
 def default_settings(kind: str) -> Settings:
-    """Return every setting of a kind with its default."""
-    return {name: setting.default for name, setting in find_kind(kind).settings.items()}
+    """Return every setting of a kind with its default, if that can be stated in a file."""
+    settings = find_kind(kind).settings.items()
+    return {name: setting.default for name, setting in settings if setting.is_stated}
 
 
 def build(
@@ -245,7 +271,7 @@ def build(
     """
     found, values = find_kind(kind), default_settings(kind)
     for name, value in (settings or {}).items():
-        setting = found.settings[_known(name, values, f"setting of {kind}")]
+        setting = found.settings[_known(name, found.settings, f"setting of {kind}")]
         if reason := setting.rule(value):
             raise FixInput(f"{name} {reason}, got {value!r}", where=f"settings of {kind}")
         values[name] = value

@@ -1,11 +1,15 @@
 """The model kinds that a protocol may name, what a quirk changes in them, and their candidates.
 
-The kinds with their settings, rules and defaults are those of `models.registry`. A setting given
-as a list is a choice: the value is picked on validation rows, never on test rows. A setting that a
+The kinds with their settings, rules and defaults are those of `models.registry`. A setting that a
 protocol leaves out has the value of the quirk, else the default of the registry.
+
+`C = { grid = [0.1, 1.0] }` is a choice: the value is picked on validation rows, never on test rows.
+A list alone is a choice where the setting of a kind of obygaze has one value, as in older
+protocols. Whether a plugin's setting may be a list is not known: there, a list is a value where the
+default is one, and else an error that asks for a grid.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from obygaze_features.core.schema_rules import Rule, list_of
@@ -19,6 +23,7 @@ AGAINST_EN = " against EN"
 QUIRKS = ("authors", "text", "none")
 KINDS = registry.KINDS
 LISTS = ("hidden",)  # settings whose value is a list, so that a list is not a choice
+GRID = "grid"
 
 # Concept vectors as published; heads then take margins as they are.
 _PUBLISHED = {"tolerance": "paper", "cross_fit": 0, "scaled": False, "random_state": 42}
@@ -50,30 +55,54 @@ def defaults(kind: str, quirk: str) -> Settings:
 
 
 def setting_rules(kind: str) -> dict[str, Rule]:
-    """Return the rule of each setting of a kind: one value, or a list to choose from.
+    """Return the rule of each setting of a kind: one value, or a grid of values to choose from.
 
     An unknown kind has no settings.
     """
-    settings = registry.find_kind(kind).settings if kind in registry.kind_names() else {}
-    return {name: _or_choice(name, setting.rule) for name, setting in settings.items()}
+    if kind not in registry.kind_names():
+        return {}
+    settings = registry.find_kind(kind).settings
+    return {name: _or_grid(kind, name, setting) for name, setting in settings.items()}
 
 
-def _or_choice(name: str, rule: Rule) -> Rule:
-    offered = list_of(rule, least=1)
-    return lambda value: (offered if is_choice(name, value) else rule)(value)
+def _or_grid(kind: str, name: str, setting: registry.Setting) -> Rule:
+    a_grid = list_of(setting.rule, least=1)
+    takes_lists = isinstance(setting.default, list | tuple)
+
+    def check(value: Any) -> str | None:
+        values = grid_of(kind, name, value)
+        if values is not None:
+            reason = a_grid(values)
+            return f"as a grid {reason}" if reason else None
+        if isinstance(value, list | tuple) and kind not in KINDS and not takes_lists:
+            return (
+                "must be one value, or for a choice { grid = [...] } "
+                "(a list that is the value itself: { grid = [[...]] })"
+            )
+        return setting.rule(value)
+
+    return check
 
 
-def is_choice(name: str, value: Any) -> bool:
-    """Return whether the value of a setting is a list to choose from."""
-    return isinstance(value, list | tuple) and name not in LISTS
+def grid_of(kind: str, name: str, value: Any) -> Sequence[Any] | None:
+    """Return the values to choose from, or None where the setting has one value."""
+    if isinstance(value, Mapping) and value.keys() == {GRID}:
+        values = value[GRID]
+        return values if isinstance(values, list | tuple) else [values]
+    has_one_value = kind in KINDS and name not in LISTS
+    if has_one_value and isinstance(value, list | tuple):
+        return value
+    return None
 
 
-def candidates(settings: Mapping[str, Any]) -> list[Settings]:
+def candidates(kind: str, settings: Mapping[str, Any]) -> list[Settings]:
     """Return every combination of the values that the settings offer, one if there is no choice."""
     combinations: list[Settings] = [{}]
     for name, value in settings.items():
-        values = value if is_choice(name, value) else [value]
-        combinations = [{**one, name: item} for one in combinations for item in values]
+        values = grid_of(kind, name, value)
+        if values is None:
+            values = [value]
+        combinations = [{**chosen, name: item} for chosen in combinations for item in values]
     return combinations
 
 

@@ -16,8 +16,8 @@ from obygaze_features.core.schema_rules import choice, near
 from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_models.models.registry import kind_names
-from obygaze_models.protocols.kinds import defaults, setting_rules
+from obygaze_models.models.registry import find_kind, kind_names
+from obygaze_models.protocols.kinds import GRID, defaults, grid_of, setting_rules
 from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
 
 MAX_BYTES = 1_000_000
@@ -92,6 +92,9 @@ def _parse_change(change: str) -> tuple[str, Any]:
 
 def _set(tree: dict[str, Any], place: str, value: Any) -> None:
     *sections, key = place.split(".")
+    if key == GRID and len(sections) > 2:  # a grid in place of the value that a setting has
+        *sections, key = sections
+        value = {GRID: value}
     for section in sections:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
@@ -197,9 +200,13 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
     if protocol.reads_windows and not (by_film and has_windows):
         document.add("data", "models of windows need segments, scale = 'none' and splits by film")
     for name, model in protocol.models.items():
+        if splits.follow_paper or not find_kind(model.kind).head:
+            continue
         by_folds = {"elect": True, "tolerance": "folds"}
         for key, value in by_folds.items():
-            if model.settings.get(key) == value and not splits.follow_paper:
+            stated = model.settings[key]
+            offered = grid_of(model.kind, key, stated) or [stated]
+            if value in offered:
                 document.add(f"models.{name}.{key}", "needs published splits and a quirk")
     if splits.kind == "fixed" and not (splits.column and splits.test):
         document.add("splits", "fixed splits need column and test")

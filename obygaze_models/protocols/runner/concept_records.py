@@ -62,9 +62,10 @@ def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
     """Return each kind of concept vectors that models of a protocol use, and those models."""
     found: dict[bytes, tuple[dict[str, Any], list[str]]] = {}
     for name in protocol.model_names:
-        settings = protocol.models[name].settings
-        if "tolerance" in settings:
-            own = {key: candidates(settings)[0][key] for key in BANK}
+        model = protocol.models[name]
+        if find_kind(model.kind).head:
+            settings = candidates(model.kind, model.settings)[0]
+            own = {key: settings[key] for key in BANK}
             # Here films are left out, not folds of a published file.
             own["tolerance"] = "inner" if own["tolerance"] == "folds" else own["tolerance"]
             found.setdefault(canonical_json(own), (own, []))[1].append(name)
@@ -212,7 +213,7 @@ def _head_record(
 
     if model.kind in WITHOUT_TASK:
         return None
-    settings = for_task(model.kind, candidates(model.settings)[0], task)
+    settings = for_task(model.kind, candidates(model.kind, model.settings)[0], task)
     new_head = partial(build_head, model.kind, settings)
     rows = labels[found.clips] >= 0
     y, has, films = labels[found.clips][rows].astype(np.int64), found.has[rows], found.films[rows]

@@ -210,7 +210,7 @@ def _test_others(context: FitContext, banks: Banks, done: Container[TestKey]) ->
         for key, split in folds[part]:
             name, pair, number, _ = key
             model, seed = models[name], context.protocol.fit.seed
-            chooses = len(candidates(model.settings)) > 1 and not splits.are_grouped
+            chooses = len(candidates(model.kind, model.settings)) > 1 and not splits.are_grouped
             joins = not splits.follow_paper and not chooses
             data = context.fold_data(pair[0], split, seed=seed, join_validation=joins)
             fit = (name, pair[0], _rows_of(data, model, banks))
@@ -227,7 +227,7 @@ def _rows_of(data: FoldData, model: Model, banks: Banks) -> bytes:
     parts = [data.fit_rows, np.setdiff1d(data.split.validation, data.fit_rows)]
     if find_kind(model.kind).head:
         parts.append(banks.bank_rows(data))
-        if len(candidates(model.settings)) > 1:
+        if len(candidates(model.kind, model.settings)) > 1:
             parts.append(data.split.test)  # held out of the fits that choose
     return b"|".join(part.tobytes() for part in parts)
 

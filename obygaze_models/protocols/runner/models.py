@@ -52,7 +52,9 @@ def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     """Fit a model on a fold; choose its settings and a threshold on rows that are not test rows."""
     if data.disputed is not None:
         return _fit_inverted(partial(fit_model, model, banks=banks), data, data.disputed)
-    settings = [for_task(model.kind, own, data.task) for own in candidates(model.settings)]
+    settings = [
+        for_task(model.kind, own, data.task) for own in candidates(model.kind, model.settings)
+    ]
     options = [Model(model.kind, own) for own in settings]
     if len(options) == 1:
         best = options[0]
@@ -61,8 +63,7 @@ def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
         tried = [_mean_precision(option, data, banks) for option in options]
         best = options[int(np.argmax([value for value, _ in tried]))]
         fit = _fit(best, data, banks)
-        own = best.settings
-        offered = {k: own[k] for k, v in model.settings.items() if own.get(k) != v}
+        offered = _offered(model, best.settings)
         found_on = reduce(np.union1d, [fit.found_on, *(rows for _, rows in tried)])
         fit = replace(fit, chosen={**fit.chosen, **offered}, found_on=found_on)
 
@@ -72,6 +73,12 @@ def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     if fit.inner is None and data.join_validation:
         fit = replace(fit, inner=_over_inner_splits(data, score))
     return fit
+
+
+def _offered(model: Model, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the chosen value of each setting that the model does not state itself."""
+    stated = model.settings
+    return {name: chosen[name] for name in stated if chosen.get(name) != stated[name]}
 
 
 def fit_scorer(model: Model, data: FoldData, banks: Banks) -> Callable[[Any], FloatArray]:
@@ -113,9 +120,14 @@ def fit_perceptrons(model: Model, folds: Sequence[FoldData], features: Features)
         Job(features.row_of[d.split.train], labels, features.row_of[d.split.validation], d.seed)
         for d in folds
     ]
-    probes = [registry.build("mlp", own) for own in candidates(model.settings)]
-    fits = [fit_many(features.X, jobs, probe) for probe in probes]
-    return [_perceptron(min(own, key=_loss), features) for own in zip(*fits, strict=True)]
+    options = candidates(model.kind, model.settings)
+    by_option = [fit_many(features.X, jobs, registry.build("mlp", own)) for own in options]
+    found = []
+    for of_fold in zip(*by_option, strict=True):
+        best = int(np.argmin([_loss(fit) for fit in of_fold]))
+        offered = _offered(model, options[best])
+        found.append(_perceptron(of_fold[best], features, offered))
+    return found
 
 
 def _fit_inverted(fit: Callable[[FoldData], FoldFit], data: FoldData, disputed: Any) -> FoldFit:
@@ -138,8 +150,8 @@ def _loss(fit: MLPProbe) -> float:
     return float(curve[fit.kept_epoch_ - 1]) if len(curve) else float(fit.train_loss_[-1])
 
 
-def _perceptron(fit: MLPProbe, features: Features) -> FoldFit:
-    chosen = {"epochs": fit.n_epochs, "kept_epoch": fit.kept_epoch_}
+def _perceptron(fit: MLPProbe, features: Features, offered: Mapping[str, Any]) -> FoldFit:
+    chosen = {"epochs": fit.n_epochs, "kept_epoch": fit.kept_epoch_, **offered}
     return FoldFit(fit, lambda clips: fit.predict_proba(features.of(clips))[:, 1], 0.5, chosen)
 
 

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.files import canonical_json
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.kinds import ALIASES, CAV, defaults, for_task, is_choice, trainable
+from obygaze_models.protocols.kinds import ALIASES, CAV, defaults, for_task, grid_of, trainable
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
 from obygaze_models.protocols.runner.execute import every_clip, fit_every_clip
@@ -120,7 +121,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         columns = {concept: f"margin:{concept}" for concept in concepts}
     else:
         kind, task = protocol.models[name].kind, protocol.train_tasks[0]
-        settings = for_task(kind, _settled(protocol.models[name], run.cells), task)
+        settings = for_task(kind, _settled(protocol.models[name], run.cells, task), task)
         rows, fit = fit_every_clip(context, Model(kind, settings), task)
         estimator, found_on = fit.estimator, fit.found_on
         names = {"0": "negative", "1": "positive"}
@@ -142,15 +143,20 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     return save_model(estimator, info, folder, clips=clips, force=force)
 
 
-def _settled(model: Model, cells: Sequence[Record]) -> dict[str, Any]:
+def _settled(model: Model, cells: Sequence[Record], task: str) -> dict[str, Any]:
     """Settings with every choice made: the value that most folds chose."""
     chosen = [fold["chosen"] for cell in cells for fold in cell["folds"]]
     settled = dict(model.settings)
     for name, value in model.settings.items():
-        if is_choice(name, value):
-            votes = Counter(repr(fold.get(name, value[0])) for fold in chosen)
-            winner = votes.most_common(1)[0][0] if votes else repr(value[0])
-            settled[name] = next(item for item in value if repr(item) == winner)
+        offered = grid_of(model.kind, name, value)
+        if offered is None:
+            continue
+        # A record has what the word "paper" stands for.
+        meant = [for_task(model.kind, {name: item}, task)[name] for item in offered]
+        keys = [canonical_json(item) for item in meant]
+        votes = Counter(canonical_json(fold.get(name, meant[0])) for fold in chosen)
+        winner = votes.most_common(1)[0][0] if votes else keys[0]
+        settled[name] = meant[keys.index(winner)]
     return settled
 
 

@@ -188,7 +188,7 @@ class TestChanges:
 class TestSettings:
     def test_lists_are_choices_but_for_the_hidden_layers(self) -> None:
         offered = candidates(
-            {"hidden": [64, 32], "dropout": [0.0, 0.5], "weight_decay": [0.0, 1.0]}
+            "mlp", {"hidden": [64, 32], "dropout": [0.0, 0.5], "weight_decay": [0.0, 1.0]}
         )
         assert len(offered) == 4
         assert {tuple(one["hidden"]) for one in offered} == {(64, 32)}

@@ -1,0 +1,192 @@
+"""A choice of values is said to be one; a list that a setting takes is a value."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.experiments import films, planted, quick, run_on, store_of
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.models.registry import build, default_settings
+from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
+from obygaze_models.protocols.kinds import candidates, grid_of
+from obygaze_models.protocols.reading import load_protocol, shipped
+from obygaze_models.zoo import load_model
+
+PLUGIN = """
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+class Base: pass
+SEEN = []
+
+class Layers(ClassifierMixin, BaseEstimator):
+    def __init__(self, layers=(64, 32), names=[], empty=(), missing=float("nan"), base=Base,
+                 kind="rbf", package="x", shrink=0.0, none=None, options={"a": 1}):
+        self.layers, self.names, self.empty, self.missing = layers, names, empty, missing
+        self.base, self.kind, self.package, self.shrink = base, kind, package, shrink
+        self.none, self.options = none, options
+    def fit(self, X, y):
+        SEEN.append(self.get_params())
+        self.classes_ = np.unique(y)
+        self.mean_ = X[y == self.classes_[-1]].mean(0) - X[y == self.classes_[0]].mean(0)
+        return self
+    def decision_function(self, X):
+        sign = -1 if self.shrink > 0.5 else 1
+        return sign * (X @ self.mean_)
+    def predict(self, X):
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+"""
+ONE_CELL = (
+    *('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]', "report.contrast=[]"),
+    *("report.concepts=false", "report.compare=false", 'grid.baselines=["all_positive"]'),
+)
+PLAIN = {
+    **{"layers": (64, 32), "names": [], "empty": (), "shrink": 0.0, "none": None},
+    **{"options": {"a": 1}, "package": "layers 1.0"},
+}
+
+
+@pytest.fixture
+def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module of an installed plugin with a parameter of every form."""
+    site = tmp_path / "site"
+    info = site / "layers-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "layers_plugin.py").write_text(PLUGIN)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: layers\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[obygaze.models]\nlayers = layers_plugin:Layers\n")
+    monkeypatch.syspath_prepend(str(site))
+    import layers_plugin  # type: ignore[import-not-found]
+
+    yield layers_plugin
+    del sys.modules["layers_plugin"]
+
+
+def test_defaults_of_every_form_are_read_and_reach_the_class(layers: Any, tmp_path: Path) -> None:
+    assert default_settings("layers") == PLAIN
+    manifest = films(4, 20)
+    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
+    changes = ["report.replicates=20", "report.compare=false", "model.names=['p','q']"]
+    protocol = training_protocol("layers", "ENHN_S", manifest, changes)
+    assert candidates("layers", protocol.models["layers"].settings) == [
+        {**PLAIN, "names": ("p", "q")}
+    ]
+    inputs = gather(protocol, manifest, "made-up", {"s": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    seen = layers.SEEN[-1]
+    assert seen["layers"] == (64, 32) and seen["names"] == ["p", "q"] and seen["empty"] == ()
+    assert np.isnan(seen["missing"]) and seen["base"] is layers.Base
+    assert (seen["kind"], seen["package"]) == ("rbf", "x")
+    model = load_model(fit_final(inputs, run, tmp_path / "kept"))
+    again = model.estimator.estimator_
+    assert again.layers == (64, 32) and np.isnan(again.missing) and again.base is layers.Base
+
+
+def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(layers: Any) -> None:
+    def read(*changes: str) -> Any:
+        own = quick("honest", "models.l.kind=layers", 'grid.models=["l"]', *changes)
+        return candidates("layers", own.models["l"].settings)
+
+    assert [c["layers"] for c in read("models.l.layers=[8, 4]")] == [(8, 4)]
+    grid = read("models.l.layers={ grid = [[8, 4], [2]] }")
+    assert [list(c["layers"]) for c in grid] == [[8, 4], [2]]
+    assert [c["shrink"] for c in read("models.l.shrink.grid=[0.1, 0.9]")] == [0.1, 0.9]
+    assert [list(c["none"]) for c in read("models.l.none={ grid = [[1, 2]] }")] == [[1, 2]]
+    assert [c["options"] for c in read("models.l.options={ grid = [{ b = 2 }] }")] == [{"b": 2}]
+    for ambiguous in ("shrink=[0.1, 0.9]", "none=[1, 2]"):
+        with pytest.raises(FixInput) as error:
+            read(f"models.l.{ambiguous}")
+        assert "for a choice { grid = [...] }" in error.value.details[0]
+    for not_plain in ("missing=nan", "shrink=inf", "layers={ grid = [nan] }", "shrink.grid=[]"):
+        with pytest.raises(FixInput):
+            read(f"models.l.{not_plain}")
+
+
+def test_a_grid_of_a_plugin_is_chosen_from_and_kept(layers: Any, tmp_path: Path) -> None:
+    manifest = films(4, 20)
+    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
+    changes = ["report.replicates=20", "model.shrink.grid=[0.9, 0.1]", "report.compare=false"]
+    protocol = training_protocol("layers", "ENHN_S", manifest, changes)
+    inputs = gather(protocol, manifest, "made-up", {"s": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    assert {fold["chosen"]["shrink"] for fold in run.cells[0]["folds"]} == {0.1}
+    assert load_model(fit_final(inputs, run, tmp_path / "kept")).estimator.settings["shrink"] == 0.1
+
+
+def test_old_and_new_forms_are_the_same_choice_for_settings_of_one_value() -> None:
+    for kind, name, values in (
+        ("logistic", "C", [0.01, 0.1]),
+        ("pcbm-lr", "C", ["paper", 5.0]),
+        ("mlp", "learning_rate", [0.001, 0.01]),
+    ):
+        assert grid_of(kind, name, values) == grid_of(kind, name, {"grid": values}) == values
+    assert grid_of("mlp", "hidden", [64, 32]) is None
+    assert grid_of("mlp", "hidden", {"grid": [[64], [8, 8]]}) == [[64], [8, 8]]
+    assert grid_of("pcbm-lr", "tolerance", {"Look": 0.1}) is None
+    old = quick("honest", "models.pcbm-lr.C=[0.1, 1.0]").models["pcbm-lr"]
+    new = quick("honest", "models.pcbm-lr.C={ grid = [0.1, 1.0] }").models["pcbm-lr"]
+    short = quick("honest", "models.pcbm-lr.C.grid=[0.1, 1.0]").models["pcbm-lr"]
+    assert len(candidates(old.kind, old.settings)) == 2
+    for other in (new, short):
+        assert candidates(old.kind, old.settings) == candidates(other.kind, other.settings)
+    with pytest.raises(FixInput) as error:
+        quick("honest", "models.ridge.class_weight={ grid = ['none', 'all'] }")
+    assert "as a grid each item must be one of" in error.value.details[0]
+    with pytest.raises(FixInput):
+        quick("honest", "leakage.grid=['error']")  # no setting of a model
+
+
+def test_no_shipped_protocol_has_a_choice_that_it_does_not_say() -> None:
+    for name in shipped():
+        for model in load_protocol(name).models.values():
+            assert len(candidates(model.kind, model.settings)) == 1, name
+
+
+def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:
+    manifest = films(4, 20)
+    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
+    # Steps so large that nothing is learnt are never the best.
+    changes = ["report.replicates=20", "report.compare=false", "model.max_epochs=5"]
+    changes += ["model.learning_rate.grid=[10.0, 0.001]", "model.hidden.grid=[[4, 4]]"]
+    protocol = training_protocol("mlp", "ENHN_S", manifest, changes)
+    inputs = gather(protocol, manifest, "made-up", {"s": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    chosen = [fold["chosen"]["learning_rate"] for fold in run.cells[0]["folds"]]
+    assert chosen.count(0.001) > len(chosen) / 2  # the second value: the first was taken always
+    kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
+    assert (kept.learning_rate, tuple(kept.hidden)) == (0.001, (4, 4))
+
+
+def test_a_value_of_the_paper_in_a_grid_is_kept(tmp_path: Path) -> None:
+    manifest = films(4, 30)
+    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
+    changes = ["report.replicates=20", "report.compare=false", "report.concepts=false"]
+    changes += ["model.C=['paper', 5.0]", "model.tolerance=0.1", "model.cross_fit=0"]
+    protocol = training_protocol("pcbm-lr", "EN_S", manifest, changes)
+    inputs = gather(protocol, manifest, "made-up", {"s": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    chosen = [fold["chosen"]["C"] for fold in run.cells[0]["folds"]]
+    assert set(chosen) <= {0.1, 5.0}  # the paper's strength for this task is .1
+    kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
+    assert max(sorted(set(chosen), key=chosen.index), key=chosen.count) == kept.head.C
+
+
+def test_a_parameter_of_a_plugin_may_have_the_name_of_a_setting_of_vectors(
+    layers: Any, tmp_path: Path
+) -> None:
+    source = PLUGIN.replace("shrink=0.0", "tolerance=0.5, shrink=0.0")
+    namespace: dict[str, Any] = {"__name__": "layers_plugin"}
+    exec(source.replace("self.none,", "self.tolerance = tolerance; self.none,"), namespace)
+    layers.Layers = namespace["Layers"]
+    manifest = films(3, 16)
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    changes = ("models.l.kind=layers", 'grid.models=["l"]', *ONE_CELL, "report.concepts=true")
+    run = run_on(tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store})
+    assert run.cells[0]["model"] == "l"
+    assert build("layers", {"tolerance": 2.0}).settings["tolerance"] == 2.0
