@@ -31,6 +31,7 @@ Against = Literal["EN", "absent", "HN+S"]
 Tolerance = float | Mapping[str, float] | Literal["paper", "inner"]
 
 INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / total variance of the features
+NO_DIRECTION = "the features of the clips do not differ, so that no direction separates them"
 ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
 
 
@@ -84,6 +85,10 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         self.coef_ = np.empty((n_concepts, n_features))
         self.intercept_, self.C_, self.length_ = np.empty((3, n_concepts))
         groups = None if groups is None else np.asarray(groups)
+        features = gram.X[rows]
+        if n_concepts and not (features != features[:1]).any():
+            # Rounding would find some direction all the same.
+            raise FixTraining(NO_DIRECTION, hint="features that differ between clips")
         with one_thread():
             for column, name in enumerate(names):
                 known = rows[targets[rows, column] >= 0]
@@ -125,8 +130,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             bias = central_bias(gram.X[used] @ normal, present, weights, bias)
         length = float(np.linalg.norm(normal))
         if not length > 0:
-            what = "the features of its clips do not differ, so that no direction separates them"
-            raise FixTraining(what, hint="features that differ between clips")
+            raise FixTraining(NO_DIRECTION, hint="features that differ between clips")
         unit = length if self.unit_norm else 1.0
         self.C_[column], self.length_[column] = tolerance, length
         self.coef_[column], self.intercept_[column] = normal / unit, bias / unit
