@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from obygaze_features.core.files import json_values
+from obygaze_features.core.outside import one_line
 
 # It changes when a key of a document that --json prints is removed or changes its meaning.
 JSON_VERSION = 1
@@ -23,10 +24,13 @@ SECONDS_BETWEEN_LINES = 30.0
 LEAST_WIDTH = 8  # of a column, where words are cut to fit the terminal
 
 
-# Colours are kept. Other control characters could rewrite what the terminal shows.
-_COLOR = re.compile(r"(\x1b\[[0-9;]{0,5}m)")
+# Colours are kept. Other control characters could rewrite what the terminal shows, or hide it.
+_COLOR = re.compile(r"(\x1b\[(?:[0-4]|[39][0-7])?m)")
 # Half a pair of UTF-16, which UTF-8 cannot encode, is escaped as well.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff"
+    "\ufeff]"
+)
 
 
 def printable(text: str) -> str:
@@ -257,7 +261,7 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
         return f"{float(value):.3f}"
-    return str(value)
+    return printable(one_line(str(value)).replace("\t", " "))
 
 
 def _looks_numeric(text: str) -> bool:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from obygaze_features.core.outside import one_line
+
 # The user and password before the host of a URL, and the query, in which signatures are.
 _USER = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s'\"]*@")
 _QUERY = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s?'\"]*)\?[^\s'\"]*")
@@ -18,7 +20,7 @@ def without_secrets(text: str) -> str:
 
 def _line(text: str) -> str:
     """Return text as one line without secrets."""
-    return without_secrets(text).replace("\n", " ")
+    return one_line(without_secrets(text))
 
 
 class ObygazeError(Exception):
@@ -46,7 +48,7 @@ class ObygazeError(Exception):
         super().__init__(self.what)
         self.where = where and _line(where)
         self.hint = _line(hint) if hint else self.usual_hint
-        self.details = tuple(map(without_secrets, details))
+        self.details = tuple(map(_line, details))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the error as it is: subclasses have other parameters than the text."""

@@ -19,6 +19,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
 )
 from obygaze_features.core.figures import figure_stem
+from obygaze_features.core.outside import safe_text
 from obygaze_features.manifest.figures import draw_stats
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, update_manifest
 from obygaze_features.manifest.link import link
@@ -332,10 +333,10 @@ def _describe(found: Manifest) -> str:
     header = found.header
     lines = [
         f"{found.name}: {count(len(found), header.unit)} of {count(len(found.movies), 'film')}"
-        f" ({header.dataset}, {header.view} view)"
+        f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"
     ]
-    lines += [f"  licence: {header.licence}"] if header.licence else []
-    lines += [f"  cite: {header.citation}"] if header.citation else []
-    lines += [f"  note: {note}" for note in header.notes]
+    lines += [f"  licence: {safe_text(header.licence, 'terminal')}"] if header.licence else []
+    lines += [f"  cite: {safe_text(header.citation, 'terminal')}"] if header.citation else []
+    lines += [f"  note: {safe_text(note, 'terminal')}" for note in header.notes]
     lines += [f"  folds: {', '.join(found.folds)}"] if found.folds else []
     return "\n".join([*lines, ""])

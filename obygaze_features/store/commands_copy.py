@@ -11,6 +11,7 @@ import click
 from obygaze_features.core.commands import Session, command, force_option, option_group
 from obygaze_features.core.console import count, human
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import is_url, last_part
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import clips_sha256, sort_key
@@ -145,12 +146,13 @@ def licence_(session: Session, name: str, licence: str, citation: str, replace: 
     store = open_named(session, name)
     stated = licence_history(store)
     lines = [
-        f"licence   {store.licence or 'not stated'}",
-        f"citation  {store.citation or 'none given'}",
+        f"licence   {safe_text(store.licence or 'not stated', 'terminal')}",
+        f"citation  {safe_text(store.citation or 'none given', 'terminal')}",
     ]
     for item in stated:
         terms = f"{item['licence'] or 'no licence'}, {item['citation'] or 'no citation'}"
-        lines.append(f"stated    {item['stated']} with {item['stated_by']}: {terms}")
+        statement = f"{item['stated']} with {item['stated_by']}: {terms}"
+        lines.append(f"stated    {safe_text(statement, 'terminal')}")
     facts = {"name": name, **store.terms._asdict(), "licence_history": stated}
     session.console.show(facts, "\n".join(lines))
 

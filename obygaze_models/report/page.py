@@ -31,7 +31,6 @@ from obygaze_models.report.tables import (
     cell_parts,
     latex_text,
     make_table,
-    markdown_text,
     report_text,
     sentence,
     shown,
@@ -259,7 +258,7 @@ def render(template: str, **values: Any) -> str:
 @cache
 def _environment() -> Environment:
     made = environment("obygaze_models.report")
-    made.filters |= {"markdown": markdown_text, "latex": latex_text, "slug": slug, "shown": shown}
+    made.filters |= {"latex": latex_text, "slug": slug, "shown": shown}
     made.globals |= {"version": __version__, "cell_parts": cell_parts, "text": report_text()}
     made.globals |= {"concept_meaning": concept_meaning}
     return made

@@ -6,11 +6,11 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from importlib.resources import files
 from typing import Any
 
 from obygaze_features.core.files import csv_for_people
+from obygaze_features.core.outside import safe_text
 
 Row = tuple[Any, ...]
 _LATEX = str.maketrans(
@@ -145,8 +145,6 @@ class ResultTable:
 NUMERIC = (int, float, Number)
 # What a part of the page yields: sentences, then tables.
 Part = Iterator[str | ResultTable]
-# Markdown would read these as markup or as a link.
-_MARKUP = re.compile(r"([\\`*_\[\]|#])")
 
 
 def make_table(
@@ -168,15 +166,9 @@ def make_table(
     return ResultTable(key, title, columns, rows, note, **options)
 
 
-def markdown_text(text: object) -> str:
-    """Return text escaped for Markdown."""
-    # Not all programs accept a backslash before "<".
-    return _MARKUP.sub(r"\\\1", escape(" ".join(str(text).split()), quote=False))
-
-
 def latex_text(text: object) -> str:
     """Return text escaped for LaTeX."""
-    return " ".join(str(text).translate(_LATEX).split())
+    return safe_text(text, "terminal").translate(_LATEX)
 
 
 def slug(text: str) -> str:

@@ -97,7 +97,7 @@ def card_text(
         "terms": terms,
         "seal_sha256": seal_sha256,
         "rows": _array_rows(plan),
-        "explained": explain(plan, counts),
+        "explained": explain(plan, counts).split("\n"),
         "level": next(spec.name for spec in plan.arrays if spec.is_level),
         # As the hub spells it.
         "licence": spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl"),
@@ -187,7 +187,7 @@ def _describe(store: Store, note: str) -> str:
         headers.append("blocks here")
         rows = [(*row, f"{held[row[0]]} of {plan.n_blocks}") for row in rows if held[row[0]]]
     page: dict[str, Any] = {
-        "explained": explain(plan, facts["counts"]),
+        "explained": explain(plan, facts["counts"]).split("\n"),
         "table": table(headers, rows),
         "size": human(facts["n_bytes"]),
         "shown": list(_not_ok(store, store.status()).items())[:SHOWN_ROWS],
