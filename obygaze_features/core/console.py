@@ -161,17 +161,19 @@ class Console:
     def note(self, text: str) -> None:
         """Print a note to stderr, unless -q was given."""
         if self.verbosity >= 0:
-            click.echo(printable(text), err=True)
+            click.echo(printable(one_line(text)), err=True)
 
     def detail(self, text: str) -> None:
         """Print a note to stderr if -v was given."""
         if self.verbosity > 0:
             self.note(text)
 
-    def warn(self, text: str) -> None:
-        """Print a warning to stderr, also with -q."""
+    def warn(self, text: str, hint: str = "") -> None:
+        """Print a warning to stderr, also with -q; what to do is on a line of its own."""
         label = click.style("Warning: ", fg="yellow")
-        click.echo(label + printable(text), err=True)
+        click.echo(label + printable(one_line(text)), err=True)
+        if hint:
+            click.echo(printable(f"  Try: {one_line(hint)}"), err=True)
 
     @contextmanager
     def progress(self, label: str, total: int = 0, unit: str = "clips") -> Iterator[Progress]:

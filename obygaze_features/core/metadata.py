@@ -1,7 +1,7 @@
 """Cards and metadata of what is published: Croissant 1.1, CITATION.cff, .zenodo.json, Markdown.
 
-Each is a template. What a template prints is made safe for its kind of file. The exceptions are what
-it marks with `safe`, and what passes through a filter of this module. No text is run as a template.
+Each is a template. What a template prints is made safe for its kind of file, except what it marks
+with `safe` and what passes through a filter of this module. No text is run as a template.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 from obygaze_features.core.files import pretty_json
-from obygaze_features.core.outside import Medium, SafeText, safe_text, visible
+from obygaze_features.core.outside import Medium, safe_text, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -101,7 +101,7 @@ def environment(package: str) -> Environment:
     )
     made.filters |= {
         "number": _number,
-        "markdown": partial(safe_text, medium="markdown"),
+        "markdown": _markdown,
         "json": _json,
         "code": _code,
         "quote": _quoted,
@@ -128,6 +128,16 @@ def _printed(context: Context, value: Any) -> Any:
     before = " " if text.startswith(" ") else ""
     after = " " if text.endswith(" ") else ""
     return f"{before}{safe}{after}"
+
+
+class SafeText(str):
+    """What a filter returns: text that is safe where the template puts it."""
+
+    __slots__ = ()
+
+
+def _markdown(value: Any) -> str:
+    return SafeText(safe_text(value, "markdown"))
 
 
 def _number(value: Any) -> str:

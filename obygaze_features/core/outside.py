@@ -18,13 +18,7 @@ _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 _LINE_START = re.compile(r"#|[+-](?= |$)|(?:-+|=+)$|[0-9]{1,9}(?=[.)](?: |$))")
 
 
-class SafeText(str):
-    """Text that is safe where a template puts it."""
-
-    __slots__ = ()
-
-
-def safe_text(text: object, medium: Medium) -> SafeText:
+def safe_text(text: object, medium: Medium) -> str:
     """Return a text from outside as one line that is only text in a medium.
 
     Blanks and line breaks become one space. Other characters that are not printed, such as those
@@ -41,9 +35,9 @@ def safe_text(text: object, medium: Medium) -> SafeText:
     """
     line = visible(" ".join(str(text).split()))
     if medium == "terminal":
-        return SafeText(line)
+        return line
     if medium == "html":
-        return SafeText(escape(line))
+        return escape(line)
     marked = _MARKUP.sub(r"\\\g<0>", line)
     start = _LINE_START.match(marked)
     if start is not None:
@@ -51,7 +45,7 @@ def safe_text(text: object, medium: Medium) -> SafeText:
         place = start.end() if start[0].isdigit() else start.start()
         marked = f"{marked[:place]}\\{marked[place:]}"
     # Not all programs accept a backslash before "<".
-    return SafeText(escape(marked, quote=False))
+    return escape(marked, quote=False)
 
 
 def visible(text: str) -> str:

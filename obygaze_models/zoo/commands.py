@@ -219,7 +219,7 @@ def _explain(console: Console, found: Predicted) -> None:
         first, reason = next(iter(found.refused.items()))
         n = len(found.refused)
         clips = first if n == 1 else f"{n} clips, the first is {first}"
-        console.warn(f"no row for {clips}: {reason}\n  Try: --in-sample")
+        console.warn(f"no row for {clips}: {reason}", hint="--in-sample")
     counts = Counter(found.basis)
     console.note(f"rows by basis: {', '.join(f'{n} {basis}' for basis, n in counts.items())}")
     if n := counts["in-sample"]:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.outside import safe_text
 
 # Machine, batch size and number of workers are left out: they do not determine the numbers.
 SECTIONS = (
@@ -117,8 +118,8 @@ class Recipe:
         """A few words for lists: the backbone's name, or where unknown features came from."""
         value = self.to_json()
         if self.is_unknown:
-            return f"unknown ({value.get('source', 'imported')})"
-        return str(value["backbone"].get("name", "?"))
+            return safe_text(f"unknown ({value.get('source', 'imported')})", "terminal")
+        return safe_text(value["backbone"].get("name", "?"), "terminal")
 
     def as_claimed_by(self, other: Self) -> Self:
         """Return this recipe with the checkpoint of another one whose weights have the same hashes.
@@ -173,6 +174,7 @@ def _differences(
 
 def _shortened(value: Any) -> str:
     text = value if isinstance(value, str) else canonical_json(value).decode("utf-8")
+    text = safe_text(text, "terminal")
     return text if len(text) <= 60 else text[:57] + "..."
 
 

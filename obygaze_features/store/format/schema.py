@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.outside import one_line
 
 FORMAT = "obygaze-store"
 VERSION = 1
@@ -154,7 +155,7 @@ class RowStatus:
         words: list[str] = [self.state]
         if self.stage or self.error:
             words.append(f"{self.stage} {self.error}".strip())
-        return ": ".join([*words, self.message] if self.message else words)
+        return one_line(": ".join([*words, self.message] if self.message else words))
 
     def to_json(self) -> dict[str, str]:
         """Return the status as in markers and seals."""

@@ -41,6 +41,12 @@ class Arrays:
     def ids(self, name: str) -> npt.NDArray[np.str_]:
         """Return the clip or movie id of each row."""
         strings = self._strings(name, self.layout(name))
+        if not "".join(strings).isprintable() or not all(map(str.strip, strings)):
+            raise Corrupt(
+                f"{name} has ids that are empty or cannot be printed",
+                where=self.files.location,
+                hint="another copy of this store, from a source that you trust",
+            )
         n_bytes = 4 * len(strings) * max(map(len, strings))
         check_memory(n_bytes, f"the ids in {name}", self.files.location)
         return np.array(strings, dtype=np.str_)

@@ -1,0 +1,184 @@
+"""Text from outside is only text: on a terminal, in Markdown, in HTML, and in what uses them."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.cli import call_obygaze
+from support.stores import a_recipe, fill_store, plan_store, sealed_store, some_values
+
+from obygaze_features.core.console import printable, table
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.metadata import CITATION_FILE, ZENODO_FILE, Publication
+from obygaze_features.core.notebook import html_summary, short_repr
+from obygaze_features.core.outside import safe_text
+from obygaze_features.store import Recipe, RowStatus, merge, open_store
+from obygaze_features.store.read.describe import card_text, describe
+
+HOSTILE = (
+    "CC0\n\n# Fake heading\n\n---\nlicence      MIT\n[here](javascript:alert(1)) "
+    "<script>alert(1)</script> <javascript:alert> ![p](http://evil/p.png) `code` | cell |\n"
+    "- item\n1. one\n> quote\n\x1b[2J\x1b[8mhidden\x9b2J\u202egnp.\u2028next\u200bend ~~gone~~"
+    " __b__"
+)
+# What a line of Markdown can become if its text is not only text.
+TOKENS = st.sampled_from(
+    [*"#*_`[]()<>!|~\\&+-=.1a \n", "javascript:", "&lt;", "&#35;", "---", "===", "1. ", "x_y"]
+)
+
+
+def tokens_of(text: str) -> list[Any]:
+    """All tokens of a Markdown text, as CommonMark with tables and strikethrough has them."""
+    markdown_it = pytest.importorskip("markdown_it")
+    parser = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    blocks = parser.parse(text)
+    return [*blocks, *(child for block in blocks for child in block.children or [])]
+
+
+def test_each_medium_by_hand() -> None:
+    text = " a\t b\n# c \x1b[31m<b>&'\"_x_ d_e "
+    assert safe_text(text, "terminal") == "a b # c \\x1b[31m<b>&'\"_x_ d_e"
+    assert safe_text(text, "markdown") == ("a b # c \\\\x1b\\[31m&lt;b&gt;&amp;'\"\\_x\\_ d_e")
+    assert safe_text(text, "html") == "a b # c \\x1b[31m&lt;b&gt;&amp;&#x27;&quot;_x_ d_e"
+    assert safe_text("# h", "markdown") == r"\# h"
+    assert safe_text("12. one", "markdown") == r"12\. one"
+    assert safe_text("1.5 and -2", "markdown") == "1.5 and -2"
+    assert safe_text("-0.5", "markdown") == "-0.5"
+    assert safe_text("- a", "markdown") == r"\- a"
+    assert safe_text(3, "terminal") == "3"
+    assert safe_text("Сталкер 1979 · 羅生門 · می‌شود", "terminal") == "Сталкер 1979 · 羅生門 · می‌شود"
+
+
+@given(st.lists(TOKENS, max_size=12).map("".join))
+@example("\\")
+@example("\\#\n=")
+@example("a\\|b")
+def test_markdown_shows_exactly_the_text_and_nothing_else(text: str) -> None:
+    tokens = tokens_of(safe_text(text, "markdown"))
+    kinds = {token.type for token in tokens}
+    assert kinds <= {"paragraph_open", "paragraph_close", "inline", "text", "text_special"}
+    shown = "".join(t.content for t in tokens if t.type in ("text", "text_special"))
+    assert shown == " ".join(text.split())
+
+
+@given(st.text(max_size=30))
+def test_a_terminal_gets_one_printable_line_and_html_no_tag(text: str) -> None:
+    line = safe_text(text, "terminal")
+    assert line.replace("\u200c", "").replace("\u200d", "").isprintable()
+    seen: list[str] = []
+    parser = HTMLParser(convert_charrefs=True)
+    parser.handle_starttag = lambda tag, attrs: seen.append(tag)  # type: ignore[method-assign]
+    parser.handle_data = lambda data: None  # type: ignore[method-assign]
+    parser.feed(f'<p title="{safe_text(text, "html")}">{safe_text(text, "html")}</p>')
+    parser.close()
+    assert seen == ["p"]
+    assert html.unescape(safe_text(text, "html")) == line
+
+
+@pytest.fixture(scope="module")
+def received(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose publisher wrote hostile text wherever there is room for it."""
+    path = tmp_path_factory.mktemp("hostile") / "s"
+    recipe = Recipe.unknown(HOSTILE, {HOSTILE: HOSTILE, "backbone": HOSTILE})
+    plan_store(path, recipe=recipe, manifest_name=HOSTILE, licence=HOSTILE, citation=HOSTILE)
+    fill_store(path, some_values(23), {2: RowStatus.failed("decode", "E", HOSTILE)}).seal()
+    return path
+
+
+def test_store_info_has_the_lines_of_a_harmless_store(received: Path, tmp_path: Path) -> None:
+    recipe = Recipe.unknown("x", {"x": "x", "backbone": "x"})
+    plan_store(tmp_path / "s", recipe=recipe, manifest_name="x", licence="x", citation="x")
+    fill_store(tmp_path / "s", some_values(23), {2: RowStatus.failed("decode", "E", "x")}).seal()
+    words = [
+        [line.split()[0] for line in describe(open_store(path)).splitlines() if line]
+        for path in (received, tmp_path / "s")
+    ]
+    assert words[0] == words[1]
+    text = describe(open_store(received))
+    assert all(line.isprintable() for line in text.splitlines())
+    assert text.count("\nlicence ") == 1
+
+
+def test_a_card_has_the_headings_and_links_of_a_harmless_store(received: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    store = open_store(received)
+    clean = replace(
+        store.plan, licence="x", citation="x", manifest_name="x", recipe=Recipe.unknown("x", {})
+    )
+
+    def shape(card: str) -> list[tuple[str, str]]:
+        tokens = tokens_of(card.split("---\n", 2)[2])
+        return [(token.type, token.tag) for token in tokens if not token.type.startswith("text")]
+
+    card = card_text(store.plan, {"ok": 22}, recovered=[HOSTILE])
+    assert shape(card) == shape(card_text(clean, {"ok": 22}, recovered=["x"]))
+    # The store's own README.md, which was written by the same template.
+    assert "# Fake heading\n" not in (received / "README.md").read_text("utf-8")
+    front = yaml.safe_load(card.split("---\n")[1])
+    assert front["license"] == "other" and front["license_name"].startswith("CC0\n\n# Fake")
+
+
+def test_metadata_stay_valid(received: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    publication = Publication(
+        kind="store",
+        name=HOSTILE,
+        title=HOSTILE,
+        description=HOSTILE,
+        collection=HOSTILE,
+        licence=HOSTILE,
+        citation=HOSTILE,
+        created="2026-01-01",
+        creators=[HOSTILE.replace(", ", ",")],
+    )
+    cff = yaml.safe_load(publication.document(CITATION_FILE))
+    assert set(cff) >= {"title", "authors", "message"} and "license" not in cff
+    assert "\x1b" not in cff["title"]
+    zenodo = json.loads(publication.document(ZENODO_FILE))
+    assert "<script" not in zenodo["description"] + zenodo["notes"]
+
+
+def test_commands_show_one_line_for_each_fact(received: Path, tmp_path: Path) -> None:
+    (tmp_path / "stores").mkdir()
+    (tmp_path / "stores" / "s").symlink_to(received)
+    for words, n_lines in ((("ls",), 2), (("licence", "s"), 3)):
+        said = call_obygaze("-C", tmp_path, "store", *words).ok().stdout
+        assert len(said.splitlines()) == n_lines, words
+        assert "\x1b" not in said
+    sealed_store(tmp_path / "stores" / "t", 4, recipe=a_recipe())
+    refused = call_obygaze("-C", tmp_path, "store", "merge", "s", "t", "-o", "m")
+    assert refused.code == 5
+    assert refused.stderr.count("\n  in: ") == 1 and "\x1b" not in refused.stderr
+
+
+def test_errors_and_tables_and_reprs_have_no_line_from_outside() -> None:
+    error = FixInput(HOSTILE, where=HOSTILE, hint=HOSTILE, details=[HOSTILE, HOSTILE])
+    assert len(printable(str(error)).splitlines()) == 3
+    assert all(len(printable(line).splitlines()) == 1 for line in error.details)
+    assert len(table(("a", "b"), [(HOSTILE, 1), ("x", 2)]).splitlines()) == 3
+    assert "\x1b[8m" not in printable(HOSTILE)  # concealed
+    assert short_repr("Store", HOSTILE).isprintable()
+    summary = html_summary(HOSTILE, {HOSTILE: HOSTILE})
+    assert re.findall(r"<(\w+)", summary) == ["table", "caption", "tr", "th", "td"]
+
+
+def test_ids_of_a_received_store_are_printable(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("obygaze_features.store.write.create._check_ids", lambda *ids: None)
+    plan_store(tmp_path / "s", 2, clip_ids=["a-1", "a\n# b"], movie_ids=["a", "a"])
+    with pytest.raises(Corrupt, match="clip_id has ids that are empty or cannot be printed"):
+        _ = open_store(tmp_path / "s").clip_ids
+
+
+def test_stores_of_one_hostile_licence_are_merged(received: Path, tmp_path: Path) -> None:
+    """Their licence is refused as a new statement, and is not lost either."""
+    merge([open_store(received)], tmp_path / "m")
+    assert open_store(tmp_path / "m").licence == HOSTILE
