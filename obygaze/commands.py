@@ -234,7 +234,7 @@ def view(
     if agreement:
         found = site.agreement()
         rows = [list(row.values()) for row in found]
-        headers = ("annotator", "arm", "marks", "clips", "agreement", "kappa")
+        headers = ("annotator", "arm", "marks", "watched", "clips", "agreement", "kappa")
         text = table(headers, rows) if rows else "no marks yet: obygaze view --annotate NAME"
         session.console.show({"agreement": found}, text)
         return

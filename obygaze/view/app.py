@@ -57,8 +57,11 @@ def server_of(site: Site) -> PageServer:
         "media/": partial(of_video, media.playable, ""),
         "subtitles/": partial(of_video, media.subtitles, "text/vtt; charset=utf-8"),
     }
-    marks = site.marks
-    return PageServer(get, {"api/mark": lambda sent: Reply.of(marks.save(sent))} if marks else {})
+    post: dict[str, Callable[[Mapping[str, Any]], Reply]] = {}
+    if site.marks:
+        post["api/mark"] = lambda sent: Reply.of(site.save_mark(sent))
+        post["api/watched"] = lambda sent: Reply.of(site.save_watched(sent))
+    return PageServer(get, post)
 
 
 def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:

@@ -10,12 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import csv_bytes, json_values, locked, sha256_bytes, write_atomic
 from obygaze_features.manifest.exchange import plain
+from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import SEGMENT_COLUMNS, Segment, read_segments
 from obygaze_features.manifest.tables import read_table
@@ -25,7 +27,8 @@ SHOTS = "shots"  # segments/MANIFEST.shots.csv is not of an annotator
 ID = re.compile(r"[0-9a-f-]{8,40}")
 # `arm` is "blind" if the page showed neither predictions nor labels, else "assisted"; `when` is in
 # UTC; `version` counts the changes of a mark from 1.
-MORE_COLUMNS = ("comment", "arm", "when", "mark", "version")
+# `framerate` and the times make the table one that other programs can place on other clips.
+MORE_COLUMNS = (*("framerate", "start_s", "end_s"), *("comment", "arm", "when", "mark", "version"))
 MAX_COMMENT = 2000
 
 Mark = dict[str, Any]
@@ -66,41 +69,58 @@ class MarkTable:
         if not self.path.exists():
             return {}
         table = read_table(self.path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True)
-        if unknown := set(table.columns) - {*SEGMENT_COLUMNS, *MORE_COLUMNS}:
-            what = f"unknown column {min(unknown)!r} in a table of marks"
-            raise FixInput(what, where=str(self.path))
-        found = {}
-        for row in zip(read_segments(self.path) if table.rows else (), table.rows, strict=True):
-            cells = row[1].cells
-            mark = {**json_values(asdict(row[0])), **{n: cells.get(n, "") for n in MORE_COLUMNS}}
+        other_columns = [
+            name for name in table.columns if name and name not in (*SEGMENT_COLUMNS, *MORE_COLUMNS)
+        ]
+        segments = read_segments(self.path) if table.rows else ()
+        marks: dict[str, Mark] = {}
+        for segment, row in zip(segments, table.rows, strict=True):
+            mark = json_values(asdict(segment))
+            mark |= {name: row.cells.get(name, "") for name in MORE_COLUMNS}
+            mark["more"] = {name: row.cells[name] for name in other_columns}
             mark["version"] = int(mark["version"]) if mark["version"].isdecimal() else 1
-            if not mark["mark"] or mark["mark"] in found:  # a copy of a row
-                mark["mark"] = sha256_bytes(repr(cells).encode())[:32]
-            found[mark["mark"]] = mark
-        return found
+            if not mark["mark"] or mark["mark"] in marks:  # a copy of a row
+                mark["mark"] = sha256_bytes(repr(row.cells).encode())[:32]
+            marks[mark["mark"]] = _with_state(mark)
+        return marks
 
-    def save(self, wanted: Mapping[str, Any]) -> Mark:
+    def save(
+        self,
+        wanted: Mapping[str, Any],
+        rate: Fraction | None = None,
+        span_s: tuple[float, float] | None = None,
+    ) -> Mark:
         """Add, change or (`deleted`) delete a mark, and return its new state.
 
         Args:
             wanted: The values of the columns. `mark` is an id that the caller makes, and `version`
-                the one that was changed, 0 for a new mark.
+                the one that was changed, 0 for a new mark; `state` is that of the mark as it was
+                shown, so that a change by hand, which keeps the version, is seen.
+            rate: The pictures per second of the film.
+            span_s: Start and end of the mark in the film, in seconds.
 
         Raises:
-            Outdated: The mark has another version by now.
+            Outdated: The mark was changed by now.
             FixInput: A value is not valid.
         """
-        made, deleted = self._checked(wanted), wanted.get("deleted") is True
+        made = self._checked(wanted)
+        made["framerate"] = frame_rate_text(rate) if rate else ""
+        made["start_s"], made["end_s"] = (repr(time) for time in span_s) if span_s else ("", "")
+        deleted = wanted.get("deleted") is True
         with locked(self.path.parent):
             marks = self.read()
             before = marks.pop(made["mark"], None)
             if wanted["version"] != (before["version"] if before else 0):
                 raise Outdated(before)
+            if before and wanted.get("state") not in (None, before["state"]):
+                raise Outdated(before)
+            made["more"] = before["more"] if before else {}
+            made = _with_state(made)
             if not deleted:
                 marks[made["mark"]] = made
-            columns = (*SEGMENT_COLUMNS, *MORE_COLUMNS)
-            joined = ({**mark, "concepts": "|".join(mark["concepts"])} for mark in marks.values())
-            rows = sorted([mark[name] for name in columns] for mark in joined)
+            names = [name for mark in marks.values() for name in mark["more"]]
+            columns = (*SEGMENT_COLUMNS, *MORE_COLUMNS, *dict.fromkeys(names))
+            rows = sorted(_row(mark, columns) for mark in marks.values())
             line = {"before": before, "after": None if deleted else made, "when": made["when"]}
             with self.path.with_suffix(".history.jsonl").open("a", encoding="utf-8") as history:
                 # The line break comes first: the last line may have been cut off by a kill.
@@ -139,6 +159,19 @@ class MarkTable:
             "mark": own_id,
             "version": int(version or 0) + 1,
         }
+
+
+def _with_state(mark: Mark) -> Mark:
+    """Return a mark with a hash of all its values, by which a change of any of them is seen."""
+    values = {name: value for name, value in mark.items() if name != "state"}
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False)
+    return {**values, "state": sha256_bytes(text.encode("utf-8", "replace"))[:32]}
+
+
+def _row(mark: Mark, columns: Sequence[str]) -> list[Any]:
+    """Return the cells of a mark in the table."""
+    cells = {**mark["more"], **mark, "concepts": "|".join(mark["concepts"])}
+    return [cells.get(name, "") for name in columns]
 
 
 def first_marks(table: Path) -> tuple[dict[str, str], list[Segment]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from heapq import nlargest
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,23 @@ from obygaze.models import load_model, named_manifest, read_run
 from obygaze.view.decisions import Explainer, Score, agreement, cells_of, run_facts, scores_of
 from obygaze.view.marks import NAME, SHOTS, MarkTable, first_marks
 from obygaze.view.media import Media
+from obygaze.view.watched import WatchedTable, checked_stretches
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.search import search
+from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.projection import ClipSpan, Segment, project, read_segments
+from obygaze_features.manifest.projection import (
+    WATCHED,
+    ClipSpan,
+    Segment,
+    project,
+    read_segments,
+    watched_path,
+)
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store
@@ -80,16 +90,65 @@ class Site:
 
     def film(self, film: str) -> Document:
         """Return a film: its axis, its videos, and what annotators marked in it."""
-        rate, notes = self._rate(film), list[str]()
-        found = lay_out(self.films[film], self._length, rate)
+        notes: list[str] = []
+        rate = self.rate(film)
+        found = lay_out(self.films[film], self._length, float(rate or 0))
+        if found["unknown"]:
+            missing = ", ".join(found["unknown"])
+            notes.append(f"The lengths of videos are not known, so marks have no place: {missing}.")
         pieces = [{**piece, **self.media.describe(piece["video"])} for piece in found["pieces"]]
         marked = [asdict(one) for one in self._segments(notes) if one.movie_id == film]
         own = self.marks.read().values() if self.marks else ()
         return {
-            **{"id": film, "title": self._title(film), "rate": rate, "notes": notes},
+            **{"id": film, "title": self._title(film), "rate": float(rate or 0), "notes": notes},
             **{**found, "pieces": pieces, "segments": marked, "shots": self._shots(film)},
             "marks": [mark for mark in own if mark["movie_id"] == film],
+            "watched": self.watched.stretches(film) if self.watched else [],
         }
+
+    def save_mark(self, sent: Mapping[str, Any]) -> Document:
+        """Add, change or delete a mark of the annotator, as `MarkTable.save` does."""
+        marks = self._own_marks()
+        film = sent.get("movie_id")
+        first, last = sent.get("start_frame"), sent.get("end_frame")
+        if film not in self.films or type(first) is not int or type(last) is not int:
+            return marks.save(sent)  # which says what is wrong
+        rate = self._rate_for_marks(film)
+        return marks.save(sent, rate, (float(first / rate), float((last + 1) / rate)))
+
+    def save_watched(self, sent: Mapping[str, Any]) -> list[tuple[int, int]]:
+        """Add what the annotator watched of a film, and return all that was watched of it."""
+        self._own_marks()
+        film = sent.get("movie_id")
+        if film not in self.films or self.watched is None:
+            raise FixUsage(f"the manifest has no film {film!r}")
+        rate = self._rate_for_marks(film)
+        end_s = lay_out(self.films[film], self._length, float(rate))["end"]
+        stretches = checked_stretches(sent, max(1, round(end_s * rate)))
+        return self.watched.add(film, stretches, rate)
+
+    def _own_marks(self) -> MarkTable:
+        if self.marks is None:
+            raise FixUsage("nobody annotates in this page", hint="--annotate NAME")
+        return self.marks
+
+    def _rate_for_marks(self, film: str) -> Fraction:
+        """Return the rate of a film in which marks have a place; else an error says why not."""
+        rate = self.rate(film)
+        if rate is None:
+            raise FixUsage(f"the pictures per second of {film} are not known")
+        unknown = lay_out(self.films[film], self._length, float(rate))["unknown"]
+        if unknown:
+            what = f"marks in {film} have no place: the length of {unknown[0]} is not known"
+            raise FixUsage(what, hint="obygaze manifest link, with all videos of the film")
+        return rate
+
+    @cached_property
+    def watched(self) -> WatchedTable | None:
+        """What the annotator has watched."""
+        if self.marks is None:
+            return None
+        return WatchedTable(watched_path(self.marks.path), self.marks.annotator)
 
     def clip(self, clip_id: str, cell: int = 0, on: str = "", off: str = "") -> Document:
         """Return a clip: its facts, why the model decided as it did, and similar clips.
@@ -127,9 +186,20 @@ class Site:
             states = {"first": first, "last": read_segments(path)}
             for arm, marks in product(sorted(set(arms.values())), states):
                 own = [one for one in states[marks] if arms.get(one.movie_id) == arm]
-                for name, found in project(own, spans).by_annotator.items():
+                names = {one.annotator for one in own}
+                films = {one.movie_id for one in own}
+                watched = [
+                    replace(stretch, annotator=name)
+                    for stretch in WatchedTable(watched_path(path), "").segments()
+                    for name in names
+                    if stretch.movie_id in films
+                ]
+                projected = project([*own, *watched], spans)
+                for name, found in projected.by_annotator.items():
                     levels = {row.clip_id: row.level for row in found if row.labelled}
+                    is_assumed = any(who == name for _, who in projected.assumed)
                     facts = {"annotator": name, "arm": arm, "marks": marks}
+                    facts["watched"] = "assumed" if is_assumed else "known"
                     rows.append(facts | agreement(levels, task["classes"], scores))
         return rows
 
@@ -137,8 +207,11 @@ class Site:
         """Return the pictures of the film that each clip has."""
         found = []
         for film, clips in self.films.items():
-            rate = self._rate(film)
-            for clip, (start, end) in lay_out(clips, self._length, rate)["spans"].items():
+            rate = self.rate(film)
+            axis = lay_out(clips, self._length, float(rate or 0))
+            if rate is None or axis["unknown"]:
+                continue  # its marks cannot be placed on clips
+            for clip, (start, end) in axis["spans"].items():
                 found.append(ClipSpan(clip, film, round(start * rate), round(end * rate) - 1))
         return found
 
@@ -223,23 +296,30 @@ class Site:
         return extra.get("movie_title") or extra.get("title") or film_title(film)
 
     def _length(self, video: str) -> float:
-        return self.media.facts(video).duration_s or NOMINAL_S
+        """Return the length of a video in seconds; 0 if it is not known."""
+        return self.media.facts(video).duration_s if video else 0.0
 
-    def _rate(self, film: str) -> float:
-        """Return the pictures per second of a film, of the manifest or its video; 0 if unknown."""
-        clips = self.films[film]
-        stated = (float(rate) for clip in clips if (rate := clip.extra.get("framerate")))
-        seen = (self.media.facts(clip.video).rate for clip in clips if clip.video)
-        return next(chain(stated, seen), 0.0)
+    def rate(self, film: str) -> Fraction | None:
+        """Return the pictures per second of a film: of the manifest, else of a video of it."""
+        for clip in self.films[film]:
+            rate = known_frame_rate(clip.extra.get("framerate", ""))
+            if rate is not None:
+                return rate
+        for video in dict.fromkeys(clip.video for clip in self.films[film] if clip.video):
+            rate = known_frame_rate(self.media.facts(video).rate)
+            if rate is not None:
+                return rate
+        return None
 
     def _segments(self, notes: list[str]) -> Iterator[Segment]:
         """Yield the segments of all annotators: those given, those of `segments/MANIFEST.*.csv`."""
-        yield from self.segments
+        yield from (segment for segment in self.segments if segment.level != WATCHED)
         own = self.marks.path if self.marks else None
         for path in () if self.blind else self._tables():
             if path != own:
                 try:
-                    yield from read_segments(path)
+                    segments = read_segments(path)
+                    yield from (segment for segment in segments if segment.level != WATCHED)
                 except ObygazeError as error:
                     notes.append(f"{path.name} is not shown: {error.what}")
 
@@ -331,13 +411,15 @@ def lay_out(clips: Sequence[Clip], length_of: Callable[[str], float], rate: floa
 
     Args:
         clips: The clips of one film.
-        length_of: The length of a video in seconds.
+        length_of: The length of a video in seconds; 0 if it is not known.
         rate: Pictures per second, which numbers the pictures of the film.
 
     Returns:
         `axis`: what it counts; `end`; `spans`: start and end by clip; `pieces`: stretches that a
-        video shows, from its second `offset` on, where the film has its picture `frame`.
+        video shows, from its second `offset` on, where the film has its picture `frame`; `unknown`:
+        videos without a known length, after which the places of clips in a row are not known.
     """
+    unknown: list[str] = []
     in_film = {clip.clip_id: span for clip in clips if (span := film_span(clip))}
     in_video = {clip.clip_id: span for clip in clips if (span := span_in_video(clip))}
     videos = {clip.video for clip in clips if clip.video}
@@ -349,6 +431,9 @@ def lay_out(clips: Sequence[Clip], length_of: Callable[[str], float], rate: floa
         spans, end = dict(in_film), max((end for _, end in in_film.values()), default=0.0)
         for clip in () if in_film else sorted(clips, key=lambda clip: clip.scene or 0):
             first, last = span_in_video(clip) or (0.0, length_of(clip.video))
+            if last <= first:
+                unknown.append(clip.video or clip.clip_id)
+                last = first + NOMINAL_S
             spans[clip.clip_id] = (end, end := end + last - first)
         pieces = [
             {
@@ -360,7 +445,8 @@ def lay_out(clips: Sequence[Clip], length_of: Callable[[str], float], rate: floa
         ]
     axis = FILM if in_film else VIDEO if spans is in_video else ORDER
     pieces.sort(key=lambda piece: piece["start"])
-    return {"axis": axis, "end": end, "spans": spans, "pieces": pieces}
+    axis_facts = {"axis": axis, "end": end, "spans": spans, "pieces": pieces}
+    return {**axis_facts, "unknown": unknown}
 
 
 def span_in_video(clip: Clip) -> tuple[float, float] | None:

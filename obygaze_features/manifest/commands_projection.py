@@ -161,6 +161,9 @@ def _project(
     if unknown:
         session.console.warn(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
     made = project_clips(*inputs, share)
+    if made.assumed:
+        named = few([f"{annotator} in {movie}" for movie, annotator in made.assumed], 3)
+        session.console.warn(f"not known what was watched, unmarked clips count as EN: {named}")
     if made.unseen:
         n_clips = count(len(made.unseen), "clip")
         session.console.warn(f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}")

@@ -21,7 +21,7 @@ from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.frame_rate import frame_rate, frame_rate_text, known_frame_rate
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
-from obygaze_features.manifest.projection import Segment
+from obygaze_features.manifest.projection import WATCHED, Segment
 from obygaze_features.manifest.tables import open_file, read_table
 from obygaze_features.manifest.vocabulary import (
     canonical_concept,
@@ -198,7 +198,10 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
 
 
 def read_elan(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
-    """Yield the annotations of an ELAN file that have times, each with those that refer to it."""
+    """Yield the annotations of an ELAN file that have times, each with those that refer to it.
+
+    Those of a tier called "watched" (or of that type) say what its annotator has seen.
+    """
     try:
         if b"<!DOCTYPE" in data:
             raise ValueError("a document type is not allowed")  # it could define entities
@@ -215,14 +218,17 @@ def read_elan(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
     text_of: dict[str, Text] = {}
     parent_of: dict[str, str] = {}
     for tier in root.iterfind("TIER"):
-        annotator = tier.get("ANNOTATOR") or tier.get("TIER_ID") or ""
+        tier_id = tier.get("TIER_ID") or ""
+        annotator = tier.get("ANNOTATOR") or tier_id
         kind = tier.get("LINGUISTIC_TYPE_REF") or ""
+        is_watched = WATCHED in (kind.casefold(), *tier_id.casefold().split())
         for annotation in tier.iterfind("ANNOTATION/*"):
             name = annotation.get("ANNOTATION_ID", "")
             slots = [times.get(annotation.get(f"TIME_SLOT_REF{n}"), "") for n in (1, 2)]
             if all(_MS.fullmatch(text) for text in (*slots, origin)):
                 timed.append((name, annotator, slots))
-            text_of[name] = kind, annotation.findtext("ANNOTATION_VALUE") or ""
+            value = annotation.findtext("ANNOTATION_VALUE") or ""
+            text_of[name] = ("comment", WATCHED) if is_watched else (kind, value)
             parent_of[name] = annotation.get("ANNOTATION_REF", "")
     texts: dict[str, list[Text]] = defaultdict(list)
     for name, text in text_of.items():

@@ -6,8 +6,10 @@ The rules, all in whole frames so that the exact case is exact:
   segment is tested alone, fragments are never added up;
 - the highest level among an annotator's qualifying segments is the clip's level, with the
   concepts of the qualifying segments of that level only;
-- where none qualifies the level is EN with no ratio. If then even the frames that nobody marked
-  are fewer than the threshold asks for, the clip is also counted as unlabelled;
+- where none qualifies the level is EN with no ratio. If then even the frames that the annotator
+  watched and did not mark are fewer than the threshold asks for, the clip is unlabelled;
+- what was watched are the segments with the level `watched`. Of a film for which an annotator has
+  none it is not known, and the whole film is taken as watched; `Projection.assumed` lists these;
 - annotators of a film are merged the same way: highest level, concepts joined at that level.
 """
 
@@ -32,6 +34,8 @@ from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
 SEGMENT_COLUMNS = ("movie_id", "annotator", "start_frame", "end_frame", "level", "concepts")
+# The level of a segment that says only that its frames were watched.
+WATCHED = "watched"
 CLIP_COLUMNS = ("clip_id", "movie_id", "start_frame", "end_frame")
 CSV_COLUMNS = (
     *("annotator", "clip_id", "movie_id", "level", "concepts"),
@@ -46,7 +50,10 @@ _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of film that one annotator gave a level; both frames are part of it."""
+    """A piece of film that one annotator gave a level; both frames are part of it.
+
+    The level `watched` says that the annotator has seen these frames.
+    """
 
     movie_id: str
     annotator: str
@@ -99,13 +106,15 @@ class Projection:
     """Levels of clips by annotator and merged, in the order of the clips.
 
     An annotator has levels for the clips of the films in which he or she marked segments. Clips
-    of a film without segments have no level; they are listed in `unseen`.
+    of a film without segments have no level; they are listed in `unseen`. `assumed` lists films
+    with annotators: clips of these are EN only because the whole film is taken as watched.
     """
 
     threshold: Fraction
     by_annotator: Mapping[str, tuple[ClipLevel, ...]]
     merged: tuple[ClipLevel, ...]
     unseen: tuple[str, ...] = ()
+    assumed: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {level}" for level, n in self.counts().items())
@@ -133,6 +142,7 @@ class Projection:
             "merged": [row.to_json() for row in self.merged],
             "unlabelled": len(self.unlabelled),
             "unlabelled_clips": list(self.unlabelled),
+            "assumed_watched": [list(pair) for pair in self.assumed],
         }
 
 
@@ -162,7 +172,7 @@ def project(
     """Return the level of every clip, by annotator and merged.
 
     Args:
-        segments: What the annotators marked, in any order.
+        segments: What the annotators marked and watched, in any order.
         spans: The clips.
         threshold: The least share of a clip that a segment must cover to count.
     """
@@ -171,22 +181,28 @@ def project(
     for segment in sorted(segments, key=lambda one: (one.annotator, one.start_frame)):
         marked[segment.movie_id][segment.annotator].append(segment)
         by_annotator[segment.annotator] = []
-    tracks = {
-        movie: {annotator: AnnotatorTrack(own) for annotator, own in films.items()}
-        for movie, films in marked.items()
-    }
-    merged, unseen = [], []
+    tracks: dict[str, dict[str, AnnotatorTrack]] = {}
+    for movie_id, segments_of in marked.items():
+        tracks[movie_id] = {name: AnnotatorTrack(own) for name, own in segments_of.items()}
+    merged: list[ClipLevel] = []
+    unseen: list[str] = []
+    assumed: set[tuple[str, str]] = set()
     for span in spans:
-        rows = []
+        levels = []
         for annotator, track in tracks.get(span.movie_id, {}).items():
-            rows.append(track.level_of(span, threshold))
-            by_annotator[annotator].append(rows[-1])
-        if rows:
-            merged.append(merge(rows))
+            level = track.level_of(span, threshold)
+            levels.append(level)
+            by_annotator[annotator].append(level)
+            if level.ratio is None and level.labelled and track.watched is None:
+                assumed.add((span.movie_id, annotator))
+        if levels:
+            merged.append(merge(levels))
         else:
             unseen.append(span.clip_id)
-    kept = {annotator: tuple(rows) for annotator, rows in by_annotator.items()}
-    return Projection(threshold, kept, tuple(merged), tuple(unseen))
+    levels_by_annotator = {annotator: tuple(levels) for annotator, levels in by_annotator.items()}
+    return Projection(
+        threshold, levels_by_annotator, tuple(merged), tuple(unseen), tuple(sorted(assumed))
+    )
 
 
 def merge(rows: Sequence[ClipLevel]) -> ClipLevel:
@@ -203,31 +219,66 @@ def merge(rows: Sequence[ClipLevel]) -> ClipLevel:
 
 
 class AnnotatorTrack:
-    """The segments of one annotator in one film, in the order of their starts."""
+    """The segments of one annotator in one film, in the order of their starts.
+
+    `watched` are the stretches that the annotator has seen, marked ones included; None if nothing
+    is known of it.
+    """
 
     def __init__(self, segments: Sequence[Segment]) -> None:
-        self.segments = segments
-        self.starts = [segment.start_frame for segment in segments]
+        self.segments = [segment for segment in segments if segment.level != WATCHED]
+        self.starts = [segment.start_frame for segment in self.segments]
         # Segments may overlap each other, so ends are not sorted; how far any of them reaches is.
-        self.reach = list(accumulate((segment.end_frame for segment in segments), max))
+        self.reach = list(accumulate((segment.end_frame for segment in self.segments), max))
+        self.marked = Stretches((one.start_frame, one.end_frame) for one in self.segments)
+        self.watched: Stretches | None = None
+        if len(self.segments) < len(segments):
+            self.watched = Stretches((one.start_frame, one.end_frame) for one in segments)
 
     def level_of(self, span: ClipSpan, threshold: Fraction) -> ClipLevel:
         """Return the level of a clip from this annotator."""
-        needed, covered, next_frame = frames_needed(span.n_frames, threshold), 0, span.start_frame
+        needed = frames_needed(span.n_frames, threshold)
         first = bisect_left(self.reach, span.start_frame)
         last = bisect_right(self.starts, span.end_frame)
         qualifying = []
-        for one in self.segments[first:last]:
-            overlap = overlap_frames(one, span)
+        for segment in self.segments[first:last]:
+            overlap = overlap_frames(segment, span)
             if overlap >= needed:
                 ratio = overlap, span.n_frames
-                qualifying.append(ClipLevel(span.clip_id, one.level, one.concepts, ratio))
-            end = min(one.end_frame, span.end_frame)
-            covered += max(0, end - max(one.start_frame, next_frame) + 1)
-            next_frame = max(next_frame, end + 1)
+                level = ClipLevel(span.clip_id, segment.level, segment.concepts, ratio)
+                qualifying.append(level)
         if qualifying:
             return merge(qualifying)
-        return ClipLevel(span.clip_id, LEVELS[0], labelled=span.n_frames - covered >= needed)
+        n_watched = span.n_frames if self.watched is None else self.watched.n_frames_in(span)
+        n_unmarked = n_watched - self.marked.n_frames_in(span)
+        return ClipLevel(span.clip_id, LEVELS[0], labelled=n_unmarked >= needed)
+
+
+class Stretches:
+    """Frames of a film as stretches that neither overlap nor touch, from the first to the last."""
+
+    def __init__(self, stretches: Iterable[tuple[int, int]]) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        for start, end in sorted(stretches):
+            if self.ends and start <= self.ends[-1] + 1:
+                self.ends[-1] = max(self.ends[-1], end)
+            else:
+                self.starts.append(start)
+                self.ends.append(end)
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return the first and the last frame of each stretch, in order."""
+        return list(zip(self.starts, self.ends, strict=True))
+
+    def n_frames_in(self, span: ClipSpan) -> int:
+        """Return how many frames of a clip are in these stretches."""
+        first = bisect_left(self.ends, span.start_frame)
+        last = bisect_right(self.starts, span.end_frame)
+        n_frames = 0
+        for start, end in zip(self.starts[first:last], self.ends[first:last], strict=True):
+            n_frames += min(end, span.end_frame) - max(start, span.start_frame) + 1
+        return n_frames
 
 
 def overlap_frames(segment: Segment, span: ClipSpan) -> int:
@@ -279,16 +330,22 @@ def read_inputs(
 
     Args:
         segments: Tables with the columns movie_id, annotator, start_frame, end_frame, level and
-            concepts (joined with '|').
+            concepts (joined with '|'). A row with the level `watched` says what was watched, and
+            so does the table `NAME.watched.csv` beside `NAME.csv`.
         clips: A table with the columns clip_id, movie_id, start_frame and end_frame, or start_s
             and end_s; or a length in seconds: the films are cut into clips of that length.
         fps: Frames per second of films without a `framerate` in the table of segments; another
             rate than in the table is an error.
     """
     given_rate = None if fps is None else frame_rate(fps)
-    paths = [segments] if isinstance(segments, Path) else segments
-    each, wrong_clips = [Violations(path) for path in paths], Violations(str(clips))
-    tables = [_table(Path(one.path), SEGMENT_COLUMNS, "segments", one) for one in each]
+    given = [segments] if isinstance(segments, Path) else segments
+    beside = [path for path in map(watched_path, given) if path.is_file()]
+    each = [Violations(path) for path in (*given, *beside)]
+    wrong_clips = Violations(str(clips))
+    tables = [
+        _table(Path(one.path), SEGMENT_COLUMNS, "segments", one) for one in each[: len(given)]
+    ]
+    tables += [_table(Path(one.path), SEGMENT_COLUMNS, None, one) for one in each[len(given) :]]
     table, wrong = _joined(tables), each[0]
     found = tuple(one for row in table.rows if (one := _segment(row)) is not None)
     if isinstance(clips, Fraction):
@@ -300,7 +357,12 @@ def read_inputs(
     return found, spans
 
 
-def _table(path: Path, required: Sequence[str], content: str, found: Violations) -> CsvTable:
+def watched_path(segments: Path) -> Path:
+    """Return the table beside a table of segments that says what its annotator has watched."""
+    return segments.with_name(f"{segments.stem}.{WATCHED}.csv")
+
+
+def _table(path: Path, required: Sequence[str], content: str | None, found: Violations) -> CsvTable:
     options: dict[str, Any] = {"delimiter": None, "skip_blank": True, "violations": found}
     return read_table(path, required=required, content=content, **options)
 
@@ -314,7 +376,13 @@ def _joined(tables: Sequence[CsvTable]) -> CsvTable:
 def _segment(row: TableRow) -> Segment | None:
     for column in SEGMENT_COLUMNS[:2]:
         row.matching(column, NAME, NAME_FORM)
-    frames, level, text = row.frames(), row.one_of("level", LEVELS), row["concepts"].strip()
+    frames, text = row.frames(), row["concepts"].strip()
+    # A manifest has no level for it: there it is a comment.
+    level = row["level"]
+    if not level and row.cells.get("comment") == WATCHED:
+        level = WATCHED
+    if level != WATCHED:
+        level = row.one_of("level", LEVELS)
     if text.startswith("["):
         row.add("concepts", f"{text!r} is a list; join concepts with '|'")
     concepts = tuple(name.strip() for name in text.split("|") if name.strip())

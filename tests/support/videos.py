@@ -58,7 +58,7 @@ def write_video(
     numbers: Sequence[int] = range(100),
     ticks: Sequence[int] | None = None,
     tick: Fraction = Fraction(1, 25),
-    rate: int = 25,
+    rate: int | Fraction = 25,
     size: tuple[int, int] = (160, 120),
     pix_fmt: str = "yuv420p",
     format: str | None = None,

@@ -182,8 +182,9 @@ function card(clip, similarity) {
 
 // ---- a film: its lanes --------------------------------------------------------------------------
 
-const HEIGHTS = { shots: 10, level: 22, found: 12, score: 50, gap: 12, concept: 12 };
-const COLORS = { found: MODEL, gap: "#e6c9c9", concept: "#7d8f74" };
+const HEIGHTS = { shots: 10, watched: 8, level: 22, found: 12, score: 50, gap: 12, concept: 12 };
+const COLORS = { watched: "#9aa7b0", found: MODEL, gap: "#e6c9c9", concept: "#7d8f74" };
+const LONGEST_GAP = 1; // seconds between clips that are shown as one stretch
 const TOP = 20, GAP = 5; // above all lanes, for the time, and below each
 let film = null; // the document of the film that is shown, with its lanes and state
 
@@ -209,6 +210,7 @@ function makeLanes() {
   for (const one of segments) group(one.annotator, framed(one));
   for (const clip of clips) group(clip.annotator, clip);
   add("shots", "shots", shots.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })));
+  if (page.annotator && film.rate) add("watched", "watched", film.watched.map(([start_frame, end_frame]) => framed({ start_frame, end_frame })), "you watched");
   add("level", "your marks", marks.map(framed), `${page.annotator} (you)`);
   for (const name of [...groups.keys()].filter(Boolean).sort()) add("level", name, groups.get(name));
   add("level", "clips", groups.get("") ?? [], page.blind ? "clips" : "clips: annotated level");
@@ -233,6 +235,7 @@ function inARow(clips) {
   const runs = [];
   let last = null;
   for (const clip of clips) {
+    if (last && clip.start > last.end + LONGEST_GAP) last = null; // nobody looked at the time between
     if (clip.positive && !last) runs.push((last = { start: clip.start, end: clip.end, n: 0 }));
     if (clip.positive) [last.end, last.n] = [clip.end, last.n + 1];
     else last = null;
@@ -353,6 +356,7 @@ function barsAt(lane, time) {
 function describe(lane, bar) {
   const facts = [levelText(bar.level), bar.concepts?.join(", "), bar.comment && `“${bar.comment}”`];
   const texts = {
+    watched: () => "you watched this",
     shots: () => `shot from ${clock(bar.start, 1)} to ${clock(bar.end, 1)}`,
     found: () => `found by the model: ${bar.n === 1 ? "1 clip" : `${bar.n} clips in a row`}`,
     score: () => scoreText(bar),
@@ -448,6 +452,111 @@ function check(_, { mediaTime }) {
   else tell(`Your browser shows picture ${seen} of this video in place of picture ${number}.`);
 }
 
+// ---- a film: which picture is on the screen, and what was watched --------------------------------
+
+// What the browser says it presents: the piece, and the time in its file. `timeupdate` may be up to
+// 250 ms old, and the video's own time is that of its clock, not that of the picture.
+let presented = null;
+let isHeld = false; // the page itself stopped the video, at a picture that it knows
+
+const knowsPictures = "requestVideoFrameCallback" in HTMLVideoElement.prototype;
+
+function watchPictures(_, { mediaTime }) {
+  const piece = film?.piece;
+  if (piece && !video.hidden) {
+    presented = { piece, local: mediaTime - originOf(piece) };
+    if (!video.paused && !video.seeking) {
+      film.at = timeOfPresented();
+      noteWatched(frame());
+      showTime();
+    }
+  }
+  video.requestVideoFrameCallback(watchPictures);
+}
+
+// The time on the axis of the picture that is presented. Its time in the file is rounded by browsers.
+function timeOfPresented() {
+  const { piece, local } = presented, times = film.times.get(piece.key);
+  if (!times) return local - piece.offset + piece.start;
+  const number = Math.min(Math.max(countUpTo(times, local + 0.0006) - 1, 0), times.length - 2);
+  return inside(times, number) - piece.offset + piece.start;
+}
+
+// After two rendering steps the browser has reported the last picture that it brought to the screen.
+// In a hidden window there are none.
+const reported = () => new Promise((done) => {
+  requestAnimationFrame(() => requestAnimationFrame(done));
+  setTimeout(done, 200);
+});
+
+// Stop at the picture that is on the screen, and make the browser show just that one.
+async function hold() {
+  if (video.paused || video.hidden || !film?.piece) return;
+  const held = film;
+  isHeld = true;
+  video.pause();
+  await reported();
+  if (film !== held || !film.piece) return;
+  if (presented?.piece === film.piece) film.at = timeOfPresented();
+  else followClock();
+  seek(film.at);
+}
+
+function followClock() {
+  film.at = video.currentTime - originOf(film.piece) - film.piece.offset + film.piece.start;
+}
+
+// Pictures that were watched since they were last sent to the program, as stretches.
+let unsent = [];
+
+function noteWatched(number) {
+  if (!page.annotator || !film.rate) return;
+  const last = unsent.at(-1);
+  // A browser that is busy leaves pictures out; a seek is a longer way.
+  const isNext = last && last.film === film.id && number >= last.end && number <= last.end + film.rate;
+  if (isNext) last.end = number;
+  else if (!last || last.film !== film.id || number < last.start || number > last.end) unsent.push({ film: film.id, start: number, end: number });
+}
+
+async function sendWatched() {
+  const stretches = unsent;
+  unsent = [];
+  for (const id of new Set(stretches.map((one) => one.film))) {
+    const of_film = stretches.filter((one) => one.film === id);
+    try {
+      await postWatched(id, of_film.map((one) => [one.start, one.end]));
+    } catch (error) {
+      unsent = [...of_film, ...unsent]; // the next time, again
+      tell(`What you watched is not saved: ${error.message}`);
+    }
+  }
+}
+
+async function postWatched(id, stretches) {
+  const body = JSON.stringify({ movie_id: id, stretches });
+  const answer = await send("api/watched", { method: "POST", keepalive: true, headers: { "Content-Type": "application/json" }, body });
+  const reply = await answer.json();
+  if (!answer.ok) throw new Error(messageOf(reply));
+  if (film?.id !== id) return;
+  film.watched = reply;
+  showWatched();
+}
+
+function showWatched() {
+  const all = Math.max(1, Math.round(film.end * film.rate));
+  const seen = film.watched.reduce((sum, [first, last]) => sum + last - first + 1, 0);
+  $("watched-share").textContent = `You have watched ${Math.min(100, Math.floor((100 * seen) / all))} % of this film.`;
+  if (film.lanes) makeLanes();
+}
+
+$("watched-all").onclick = () => guarded(async () => {
+  await postWatched(film.id, [[0, Math.max(0, Math.round(film.end * film.rate) - 1)]]);
+  tell("All of the film counts as watched: time without marks is EN.");
+});
+setInterval(() => unsent.length && video.paused && guarded(sendWatched), 1000);
+setInterval(() => unsent.length && guarded(sendWatched), 5000);
+addEventListener("pagehide", () => unsent.length && guarded(sendWatched));
+
 // Show a piece: its video, or why there is none.
 function show(piece) {
   if (piece === film.piece) return;
@@ -467,10 +576,15 @@ function show(piece) {
   if (piece.subtitles) video.append(el("track", track));
 }
 
-// Write what is at this time, in words.
-function tick() {
+function showTime() {
   $("time").textContent = clock(now(), 3);
   $("picture").textContent = film.rate ? `picture ${frame()}` : "";
+  drawSoon();
+}
+
+// Write what is at this time, in words.
+function tick() {
+  showTime();
   const lanes = film.lanes.filter((lane) => lane.kind !== "concept"); // clips and segments name them
   const lines = lanes.flatMap((lane) => barsAt(lane, now() + EPS).map((bar) => [bar, describe(lane, bar)]));
   fill($("here"), ...lines.map(([bar, text]) =>
@@ -482,9 +596,11 @@ function tick() {
 function follow() {
   const piece = film?.piece;
   if (!piece || video.hidden || video.seeking) return;
-  film.at = video.currentTime - originOf(piece) - piece.offset + piece.start;
+  // At the end of a piece the clock is ahead of the picture.
+  const clockTime = video.currentTime - originOf(piece) - piece.offset + piece.start;
+  if (!video.paused && presented?.piece !== piece) followClock();
   const next = film.pieces[film.pieces.indexOf(piece) + 1];
-  if (next && (video.ended || film.at >= piece.end - EPS)) {
+  if (next && (video.ended || clockTime >= piece.end - EPS)) {
     film.plays = true;
     return seek(next.start + EPS);
   }
@@ -493,6 +609,14 @@ function follow() {
 }
 
 for (const name of ["timeupdate", "ended"]) video.addEventListener(name, follow);
+if (knowsPictures) video.requestVideoFrameCallback(watchPictures);
+video.addEventListener("play", () => (isHeld = false));
+// The person stopped it with the video's own controls: the number shown must be that of the picture.
+video.addEventListener("pause", () => {
+  if (isHeld || video.ended || video.seeking || !film?.piece || video.hidden) return;
+  if (presented?.piece === film.piece) film.at = timeOfPresented();
+  seek(film.at);
+});
 video.addEventListener("loadedmetadata", () => {
   turnTo(film.wanted.local);
   if (film.plays) video.play();
@@ -505,9 +629,14 @@ video.addEventListener("error", () => {
   seek(film.at);
 });
 
+// Whether the film was opened: another one may have been chosen while it was loading.
+let nOpened = 0;
 async function openFilm(id, time) {
+  const opened = ++nOpened;
   if (film?.id !== id) {
     const made = await load("film", { film: id });
+    if (opened !== nOpened) return false;
+    presented = null;
     film = { ...made, times: new Map(), origins: new Map(), at: time };
     video.removeAttribute("src");
     newMark();
@@ -521,9 +650,11 @@ async function openFilm(id, time) {
     run?.leaked && `But ${run.leaked} clips of this test were used in training: these scores are too good.`,
     blind && "Blind: predictions and what others marked are hidden.", ...film.notes].filter(Boolean).join(" ");
   $("next-error").hidden = !run;
-  $("mark").hidden = !page.annotator || !film.rate;
+  $("mark").hidden = $("watched").hidden = !page.annotator || !film.rate || film.unknown.length > 0;
+  if (!$("watched").hidden) showWatched();
   makeLanes();
   seek(time);
+  return true;
 }
 
 // ---- keys ---------------------------------------------------------------------------------------
@@ -548,7 +679,9 @@ function jump(name, direction, fits = () => true) {
 }
 
 async function copyLink() {
-  const link = location.href.split("#")[0] + address({ film: film.id, t: now().toFixed(3) });
+  // Rounded up, so that the time is not before the picture begins.
+  const time = (Math.ceil(now() * 1e6) / 1e6).toFixed(6);
+  const link = location.href.split("#")[0] + address({ film: film.id, t: time });
   history.replaceState(null, "", link);
   await navigator.clipboard?.writeText(link).catch(() => null);
   tell(`The address of this page leads to this time now: ${link}`);
@@ -571,8 +704,10 @@ const KEYS = {
 
 function press(key) {
   if (!film || $("film").hidden || !KEYS[key] || ("io".includes(key) && $("mark").hidden)) return false;
-  if ("npe.,io".includes(key)) video.pause();
-  KEYS[key]();
+  guarded(async () => {
+    if ("npe.,io".includes(key)) await hold();
+    await KEYS[key]();
+  });
   return true;
 }
 
@@ -589,15 +724,18 @@ document.addEventListener("keydown", (event) => {
 const form = $("mark");
 let mark = {}; // the mark in the form
 let isUnsaved = false;
+let nEdits = 0; // changes in the form, to see those that are made while a save runs
 
-const newMark = () => fillForm({ mark: crypto.randomUUID(), version: 0, level: "", concepts: [], comment: "" });
+// crypto.randomUUID is missing in pages that came over plain http.
+const newId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+const newMark = () => fillForm({ mark: newId(), version: 0, level: "", concepts: [], comment: "" });
 
 function edit(bar) {
   if (bar.mark && !form.hidden && !isUnsaved) fillForm(film.marks.find((one) => one.mark === bar.mark) ?? bar);
 }
 
 function fillForm(wanted) {
-  mark = { ...wanted };
+  mark = { ...wanted, movie_id: wanted.movie_id ?? film?.id };
   isUnsaved = false;
   const choice = (type, name, value, text, title, checked) =>
     el("label", { title }, el("input", { type, name, value, checked }), ` ${text}`);
@@ -624,18 +762,21 @@ function showFrames() {
 function setFrame(key) {
   mark[key] = frame();
   isUnsaved = true;
+  nEdits += 1;
   showFrames();
+  if (!knowsPictures) markStatus("This browser does not say which picture it shows: compare the picture before you save.");
 }
 
 async function saveMark(changes = {}) {
   const concepts = [...form.querySelectorAll("[name=concept]:checked")].map((box) => box.value);
   const { level, comment } = form.elements;
-  Object.assign(mark, { movie_id: film.id, level: level.value, comment: comment.value, concepts });
+  Object.assign(mark, { level: level.value, comment: comment.value, concepts });
   const needed = { start_frame: "its start", end_frame: "its end", level: "its level" };
   const missing = Object.keys(needed).filter((key) => (mark[key] ?? "") === "").map((key) => needed[key]);
   if (missing.length) return markStatus(`Not saved: choose ${missing.join(" and ")}.`);
   markStatus("Saving ...");
   isUnsaved = true;
+  const edits = nEdits, saved = mark;
   try {
     const body = JSON.stringify({ ...mark, ...changes });
     const answer = await send("api/mark", { method: "POST", headers: { "Content-Type": "application/json" }, body });
@@ -643,7 +784,12 @@ async function saveMark(changes = {}) {
     if (answer.status === 409) return await refuse(reply.newer);
     if (!answer.ok) throw new Error(answer.status === 507 ? "the disk is full" : reply.error);
     markStatus(`${reply.deleted ? "Deleted" : "Saved"} at ${new Date().toLocaleTimeString()}.`);
-    newMark();
+    if (saved !== mark) return await refreshMarks(); // another mark is in the form by now
+    if (edits === nEdits || reply.deleted) newMark();
+    else {
+      Object.assign(mark, { version: reply.version, state: reply.state });
+      markStatus("Saved as it was when you pressed Save. What you changed since is not saved yet.");
+    }
     await refreshMarks();
   } catch (error) {
     markStatus(`Not saved: ${error.message}. The mark stays in this form; press Save again.`);
@@ -652,7 +798,9 @@ async function saveMark(changes = {}) {
 
 // Another window was faster; or it was this one, and the answer was lost.
 async function refuse(newer) {
-  const isSame = newer && ["start_frame", "end_frame", "level", "comment"].every((key) => newer[key] === mark[key]);
+  const concepts = (one) => [...one.concepts].sort().join("|");
+  const isSame = newer && concepts(newer) === concepts(mark)
+    && ["start_frame", "end_frame", "level", "comment"].every((key) => newer[key] === mark[key]);
   if (isSame) newMark();
   else $("mark-theirs").hidden = $("mark-mine").hidden = false;
   mark.newer = newer;
@@ -674,10 +822,10 @@ async function refreshMarks() {
 }
 
 form.addEventListener("submit", (event) => (event.preventDefault(), saveMark()));
-form.addEventListener("input", () => (isUnsaved = true));
+form.addEventListener("input", () => ((isUnsaved = true), (nEdits += 1)));
 $("mark-new").onclick = newMark;
 $("mark-delete").onclick = () => saveMark({ deleted: true });
-$("mark-mine").onclick = () => saveMark({ version: mark.newer?.version ?? 0 });
+$("mark-mine").onclick = () => saveMark({ version: mark.newer?.version ?? 0, state: mark.newer?.state });
 $("mark-theirs").onclick = () => (mark.newer ? fillForm(mark.newer) : newMark());
 addEventListener("beforeunload", (event) => isUnsaved && event.preventDefault());
 addEventListener("focus", () => guarded(refreshMarks));
@@ -751,7 +899,7 @@ async function route() {
   for (const id of ["clips", "film", "clip"]) $(id).hidden = id !== name;
   $("film-choice").value = asked.get("film") ?? "";
   if (name === "film") {
-    await openFilm(asked.get("film"), Number(asked.get("t")) || 0);
+    if (!(await openFilm(asked.get("film"), Number(asked.get("t")) || 0))) return;
     const span = film.spans[asked.get("clip")];
     if (span) seek(span[0] + EPS);
   } else if (name === "clip") await openClip(asked.get("clip"));

@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from PIL import Image
+from support.cli import call_obygaze
 from support.film import write_segments
 from support.film_pages import film_clips, segment, served, site, table
 from support.servers import need_program
@@ -28,6 +30,7 @@ from obygaze.view.app import export
 from obygaze.view.site import Site
 from obygaze_features.core.console import Console
 from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.projection import ClipSpan, project
 from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
 
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -40,6 +43,7 @@ FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--no-first-run", "--disable-extensions", "--mute-audio", "--force-device-scale-factor=1"),
+    "--autoplay-policy=no-user-gesture-required",
 )
 MARKUP = "<img src=x onerror='window.attacked=1'><script>window.attacked=1</script>"
 
@@ -450,3 +454,132 @@ def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
                 f" 95 % {np.quantile(frames, 0.95):.1f} ms;"
                 f" drawing median {np.median(drawn):.2f} ms, longest {drawn.max():.2f} ms"
             )
+
+
+N_MARKS = int(os.environ.get("OBYGAZE_TEST_MARKS", "6"))
+# The picture that is drawn at the moment of the key, and the one that was stored for it.
+KEY_WHILE_PLAYING = """
+const [key, name, done] = arguments;
+const canvas = document.createElement("canvas");
+[canvas.width, canvas.height] = [video.videoWidth, video.videoHeight];
+canvas.getContext("2d").drawImage(video, 0, 0);
+delete mark[name];
+press(key);
+const timer = setInterval(() => {
+  if (mark[name] === undefined) return;
+  clearInterval(timer);
+  done([canvas.toDataURL("image/png").split(",")[1], mark[name]]);
+}, 5);"""
+
+
+def three_films(folder: Path) -> Site:
+    """Films of 23.976, 25 and 29.97 pictures a second; browsers do not play the last one."""
+    n, names = 480, ("slow.mp4", "even.webm", "fast.avi")
+    rates = (Fraction(24000, 1001), Fraction(25), Fraction(30000, 1001))
+    codecs = ("libx264", "libvpx", "mpeg4")
+    options: tuple[dict[str, str], ...] = ({"g": "48"}, {"deadline": "realtime"}, {})
+    for name, rate, codec, chosen in zip(names, rates, codecs, options, strict=True):
+        tick = 1 / rate
+        write_video(folder / name, codec, numbers=range(n), tick=tick, rate=rate, options=chosen)
+    clips = []
+    for name in names:
+        film = name.partition(".")[0]
+        clips += [
+            Clip(f"{film}-{k}", film, k, name, float(4 * k), float(4 * k + 4)) for k in range(4)
+        ]
+    page = site(folder, clips, "eva")
+    page.media.make_proxies(Console(verbosity=-1).progress)
+    return page
+
+
+def test_marks_are_the_pictures_on_screen_while_the_film_plays(
+    browser: Any, tmp_path: Path
+) -> None:
+    page, draw = three_films(tmp_path), random.Random(3)
+    far = []
+    with served(page) as server:
+        open_page(browser, server.address, "films")
+        for film in page.films:
+            go(browser, film=film)
+            wait(lambda film=film: times_are_known(browser, film))
+            for number in range(N_MARKS):
+                go(browser, film=film, t=f"{draw.uniform(0, 8):.3f}")
+                wait(lambda: picture_shown(browser) >= 0)
+                begin = browser.execute_script("return video.currentTime")
+                browser.execute_script("return video.play()")
+                time.sleep(draw.uniform(0.3, 1.0))
+                wait(lambda begin=begin: browser.execute_script("return video.currentTime") > begin)
+                key = "io"[number % 2]
+                if number % 3 == 2:  # after a pause with the controls of the video
+                    browser.execute_script("document.getElementById('video').pause()")
+                    time.sleep(0.2)
+                name = {"i": "start_frame", "o": "end_frame"}[key]
+                data, stored = browser.execute_async_script(KEY_WHILE_PLAYING, key, name)
+                image = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
+                at_key = read_number(np.asarray(image))
+                assert text(browser, "#picture") == f"picture {stored}"
+                assert settled(browser, stored) == stored
+                far.append(at_key - stored)
+            browser.execute_script("newMark()")
+    print("picture drawn at the key minus the stored one:", far)
+    # The stored picture is on the screen now. At the key it was there, or was the next to come.
+    assert set(far) <= {-1, 0}
+
+
+def test_marks_of_films_of_three_rates_become_labels_without_a_rate(
+    browser: Any, tmp_path: Path
+) -> None:
+    page = three_films(tmp_path)
+    rates = {"slow": 24000 / 1001, "even": 25.0, "fast": 30000 / 1001}
+    with served(page) as server:
+        open_page(browser, server.address, "films")
+        for film, rate in rates.items():
+            go(browser, film=film)
+            wait(lambda film=film: times_are_known(browser, film))
+            # Just the third clip of each film: from second 8 to second 12.
+            first, last = round(8 * rate), round(12 * rate) - 1
+            for picture, key in ((first, "i"), (last, "o")):
+                browser.execute_script("seek(arguments[0])", (picture + 0.5) / rate)
+                wait(lambda picture=picture: settled(browser, picture) == picture)
+                keys_to_body(browser, key)
+            browser.execute_script(
+                "document.querySelector('#mark [value=S]').checked = true; saveMark()"
+            )
+            wait(lambda: browser.execute_script("return film.marks.length") == 1)
+        browser.execute_script("document.getElementById('watched-all').click()")
+        wait(lambda: "100 %" in text(browser, "#watched-share"))
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_s,end_s\n"
+        + "".join(f"{c.clip_id},{c.movie_id},{c.start_s},{c.end_s}\n" for c in page.manifest)
+    )
+    words = ("manifest", "project", "segments/films.eva.csv", "--clips", "clips.csv")
+    done = call_obygaze(*words, "--json", cwd=tmp_path).ok()
+    levels = {row["clip_id"]: row["level"] for row in done.json()["merged"]}
+    assert levels == {f"{film}-{k}": "S" if k == 2 else "EN" for film in rates for k in range(4)}
+    # Of the film that was called watched it is known that nothing else is in it.
+    assert "eva in even, eva in slow" in done.stderr
+    assert "fast" not in done.stderr
+    contradicting = call_obygaze(*words, "--fps", "24", cwd=tmp_path)
+    assert "23.976 is not the rate given by --fps" in contradicting.stderr
+
+
+def test_what_is_played_is_kept_as_watched(browser: Any, tmp_path: Path) -> None:
+    page = films(tmp_path)
+    with served(page) as server:
+        open_page(browser, f"{server.address}#film=lake&t=2", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        wait(lambda: picture_shown(browser) == 50)
+        browser.execute_script("return video.play()")
+        time.sleep(1.5)
+        browser.execute_script("document.getElementById('video').pause()")
+        wait(lambda: text(browser, "#watched-share") != "You have watched 0 % of this film.")
+        wait(lambda: browser.execute_script("return unsent.length") == 0)
+        last = browser.execute_script("return frame()")
+    assert page.watched is not None
+    ((first, end),) = page.watched.stretches("lake")
+    # Nothing before the place where it was started, and nothing after the picture on screen.
+    assert 50 <= first <= 55
+    assert last - 2 <= end <= last
+    spans = [ClipSpan("seen", "lake", 55, end - 2), ClipSpan("not", "lake", 100, 199)]
+    made = project(page.watched.segments(), spans)
+    assert [row.labelled for row in made.merged] == [True, False]

@@ -14,16 +14,18 @@ from typing import Any
 
 import pytest
 from support.cli import call_obygaze, run_obygaze
-from support.film_pages import film_clips, manifest, mark, save, segment, served, site, table
+from support.film_pages import ask, film_clips, manifest, mark, save, segment, served, site, table
 from support.kills import kill_everywhere
 from support.runs import cell, write_run
+from support.videos import write_video
 
 from obygaze.view.marks import MarkTable, Outdated
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.projection import read_segments
 
-CLIPS = film_clips("lake", "lake.mp4")
+CLIPS = [replace(clip, extra={"framerate": "25"}) for clip in film_clips("lake", "lake.mp4")]
 
 
 @pytest.fixture
@@ -49,6 +51,7 @@ def test_a_mark_is_a_row_that_projecting_reads(marks: MarkTable) -> None:
         **{"movie_id": "lake", "annotator": "ada", "start_frame": "10", "end_frame": "20"},
         **{"level": "S", "concepts": "Look|Body", "comment": "why", "arm": "assisted"},
         **{"when": saved["when"], "mark": mark(1)["mark"], "version": "1"},
+        **{"framerate": "", "start_s": "", "end_s": ""},
     }
     assert [one.concepts for one in read_segments(marks.path)] == [("Look", "Body")]
 
@@ -318,3 +321,90 @@ def test_tables_of_several_annotators_are_projected_and_compared_together(tmp_pa
     # (0 + 0 + 1 + .7 + .7 + .3 + 1 + 1 + 0) / 9 = 4.7 / 9.
     assert (pair["annotators"], pair["n"]) == (["ada", "ben"], 3)
     assert pair["gamma"]["own"] == pytest.approx(1 - (0.7 / 3) / (4.7 / 9))
+
+
+def test_columns_that_others_added_are_kept(marks: MarkTable) -> None:
+    columns = "movie_id,annotator,start_frame,end_frame,level,concepts,shot size"
+    marks.path.write_text(f"{columns}\nlake,ada,1,2,S,Look,close\n", "utf-8")
+    marks.save(mark(1))
+    sizes = {row["start_frame"]: row["shot size"] for row in rows_of(marks.path)}
+    assert sizes == {"1": "close", "10": ""}
+
+
+def test_an_edit_by_hand_is_not_overwritten(marks: MarkTable) -> None:
+    shown = marks.save(mark(1))
+    text = marks.path.read_text("utf-8")
+    marks.path.write_text(text.replace(",why,", ",corrected by hand,"), "utf-8")
+    with pytest.raises(Outdated) as caught:
+        marks.save({**shown, "level": "HN"})
+    assert caught.value.facts["newer"]["comment"] == "corrected by hand"
+    assert rows_of(marks.path)[0]["comment"] == "corrected by hand"
+    again = marks.save({**caught.value.facts["newer"], "level": "HN"})
+    assert (again["level"], again["comment"]) == ("HN", "corrected by hand")
+
+
+def test_a_mark_has_the_rate_of_its_film_and_its_times(tmp_path: Path) -> None:
+    clips = [replace(clip, extra={"framerate": "23.976"}) for clip in CLIPS]
+    page = site(tmp_path, clips, "ada")
+    saved = page.save_mark(mark(1, start_frame=48, end_frame=71))
+    assert saved["framerate"] == "23.976"
+    # Frames 48 to 71 at 24000/1001 are from 2.002 s to 3.003 s.
+    assert (float(saved["start_s"]), float(saved["end_s"])) == (2.002, 3.003)
+
+
+def test_time_that_nobody_watched_is_no_easy_negative(tmp_path: Path) -> None:
+    # Two annotators with two marks each in the first minute of twelve.
+    clips = [replace(clip, extra={"framerate": "25"}) for clip in film_clips("lake", "", 12, 60.0)]
+    rows = [f"{clip.clip_id},lake,{clip.start_s},{clip.end_s}" for clip in clips]
+    (tmp_path / "clips.csv").write_text("\n".join(["clip_id,movie_id,start_s,end_s", *rows]))
+    for name in ("ada", "ben"):
+        page = site(tmp_path, clips, name)
+        page.save_mark(mark(1, start_frame=0, end_frame=499))
+        page.save_mark(mark(2, start_frame=600, end_frame=1099, level="HN"))
+    tables = [f"segments/films.{name}.csv" for name in ("ada", "ben")]
+    words = ("manifest", "agree", *tables, "--clips", "clips.csv", "--json", "--permutations", "0")
+    unknown = run_obygaze(*words, cwd=tmp_path).ok()
+    assert "not known what was watched, unmarked clips count as EN: ada in lake" in unknown.stderr
+    assert unknown.json()["pairs"][0]["n"] == 12
+    # Of the other eleven minutes, both have seen three: four clips can be compared.
+    for name in ("ada", "ben"):
+        page = site(tmp_path, clips, name)
+        page.save_watched({"movie_id": "lake", "stretches": [[0, 2999], [3000, 5999]]})
+    known = run_obygaze(*words, cwd=tmp_path).ok()
+    assert "not known" not in known.stderr
+    assert known.json()["pairs"][0]["n"] == 4
+    rows_seen = rows_of(tmp_path / "segments/films.ada.watched.csv")
+    assert [(row["start_frame"], row["end_frame"], row["level"]) for row in rows_seen] == [
+        ("0", "5999", "watched")
+    ]
+
+
+def test_what_is_no_stretch_of_the_film_is_refused(tmp_path: Path) -> None:
+    clips = [replace(clip, extra={"framerate": "25"}) for clip in CLIPS]
+    with served(site(tmp_path, clips, "ada")) as server:
+        for stretches in ([[5, 1]], [[-1, 3]], [[1.5, 3]], "all", [[1]], [["1", "2"]], None):
+            sent = {"movie_id": "lake", "stretches": stretches}
+            assert ask(server, "/api/watched", method="POST", sent=sent).status == 400
+        sent = {"movie_id": "lake", "stretches": [[200, 10**30], [300, 400]]}
+        # The film has 250 pictures.
+        assert ask(server, "/api/watched", method="POST", sent=sent).json() == [[200, 249]]
+        sent = {"movie_id": "sea", "stretches": []}
+        assert ask(server, "/api/watched", method="POST", sent=sent).status == 400
+
+
+def test_a_missing_video_does_not_move_the_marks(tmp_path: Path) -> None:
+    for number in range(3):
+        write_video(tmp_path / f"{number}.mp4", numbers=range(50))
+    clips = [Clip(f"lake-{n}", "lake", n, f"{n}.mp4", level="EN") for n in range(3)]
+    page = site(tmp_path, clips, "ada")
+    page.save_mark(mark(1, start_frame=100, end_frame=149))
+    assert page.film("lake")["unknown"] == []
+    (tmp_path / "0.mp4").unlink()
+    later = site(tmp_path, clips, "ada")
+    film = later.film("lake")
+    # The rate is that of the videos that are there.
+    assert (film["rate"], film["unknown"]) == (25.0, ["0.mp4"])
+    assert "The lengths of videos are not known" in film["notes"][0]
+    assert later._spans() == []
+    with pytest.raises(FixUsage, match=r"the length of 0\.mp4 is not known"):
+        later.save_mark(mark(2, start_frame=0, end_frame=9))

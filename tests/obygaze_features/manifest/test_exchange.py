@@ -534,3 +534,28 @@ def test_clips_of_a_film_with_two_rates_are_refused(tmp_path: Path) -> None:
     done = call_obygaze("manifest", "export", "edl", "films", cwd=tmp_path)
     assert done.code == 1
     assert "clips of the film lake have several frame rates: 24 and 25" in done.stderr
+
+
+def test_a_tier_of_elan_says_what_was_watched(tmp_path: Path) -> None:
+    tier = '<TIER TIER_ID="{}" ANNOTATOR="ada" LINGUISTIC_TYPE_REF="{}"><ANNOTATION>'
+    tier += '<ALIGNABLE_ANNOTATION ANNOTATION_ID="{}" TIME_SLOT_REF1="t1" TIME_SLOT_REF2="t{}">'
+    tier += "<ANNOTATION_VALUE>{}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION></TIER>"
+    slots = "".join(
+        f'<TIME_SLOT TIME_SLOT_ID="t{n}" TIME_VALUE="{1000 * (n - 1)}"/>' for n in (1, 2, 3)
+    )
+    tiers = tier.format("levels", "level", "a1", 2, "S") + tier.format("Watched", "x", "a2", 3, "")
+    path = tmp_path / "lake.eaf"
+    path.write_text(
+        f"<ANNOTATION_DOCUMENT><HEADER/><TIME_ORDER>{slots}</TIME_ORDER>{tiers}"
+        "</ANNOTATION_DOCUMENT>"
+    )
+    call_obygaze(
+        *("manifest", "import", "segments", path, "--fps", "24", "-o", "seen"), cwd=tmp_path
+    ).ok()
+    (tmp_path / "clips.csv").write_text(
+        "clip_id,movie_id,start_s,end_s\n" + "".join(f"c{n},lake,{n},{n + 1}\n" for n in range(3))
+    )
+    words = ("manifest", "project", "seen", "--clips", "clips.csv", "--json")
+    done = call_obygaze(*words, cwd=tmp_path).ok().json()
+    assert [row["level"] for row in done["merged"]] == ["S", "EN", None]
+    assert done["assumed_watched"] == []

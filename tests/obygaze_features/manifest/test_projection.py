@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from support.film import clips, marks
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import (
+    WATCHED,
     ClipLevel,
     ClipSpan,
     Segment,
@@ -20,6 +22,7 @@ from obygaze_features.manifest.projection import (
     frames_needed,
     merge,
     project,
+    read_inputs,
     threshold_text,
 )
 
@@ -258,3 +261,42 @@ def test_raising_the_threshold_never_raises_a_level(
     for before, after in zip(low.merged, high.merged, strict=True):
         assert LEVELS.index(after.level) <= LEVELS.index(before.level)
         assert before.labelled or not after.labelled
+
+
+def test_only_watched_time_can_be_an_easy_negative() -> None:
+    # Clips of ten frames. Ada marked frames 0-4, and watched frames 0-15 and 30-39.
+    spans = clips("0-9 10-19 20-29 30-39")
+    marked = marks("0-4 S")
+    (movie,) = {span.movie_id for span in spans}
+    seen = [
+        Segment(movie, marked[0].annotator, first, last, WATCHED)
+        for first, last in ((0, 15), (30, 39))
+    ]
+    made = project([*marked, *seen], spans, Fraction(6, 10))
+    # Clip 1: half marked and half not, of which six are needed. Clip 2: six of ten were watched.
+    assert [(row.level, row.labelled) for row in made.merged] == [
+        ("EN", False),
+        ("EN", True),
+        ("EN", False),
+        ("EN", True),
+    ]
+    assert made.assumed == ()
+    without = project(marked, spans, Fraction(6, 10))
+    assert [row.labelled for row in without.merged] == [False, True, True, True]
+    assert without.assumed == ((movie, marked[0].annotator),)
+
+
+def test_a_table_says_what_was_watched_in_rows_or_beside_it(tmp_path: Path) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts,comment\n"
+    cut = "clip_id,movie_id,start_frame,end_frame\n1,film,0,9\n2,film,10,19\n"
+    (tmp_path / "clips.csv").write_text(cut)
+    mark = "film,ada,0,9,S,,\n"
+    for row in ("film,ada,10,19,watched,,\n", "film,ada,10,19,,,watched\n"):
+        (tmp_path / "s.csv").write_text(header + mark + row)
+        segments, spans = read_inputs(tmp_path / "s.csv", tmp_path / "clips.csv")
+        assert [one.level for one in segments] == ["S", WATCHED]
+        assert project(segments, spans).assumed == ()
+    (tmp_path / "s.csv").write_text(header + mark)
+    (tmp_path / "s.watched.csv").write_text(header + "film,ada,0,9,watched,,\n")
+    segments, spans = read_inputs(tmp_path / "s.csv", tmp_path / "clips.csv")
+    assert [row.labelled for row in project(segments, spans).merged] == [True, False]

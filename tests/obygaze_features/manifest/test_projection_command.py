@@ -82,6 +82,7 @@ def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
         ],
         "unlabelled": 0,
         "unlabelled_clips": [],
+        "assumed_watched": [["m", "A"], ["m", "B"]],
     }
 
 
