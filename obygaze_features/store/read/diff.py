@@ -180,10 +180,21 @@ def cosines(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.float64]
 
     Rows of several vectors count as one long vector. Two rows of zeros are the same: 1.
     """
-    left = np.asarray(a, dtype=np.float64).reshape(len(a), -1)
-    right = np.asarray(b, dtype=np.float64).reshape(len(b), -1)
+    left, right = _scaled(a), _scaled(b)
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    equal = (left == right).all(axis=1)
+    is_equal = (_flat(a) == _flat(b)).all(axis=1)
+    products = np.einsum("ij,ij->i", left, right)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.einsum("ij,ij->i", left, right) / norms
-    return np.where(equal, 1.0, np.where(norms > 0, found, 0.0))
+        found = products / norms
+    return np.where(is_equal, 1.0, np.where(norms > 0, found, 0.0))
+
+
+def _flat(rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    return np.asarray(rows, dtype=np.float64).reshape(len(rows), -1)
+
+
+def _scaled(rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return rows whose greatest number is 1, since 1e200 and 1e-200 cannot be squared."""
+    flat = _flat(rows)
+    greatest = np.abs(flat).max(axis=1, keepdims=True)
+    return flat / np.where(greatest > 0, greatest, 1.0)

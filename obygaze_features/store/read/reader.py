@@ -448,9 +448,11 @@ class Store:
             self._raise_absent(self._presence(spec, selection)[1])
         selection = selection[np.argsort(selection.rows, kind="stable")]
         blocks = selection.rows // self.plan.block_rows
-        starts = np.flatnonzero(np.diff(blocks, prepend=-2)).tolist()
-        for start, stop in zip(starts, [*starts[1:], len(blocks)], strict=True):
+        ends = np.flatnonzero(np.diff(blocks, append=-2)) + 1
+        start = 0
+        for stop in ends.tolist():
             yield self._matrix(spec, selection[start:stop], missing)
+            start = stop
 
     def segments(
         self,

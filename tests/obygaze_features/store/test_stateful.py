@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -655,6 +655,9 @@ def test_a_store_and_a_plain_model_hold_the_same_whatever_is_done() -> None:
         settings=settings(
             max_examples=N_EXAMPLES or 12,
             stateful_step_count=50 if N_EXAMPLES else 12,
+            # The suite has the same examples each time, and prints a failing one as it is.
+            derandomize=not N_EXAMPLES,
+            phases=list(Phase) if N_EXAMPLES else [Phase.generate],
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

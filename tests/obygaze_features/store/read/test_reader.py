@@ -240,3 +240,10 @@ def test_a_stream_is_in_the_order_of_the_store_with_what_is_absent_first(partial
     ]
     np.testing.assert_array_equal(parts[1].values, values["clip"][[0, 3]])
     np.testing.assert_array_equal(parts[3].values, values["clip"][[20]])
+
+
+def test_a_stream_of_no_clips_is_empty(tmp_path: Path) -> None:
+    sealed_store(tmp_path / "s")
+    store = open_store(tmp_path / "s")
+    assert list(store.stream("clip", clips=[])) == []
+    assert list(store.stream("clip", mask=np.zeros(23, bool))) == []

@@ -145,6 +145,13 @@ def test_cosines_by_hand() -> None:
     assert cosines(a.reshape(5, 1, 2), b.reshape(5, 2, 1)).shape == (5,)
 
 
+def test_cosines_of_very_large_and_very_small_numbers() -> None:
+    a = np.array([[3e200, 4e200], [3e-200, 4e-200], [1.7e308, -1.7e308], [5e-324, 0.0]])
+    b = np.array([[3e200, 0.0], [3e-300, 4e-300], [-1.7e308, -1.7e308], [1.0, 0.0]])
+    with np.errstate(all="raise", under="ignore"):
+        np.testing.assert_allclose(cosines(a, b), [0.6, 1.0, 0.0, 1.0], atol=1e-12)
+
+
 def test_the_same_store_twice_is_the_same(tmp_path: Path) -> None:
     sealed_store(tmp_path / "a")
     sealed_store(tmp_path / "b")
