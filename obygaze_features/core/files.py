@@ -77,6 +77,7 @@ def json_values(value: Any) -> Any:
 SPREADSHEET_LINE = (
     "# for spreadsheets: text that begins with = + - @ or ' has an apostrophe before it"
 )
+_QUOTED = re.compile(r'[,"\n\r]')
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -142,7 +143,7 @@ def csv_line(cells: Iterable[Any]) -> str:
 
 def _csv_cell(cell: str) -> str:
     # csv.writer leaves a lone \r unquoted, which csv.reader then reads as the end of the line.
-    if any(mark in cell for mark in ',"\n\r'):
+    if _QUOTED.search(cell):
         return '"' + cell.replace('"', '""') + '"'
     return cell
 

@@ -358,7 +358,7 @@ def _csv(job: _Job, path: Path) -> None:
             words: Iterable[str] = (clip, movie, *job.label(clip).values())
             if job.for_spreadsheets:
                 words = map(spreadsheet_cell, words)
-            stream.write(csv_line([*words, *map(str, values)]))
+            stream.write(f"{csv_line(words)[:-1]},{','.join(map(str, values))}\n")
 
 
 def _pth(job: _Job, path: Path) -> None:
