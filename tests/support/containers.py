@@ -16,6 +16,8 @@ from typing import Any
 from support.kills import MUTATING
 
 HOST = b"job-0"
+# The audit event of a step that is not one of the disk.
+STEP = "obygaze.meetings.step"
 _NEWNS, _NEWUTS, _NEWPID = 0x00020000, 0x04000000, 0x20000000
 _MS_REC, _MS_PRIVATE = 16384, 1 << 18
 # What a container says: its work waits at the step, or is done with a result.
@@ -25,6 +27,16 @@ WAITS, DONE, FAILED = b"w", b"d", b"f"
 def can_make_containers() -> bool:
     """Return whether this user may make namespaces."""
     return start(lambda: "", None).result() == ""
+
+
+def with_step(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function before which work may wait."""
+
+    def stepped(*given: Any) -> Any:
+        sys.audit(STEP)
+        return function(*given)
+
+    return stepped
 
 
 @dataclass
@@ -114,7 +126,7 @@ def _run(work: Callable[[], str], wait_at: int | None, says: int, go_on: int) ->
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal left
         is_opened = event == "open" and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-        if event in MUTATING or is_opened:
+        if event in (*MUTATING, STEP) or is_opened:
             left -= 1
             if not left:
                 os.write(says, WAITS)
