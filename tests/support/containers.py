@@ -1,4 +1,4 @@
-"""Work as process 1 of a container with a stable name of its host, killed at any step."""
+"""Work in a container with a stable name of its host, mostly as process 1, killed at any step."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,7 +61,8 @@ class Container:
 
     def result(self) -> str | None:
         """Let it go on, and return what the work returned; None if it failed."""
-        os.write(self.go_on, b"g")
+        with suppress(BrokenPipeError):  # it has ended
+            os.write(self.go_on, b"g")
         said = self.last if getattr(self, "last", WAITS) != WAITS else os.read(self.says, 1)
         if said == WAITS:
             said = os.read(self.says, 1)
@@ -76,8 +78,14 @@ class Container:
         os.close(self.go_on)
 
 
-def start(work: Callable[[], str], wait_at: int | None) -> Container:
-    """Start work as process 1 of a new container; it waits before its n-th change of the disk."""
+def start(work: Callable[[], str], wait_at: int | None, number: int = 1) -> Container:
+    """Start work as process 1 or 2 of a new container; it waits before its n-th change of the disk.
+
+    Args:
+        work: What to do; its text is the result.
+        wait_at: The change before which it waits; None to wait before none.
+        number: The number of its process.
+    """
     says, write_says = os.pipe()
     read_go_on, go_on = os.pipe()
     read_pid, write_pid = os.pipe()
@@ -87,7 +95,8 @@ def start(work: Callable[[], str], wait_at: int | None) -> Container:
     if not parent:
         os.close(says)
         os.close(go_on)
-        _container(work, wait_at, write_says, read_go_on, write_pid)
+        _container(lambda: _run(work, wait_at, number, write_says, read_go_on), number, write_pid)
+        os._exit(0)
     for descriptor in (write_says, read_go_on, write_pid):
         os.close(descriptor)
     pid = int(os.read(read_pid, 32) or b"0")
@@ -95,32 +104,28 @@ def start(work: Callable[[], str], wait_at: int | None) -> Container:
     return Container(parent, pid, says, go_on)
 
 
-def _container(
-    work: Callable[[], str], wait_at: int | None, says: int, go_on: int, tell_pid: int
-) -> None:
-    """Make the namespaces in this fork, then run the work in a fork of it, as process 1."""
-    code = 1
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(_NEWNS | _NEWUTS | _NEWPID):
-            raise OSError(ctypes.get_errno(), "no namespaces for this user")
-        socket.sethostname(HOST.decode())
-        pid = os.fork()
-        if not pid:
-            libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
-            libc.mount(b"proc", b"/proc", b"proc", 0, None)
-            _run(work, wait_at, says, go_on)
-        os.write(tell_pid, str(pid).encode())
-        os.close(says)
-        os.waitpid(pid, 0)
-        code = 0
-    except OSError:
-        code = 1
-    finally:
-        os._exit(code)
+def _container(run: Callable[[], None], number: int, tell_pid: int) -> None:
+    """Make the namespaces in this fork, then run the work in a fork of it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_NEWNS | _NEWUTS | _NEWPID):
+        os._exit(1)
+    socket.sethostname(HOST.decode())
+    first = os.fork()
+    if not first:
+        libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
+        libc.mount(b"proc", b"/proc", b"proc", 0, None)
+        second = os.fork() if number == 2 else 0
+        if not second:
+            run()
+        os.closerange(3, 256)
+        os.waitpid(second, 0)
+        os._exit(0)
+    os.write(tell_pid, str(first).encode())
+    os.closerange(3, 256)
+    os.waitpid(first, 0)
 
 
-def _run(work: Callable[[], str], wait_at: int | None, says: int, go_on: int) -> None:
+def _run(work: Callable[[], str], wait_at: int | None, number: int, says: int, go_on: int) -> None:
     left = wait_at or 0
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -134,7 +139,7 @@ def _run(work: Callable[[], str], wait_at: int | None, says: int, go_on: int) ->
 
     code = 1
     try:
-        assert os.getpid() == 1 and socket.gethostname() == HOST.decode()
+        assert os.getpid() == number and socket.gethostname() == HOST.decode()
         sys.addaudithook(hook)
         answer = DONE + work().encode()
         os.write(says, answer)
