@@ -204,6 +204,7 @@ def table(
         width: The number of letters in a line, in which longer cells are wrapped; by default that
             of the terminal. Without a terminal there is no limit: each row is one line.
     """
+    headers = [_cell(header) for header in headers]
     cells = [[_cell(value) for value in row] for row in rows]
     columns = list(zip(headers, *cells, strict=True))
     numeric = [bool(cells) and all(_looks_numeric(text) for text in c[1:]) for c in columns]

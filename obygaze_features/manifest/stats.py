@@ -8,6 +8,7 @@ from typing import Any
 
 from obygaze_features.core.console import count, table
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.outside import safe_text
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest
 from obygaze_features.manifest.vocabulary import film_facts
 
@@ -91,7 +92,7 @@ class Stats:
             table(("level", "clips", "share", f"concepts a {unit}"), levels),
             _concept_table(self.concepts, {}) if any(self.concepts.values()) else "",
             *(
-                f"{name}\n{_concept_table(own['concepts'], own['levels'])}"
+                f"{safe_text(name, 'terminal')}\n{_concept_table(own['concepts'], own['levels'])}"
                 for name, own in self.by_annotator.items()
             ),
             table(("column", "class", f"{unit}s"), classes) if classes else "",

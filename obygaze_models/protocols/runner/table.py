@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from obygaze_features.core.console import table
+from obygaze_features.core.outside import safe_text
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.runner.records import Record, Run
 
@@ -20,7 +21,7 @@ def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
     stores = ", ".join(run.about["stores"])
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
-    parts = [f"{title} ({stores})" if stores else title]
+    parts = [safe_text(f"{title} ({stores})" if stores else title, "terminal")]
     parts += [_contrast(record) for record in run.of("contrast")]
     shown = [*run.cells, *_once(run.baselines)]
     printed = [{p["metric"]: p for p in r["paper"] if p["movie"] is None} for r in shown]
@@ -54,7 +55,7 @@ def result_text(run: Run) -> str:
     parts += [_levels(record) for record in run.of("levels") if record["feature"]]
     parts += [_localisation(record) for record in run.of("localisation")]
     parts += [line for record in run.of("coverage") for line in _coverage(record)]
-    parts += [f"! {record['text']}" for record in run.of("remark")]
+    parts += [f"! {safe_text(record['text'], 'terminal')}" for record in run.of("remark")]
     seconds = run.about["seconds"]
     spent = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "total")
     parts.append(f"{run.folder}  ({seconds['total']:.1f} s: {spent})")

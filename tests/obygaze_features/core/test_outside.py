@@ -21,6 +21,8 @@ from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.metadata import CITATION_FILE, ZENODO_FILE, Publication
 from obygaze_features.core.notebook import html_summary, short_repr
 from obygaze_features.core.outside import safe_text
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Recipe, RowStatus, merge, open_store
 from obygaze_features.store.read.describe import card_text, describe
 
@@ -161,11 +163,27 @@ def test_commands_show_one_line_for_each_fact(received: Path, tmp_path: Path) ->
     assert refused.stderr.count("\n  in: ") == 1 and "\x1b" not in refused.stderr
 
 
+def test_the_names_of_a_received_manifest_make_no_lines(tmp_path: Path) -> None:
+    n_lines = {}
+    for name, text in (("hostile", HOSTILE), ("harmless", "CC0")):
+        header = Header(text, licence=text, citation=text, notes=(text,))
+        extra = {"annotator": text, "movie_title": text}
+        clips = (Clip("a", "m", level="S", extra=extra), Clip("b", "m", level="EN", extra=extra))
+        manifest = Manifest(name, header, clips, ("annotator", "movie_title"))
+        write_manifest(manifest, tmp_path / "manifests" / f"{name}.toml")
+        for command in ("show", "stats"):
+            said = call_obygaze("-C", tmp_path, "manifest", command, name).ok().stdout
+            assert all(line.isprintable() for line in said.splitlines())
+            n_lines[name, command] = len(said.splitlines())
+    assert n_lines["hostile", "show"] == n_lines["harmless", "show"]
+    assert n_lines["hostile", "stats"] == n_lines["harmless", "stats"]
+
+
 def test_errors_and_tables_and_reprs_have_no_line_from_outside() -> None:
     error = FixInput(HOSTILE, where=HOSTILE, hint=HOSTILE, details=[HOSTILE, HOSTILE])
     assert len(printable(str(error)).splitlines()) == 3
     assert all(len(printable(line).splitlines()) == 1 for line in error.details)
-    assert len(table(("a", "b"), [(HOSTILE, 1), ("x", 2)]).splitlines()) == 3
+    assert len(table((HOSTILE, "b"), [(HOSTILE, 1), ("x", 2)]).splitlines()) == 3
     assert "\x1b[8m" not in printable(HOSTILE)  # concealed
     assert short_repr("Store", HOSTILE).isprintable()
     summary = html_summary(HOSTILE, {HOSTILE: HOSTILE})
