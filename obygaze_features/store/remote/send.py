@@ -4,6 +4,7 @@ The same store always packs to the same bytes, and a packed store can be read wi
 """
 
 import os
+import shlex
 import stat
 import tempfile
 import zipfile
@@ -100,7 +101,8 @@ def require_licence(store: Store) -> None:
         raise FixInput(
             "this store states no licence; without one nobody knows what they may do with it",
             where=store.location,
-            hint=f"obygaze store licence {store.location} --licence CC-BY-4.0, or --no-licence",
+            hint=f"obygaze store licence {shlex.quote(store.location)} --licence CC-BY-4.0, "
+            "or --no-licence",
         )
 
 

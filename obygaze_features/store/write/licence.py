@@ -7,6 +7,7 @@ from obygaze_features import __version__
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.files import locked, write_atomic
 from obygaze_features.core.workspace import is_url
+from obygaze_features.store.format.limits import LICENCE_BYTES
 from obygaze_features.store.format.records import LicenceHistory, LicenceStatement, Plan, Terms
 from obygaze_features.store.read.reader import open_store
 
@@ -46,7 +47,14 @@ def state_licence(
         )
         statements = () if earlier is None else earlier.statements
         history = LicenceHistory(plan=store.plan.sha256, statements=(*statements, statement))
-        write_atomic(folder / LicenceHistory.FILE, history.to_bytes())
+        data = history.to_bytes()
+        if len(data) > LICENCE_BYTES:
+            raise FixUsage(
+                f"{LicenceHistory.FILE} would have {len(data):,} bytes, at most {LICENCE_BYTES:,}",
+                where=str(folder),
+                hint="a shorter citation",
+            )
+        write_atomic(folder / LicenceHistory.FILE, data)
     return new
 
 

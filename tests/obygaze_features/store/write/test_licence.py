@@ -226,6 +226,8 @@ def test_a_licence_is_stated_for_a_folder_only_and_in_one_line(bare: Path, tmp_p
             state_licence(bare, licence=licence)
     with pytest.raises(FixUsage, match="control characters"):
         state_licence(bare, citation="Doe\x1b[2J")
+    with pytest.raises(FixUsage, match="a shorter citation"):
+        state_licence(bare, citation="Doe " * 300_000)
     state_licence(bare, citation="@article{doe,\n  title = {Films}\n}")
     assert open_store(bare).citation.count("\n") == 2
 
