@@ -50,9 +50,10 @@ def check_sources(store: Store, rows: Mapping[int, PlannedClip]) -> SourceCheck:
     recorded: dict[int, RowSource] = {}
     unrecorded: list[int] = []
     for block in sorted({row // store.plan.block_rows for row in rows}):
-        noted, sources = store.commits.noted(block), store.commits.sources(block)
+        not_ok = store.commits.noted(block)
+        sources = store.commits.sources(block)
         for row in range(*store.plan.block_range(block)):
-            if row not in rows or not rows[row].video or not noted.get(row, OK).is_ok:
+            if row not in rows or not rows[row].video or not not_ok.get(row, OK).is_ok:
                 continue
             if row in sources:
                 recorded[row] = sources[row]
@@ -61,15 +62,16 @@ def check_sources(store: Store, rows: Mapping[int, PlannedClip]) -> SourceCheck:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         paths = sorted({rows[row].video for row in recorded})
         facts = dict(zip(paths, pool.map(_file_facts, paths), strict=True))
-    found = {
-        row: _differences(source, rows[row], facts[rows[row].video])
-        for row, source in recorded.items()
-    }
-    return SourceCheck(
-        changed={row: what for row, what in found.items() if what},
-        unrecorded=unrecorded,
-        without_file=[row for row in recorded if facts[rows[row].video] is None],
-    )
+    changed: dict[int, Sequence[str]] = {}
+    without_file: list[int] = []
+    for row, source in recorded.items():
+        facts_now = facts[rows[row].video]
+        differences = _differences(source, rows[row], facts_now)
+        if differences:
+            changed[row] = differences
+        if facts_now is None:
+            without_file.append(row)
+    return SourceCheck(changed, unrecorded, without_file)
 
 
 def refuse_without_videos(plan: ExtractPlan) -> None:
@@ -97,30 +99,38 @@ def refuse_changed(
 
     With `only_sealed`, open stores are not checked: their changed clips are extracted again.
     """
-    chosen = {row: plan.rows[row] for row in (range(len(plan.rows)) if rows is None else rows)}
-    found: dict[Target, Store] = {}
+    changed_stores: dict[Target, Store] = {}
     lines: dict[str, str] = {}
+    chosen: dict[int, PlannedClip] = {}
     for target in plan.targets:
         if not (Path(target.store) / Plan.FILE).exists():
             continue
         store = open_store(target.store)
         # A store of other clips is refused when it is opened for writing.
         is_of_plan = store.plan.manifest_sha256 == plan.clips_sha256
-        if is_of_plan and (store.sealed or not only_sealed):
-            changed = check_sources(store, chosen).changed
-            lines |= {plan.rows[row].clip_id: ", ".join(what) for row, what in changed.items()}
-            found |= {target: store} if changed else {}
-    if not found:
+        if not is_of_plan or (only_sealed and not store.sealed):
+            continue
+        if not chosen:
+            numbers = range(len(plan.rows)) if rows is None else rows
+            chosen = {row: plan.rows[row] for row in numbers}
+        changed = check_sources(store, chosen).changed
+        for row, differences in changed.items():
+            lines[plan.rows[row].clip_id] = ", ".join(differences)
+        if changed:
+            changed_stores[target] = store
+    if not changed_stores:
         return
-    words = " ".join(f"-b {target.backbone}" for target in found)
+    words = " ".join(f"-b {target.backbone}" for target in changed_stores)
     again = f"obygaze extract run {plan.manifest} {words} --changed"
     hint = f"{again}, with the other options of this run, to extract them again"
-    for target in (target for target, store in found.items() if store.sealed):
+    sealed = [target for target, store in changed_stores.items() if store.sealed]
+    for target in sealed:
         hint = (
             f"obygaze store merge {target.store} --manifest {plan.manifest} --no-seal -o NEW, then "
             f"{again} --store {target.backbone}=NEW (a sealed store is never changed)"
         )
-    raise changed_error(lines, where=", ".join(target.store for target in found), hint=hint)
+    places = ", ".join(target.store for target in changed_stores)
+    raise changed_error(lines, where=places, hint=hint)
 
 
 def compare_sources(workspace: Workspace, store: Store, report: VerifyReport) -> None:
@@ -148,20 +158,26 @@ def clips_of_store(workspace: Workspace, store: Store) -> dict[str, PlannedClip]
 
 
 def _differences(source: RowSource, clip: PlannedClip, facts: tuple[int, str] | None) -> list[str]:
-    found = []
+    differences = []
     for name in ("start_s", "end_s"):
-        pair = getattr(source, name), getattr(clip, name)
-        if pair[0] != pair[1]:
-            then, now = ("not given" if time is None else f"{time:g}" for time in pair)
-            found.append(f"{name} was {then}, is {now}")
+        then, now = getattr(source, name), getattr(clip, name)
+        if then != now:
+            differences.append(f"{name} was {_shown(then)}, is {_shown(now)}")
     if facts is None or source.n_bytes is None:
-        return found
+        return differences
     n_bytes, quick = facts
     if n_bytes != source.n_bytes:
-        found.append(f"the video had {source.n_bytes} bytes, has {n_bytes} ({clip.video})")
+        differences.append(f"the video had {source.n_bytes} bytes, has {n_bytes} ({clip.video})")
     elif quick != source.quick_sha256:
-        found.append(f"the video has other bytes ({clip.video})")
-    return found
+        differences.append(f"the video has other bytes ({clip.video})")
+    return differences
+
+
+def _shown(time_s: float | None) -> str:
+    """Return a time with all its digits: those of a long film differ in the last ones."""
+    if time_s is None:
+        return "not given"
+    return repr(time_s).removesuffix(".0")
 
 
 def _file_facts(path: str) -> tuple[int, str] | None:

@@ -58,6 +58,7 @@ def make_windows(
         workers: Processes that read films.
         timeout_s: Seconds without progress after which reading a film fails.
     """
+    grid.check()
     source, folder, videos = _videos_of(films, workspace)
     indexes = workspace.folder("indexes")
     jobs = [DecodeJob(folder / video, (), indexes=str(indexes)) for video in videos.values()]
@@ -67,14 +68,16 @@ def make_windows(
         lines = [f"{error.where}: {error.what}" for error in errors]
         hint = "move these files away, or repair them"
         raise FixInput(f"{count(len(lines), 'film')} cannot be read", hint=hint, details=lines)
-    pairs = sorted(videos.items())
-    cut = tuple(_film(*pair, film_index(folder / pair[1], indexes)[0]) for pair in pairs)
+    cut = []
+    for movie_id, video in sorted(videos.items()):
+        index, _ = film_index(folder / video, indexes)
+        cut.append(_film(movie_id, video, index))
     if not any(grid.n_windows(film.n_frames, film.duration_s) for film in cut):
         raise FixInput(
             "no film holds a whole window", where=str(films), hint="use a shorter window"
         )
-    header = replace(source, unit="window", grid=grid.check(), video_root=str(folder.resolve()))
-    return Manifest(name, header, Windows(cut, grid))
+    header = replace(source, unit="window", grid=grid, video_root=str(folder.resolve()))
+    return Manifest(name, header, Windows(tuple(cut), grid))
 
 
 def _videos_of(films: Path | str, workspace: Workspace) -> tuple[Header, Path, dict[str, str]]:
@@ -91,9 +94,14 @@ def _videos_of(films: Path | str, workspace: Workspace) -> tuple[Header, Path, d
         manifest = read_manifest(workspace.existing_manifest(str(films)))
         header = replace(manifest.header, concepts={})
         folder = Path(header.video_root)
-        pairs = [(clip.movie_id, clip.video) for clip in manifest if clip.video]
+        # Without a folder, the paths of videos are not known.
+        linked = [clip for clip in manifest if clip.video and header.video_root]
+        pairs = [(clip.movie_id, clip.video) for clip in linked]
     videos: dict[str, str] = {}
     for movie_id, video in pairs:
+        if not movie_id or not video:
+            what = f"a film needs an id and a video, got movie_id {movie_id!r} and video {video!r}"
+            raise FixInput(what, where=str(films), hint="complete the row, or remove it")
         if videos.setdefault(movie_id, video) != video:
             what = f"two videos for the film {movie_id!r}: {videos[movie_id]} and {video}"
             raise FixInput(what, where=str(films), hint="one video for each film")
@@ -106,11 +114,12 @@ def _videos_of(films: Path | str, workspace: Workspace) -> tuple[Header, Path, d
 def _film(movie_id: str, video: str, index: FrameIndex) -> Film:
     """Return a film as the table of films has it: with its rate, if that is constant."""
     times_s = index.times_s - index.times_s[0]
-    fps = (index.frames - 1) / times_s[-1] if times_s[-1] > 0 else index.rate
+    length_s = float(times_s[-1])
+    mean_rate = (index.frames - 1) / length_s if length_s > 0 else index.rate
     # The rate in the header is exact where it fits; the mean one is rounded by the last time.
-    for rate in (index.rate, float(fps)):
-        away = np.abs(times_s * rate - np.arange(index.frames)).max()
-        if away < JITTER:
+    for rate in (index.rate, mean_rate):
+        furthest = np.abs(times_s * rate - np.arange(index.frames)).max()
+        if furthest < JITTER:
             return Film(movie_id, video, index.frames, rate, index.frames / rate)
     return Film(movie_id, video, index.frames, 0.0, index.duration_s)
 
@@ -127,13 +136,20 @@ def decode_windows(
         indexes: The folder that keeps the indexes of films.
     """
     with_video = (one for one in planned if one[1].video)
-    for video, rows in groupby(with_video, lambda one: one[1].video):
-        made = pool.submit(DecodeJob(video, (), indexes=indexes)).result()
-        if made.error is not None:
-            yield from (replace(made, seconds=0.0) for _ in rows)
+    # Two films may be one video: the windows of each begin at its first picture.
+    for (_, video), rows in groupby(with_video, lambda one: (one[1].movie_id, one[1].video)):
+        job = DecodeJob(video, (), indexes=indexes)
+        error = pool.submit(job).result().error
+        if error is None:
+            try:
+                index, size = film_index(Path(video), Path(indexes))
+            except BadVideo as reason:  # a folder may be unmounted in between
+                error = reason
+        if error is not None:
+            for _ in rows:
+                yield DecodeResult(job, None, error, 0.0)
             continue
-        index, size = film_index(Path(video), Path(indexes))
-        sweep = _Sweep(grid, index, pool, DecodeJob(video, (), indexes=indexes))
+        sweep = _Sweep(grid, index, pool, job)
         numbered = [(c.window, views) for _, c, views in rows if isinstance(c, PlannedWindow)]
         yield from sweep.results(numbered, size)
 
@@ -151,6 +167,18 @@ class _Window:
         return np.unique(np.concatenate([sampled.index for sampled in self.samples.values()]))
 
 
+@dataclass(frozen=True)
+class _DecodedPart:
+    """Pictures that were decoded together: their ranks, and the result."""
+
+    ranks: Ints
+    result: DecodeResult
+
+    @property
+    def last(self) -> int:
+        return int(self.ranks[-1])
+
+
 class _Sweep:
     """One pass over the pictures of a film."""
 
@@ -158,7 +186,7 @@ class _Sweep:
         self.grid, self.index, self.pool, self.job = grid, index, pool, job
         self.clock_s = index.times_s - index.times_s[0]
         # Pictures that were decoded together, as each kind of view sees them.
-        self.parts: deque[tuple[Ints, DecodeResult]] = deque()
+        self.parts: deque[_DecodedPart] = deque()
 
     def results(
         self, wanted: Sequence[tuple[int, tuple[View, ...]]], size: tuple[int, int]
@@ -166,21 +194,10 @@ class _Sweep:
         """Yield the result of each wanted window, by its number and its views."""
         film = _film("", "", self.index)
         n_whole = self.grid.n_windows(film.n_frames, film.duration_s)
-        windows = [
-            self._window(number, views) if number < n_whole else None for number, views in wanted
-        ]
-        needed = [window.needed for window in windows if window is not None]
-        kinds = tuple(dict.fromkeys(_pictures(v, 1) for w in windows if w for v in w.samples))
-        shapes = [kind.resize.shape(*size) if kind.resize else size for kind in kinds]
-        n_bytes = max(1, sum(3 * height * width for height, width in shapes))
-        parts = cut_at_keys(
-            np.unique(np.concatenate([*needed, np.zeros(0, np.int64)])),
-            np.sort(self.index.ranks[self.index.keys]),
-            max(1, PART_BYTES // n_bytes),
-            max(1, MOST_BYTES // n_bytes),
-        )
-        jobs = (self._job(part, [_pictures(kind, len(part)) for kind in kinds]) for part in parts)
-        decoded = zip(parts, self.pool.map(jobs), strict=True)
+        windows: list[_Window | None] = []
+        for number, views in wanted:
+            windows.append(self._window(number, views) if number < n_whole else None)
+        decoded = self._decoded_parts([window for window in windows if window is not None], size)
         what = f"the film has {self.index.frames} pictures; the window lies after them"
         outside = BadVideo(what, path=self.job.path, stage="decode", reason="outside")
         for window in windows:
@@ -188,13 +205,32 @@ class _Sweep:
                 yield DecodeResult(self.job, None, outside, 0.0)
                 continue
             seconds = 0.0
-            last, first = int(window.needed[-1]), int(window.needed[0])
-            while not self.parts or self.parts[-1][0][-1] < last:
+            first, last = int(window.needed[0]), int(window.needed[-1])
+            while not self.parts or self.parts[-1].last < last:
                 self.parts.append(next(decoded))
-                seconds += self.parts[-1][1].seconds
-            while self.parts[0][0][-1] < first:
+                seconds += self.parts[-1].result.seconds
+            while self.parts[0].last < first:
                 self.parts.popleft()
             yield self._result(window, seconds)
+
+    def _decoded_parts(
+        self, windows: Sequence[_Window], size: tuple[int, int]
+    ) -> Iterator[_DecodedPart]:
+        """Decode the pictures that windows need, each once, in parts of about `PART_BYTES`."""
+        # How each view sees one picture; views that differ in their sampling may see it alike.
+        kinds = dict.fromkeys(_pictures(view, 1) for w in windows for view in w.samples)
+        n_bytes = 0
+        for kind in kinds:
+            height, width = kind.resize.shape(*size) if kind.resize else size
+            n_bytes += 3 * height * width
+        n_bytes = max(1, n_bytes)
+        ranks = np.unique(np.concatenate([np.zeros(0, np.int64), *(w.needed for w in windows)]))
+        keys = np.sort(self.index.ranks[self.index.keys])
+        least, most = max(1, PART_BYTES // n_bytes), max(1, MOST_BYTES // n_bytes)
+        parts = cut_at_keys(ranks, keys, least, most)
+        jobs = (self._job(part, [_pictures(kind, len(part)) for kind in kinds]) for part in parts)
+        for part, result in zip(parts, self.pool.map(jobs), strict=True):
+            yield _DecodedPart(part, result)
 
     def _job(self, ranks: Ints, views: Iterable[View]) -> DecodeJob:
         return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
@@ -208,40 +244,47 @@ class _Sweep:
 
     def _result(self, window: _Window, seconds: float) -> DecodeResult:
         """Return a window from the parts; one with damage is decoded by itself."""
-        clips = {view: self._clip(window, view) for view in window.samples}
-        if all(clips.values()):
-            whole = {view: clip for view, clip in clips.items() if clip is not None}
-            return DecodeResult(self.job, whole, None, seconds)
+        clips = dict[View, DecodedClip]()
+        for view in window.samples:
+            clip = self._clip(window, view)
+            if clip is None:
+                return self._decoded_alone(window, seconds)
+            clips[view] = clip
+        return DecodeResult(self.job, clips, None, seconds)
+
+    def _decoded_alone(self, window: _Window, seconds: float) -> DecodeResult:
         alone = self.pool.submit(self._job(window.ranks, window.samples)).result()
-        found = {view: self._placed(clip, window) for view, clip in (alone.clips or {}).items()}
-        return replace(alone, clips=found or None, seconds=seconds + alone.seconds)
+        clips = {view: self._placed(clip, window) for view, clip in (alone.clips or {}).items()}
+        return replace(alone, clips=clips or None, seconds=seconds + alone.seconds)
 
     def _clip(self, window: _Window, view: View) -> DecodedClip | None:
         """Return what a view sees of a window; None if a picture is missing or damaged."""
         sampled = window.samples[view]
-        pictures, places = np.unique(sampled.index, return_inverse=True)
+        wanted, places = np.unique(sampled.index, return_inverse=True)
         pieces = []
-        for ranks, result in self.parts:
-            inside = pictures[np.isin(pictures, ranks)]
+        for part in self.parts:
+            inside = wanted[np.isin(wanted, part.ranks)]
             if not len(inside):
                 continue
-            rows = np.searchsorted(ranks, inside)
-            clip = (result.clips or {}).get(_pictures(view, len(ranks)))
+            rows = np.searchsorted(part.ranks, inside)
+            clip = (part.result.clips or {}).get(_pictures(view, len(part.ranks)))
             if clip is None or clip.missing or clip.substituted[rows].any():
                 return None
             pieces.append((clip.pictures, rows))
         if len(pieces) == 1:
-            whole, rows = pieces[0]
-        else:
-            ends = np.cumsum([len(rows) for _, rows in pieces])
-            whole = np.empty((ends[-1], *pieces[0][0].shape[1:]), np.uint8)
-            for (one, rows), part in zip(pieces, np.split(whole, ends[:-1]), strict=True):
-                one.take(rows, 0, part, "clip")  # in other modes they are copied twice
-            rows = np.arange(len(whole))
+            pictures, rows = pieces[0]
+        else:  # a window across parts needs memory of its own
+            pictures = np.empty((len(wanted), *pieces[0][0].shape[1:]), np.uint8)
+            start = 0
+            for of_part, part_rows in pieces:
+                target = pictures[start : start + len(part_rows)]
+                of_part.take(part_rows, 0, target, "clip")  # in other modes they are copied twice
+                start += len(part_rows)
+            rows = np.arange(len(pictures))
         times_s, mask = self.index.times_s, sampled.mask
         clip = DecodedClip(
             path=Path(self.job.path),
-            pictures=whole,
+            pictures=pictures,
             rows=rows[places],
             index=np.where(mask, sampled.index, -1),
             time_s=np.where(mask, times_s[sampled.index], np.nan),
@@ -270,8 +313,12 @@ def cut_at_keys(ranks: Ints, keys: Ints, least: int, most: int) -> list[Ints]:
     for start in np.unique(np.searchsorted(ranks, keys)).tolist():
         if start - cuts[-1] >= least:
             cuts.append(start)
-    parts = [part for part in np.split(ranks, cuts[1:]) if len(part)]
-    return [piece for part in parts for piece in np.array_split(part, -(-len(part) // most))]
+    pieces: list[Ints] = []
+    for part in np.split(ranks, cuts[1:]):
+        if len(part):
+            n_pieces = -(-len(part) // most)
+            pieces += np.array_split(part, n_pieces)
+    return pieces
 
 
 def _pictures(view: View, count: int) -> View:

@@ -99,11 +99,13 @@ def open_film(
             yield _read(path, container, stream, progress, threads)
             return
         identity = str(path.absolute()), facts.st_size, facts.st_mtime_ns, indexes
-        if identity not in _FILMS:
-            _FILMS[identity] = _film(path, indexes, progress)
-            while len(_FILMS) > CACHED_FILMS:
-                del _FILMS[next(iter(_FILMS))]
-        source = VideoSource(path, _FILMS[identity], container, stream, threads, progress)
+        film = _FILMS.get(identity)
+        if film is None:
+            film = _FILMS[identity] = _film(path, indexes, progress)
+            # Other threads may open films too, so that this one may be gone again.
+            for oldest in list(_FILMS)[:-CACHED_FILMS]:
+                _FILMS.pop(oldest, None)
+        source = VideoSource(path, film, container, stream, threads, progress)
         source.read_geometry()
         yield source
 
@@ -160,8 +162,8 @@ def distrust(film: Film) -> None:
     if film.seekable:
         film.seekable = False
         return
-    for identity in [identity for identity, known in _FILMS.items() if known is film]:
-        del _FILMS[identity]
+    for identity in [identity for identity, known in list(_FILMS.items()) if known is film]:
+        _FILMS.pop(identity, None)
     for file in film.folder.glob("*.npz") if film.folder else ():
         file.unlink(missing_ok=True)
 
@@ -284,14 +286,16 @@ def _kept(
                 return unpack({n: v if v.ndim else v.item() for n, v in values.items()})
         return None
 
-    if found := read():
-        return found
+    value = read()
+    if value is not None:
+        return value
     # A workspace that cannot be written to has no indexes.
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
     with locked(file.parent, progress) if file.parent.is_dir() else nullcontext():
-        if found := read():
-            return found
+        value = read()
+        if value is not None:
+            return value
         values = make()
         known = {name: value for name, value in values.items() if value is not None}
         data = io.BytesIO()

@@ -77,6 +77,15 @@ def test_the_same_bytes_without_films(films: Manifest, tmp_path: Path) -> None:
         }
 
 
+def test_pictures_are_found_for_a_manifest_whose_name_is_a_pattern(tmp_path: Path) -> None:
+    manifest = replace(film_folder(tmp_path, 1), name="films[1]")
+    assert run(plan_of(manifest, tmp_path, "frames:descriptors")) == [1]
+    (store,) = stores_of_frames(plan_of(manifest, tmp_path, "descriptors"))
+    assert Path(store.location).name.startswith("films[1].frames-")
+    other = replace(manifest, name="films1")
+    assert stores_of_frames(plan_of(other, tmp_path, "descriptors")) == []
+
+
 def test_several_devices_need_no_films_either(films: Manifest, tmp_path: Path) -> None:
     run(plan_of(films, tmp_path, "frames:descriptors"))
     shutil.rmtree(tmp_path / "videos")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf, nan
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,12 @@ def test_each_worker_gets_every_kth_unit(tmp_path: Path) -> None:
         plan.worker_rows("3/3")
     with pytest.raises(FixUsage, match=r"must be I/K, such as 0/8, with I below K, got .1."):
         plan.worker_rows("1")
+    for worker in ("²/³", "-1/3", "1/0", "1/3/4", "٣/٤", "", "1/" + 30 * "9"):
+        with pytest.raises(FixUsage, match="--worker must be I/K"):
+            plan.worker_rows(worker)
+    for share in (nan, -0.1, 1.1, inf):
+        with pytest.raises(FixUsage, match="--max-substituted must be a share"):
+            replace(plan, max_substituted=share)
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:

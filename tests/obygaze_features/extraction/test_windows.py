@@ -7,7 +7,9 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
+from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from support.videos import read_numbers, write_video
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction import windows as sweeps
 from obygaze_features.extraction.plan import (
     PlannedWindow,
     Target,
@@ -31,8 +34,10 @@ from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import Film, Grid
 from obygaze_features.store import open_store
+from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.film import film_index
 from obygaze_features.video.pool import DecodePool
 from obygaze_features.video.resize import Resize
 
@@ -118,6 +123,63 @@ def test_a_sweep_gives_what_each_window_alone_gives(kind: str, tmp_path: Path) -
                 assert same, (window, view, name)
             n_damaged += int(alone.substituted.sum())
     assert bool(n_damaged) == kind.startswith("mkv")
+
+
+def test_two_films_of_one_video_are_two_sweeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", 1)
+    write_video(tmp_path / "a.mkv", numbers=range(48), size=(64, 48), options={"g": "4"})
+    (tmp_path / "films.csv").write_text("movie_id,video\nfirst,a.mkv\nsecond,a.mkv\n", "utf-8")
+    workspace, grid, views = Workspace(tmp_path), Grid(16, 16), (View(16),)
+    manifest = make_windows(tmp_path / "films.csv", grid, workspace=workspace, name="w")
+    planned = [(n, clip, views) for n, clip in enumerate(planned_clips(manifest))]
+    assert [clip.clip_id for _, clip, _ in planned[2:4]] == ["first:000002", "second:000000"]
+    with DecodePool(1) as pool:
+        results = list(decode_windows(grid, planned, pool, str(workspace.folder("indexes"))))
+    found = [read_numbers(result.clips[views[0]].frames) for result in results]
+    assert found == 2 * [list(range(n, n + 16)) for n in (0, 16, 32)]
+
+
+def test_a_film_that_vanishes_fails_its_windows_only(
+    films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, grid = Workspace(tmp_path), Grid(16, 16)
+    manifest = make_windows(films, grid, workspace=workspace, name="w")
+    planned = [(n, clip, (View(4),)) for n, clip in enumerate(planned_clips(manifest))]
+    first = planned[0][1].video
+
+    def vanished(path: Path, indexes: Path) -> Any:
+        if str(path) == first:
+            raise BadVideo("no such file", path=path, stage="open", reason="missing")
+        return film_index(path, indexes)
+
+    monkeypatch.setattr(sweeps, "film_index", vanished)
+    with DecodePool(1) as pool:
+        results = list(decode_windows(grid, planned, pool, str(workspace.folder("indexes"))))
+    assert len(results) == len(planned)
+    failed = [result.error is not None for result in results]
+    assert failed == [clip.video == first for _, clip, _ in planned]
+    assert not all(failed)
+
+
+def test_films_and_grids_are_checked_before_films_are_read(tmp_path: Path) -> None:
+    write_video(tmp_path / "影片.mkv", numbers=range(20), size=(64, 48))
+    write_video(tmp_path / "Зеркало 1975.mkv", numbers=range(20), size=(64, 48))
+    workspace = Workspace(tmp_path)
+    made = make_windows(tmp_path, Grid(16, 4), workspace=workspace, name="w")
+    assert len({film.movie_id for film in made.clips.films}) == 2
+    for grid in (Grid(), Grid(16, 0), Grid(16, 4, fps=nan), Grid(16, -4), Grid(seconds=inf)):
+        with pytest.raises(FixUsage):
+            make_windows(tmp_path, grid, workspace=workspace, name="w")
+    for row in ("a,", ",影片.mkv"):
+        (tmp_path / "t.csv").write_text(f"movie_id,video\n{row}\n", "utf-8")
+        with pytest.raises(FixInput, match="a film needs an id and a video"):
+            make_windows(tmp_path / "t.csv", Grid(16, 4), workspace=workspace, name="w")
+    unlinked = Manifest("m", Header("x"), (Clip("a-1", "a", 1, "a.mkv"),))
+    write_manifest(unlinked, tmp_path / "manifests" / "m.toml")
+    with pytest.raises(FixInput, match="no film with a video"):
+        make_windows("m", Grid(16, 4), workspace=workspace, name="w")
 
 
 def test_a_sweep_writes_into_the_same_memory_again(

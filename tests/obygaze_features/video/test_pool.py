@@ -500,6 +500,12 @@ def test_jobs_from_several_threads(films: list[Path]) -> None:
     assert sorted(found) == [0, 100, 200, 300]
 
 
+def test_any_time_limit_is_taken(films: list[Path]) -> None:
+    # A socket takes none of more than some centuries.
+    with DecodePool(1, timeout_s=1e12) as pool:
+        assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
+
+
 @pytest.mark.parametrize(("workers", "timeout_s"), [(0, 1.0), (1, 0.0)])
 def test_nonsense_is_refused(workers: int, timeout_s: float) -> None:
     with pytest.raises(FixUsage):

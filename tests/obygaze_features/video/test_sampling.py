@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.index import (
     NO_PTS,
     FrameIndex,
@@ -173,6 +176,33 @@ def test_runs_begin_at_key_frames_and_are_shared() -> None:
     assert [(run.start, run.stop) for run in index.runs([29, 31])] == [(0, 31)]
     assert [(run.start, run.stop) for run in index.runs([65], back=1)] == [(30, 65)]
     assert [(run.start, run.stop) for run in index.runs([65], back=9)] == [(0, 65)]
+
+
+@given(
+    keys=st.sets(st.integers(1, 59), max_size=8),
+    positions=st.lists(st.integers(0, 59), min_size=1, max_size=20),
+    back=st.integers(0, 2),
+)
+def test_runs_hold_every_position_once(keys: set[int], positions: list[int], back: int) -> None:
+    index = index_of([i / 25 for i in range(60)], keys=[0, *sorted(keys)])
+    runs = index.runs(positions, back)
+    assert sorted(p for run in runs for p in run.wanted) == sorted(set(positions))
+    for run in runs:
+        assert index.key[run.start] and max(run.wanted) == run.stop
+        assert all(run.start <= index.start_of(p, back) <= p <= run.stop for p in run.wanted)
+    for before, after in pairwise(runs):
+        assert before.stop + 1 < after.start
+
+
+def test_views_and_pictures_that_do_not_exist_are_refused() -> None:
+    for count in (0, -1):
+        with pytest.raises(FixUsage, match="count must be at least 1"):
+            View(count)
+    with pytest.raises(FixUsage, match="unknown sampling 'keyframe'"):
+        View(4, "keyframe")  # type: ignore[arg-type]
+    for ranks in ([-1], [3, -2], []):
+        with pytest.raises(FixUsage, match="ranks must be numbers of pictures from 0"):
+            decode_clip("film.mkv", View(4), ranks=ranks)
 
 
 def test_pictures_shown_before_a_key_frame_hang_on_the_group_before() -> None:
