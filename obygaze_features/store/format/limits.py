@@ -14,7 +14,7 @@ from obygaze_features.core.errors import Corrupt, FixInput
 SPARE_BYTES = 64_000_000
 # A seal of a million clips has 20 MB; store.json and zarr.json do not grow with their number.
 DOCUMENT_BYTES = 256_000_000
-SMALL_DOCUMENT_BYTES = 16_000_000
+SMALL_DOCUMENT_BYTES = 4_000_000
 LICENCE_BYTES = 1_000_000
 # By the end of a name; the first that fits. Models are read by the same code as stores.
 _MOST_BYTES = {

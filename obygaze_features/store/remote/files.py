@@ -22,6 +22,8 @@ from obygaze_features.store.format.schema import ID_ARRAYS, Bytes, FileMark
 R = TypeVar("R", bound=Record)
 
 LINK_REFUSED = "a store must not contain symbolic links"
+COPY_AGAIN = "copy the store again from where it is from"
+NOT_REGULAR = "expected a regular file, got a folder, a pipe or a device"
 CACHED_BYTES = 1_000_000
 # What zipfile raises for an invalid directory of entries.
 ZIP_DAMAGE = (zipfile.BadZipFile, NotImplementedError, ValueError)
@@ -116,7 +118,10 @@ class FolderFiles:
         self._check_folder(name.rpartition("/")[0])
         try:
             with open(path, "rb", opener=_open_no_link) as stream:
-                total = os.fstat(stream.fileno()).st_size
+                found = os.fstat(stream.fileno())
+                if not stat.S_ISREG(found.st_mode):
+                    raise FixInput(NOT_REGULAR, where=path, hint=COPY_AGAIN)
+                total = found.st_size
                 check_document(name, total, self.location)
                 first, after = bounds(start, stop, total)
                 data: Bytes = np.empty(after - first, np.uint8)
@@ -127,6 +132,8 @@ class FolderFiles:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise FixInput(LINK_REFUSED, where=path) from error
+            if error.errno in (errno.EISDIR, errno.ENXIO):
+                raise FixInput(NOT_REGULAR, where=path, hint=COPY_AGAIN) from error
             raise
 
     def _check_folder(self, folder: str) -> None:
@@ -150,7 +157,8 @@ class FolderFiles:
 
 
 def _open_no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW)
+    # Without O_NONBLOCK a pipe that nobody writes to would be waited for.
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def open_zip(path: Path) -> "ZipFiles":
