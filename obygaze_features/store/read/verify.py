@@ -150,7 +150,9 @@ def verify(
     _, sha256 = split_expected(named, expect)
     progress = progress or Quiet()
     report = _report(files, hashes, sha256, progress)
-    is_sealed_meanwhile = not report.sealed and (report.problems or report.warnings)
+    is_seal_damaged = any(problem.name == Seal.FILE for problem in report.problems)
+    is_incomplete = bool(report.problems or report.warnings) and not is_seal_damaged
+    is_sealed_meanwhile = not report.sealed and is_incomplete
     if is_sealed_meanwhile and read_or_none(files, Seal.FILE) is not None:
         # What was missing may be what a seal removes.
         report = _report(files, hashes, sha256, progress)
