@@ -46,6 +46,8 @@ class ArraySpec:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
+        if any(int(size) != size for size in self.tail_shape):
+            raise FixInput(f"shape {self.tail_shape} is not of whole numbers", where=self.name)
         object.__setattr__(self, "tail_shape", tuple(int(size) for size in self.tail_shape))
         object.__setattr__(self, "dims", tuple(self.dims) or _default_dims(self.tail_shape))
         object.__setattr__(self, "dtype", str(np.dtype(self.dtype)))

@@ -132,6 +132,11 @@ class Commits:
                 hint=f"a copy of the store whose seal has {self.expect}",
             )
 
+    @cached_property
+    def may_be_partial(self) -> bool:
+        """Whether there is a partial.json, which counts only beside a seal."""
+        return self.index is None and self.files.read(Partial.FILE, 0, 1) is not None
+
     @property
     def partial(self) -> Partial | None:
         """The part that a partial copy holds; None where every file of the seal is here."""

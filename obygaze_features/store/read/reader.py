@@ -238,8 +238,7 @@ class Store:
     @property
     def held_arrays(self) -> tuple[ArraySpec, ...]:
         """The arrays of the plan; of a partial copy, those of which it has at least one block."""
-        self.commits.find_index()  # a large store elsewhere, with an index, is whole
-        partial = self.commits.partial
+        partial = self.commits.partial if self.commits.may_be_partial else None
         if partial is None:
             return self.plan.arrays
         return tuple(spec for spec in self.plan.arrays if partial.blocks.get(spec.name))

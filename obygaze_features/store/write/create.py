@@ -101,7 +101,7 @@ def create_store(
     there = read_plan(path, recipe)
     if there.block_rows == block_rows:  # of a version that did not make them even
         plan = replace(plan, block_rows=block_rows)
-    _require_same(path, there, plan, clips_csv(clip_ids, movie_ids))
+    _require_same(path, there, plan, FileMark.of(clips_csv(clip_ids, movie_ids)))
     complete_terms(path, plan.terms)
     return there
 
@@ -125,15 +125,16 @@ def clips_csv(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> bytes:
     return csv_bytes(["row", *ID_ARRAYS], rows)
 
 
-def _require_same(path: Path, there: Plan, plan: Plan, clips: bytes) -> None:
+def _require_same(path: Path, there: Plan, plan: Plan, clips: FileMark) -> None:
     """Raise an error unless the store that is there has the same plan and the same clips.csv.
 
-    The hash of the manifest only explains why clips differ: imports of older versions have that of
+    The mark of clips.csv is compared, since people open and save that file. The hash of the
+    manifest only explains why clips differ: imports of older versions have that of
     the CSV file, which changes with a label.
     """
     parts = ("n_clips", "block_rows", "arrays", "compressor")
     differing = [part for part in parts if getattr(there, part) != getattr(plan, part)]
-    has_same_clips = (path / CLIPS_FILE).read_bytes() == clips
+    has_same_clips = there.files.get(CLIPS_FILE) == clips
     if not has_same_clips and there.manifest_sha256 != plan.manifest_sha256:
         is_other_state = there.manifest_name == plan.manifest_name
         other = "another state of the manifest" if is_other_state else "another manifest"
@@ -160,7 +161,16 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
     documents = {key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")}
     marks = {name: FileMark.of(data) for name, data in files.items()}
     whole = replace(plan, zarr=documents, files=marks)
-    files |= {Plan.FILE: whole.to_bytes(), README_FILE: card_text(whole, {}).encode("utf-8")}
+    try:
+        store_json = whole.to_bytes()
+        card = card_text(whole, {}).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise FixInput(
+            f"a text has characters that UTF-8 does not have: {error.object!r:.80}",
+            where=str(path),
+            hint="check the licence, the citation, and the names of manifest and dimensions",
+        ) from error
+    files |= {Plan.FILE: store_json, README_FILE: card}
     try:
         with new_folder(path, STORE) as draft:
             for name in ("commits", "staging"):

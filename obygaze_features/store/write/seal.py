@@ -138,6 +138,8 @@ def _end_claims(root: Path) -> None:
 
     Several processes may do so at once.
     """
+    # Without a staging/ to move, as in an unpacked archive, others could still claim blocks.
+    commit.make_room(root)
     commit.finish_claims(root, commit.STAGING)
     for _ in range(TRIES):
         try:

@@ -152,7 +152,9 @@ class StoreWriter:
 
     def add_text(self, table: TextTable) -> bool:
         """Add the texts that go with the features; return False where the same were there."""
-        return add_text(self.path, table)
+        with disk_errors(self.path):
+            commit.make_room(self.path)
+            return add_text(self.path, table)
 
     def seal(self) -> Seal:
         """Close a complete store: after this it never changes. Sealing it again does nothing."""
@@ -215,13 +217,18 @@ class StoreWriter:
     ) -> tuple[Values, list[RowStatus], list[RowSource | None]]:
         """Return a whole block with new results in rows that were not ok, or had another source."""
         every, where = range(*old.rows), f"block {old.block}"
-        if len(statuses) != len(rows) or len(set(rows)) != len(rows):
-            raise FixInput(f"{len(statuses)} statuses for {len(set(rows))} different rows")
+        given = [None] * len(rows) if sources is None else sources
+        if len(set(rows)) != len(rows):
+            raise FixInput(
+                f"{len(rows)} rows, but only {len(set(rows))} different ones", where=where
+            )
+        for what, values in (("statuses", statuses), ("sources", given)):
+            if len(values) != len(rows):
+                raise FixInput(f"{len(values)} {what} for {len(rows)} different rows", where=where)
         _check_statuses(rows, statuses, where)
         new = _checked_shapes(self.plan, arrays, len(rows), where)
         merged = [old.noted.get(row, OK) for row in every]
         recorded = [old.sources.get(row) for row in every]
-        given = [None] * len(rows) if sources is None else sources
         for row, status, source in zip(rows, statuses, given, strict=True):
             if row not in every:
                 raise FixInput(
@@ -232,7 +239,7 @@ class StoreWriter:
             if merged[place].is_ok and not is_changed:
                 raise FixInput(f"row {row} is ok and its source did not change: not replaced")
             merged[place], recorded[place] = status, source
-        places = np.asarray(rows) - every.start
+        places = np.array(rows, dtype=np.int64) - every.start
         whole, stored = {}, open_store(self.path).arrays
         is_ok = np.array([status.is_ok for status in statuses], dtype=bool)
         for spec in self.plan.arrays:
@@ -242,6 +249,8 @@ class StoreWriter:
         return whole, merged, recorded
 
     def _put(self, marker: Marker, data: Mapping[str, Pieces]) -> bool:
+        with disk_errors(self.path):
+            commit.make_room(self.path)
         found = commit.read_marker(self.path, marker.block)
         for _ in range(ATTEMPTS):
             if self._is_there(marker, found):

@@ -228,8 +228,10 @@ def test_opening_reads_one_file_however_many_clips_there_are(tmp_path: Path) -> 
             (root / "store.json").write_bytes(plan.to_bytes())
         files = CountedFiles(root)
         store = open_store(files)
-        assert store.n_clips in (1914, 1_000_000) and store.levels and store.fingerprint
+        assert store.n_clips in (1914, 1_000_000) and store.fingerprint
         assert files.reads == ["store.json"] and files.listings == []
+        assert store.levels == store.levels == ("clip", "pooled", "frames")
+        assert files.reads == ["store.json", "partial.json"] and files.listings == []
         assert len((root / "store.json").read_bytes()) < 20_000
 
 
@@ -301,3 +303,34 @@ def test_the_usual_blocks_keep_their_number_of_rows(tmp_path: Path) -> None:
     for n_clips in (7, 61, 64, 100, 997):
         plan = plan_store(tmp_path / str(n_clips), n_clips, 64, arrays=arrays)
         assert plan.block_rows == min(64, n_clips)
+
+
+def test_a_store_whose_table_of_clips_was_edited_or_lost_is_still_the_same(tmp_path: Path) -> None:
+    plan = plan_store(tmp_path / "s")
+    table = tmp_path / "s/clips.csv"
+    table.write_bytes(b"\xef\xbb\xbfrow;clip_id;movie_id\r\n")  # as a spreadsheet saves it
+    assert plan_store(tmp_path / "s") == plan
+    table.unlink()
+    assert plan_store(tmp_path / "s") == plan
+    with pytest.raises(Mismatch, match="clip_ids"):
+        plan_store(tmp_path / "s", clip_ids=some_ids(23)[0][::-1])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"citation": "\udcff"},
+        {"manifest_name": "\udcff"},
+        {"arrays": (ArraySpec("clip", (4,), ("\udcff",)),)},
+    ],
+)
+def test_a_text_that_no_file_can_hold_is_refused(tmp_path: Path, changes) -> None:
+    with pytest.raises(FixInput, match="UTF-8"):
+        plan_store(tmp_path / "s", **changes)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_shape_is_of_whole_numbers() -> None:
+    with pytest.raises(FixInput, match="whole numbers"):
+        ArraySpec("clip", (2.7,))
+    assert ArraySpec("clip", (np.int64(2), 3.0)).tail_shape == (2, 3)

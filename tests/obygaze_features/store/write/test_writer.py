@@ -14,7 +14,14 @@ from support.stores import block_of, fill_store, plan_store, some_values
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.holds import hold_new, new_tag
-from obygaze_features.store import ArraySpec, RowSource, RowStatus, StoreWriter, open_store
+from obygaze_features.store import (
+    ArraySpec,
+    RowSource,
+    RowStatus,
+    StoreWriter,
+    TextTable,
+    open_store,
+)
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write import commit, seal
 
@@ -570,3 +577,39 @@ def test_a_marker_that_no_reader_accepts_is_not_written(tmp_path: Path, facts) -
         writer.commit_block(0, some_values(2), **facts)
     assert tree(tmp_path / "s") == before
     assert writer.commit_block(0, some_values(2))
+
+
+def test_a_store_without_its_empty_folders_is_filled_and_sealed(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    for name in ("staging", "commits"):  # as version control and some archives leave it
+        (tmp_path / "s" / name).rmdir()
+    values = some_values(23)
+    writer = fill_store(tmp_path / "s", values, blocks=[0, 1, 2, 3, 4])
+    (tmp_path / "s/staging").rmdir()
+    words = {name: ["x"] for name in ("prompt", "template", "attribute")}
+    table = TextTable(embeddings=np.ones((1, 4), np.float32), space_id="s", **words)
+    assert writer.add_text(table)
+    fill_store(tmp_path / "s", values, blocks=[5])
+    (tmp_path / "s/staging").rmdir()
+    writer.seal()
+    assert not (tmp_path / "s/staging").exists()
+    assert not (tmp_path / "s/staging.sealing").exists()
+    np.testing.assert_array_equal(open_store(tmp_path / "s").matrix("clip").values, values["clip"])
+
+
+def test_replaced_rows_and_what_is_given_for_them_are_as_many(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    values = some_values(23)
+    writer = fill_store(tmp_path / "s", values, {1: BAD}, blocks=[0])
+    of_row = {name: array[:1] for name, array in values.items()}
+    for rows, statuses, sources in (
+        ([1], [RowStatus()], []),
+        ([1], [], None),
+        ([1, 1], [RowStatus()] * 2, None),
+    ):
+        with pytest.raises(FixInput, match="different"):
+            writer.replace_rows(0, rows, of_row, statuses, sources=sources)
+    nothing = {name: array[:0] for name, array in values.items()}
+    assert writer.replace_rows(0, [], nothing, []) is False
+    marker = writer.marker(0)
+    assert marker is not None and marker.revision == 0
