@@ -230,8 +230,9 @@ def card_of_function(function: Callable[[], Any], own: OwnCode | None = None) ->
         own: The namespace of its code, unless its package is installed.
     """
     original = inspect.unwrap(function)
-    file = Path(inspect.getsourcefile(original) or "")
-    where = f"{file.name}:{getattr(function, '__name__', function)}"
+    name = getattr(function, "__name__", type(function).__name__)
+    file = _file_of(original, name) if own is None else own.main
+    where = f"{file.name}:{name}"
     if own is None:
         card = _call(function, f"{where} failed")
     else:
@@ -246,6 +247,18 @@ def card_of_function(function: Callable[[], Any], own: OwnCode | None = None) ->
     if isinstance(card.family, ModuleFamily):
         card = replace(card, family=replace(card.family, own=own))
     return replace(card, origin=str(file), code=own.code())
+
+
+def _file_of(function: Callable[[], Any], name: str) -> Path:
+    """Return the file of a function, whose hash is in recipes."""
+    try:
+        file = inspect.getsourcefile(function)
+    except TypeError:  # a partial, or an object that can be called
+        file = None
+    if file is None:
+        what = f"{name} is not a function of a file, so that its code cannot be recorded"
+        raise FixInput(what, where=str(function), hint="def NAME(): return module_card(...)")
+    return Path(file)
 
 
 def _own_code(source: str, function: str) -> OwnCode | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 
 from obygaze_features.backbones import find_card, load_backbone  # noqa: E402
+from obygaze_features.backbones.own import card_of_function  # noqa: E402
 from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
 from obygaze_features.core.files import sha256_file  # noqa: E402
 
@@ -239,6 +241,16 @@ def test_a_program_of_torchscript_is_hashed_with_its_weights(tmp_path: Path) -> 
     write(tmp_path, mine=text.replace("**options", files))
     expected = sha256_file(tmp_path / "net.pt")
     assert load_backbone(f"{path}:net").recipe()["weights"]["net.pt"] == expected
+
+
+def test_what_can_be_called_is_a_function_too(tmp_path: Path) -> None:
+    text = RUN % "1.0" + CARD + "\nimport functools\nmade = functools.partial(net)\n"
+    write(tmp_path, cards=text)
+    path = write(tmp_path, mine="from cards import made as net\n")
+    assert value_of(path) == 1.0
+    assert code_of(path)["files"].keys() == {"mine.py", "cards.py"}
+    with pytest.raises(FixInput, match="partial is not a function of a file"):
+        card_of_function(functools.partial(print))
 
 
 def test_what_is_no_torch_module_is_refused_by_name(tmp_path: Path) -> None:

@@ -17,13 +17,24 @@ from support.videos import write_video
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.extraction.devices import extract_on_devices
+from obygaze_features.extraction.plan import PlannedClip
 from obygaze_features.extraction.run import Resources, RowProgress
 from obygaze_features.extraction.shared_machine import StopFlag
+from obygaze_features.extraction.sources import _differences
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store, pack, unpack
 from obygaze_features.store.format.records import Marker, marker_key
+from obygaze_features.store.format.schema import RowSource
 
 DATA = Path(__file__).resolve().parents[2] / "data"
+
+
+def test_changed_times_are_shown_with_all_their_digits() -> None:
+    source, clip = RowSource(3661.234, 3700.0), PlannedClip("a", "a", "a.mkv", 3661.235, None)
+    assert _differences(source, clip, None) == [
+        "start_s was 3661.234, is 3661.235",
+        "end_s was 3700, is not given",
+    ]
 
 
 class World:

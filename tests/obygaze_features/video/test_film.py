@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.video_kinds import KINDS, Made
-from support.videos import read_numbers
+from support.videos import read_numbers, write_video
 
 from obygaze_features.video import film, packets
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.film import probe
+from obygaze_features.video.film import film_index, probe
 from obygaze_features.video.resize import Resize
 from obygaze_features.video.source import VideoSource
 
@@ -194,3 +194,19 @@ def test_clips_of_a_damaged_film_are_the_same(name: str, seed: int, tmp_path: Pa
         kept = decode_views(made.path, VIEWS, **part, indexes=tmp_path / "indexes")
         facts = ("total", "missing")
         assert all(same(kept[view], plain[view], facts) for view in VIEWS)
+
+
+def test_a_film_stays_open_although_another_thread_forgets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Forgetful(dict):
+        """What is known of films, while other threads open so many that each is forgotten."""
+
+        def __setitem__(self, key: object, value: object) -> None:
+            super().__setitem__(key, value)
+            self.clear()
+
+    monkeypatch.setattr(film, "_FILMS", Forgetful())
+    path = write_video(tmp_path / "a.mkv", numbers=range(20), size=(64, 48))
+    index, size = film_index(path, tmp_path / "indexes")
+    assert (index.frames, size) == (20, (48, 64))
