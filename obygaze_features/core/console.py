@@ -22,6 +22,7 @@ from obygaze_features.core.outside import one_line
 JSON_VERSION = 1
 SECONDS_BETWEEN_LINES = 30.0
 LEAST_WIDTH = 8  # of a column, where words are cut to fit the terminal
+MOST_DIGITS = 9  # of two numbers that are nearly equal
 
 
 # Colours are kept. Other control characters could rewrite what the terminal shows, or hide it.
@@ -241,6 +242,14 @@ def _wrapped(text: str, width: int) -> list[str]:
     if len(text) <= width or click.unstyle(text) != text:
         return [text]
     return textwrap.wrap(text, width) or [""]
+
+
+def digits_of(low: float, high: float, least: int = 2) -> int:
+    """Return the decimals, at least `least`, with which two ends do not look equal."""
+    digits = least
+    while digits < MOST_DIGITS and f"{low:.{digits}f}" == f"{high:.{digits}f}":
+        digits += 1
+    return digits
 
 
 def count(n: int, noun: str) -> str:

@@ -35,6 +35,7 @@ Statistics = Callable[[FloatArray], dict[str, FloatArray]]
 # Blocks of this many weights limit the memory of a bootstrap to about 100 MB.
 BLOCK = 2_000_000
 NEXT_TO_ZERO = 1e-6
+LEAST_WIDTH = 1e-9  # below it, draws differ by the rounding of sums
 # Of fewer than MANY_GROUPS a straight line explains much by chance; of fewer than FEW_GROUPS the
 # quantiles end at the most extreme draw.
 MANY_GROUPS, FEW_GROUPS = 10, 6
@@ -194,7 +195,8 @@ def interval_of(
 ) -> tuple[Interval, float]:
     """Return interval and standard error from the values in draws of k groups.
 
-    Both are NaN for a single group, for an infinite inflation, and if no replicate has a value.
+    Both are NaN for a single group, for an infinite inflation, and if no replicate has a value. The
+    interval is NaN too if all draws are equal: that shows too few clips, and not a sure value.
     """
     if not 0 < level < 1 or values.size < 2:
         what = "level must be between 0 and 1 and n_replicates at least 2"
@@ -208,6 +210,8 @@ def interval_of(
         low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
         if k < FEW_GROUPS and low < high:
             low, high = _student(wide, k, level, within_unit=within_unit).tolist()
+        if not high - low > LEAST_WIDTH:
+            low, high = np.nan, np.nan
     if is_known and draws.size > 1:
         error = float(draws.std(ddof=1)) * inflation**0.5
     undefined = int(values.size - draws.size)

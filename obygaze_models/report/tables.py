@@ -9,10 +9,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from obygaze_features.core.console import digits_of
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.outside import safe_text
 
 Row = tuple[Any, ...]
+LEAST_WIDTH = 1e-9  # of an interval
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -76,7 +78,10 @@ class Number:
         """The ends of the interval; empty if it is missing."""
         if self.low is None or self.high is None or math.isnan(self.low + self.high):
             return ""
-        return f"{self.low:z.{self.digits}f}, {self.high:z.{self.digits}f}"
+        if self.high - self.low < LEAST_WIDTH:  # of a run of an earlier version
+            return ""
+        digits = digits_of(self.low, self.high, self.digits)
+        return f"{self.low:z.{digits}f}, {self.high:z.{digits}f}"
 
 
 @dataclass(frozen=True)

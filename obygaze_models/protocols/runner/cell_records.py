@@ -18,6 +18,8 @@ from obygaze_models.protocols.schema import PaperValue, Protocol
 Groups = NDArray[np.str_]
 CEILINGS = ("oracle", "annotator")
 BINS = 10
+# For an interval: clips of each class, and films with a positive clip.
+LEAST_CLIPS, LEAST_FILMS = 10, 2
 
 
 def cell_record(
@@ -28,7 +30,11 @@ def cell_record(
     `n_clips` is the number of clips of the test task, tested or not.
     """
     names = [name for name in cell.value if name not in COUNTS]
-    intervals = _intervals(cell, protocol, groups, n_clips)
+    has_enough = _has_enough(cell, groups)
+    intervals = _intervals(cell, protocol, groups, n_clips) if has_enough else {}
+    is_possible = len(np.unique(groups[cell.universe])) > 1 and np.isfinite(cell.inflation)
+    ranked = [name for name in RANKING_METRICS if np.isfinite(cell.value[name])]
+    lacks = any(not np.isfinite(intervals.get(name, [np.nan])).all() for name in ranked)
     tuned = None
     if cell.share is None and any(t.tuned is not None for t in cell.tested):
         values = cell.values(tuned=True)
@@ -56,6 +62,8 @@ def cell_record(
             }
             for name in names
         },
+        # A key of models whose films would allow an interval, but not the clips.
+        **({"no_interval": True} if backbone is not None and is_possible and lacks else {}),
         "tuned": tuned,
         "seeds": seeds,
         "by_movie": _by_movie(cell, groups),
@@ -98,6 +106,14 @@ def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
     wanted = {key: getattr(paper, key) for key in ("model", "feature", "train", "test")}
     same = all(not value or value == getattr(cell, key) for key, value in wanted.items())
     return same and (not paper.backbone or is_backbone(backbone, paper.backbone))
+
+
+def _has_enough(cell: Cell, groups: Groups) -> bool:
+    """Return whether a test has enough clips of each class for an interval over films."""
+    n_positive = int(cell.y.sum())
+    n_films = len(np.unique(groups[cell.universe][cell.y]))
+    n_fewer = min(n_positive, len(cell.y) - n_positive)
+    return n_fewer >= LEAST_CLIPS and n_films >= LEAST_FILMS
 
 
 def _intervals(

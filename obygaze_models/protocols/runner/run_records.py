@@ -18,6 +18,7 @@ from obygaze_features.core.console import Quiet
 from obygaze_models.evaluation.metrics import goodness
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.runner.cell_records import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.copies import deciding_column
 from obygaze_models.protocols.runner.execute import FitContext, run_models
@@ -175,6 +176,13 @@ def remarks(
     chance = [c for c in cells if c["auc"]["ci"][0] is not None and c["auc"]["ci"][0] <= 0.5]
     if chance:
         yield remark("chance", len(chance))
+    without = [cell for cell in cells if cell.get("no_interval")]
+    if without:
+        least = min(without, key=lambda cell: cell["n_positive"])
+        n_films = sum(own["n_positive"] > 0 for own in least["by_movie"].values())
+        facts = {"least": least, "n_films": n_films}
+        facts |= {"least_clips": LEAST_CLIPS, "least_films": LEAST_FILMS}
+        yield remark("no interval", len(without), **facts)
     ceilings = [b for b in baselines if b["model"] == "oracle" and (b["auc"]["value"] or 0) > 0.98]
     trivial = {(b["train"], b["test"]) for b in ceilings}
     if any((c["train"], c["test"]) in trivial for c in cells):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from obygaze_features.core.console import table
+from obygaze_features.core.console import digits_of, table
 from obygaze_features.core.outside import safe_text
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.runner.records import Record, Run
@@ -48,7 +48,9 @@ def result_text(run: Run) -> str:
     of_films = f"; AP and AUC with {level:g} % intervals over films."
     if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
         of_films = "; of one film there is no interval over films."
-    elif run.cells and all(cell["ap"]["ci"][0] is None for cell in run.cells):
+    elif run.cells and all(
+        cell["ap"]["ci"][0] is None and not cell.get("no_interval") for cell in run.cells
+    ):
         of_films += " Models have none, because clips of one film are in several folds."
     parts.append(f"{how}{of_films}")
     parts += [_argmax(record) for record in run.of("argmax")]
@@ -85,7 +87,7 @@ def _line(record: Record) -> Sequence[object]:
         found = record.get(metric) or {"value": None}
         values.append(None if found["value"] is None else _short(found["value"]))
         if values[-1] and found["ci"][0] is not None:
-            values[-1] += " " + "-".join(_short(end) for end in found["ci"])
+            values[-1] += " " + _interval(*found["ci"])
     return (
         record["feature"] or "-",
         record["train"],
@@ -98,8 +100,16 @@ def _line(record: Record) -> Sequence[object]:
     )
 
 
-def _short(value: float) -> str:
-    return f"{value:.2f}".replace("0.", ".", 1)
+def _short(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}".replace("0.", ".", 1)
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    """Return the ends of an interval, "-" for those that are missing."""
+    if low is None or high is None:
+        return "---"
+    digits = digits_of(low, high)
+    return f"{_short(low, digits)}-{_short(high, digits)}"
 
 
 def _paper(printed: Record | None) -> str | None:
@@ -112,7 +122,10 @@ def _paper(printed: Record | None) -> str | None:
 def _contrast(record: Record) -> str:
     first, second = record["first"], record["second"]
     low, high = record["ci"] or (None, None)
-    interval = f" ({low:+.2f} to {high:+.2f})" if low is not None else ""
+    interval = ""
+    if low is not None and high is not None:
+        digits = digits_of(low, high)
+        interval = f" ({low:+.{digits}f} to {high:+.{digits}f})"
     p = f", p {record['p']:.3f}" if record["p"] is not None else ""
     higher = f"higher in {record['n_movies_higher']} of {record['n_movies']} films"
     leaked = f", {record['leaked']} of them leaked" if record["leaked"] else ""
@@ -134,21 +147,21 @@ def _argmax(record: Record) -> str:
 
 
 def _levels(record: Record) -> str:
-    low, high = (_short(end) if end is not None else "-" for end in record["concordance"]["ci"])
+    interval = _interval(*record["concordance"]["ci"])
     error = record.get("macro_error")
     of_levels = f", error in levels {error:.2f}" if error is not None else ""
     return (
         f"{record['model']} ({record['feature']}), trained on {record['train']}: "
-        f"{_short(record['concordance']['value'])} {low}-{high} of pairs of {record['test']} "
+        f"{_short(record['concordance']['value'])} {interval} of pairs of {record['test']} "
         f"in the order of the levels{of_levels}"
     )
 
 
 def _localisation(record: Record) -> str:
-    low, high = (_short(end) if end is not None else "-" for end in record["map"]["ci"])
+    interval = _interval(*record["map"]["ci"])
     return (
         f"{record['model']} ({record['feature']}), segments of {record['test']} found in whole "
-        f"films: mAP {_short(record['map']['value'])} {low}-{high} at tIoU .3 to .7, by share and "
+        f"films: mAP {_short(record['map']['value'])} {interval} at tIoU .3 to .7, by share and "
         f"length alone {_short(record['blind']['value'])}"
     )
 
