@@ -16,7 +16,7 @@ from obygaze_features.core.schema_rules import choice, near
 from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_models.models.registry import find_kind, kind_names
+from obygaze_models.models.registry import BASELINES, find_kind, kind_names
 from obygaze_models.protocols.kinds import GRID, defaults, grid_of, setting_rules
 from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
 
@@ -199,6 +199,9 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
     has_windows = protocol.data.segments and protocol.data.scale == "none"
     if protocol.reads_windows and not (by_film and has_windows):
         document.add("data", "models of windows need segments, scale = 'none' and splits by film")
+    for name in protocol.models:
+        if name in BASELINES:  # results of a model would be taken for those of the baseline
+            document.add(f"models.{name}", "is the name of a baseline; another name")
     for name, model in protocol.models.items():
         if splits.follow_paper or not find_kind(model.kind).head:
             continue

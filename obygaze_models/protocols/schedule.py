@@ -96,7 +96,11 @@ class FoldData:
     @property
     def y(self) -> NDArray[np.int64]:
         """The class of each row to fit on."""
-        return self.labels[self.fit_rows].astype(np.int64)
+        return self.y_of(self.fit_rows)
+
+    def y_of(self, rows: IntArray) -> NDArray[np.int64]:
+        """Return the class of some rows in the training task."""
+        return self.labels[rows].astype(np.int64)
 
     @property
     def problem(self) -> str:

@@ -19,7 +19,7 @@ Groups = NDArray[np.str_]
 CEILINGS = ("oracle", "annotator")
 BINS = 10
 # For an interval: clips of each class, and films with a positive clip.
-LEAST_CLIPS, LEAST_FILMS = 10, 2
+LEAST_CLIPS, LEAST_FILMS = 5, 2
 
 
 def cell_record(

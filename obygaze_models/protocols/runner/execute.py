@@ -262,11 +262,15 @@ def _test_perceptrons(context: FitContext, done: Container[TestKey]) -> Iterator
         """Fit a perceptron on training rows that folds share, and test it in each of them."""
         folds, model = groups[part], models[groups[part][0][0][0]]
         distinct = {data.split.validation.tobytes(): data for _, data in folds if not data.problem}
-        done = fit_perceptrons(model, list(distinct.values()), context.store) if distinct else []
-        fits = dict(zip(distinct, done, strict=True))
+        fits: dict[bytes, FoldFit] = {}
+        if distinct:
+            fitted = fit_perceptrons(model, list(distinct.values()), context.store)
+            fits = dict(zip(distinct, fitted, strict=True))
         outcomes: Outcomes = {}
         for key, data in folds:
-            fit = data.problem or fits[data.split.validation.tobytes()]
+            fit: FoldFit | str = data.problem
+            if not data.problem:
+                fit = fits[data.split.validation.tobytes()]
             seed = context.protocol.fit.seed + key[3]
             outcomes[key] = _test(context, key[1], key[2], data, fit, seed)
         return outcomes
@@ -282,7 +286,9 @@ def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> lis
             for repeat in range(context.protocol.n_seeds(pair[0])):
                 outcome = outcomes.get((model, pair, number, repeat))
                 if isinstance(outcome, str):
-                    skipped.append({"fold": split.name, "reason": outcome})
+                    reason = {"fold": split.name, "reason": outcome}
+                    if reason not in skipped:  # once for all seeds
+                        skipped.append(reason)
                 elif outcome:
                     tested.append(outcome)
         if not tested and model == "annotator":
@@ -311,10 +317,13 @@ def _test(
         return fit
     clips = np.union1d(split.test, split.validation)
     values = fit.score(clips)
-    scores, chosen = (values[np.searchsorted(clips, r)] for r in (split.test, split.validation))
-    # Clips that the model was fitted on cannot choose a threshold by its own scores.
-    labels = context.labels[pair[0]][split.validation]
-    inner = fit.inner or (NO_ROWS, NO_ROWS) if data.join_validation else (labels, chosen)
+    scores = values[np.searchsorted(clips, split.test)]
+    if data.join_validation:
+        # Clips that the model was fitted on cannot choose a threshold by its own scores.
+        inner = fit.inner or (NO_ROWS, NO_ROWS)
+    else:
+        validation_scores = values[np.searchsorted(clips, split.validation)]
+        inner = data.y_of(split.validation), validation_scores
     leak = context.leaks[pair, number]
     if len(fit.found_on) or not len(data.fit_rows):  # not the clips of the schedule
         leak = context.leak_of(pair, split, fit.found_on)

@@ -5,7 +5,7 @@ Perceptrons are fitted many in one call.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,20 +52,18 @@ def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     """Fit a model on a fold; choose its settings and a threshold on rows that are not test rows."""
     if data.disputed is not None:
         return _fit_inverted(partial(fit_model, model, banks=banks), data, data.disputed)
-    settings = [
-        for_task(model.kind, own, data.task) for own in candidates(model.kind, model.settings)
-    ]
-    options = [Model(model.kind, own) for own in settings]
+    options = []
+    for settings in candidates(model.kind, model.settings):
+        options.append(Model(model.kind, for_task(model.kind, settings, data.task)))
     if len(options) == 1:
         best = options[0]
         fit = _fit(best, data, banks)
     else:
-        tried = [_mean_precision(option, data, banks) for option in options]
-        best = options[int(np.argmax([value for value, _ in tried]))]
+        chosen_number, tried_on = _choose(options, data, banks)
+        best = options[chosen_number]
         fit = _fit(best, data, banks)
-        offered = _offered(model, best.settings)
-        found_on = reduce(np.union1d, [fit.found_on, *(rows for _, rows in tried)])
-        fit = replace(fit, chosen={**fit.chosen, **offered}, found_on=found_on)
+        chosen = {**fit.chosen, **_offered(model, best.settings)}
+        fit = replace(fit, chosen=chosen, found_on=np.union1d(fit.found_on, tried_on))
 
     def score(train: IntArray, rows: IntArray) -> FloatArray:
         return _inner_fit(best, data, banks, train, rows).score(rows)
@@ -82,15 +80,24 @@ def _offered(model: Model, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fit_scorer(model: Model, data: FoldData, banks: Banks) -> Callable[[Any], FloatArray]:
-    """Fit a model on a fold, and return the score of the last class as a function of vectors."""
+    """Fit a model on a fold, and return the score of its positive side as a function of vectors."""
     if model.kind == "mlp":
         fit = fit_perceptrons(model, [data], banks.features)[0]
     else:
         split = replace(data.split, train=data.fit_rows, validation=NO_ROWS)
         fit = fit_model(model, replace(data, split=split, join_validation=False), banks)
     if hasattr(fit.estimator, "predict_proba"):
-        return lambda X: np.asarray(fit.estimator.predict_proba(X)[:, -1])
+        positive = _positive_classes(fit.estimator, model.kind, data)
+        return lambda X: np.asarray(fit.estimator.predict_proba(X)[:, positive].sum(axis=1))
     return lambda X: np.asarray(fit.estimator.decision_function(X))
+
+
+def _positive_classes(estimator: Any, kind: str, data: FoldData) -> NDArray[np.bool_]:
+    """Return whether each class of an estimator is on the positive side of the task."""
+    if kind != "ordinal":
+        return np.asarray(estimator.classes_ == 1)
+    levels = data.table.levels[data.fit_rows]
+    return np.isin(estimator.classes_, levels[data.y == 1])
 
 
 def fit_baseline(name: str, data: FoldData) -> FoldFit:
@@ -147,7 +154,8 @@ def _fit_inverted(fit: Callable[[FoldData], FoldFit], data: FoldData, disputed: 
 
 def _loss(fit: MLPProbe) -> float:
     curve = fit.validation_loss_
-    return float(curve[fit.kept_epoch_ - 1]) if len(curve) else float(fit.train_loss_[-1])
+    loss = float(curve[fit.kept_epoch_ - 1]) if len(curve) else float(fit.train_loss_[-1])
+    return loss if np.isfinite(loss) else np.inf
 
 
 def _perceptron(fit: MLPProbe, features: Features, offered: Mapping[str, Any]) -> FoldFit:
@@ -163,7 +171,7 @@ def _fit(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     features = banks.features
     if model.kind == "bags":
         return _fit_bags(model.settings, data, features)
-    probe = registry.build(model.kind, model.settings)
+    probe = registry.build(model.kind, model.settings, seed=banks.seed)
     probe.fit(features.of(data.fit_rows), data.y, data.films)
     if hasattr(probe, "predict_proba"):
         return FoldFit(probe, lambda clips: probe.predict_proba(features.of(clips))[:, 1])
@@ -278,16 +286,31 @@ def _inner_fit(
     return _fit(model, replace(data, split=split, join_validation=False), banks)
 
 
-def _mean_precision(model: Model, data: FoldData, banks: Banks) -> tuple[float, IntArray]:
-    """Return the mean average precision over inner folds, and where concept vectors were found."""
+def _choose(options: Sequence[Model], data: FoldData, banks: Banks) -> tuple[int, IntArray]:
+    """Return the number of the best option, and the clips that concept vectors were found on.
+
+    The best one has the largest mean average precision over inner splits. A split on which some
+    option cannot be fitted, such as one without enough clips of a concept, counts for none.
+    """
     from sklearn.metrics import average_precision_score
 
-    found, found_on = [], NO_ROWS
+    found_on = NO_ROWS
+    precisions = []
     for train, rows in _inner_splits(data):
-        fit = _inner_fit(model, data, banks, train, rows)
-        found.append(float(average_precision_score(data.labels[rows] == 1, fit.score(rows))))
-        found_on = np.union1d(found_on, fit.found_on)
-    return (float(np.mean(found)) if found else 0.0), found_on
+        of_options = []
+        for option in options:
+            try:
+                fit = _inner_fit(option, data, banks, train, rows)
+            except FixTraining:
+                break
+            found_on = np.union1d(found_on, fit.found_on)
+            truth = data.labels[rows] == 1
+            of_options.append(float(average_precision_score(truth, fit.score(rows))))
+        if len(of_options) == len(options):
+            precisions.append(of_options)
+    if not precisions:
+        return 0, found_on
+    return int(np.argmax(np.mean(precisions, axis=0))), found_on
 
 
 def _over_inner_splits(

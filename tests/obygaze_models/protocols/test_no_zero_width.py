@@ -20,7 +20,7 @@ def test_an_interval_needs_clips_of_both_classes_films_and_draws_that_differ(
     others = [clip for clip in manifest if clip.level != "S"]
     cases = {
         "right": (manifest, 40.0),
-        "few": (manifest.with_clips([*others, *sure[::8]]), 0.7),
+        "few": (manifest.with_clips([*others, *sure[::16]]), 0.7),
         "enough": (manifest, 0.7),
     }
     for name, (clips, strength) in cases.items():
@@ -35,13 +35,13 @@ def test_an_interval_needs_clips_of_both_classes_films_and_draws_that_differ(
             assert low < high and "no_interval" not in cell and not remarks
         else:
             assert cell["ap"]["ci"] == [None, None] and cell["no_interval"]
-            assert "2 films with positive clips, 10 positive and 10 negative clips" in remarks[0]
+            assert "2 films with positive clips, 5 positive and 5 negative clips" in remarks[0]
             assert remarks[0] in result_text(run)
             assert "clips of one film are in several folds" not in result_text(run)
         if name == "right":
             assert cell["ap"]["value"] == 1
         if name == "few":
-            assert cell["n_positive"] < 10 and f"{cell['n_positive']} positive" in remarks[0]
+            assert cell["n_positive"] < 5 and f"{cell['n_positive']} positive" in remarks[0]
         for record in (*run.cells, *run.baselines, *run.of("comparison")):
             for metric in ("ap", "auc", "f1_binary", "recall", "ci"):
                 ends = record.get(metric)

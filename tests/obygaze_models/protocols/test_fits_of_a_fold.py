@@ -1,0 +1,149 @@
+"""One fold of a cell: what is chosen, drawn, scored and skipped, and under which name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.experiments import films, planted, quick, run_on, store_of
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.registry import BASELINES
+from obygaze_models.protocols.runner import models
+from obygaze_models.protocols.runner.execute import FitContext
+from obygaze_models.protocols.runner.models import FoldFit, fit_model, fit_scorer
+from obygaze_models.protocols.runner.run import gather
+from obygaze_models.protocols.schedule import FoldData
+from obygaze_models.protocols.schema import Model
+
+FILMS = films(4, 20)
+ONE_CELL = (
+    *('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]', "report.contrast=[]"),
+    *("report.concepts=false", "report.compare=false", 'grid.baselines=["all_positive"]'),
+)
+
+
+def context_of(tmp_path: Path, *changes: str, manifest: Manifest = FILMS) -> FitContext:
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    inputs = gather(quick("honest", *ONE_CELL, *changes), manifest, "", {"s": store})
+    return inputs.context(inputs.features[0])
+
+
+def first_fold(context: FitContext) -> FoldData:
+    pair, _, split = next(iter(context.folds))
+    return context.fold_data(pair[0], split, join_validation=True)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_model_with_the_name_of_a_baseline_is_refused(name: str) -> None:
+    """The scores of a model called `random` were replaced by the closed form of that baseline."""
+    with pytest.raises(FixInput) as error:
+        quick("honest", f"models.{name}.kind=ridge")
+    assert "is the name of a baseline" in error.value.details[0]
+
+
+def test_an_inner_split_that_cannot_be_fitted_counts_for_no_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = context_of(tmp_path)
+    data, banks = first_fold(context), context.new_banks()
+    splits = list(models._inner_splits(data))
+    assert len(splits) > 1
+    good, bad = 2.0, 1.0
+
+    def fit(option: Model, _: object, __: object, train: Any, rows: Any) -> FoldFit:
+        is_first = np.array_equal(train, splits[0][0])
+        if is_first and option.settings["C"] == good:
+            raise FixTraining("no concept has 3 training clips with it and 3 without")
+        # On the first split the bad option is perfect, on the others the good one.
+        sign = 1 if is_first or option.settings["C"] == good else -1
+        return FoldFit(None, lambda clips: sign * data.labels[clips].astype(float), found_on=rows)
+
+    monkeypatch.setattr(models, "_inner_fit", fit)
+    options = [Model("logistic", {"C": C}) for C in (bad, good)]
+    number, found_on = models._choose(options, data, banks)
+    assert number == 1
+    # Vectors of every fit that was made are known to have seen its clips.
+    assert set(found_on.tolist()) == {int(row) for _, rows in splits for row in rows}
+    monkeypatch.setattr(models, "_inner_splits", lambda data: splits[:1])
+    assert models._choose(options, data, banks)[0] == 0
+
+
+def test_a_perceptron_that_diverged_is_never_chosen() -> None:
+    def probe(*losses: float) -> Any:
+        return SimpleNamespace(validation_loss_=list(losses), kept_epoch_=len(losses))
+
+    assert models._loss(probe(0.5, float("nan"))) == np.inf
+    assert models._loss(probe(0.5, 0.4)) == 0.4
+
+
+def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(tmp_path: Path) -> None:
+    film = FILMS.clips[0].movie_id
+    clips = [replace(c, level="NS") if c.movie_id == film else c for c in FILMS]
+    changes = (
+        "data.view=raw",
+        'grid.models=["mlp"]',
+        "models.mlp.max_epochs=1",
+        "models.mlp.min_epochs=1",
+    )
+    store = store_of(tmp_path / "s", FILMS, planted(FILMS))
+    protocol = quick("honest", *ONE_CELL, *changes, "fit.seeds=3", replicates=20)
+    run = run_on(tmp_path, protocol, FILMS.with_clips(clips), {"s": store})
+    assert run.cells[0]["skipped"] == [
+        {"fold": "fold 0", "reason": "no clip of this task is tested in it"}
+    ]
+    assert len(run.cells[0]["folds"]) == 9
+
+
+def test_windows_are_scored_by_the_whole_positive_side_of_ordered_levels(tmp_path: Path) -> None:
+    context = context_of(
+        tmp_path,
+        *("tasks.ENHN_S.classes={ EN = 0, HN = 1, S = 1 }", "models.o.kind=ordinal"),
+        *('grid.models=["o"]', "models.o.tolerance=0.1", "models.o.cross_fit=0"),
+    )
+    data, banks = first_fold(context), context.new_banks()
+    model = context.models["o"]
+    plain = replace(data, split=replace(data.split, train=data.fit_rows, validation=np.array([])))
+    fit = fit_model(model, replace(plain, join_validation=False), banks)
+    rows = data.split.test
+    found = fit_scorer(model, data, banks)(context.store.of(rows))
+    np.testing.assert_allclose(found, fit.score(rows), atol=1e-12)
+    assert not np.allclose(found, fit.estimator.predict_proba(context.store.of(rows))[:, -1])
+
+
+@pytest.fixture
+def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """The random states that a plugin was made with."""
+    site = tmp_path / "site"
+    info = site / "drawn-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "drawn_plugin.py").write_text(
+        "from sklearn.linear_model import LogisticRegression\nSEEN = []\n"
+        "class Drawn(LogisticRegression):\n"
+        "    def __init__(self, random_state=None):\n"
+        "        super().__init__(random_state=random_state)\n"
+        "    def fit(self, X, y):\n"
+        "        SEEN.append(self.random_state)\n"
+        "        return super().fit(X, y)\n"
+    )
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: drawn\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[obygaze.models]\ndrawn = drawn_plugin:Drawn\n")
+    monkeypatch.syspath_prepend(str(site))
+    import drawn_plugin  # type: ignore[import-not-found]
+
+    yield drawn_plugin.SEEN
+    del sys.modules["drawn_plugin"]
+
+
+def test_a_plugin_is_drawn_with_the_seed_of_the_protocol(drawn: list[Any], tmp_path: Path) -> None:
+    context = context_of(tmp_path, "models.d.kind=drawn", 'grid.models=["d"]', "fit.seed=7")
+    fit_model(context.models["d"], first_fold(context), context.new_banks())
+    assert set(drawn) == {7}
