@@ -16,8 +16,11 @@ SPARE_BYTES = 64_000_000
 DOCUMENT_BYTES = 256_000_000
 SMALL_DOCUMENT_BYTES = 4_000_000
 LICENCE_BYTES = 1_000_000
+# The card of a store or a model.
+CARD_BYTES = 10_000_000
 # By the end of a name; the first that fits. Models are read by the same code as stores.
 _MOST_BYTES = {
+    "README.md": CARD_BYTES,
     "store.json": SMALL_DOCUMENT_BYTES,
     "zarr.json": SMALL_DOCUMENT_BYTES,
     "licence.json": LICENCE_BYTES,

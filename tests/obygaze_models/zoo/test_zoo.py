@@ -6,9 +6,11 @@ import csv
 import hashlib
 import io
 import json
+import os
 import pickle
 import shutil
 import struct
+import zipfile
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +26,14 @@ from support.saved_models import write_model_json
 from support.store_servers import s3_server
 from support.stores import a_recipe
 
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+)
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, create_store, open_store
 from obygaze_features.store.remote import hub as hub_module
@@ -382,6 +391,40 @@ def test_a_metric_that_is_no_number_is_a_hyphen_in_the_card(saved: Path) -> None
     odd = {"f1": {"value": 10**400, "ci": [-(10**400), float("nan")]}, "ap": {"value": "x"}}
     text = card_text(replace(info, metrics=odd))
     assert "| f1 | - | - |" in text and "| ap | - | - |" in text
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_no_other_file_comes_with_a_model(saved: Path, tmp_path: Path, is_packed: bool) -> None:
+    """A folder or a zip from a stranger has more files; only the five of a model are copied."""
+    source = tmp_path / "theirs"
+    shutil.copytree(saved, source)
+    (source / ".git").mkdir()
+    (source / ".git/config").write_text("[core]")
+    (source / "numpy.py").write_text("raise SystemExit")
+    place = str(source)
+    if is_packed:
+        place = f"{source}.zip"
+        with zipfile.ZipFile(place, "w", zipfile.ZIP_STORED) as out:
+            for path in sorted(source.rglob("*")):
+                out.write(path, path.relative_to(source))
+    pull_model(place, tmp_path / "ours")
+    ours = tmp_path / "ours"
+    names = {path.relative_to(ours).as_posix() for path in ours.rglob("*")}
+    assert names == {path.name for path in saved.iterdir()}
+    card = source / "README.md"
+    card.unlink()
+    os.mkfifo(card)  # nobody writes to it: reading it would wait for ever
+    with pytest.raises(FixInput, match="regular file"):
+        pull_model(str(source), tmp_path / "piped")
+    assert not (tmp_path / "piped").exists()
+
+
+def test_a_card_of_gigabytes_does_not_come_with_a_model(saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved, tmp_path / "theirs")
+    with (tmp_path / "theirs/README.md").open("r+b") as stream:
+        stream.truncate(4_000_000_000)
+    with pytest.raises(Corrupt, match=r"README\.md has 4\.0 GB, expected at most 10\.0 MB"):
+        pull_model(str(tmp_path / "theirs"), tmp_path / "ours")
 
 
 def test_a_model_goes_to_another_lab_and_back(saved: Path, tmp_path: Path) -> None:
