@@ -13,9 +13,9 @@ from obygaze_features.core.console import count
 from obygaze_features.core.files import locked, quick_sha256, sha256_bytes, write_atomic
 from obygaze_features.store.interchange.source import DAMAGE
 from obygaze_features.video.container import Progress, av, no_progress, open_video
-from obygaze_features.video.index import NO_PTS, FrameIndex
+from obygaze_features.video.index import NO_PTS, FrameIndex, presentation_order
 from obygaze_features.video.losses import lost_before
-from obygaze_features.video.packets import DecodedOrder, Film, read_packets
+from obygaze_features.video.packets import DecodedOrder, Film, read_packets, reorder_depth
 from obygaze_features.video.picture import PictureGeometry
 from obygaze_features.video.source import CHECKED, VideoSource
 
@@ -23,7 +23,11 @@ from obygaze_features.video.source import CHECKED, VideoSource
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/3"
+SCHEMA = "obygaze-film-index/4"
+# Codecs of which every key frame is known as such from its packet.
+_KEYS_ARE_KNOWN = frozenset(
+    {"mpeg1video", "mpeg2video", "mpeg4", "h264", "hevc", "vp8", "vp9", "av1"}
+)
 _INDEX = tuple(one.name for one in fields(FrameIndex))
 
 # The arrays, numbers and texts of a file.
@@ -244,7 +248,12 @@ def _read(
         film.broken |= bool(lost)
         source.damage |= {(at, True) for at in lost}
     source.read_geometry()
+    film.index = _with_times_where_shown(source)
     film.index = _without_undecodable_head(source)
+    before_key = _before_first_key(film.index, source.codec)
+    film.index.broken[before_key] = True
+    film.broken |= bool(before_key)
+    source.damage |= {(position, True) for position in before_key}
     # In a copy from AVI the codec reorders pictures, but the times are those of decoding.
     order_of_file = bool((np.diff(film.index.order) > 0).all())
     if film.index.timed and source.decoder.reorder_depth > 0 and order_of_file:
@@ -253,6 +262,37 @@ def _read(
     if not film.index.frames:
         raise source.without_pictures()
     return source
+
+
+def _with_times_where_shown(source: VideoSource) -> FrameIndex:
+    """Return the index with times, if only packets that show no picture are without one.
+
+    A film that was cut in an open group begins with pictures that cannot be decoded, and some
+    programs write these without a time.
+    """
+    index = source.film.index
+    timeless = index.order[index.pts[index.order] == NO_PTS]
+    if index.timed or not index.pts_are_times or not len(timeless):
+        return index
+    decoded = source.positions(int(timeless.max()), record=False)
+    if len(np.intersect1d(decoded, timeless)):
+        return index
+    shown = np.zeros(len(index.pts), dtype=np.bool_)
+    shown[index.order] = True
+    shown[timeless] = False
+    order = presentation_order(index.pts, shown, reorder_depth(source.decoder))
+    return index if order is None else index.with_times(order)
+
+
+def _before_first_key(index: FrameIndex, codec: str) -> list[int]:
+    """Return the positions of pictures before the first key frame: they lack what they build on.
+
+    Some decoders show them, on grey, without reporting an error.
+    """
+    if codec not in _KEYS_ARE_KNOWN:
+        return []
+    first = int(index.keys[0]) if len(index.keys) else len(index.pts)
+    return [position for position in np.sort(index.order).tolist() if position < first]
 
 
 def _without_undecodable_head(source: VideoSource) -> FrameIndex:

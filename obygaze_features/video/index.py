@@ -47,7 +47,8 @@ class FrameIndex:
     from the times of the packets and is exact; without, it is the order of packets until the
     stream has been decoded once (`counted` is then true), and only its length is reliable;
     `clock_s` may still hold the times at which pictures change. `broken` marks packets that are
-    damaged or follow a lost one.
+    damaged or follow a lost one. `pts_are_times` tells that the container stores when pictures are
+    shown; in others the times of packets are guessed.
     """
 
     pts: Ints
@@ -62,6 +63,7 @@ class FrameIndex:
     last_s: float
     broken: Bools
     clock_s: Floats | None = None
+    pts_are_times: bool = False
 
     @property
     def frames(self) -> int:
@@ -151,6 +153,12 @@ class FrameIndex:
         """Return the index with the list of pictures that decoding has shown."""
         return replace(self, order=order, counted=True)
 
+    def with_times(self, order: Ints) -> Self:
+        """Return the index with these pictures, which have times and are in their order."""
+        steps = np.diff(self.pts[order])
+        last_s = float(np.median(steps)) * self.seconds_per_tick if len(steps) else self.last_s
+        return replace(self, order=order, timed=True, clock_s=None, last_s=last_s)
+
     def without_times(self) -> Self:
         """Return the index ordered by position; it keeps the times when pictures change."""
         clock = np.sort(self.times_s)
@@ -175,6 +183,15 @@ class FrameIndex:
         if self.timed and (len(damage) or self.agrees_with(out)):
             positions = np.union1d(out, lost).astype(np.int64)
             return self.with_order(positions[np.argsort(self.pts[positions], kind="stable")])
+        times = self.pts[out]
+        if (
+            self.pts_are_times
+            and not lost
+            and (times != NO_PTS).all()
+            and (np.diff(times) > 0).all()
+        ):
+            # Only packets that show nothing were without a time, or with that of another.
+            return self.with_times(np.array(out, dtype=np.int64)).with_order(np.array(out))
         # Each lost picture takes its place before the first that has a later position.
         order = np.array(out, dtype=np.int64)
         places = np.searchsorted(np.maximum.accumulate(order), lost)

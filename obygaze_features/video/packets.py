@@ -172,9 +172,9 @@ def _index_of(
     rate = float(stream.guessed_rate or stream.average_rate or DEFAULT_RATE)
     origin_s = (container.start_time or 0) / float(av().time_base)
     order = clock_s = None
-    if any(name in TIMED_CONTAINERS for name in container.format.name.split(",")):
-        reorder = codec.reorder_depth if codec.codec.reorder else 0
-        order = presentation_order(pts, shown, reorder)
+    pts_are_times = any(name in TIMED_CONTAINERS for name in container.format.name.split(","))
+    if pts_are_times:
+        order = presentation_order(pts, shown, reorder_depth(codec))
         if order is None:
             clock_s = clock_of(pts[shown], tick, origin_s)
     else:
@@ -196,7 +196,13 @@ def _index_of(
         last_s=last_s,
         broken=np.array(damaged, dtype=np.bool_),
         clock_s=clock_s,
+        pts_are_times=pts_are_times,
     )
+
+
+def reorder_depth(codec: Any) -> int:
+    """Return how many pictures of a codec may be stored before one that is shown earlier."""
+    return codec.reorder_depth if codec.codec.reorder else 0
 
 
 def _ends_inside_a_packet(path: Path) -> bool:

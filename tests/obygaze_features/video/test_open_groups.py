@@ -1,0 +1,154 @@
+"""Films that were cut in the middle of a group: the exact picture, or a mark that it is damaged."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.videos import read_number, read_numbers, remux, write_video
+
+from obygaze_features.video import View, decode_clip
+from obygaze_features.video.film import probe
+from obygaze_features.video.index import NO_PTS
+
+RATE = 24
+
+
+def shown(path: Path) -> dict[int, float]:
+    """The time of each picture by its number, as another program decodes the file in order."""
+    import av
+
+    time_of: dict[int, float] = {}
+    with av.open(str(path)) as container:
+        start_s = (container.start_time or 0) / 1e6
+        for packet in container.demux(video=0):
+            # A decoder may refuse what it cannot know, and goes on with the next packet.
+            with suppress(av.error.InvalidDataError):
+                for frame in packet.decode():
+                    number = read_number(frame.to_ndarray(format="rgb24"))
+                    time_of[number] = frame.time - start_s
+    return time_of
+
+
+def cut(source: Path, target: Path, group: int, start: int) -> Path:
+    """Copy the packets from a key frame on, as `ffmpeg -ss -c copy` does; it gets the time `start`.
+
+    The pictures that precede it on the screen are earlier. Matroska has no times below 0, so that
+    these pictures have none if the key frame is at 0.
+    """
+    keys = 0
+    shift: int | None = None
+
+    def each(number: int, packet: Any) -> Any:
+        nonlocal keys, shift
+        keys += packet.is_keyframe
+        if keys <= group:
+            return None
+        if shift is None:
+            shift = round(start / packet.time_base) - packet.pts
+        packet.pts += shift
+        packet.dts += shift
+        return packet
+
+    return remux(source, target, each, options={"avoid_negative_ts": "disabled"})
+
+
+OPTIONS = {
+    "libx265": {
+        "x265-params": "open-gop=1:keyint=48:min-keyint=48:bframes=4:log-level=none:pools=1"
+    },
+    "libx264": {"x264-params": "open-gop=1:keyint=48:min-keyint=48:bframes=3:scenecut=0"},
+    "mpeg2video": {"g": "24", "bf": "2"},
+}
+
+
+@pytest.fixture(scope="module")
+def open_groups(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("open")
+    tick = Fraction(1, RATE)
+    return {
+        codec: write_video(
+            folder / f"{codec}.mkv",
+            codec,
+            numbers=range(200),
+            tick=tick,
+            rate=RATE,
+            options=options,
+        )
+        for codec, options in OPTIONS.items()
+    }
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("start", [0, 10])
+@pytest.mark.parametrize(
+    ("codec", "container"),
+    [
+        # Without libx264 in a transport stream: copied so, it has no parameters to decode it with.
+        pair
+        for pair in product(OPTIONS, ("mkv", "mp4", "ts"))
+        if pair != ("libx264", "ts")
+    ],
+)
+def test_pictures_of_an_open_group_have_their_own_times(
+    open_groups: dict[str, Path],
+    tmp_path: Path,
+    codec: str,
+    container: str,
+    start: int,
+    indexed: bool,
+) -> None:
+    film = cut(open_groups[codec], tmp_path / f"cut.{container}", 2, start)
+    time_of = shown(film)
+    indexes = tmp_path / "indexes" if indexed else None
+    part = decode_clip(film, View(4), start_s=1.0, end_s=2.0, indexes=indexes)
+    numbers = read_numbers(part.frames)
+    assert part.time_s.tolist() == pytest.approx([time_of[n] for n in numbers], abs=1e-3)
+    assert numbers[0] == min(number for number, time in time_of.items() if time >= 1.0 - 1e-3)
+    whole = decode_clip(film, View(len(time_of)), indexes=indexes)
+    assert read_numbers(whole.frames) == sorted(time_of)
+    assert whole.time_s.tolist() == pytest.approx(sorted(time_of.values()), abs=1e-3)
+    index = probe(film).index
+    assert index.timed
+    if container == "mkv" and codec == "libx265":
+        assert bool((index.pts == NO_PTS).any()) == (start == 0)
+
+
+def without_first_key(path: Path, codec: str, n_dropped: int, tmp_path: Path, **more: Any) -> Path:
+    source = write_video(tmp_path / f"whole{path.suffix}", codec, numbers=range(60), **more)
+    return remux(source, path, lambda number, packet: packet if number >= n_dropped else None)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    [
+        ("cut.avi", "mpeg4"),
+        ("cut.mkv", "mpeg4"),
+        ("cut.mkv", "mpeg2video"),
+        ("cut.ts", "mpeg2video"),
+    ],
+)
+def test_what_is_decoded_before_the_first_key_frame_is_damaged(
+    tmp_path: Path, name: str, codec: str, indexed: bool
+) -> None:
+    options = {"g": "30", "bf": "0"}
+    film = without_first_key(tmp_path / name, codec, 5, tmp_path, options=options)
+    info = probe(film)
+    # Key frames were 0 and 30; of the pictures 5 to 29 no program knows what they build on.
+    n_before = int((info.index.order < info.index.keys[0]).sum())
+    assert info.damaged or n_before == 0
+    indexes = tmp_path / "indexes" if indexed else None
+    for take in range(1 + indexed):  # the second time, from the index that was kept
+        clip = decode_clip(film, View(info.index.frames), max_substituted=1, indexes=indexes)
+        numbers = read_numbers(clip.frames)
+        right = [number for number in numbers if number >= 30]
+        assert right == list(range(30, 60)), take
+        assert clip.damaged or n_before == 0
+        # Every picture that is shown before the key frame is marked, and no other.
+        n_marked = int(clip.substituted.sum())
+        assert n_marked == n_before == info.index.frames - 30
