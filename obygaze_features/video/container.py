@@ -65,7 +65,7 @@ def no_progress() -> None:
 
 def av() -> Any:
     """Return the module of PyAV, or raise an error that names the extra to install."""
-    return need("av", "extract", "reading videos")
+    return need("av", "video", "reading videos")
 
 
 @contextmanager

@@ -20,11 +20,12 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
-from obygaze_features.video.container import BadVideo
+from obygaze_features.video.container import BadVideo, av
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.worker import SharedMemory, unpacked
 
@@ -88,6 +89,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         if workers < 1 or not timeout_s > 0:
             what = f"workers must be at least 1 and timeout_s above 0, got {workers}, {timeout_s:g}"
             raise FixUsage(what)
+        if find_spec("av") is None:
+            av()  # the error names the extra; a worker would only end
         self.timeout_s = timeout_s
         self._jobs: queue.SimpleQueue[tuple[DecodeJob, Future[DecodeResult]] | None]
         self._jobs = queue.SimpleQueue()

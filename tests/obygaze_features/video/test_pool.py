@@ -538,3 +538,12 @@ def test_a_job_without_views_makes_the_index_of_its_film(films: list[Path], tmp_
         )
     assert kept and plain
     assert all(np.array_equal(kept[view].frames, plain[view].frames) for view in VIEWS)
+
+
+def test_without_pyav_the_error_names_the_extra(monkeypatch):
+    from obygaze_features.core.errors import InstallExtra
+
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(InstallExtra) as caught:
+        DecodePool(1)
+    assert caught.value.hint == "pip install 'obygaze[video]'"
