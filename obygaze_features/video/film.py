@@ -168,8 +168,11 @@ def distrust(film: Film) -> None:
         return
     for identity in [identity for identity, known in list(_FILMS.items()) if known is film]:
         _FILMS.pop(identity, None)
-    for file in film.folder.glob("*.npz") if film.folder else ():
-        file.unlink(missing_ok=True)
+    if film.folder is None:
+        return
+    for file in film.folder.glob("*.npz"):
+        with suppress(OSError):  # in a workspace that cannot be written to, the film is read again
+            file.unlink()
 
 
 def decoded_order(source: VideoSource) -> DecodedOrder | None:
@@ -177,34 +180,43 @@ def decoded_order(source: VideoSource) -> DecodedOrder | None:
 
     The whole film is decoded for it, but only once.
     """
-    film, progress = source.film, source.progress
-    if film.decoded is None and film.folder is not None:
-        index = np.concatenate([film.index.pts, film.index.size, film.offset])
-        of_index = sha256_bytes(index.tobytes())
+    film = source.film
+    if film.decoded is not None or film.folder is None:
+        return film.decoded
+    packets = np.concatenate([film.index.pts, film.index.size, film.offset])
+    of_index = sha256_bytes(packets.tobytes())
 
-        def make() -> Values:
-            with open_film(source.path, None, progress) as whole:
-                out, keys, before = list[int](), list[bool](), set(whole.damage)
+    def make() -> Values:
+        return {**_decode_whole(source.path, source.progress), "of_index": np.array(of_index)}
 
-                def take(position: int, frame: Any) -> None:
-                    out.append(position)
-                    keys.append(bool(frame.key_frame))
-                    progress()
+    def unpack(values: Values) -> DecodedOrder:
+        if values["of_index"] != of_index:
+            raise ValueError("the pictures of another index")
+        damage = {(at, bool(spreads)) for at, spreads in values["damage"].tolist()}
+        return DecodedOrder(values["positions"], values["key"], damage)
 
-                whole.run(whole.whole, take)
-            damage = np.array(sorted(whole.damage - before), np.int64).reshape(-1, 2)
-            key = np.array(keys, bool)
-            found = {"positions": np.array(out, np.int64), "key": key, "damage": damage}
-            return {**found, "of_index": np.array(of_index)}
-
-        def unpack(values: Values) -> DecodedOrder:
-            if values["of_index"] != of_index:
-                raise ValueError("the pictures of another index")
-            damage = {(at, bool(spreads)) for at, spreads in values["damage"].tolist()}
-            return DecodedOrder(values["positions"], values["key"], damage)
-
-        film.decoded = _kept(film.folder / "decoded.npz", make, unpack, progress)
+    film.decoded = _kept(film.folder / "decoded.npz", make, unpack, source.progress)
     return film.decoded
+
+
+def _decode_whole(path: Path, progress: Progress) -> Values:
+    """Decode a film from its beginning; return the pictures that come out, and the damage."""
+    positions, keys = list[int](), list[bool]()
+
+    def take(position: int, frame: Any) -> None:
+        positions.append(position)
+        keys.append(bool(frame.key_frame))
+        progress()
+
+    with open_film(path, None, progress) as whole:
+        damage_of_packets = set(whole.damage)
+        whole.run(whole.whole, take)
+        damage = sorted(whole.damage - damage_of_packets)
+    return {
+        "positions": np.array(positions, np.int64),
+        "key": np.array(keys, bool),
+        "damage": np.array(damage, np.int64).reshape(-1, 2),
+    }
 
 
 def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:

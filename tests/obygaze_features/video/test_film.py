@@ -210,3 +210,19 @@ def test_a_film_stays_open_although_another_thread_forgets_it(
     path = write_video(tmp_path / "a.mkv", numbers=range(20), size=(64, 48))
     index, size = film_index(path, tmp_path / "indexes")
     assert (index.frames, size) == (20, (48, 64))
+
+
+def test_an_index_that_cannot_be_removed_is_read_around(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_video(tmp_path / "a.mkv", numbers=range(20), size=(64, 48))
+    with film.open_film(path, tmp_path / "indexes") as source:
+        known = source.film
+
+    def refused(self: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    film.distrust(known)  # from now on it is read from its beginning
+    film.distrust(known)
+    assert known not in film._FILMS.values()
