@@ -475,7 +475,7 @@ def test_a_full_disk_is_said_before_anything_is_fetched(
     usage = type("Usage", (), {"free": 1000})
     monkeypatch.setattr(limits.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(
-        FixInput, match=r"needed and 1\.0 kB are free on this disk, of which 64 MB must"
+        FixInput, match=r"needed and 1\.0 kB are free on this disk, of which 64\.0 MB must"
     ):
         pull(sealed, tmp_path / "got")
 
