@@ -141,26 +141,33 @@ def run_baselines(context: FitContext) -> list[Cell]:
     outcomes: Outcomes = {}
     seen: set[tuple[str, Pair, bytes, bytes]] = set()
     protocol, table = context.protocol, context.table
-    lacking = {"oracle": not table.has_concept.any(), "neighbour": table.places is None}
-    lacking["annotator"] = not any(table.others)
-    names = [name for name in protocol.grid.baselines if not lacking.get(name)]
-    marked = {
-        task: other_annotators(task, protocol.tasks[task], table)
-        for task in (protocol.test_tasks if "annotator" in names else ())
+    is_possible = {
+        "oracle": table.has_concept.any(),
+        "neighbour": table.places is not None,
+        "annotator": any(table.others),
     }
+    names = [name for name in protocol.grid.baselines if is_possible.get(name, True)]
+    marked = {}
+    if "annotator" in names:
+        for task in protocol.test_tasks:
+            marked[task] = other_annotators(task, protocol.tasks[task], table)
     for name, (pair, number, split) in product(names, context.folds):
         if name == "annotator":  # tests clips that somebody else marked, and trains on none
-            tested = split.test[np.isfinite(marked[pair[1]][split.test])]
+            others = marked[pair[1]]
+            tested = split.test[np.isfinite(others[split.test])]
+            if not len(tested):
+                continue
             split = Split(split.name, NO_ROWS, NO_ROWS, tested)
         seed = protocol.fit.seed + number
         data = context.fold_data(pair[0], split, seed=seed, join_validation=True)
         # Folds that differ only in their validation clips are one fold to a baseline.
         key = (name, pair, data.fit_rows.tobytes(), split.test.tobytes())
-        if key in seen or (name == "annotator" and not len(split.test)):
+        if key in seen:
             continue
         seen.add(key)
+        fit: FoldFit | str
         if name == "annotator":
-            fit: FoldFit | str = FoldFit(None, marked[pair[1]].__getitem__)
+            fit = FoldFit(None, others.__getitem__)
         else:
             fit = try_fit(partial(fit_baseline, name, data), data)
         outcomes[name, pair, number, 0] = _test(context, pair, number, data, fit)
