@@ -72,7 +72,7 @@ def test_where_hard_negatives_train_better_it_is_found(tmp_path: Path) -> None:
     text = report([run.folder], formats=["md"])[0].read_text("utf-8")
     first = text.index("Which training task is better")
     assert first == text.index("## ") + 3
-    assert "| mlp | AP |" in text[text.index("| **tested on ENHN\\_S** |", first) :]
+    assert "| mlp | AP |" in text[text.index("| **tested on ENHN_S** |", first) :]
     assert "have no interval and no p" in text[first:]
     with_p = hard_published(tmp_path / "published")
     text = report([with_p.folder], formats=["md"])[0].read_text("utf-8")
