@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -102,7 +102,7 @@ def import_store(
             hint="keep one row for each id, or name another array of ids with --id-key",
             details=repeated[:20],
         )
-    rows = manifest or clips_of(source)
+    rows = manifest or clips_of(replace(source, clip_ids=ids))
     progress.expect(len(rows.clip_ids))
     indices = [index_of.get(clip) for clip in rows.clip_ids]
     if ids and not any(index is not None for index in indices):

@@ -66,6 +66,16 @@ def test_movies_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     assert open_store(tmp_path / "s").movie_ids.tolist() == ["3", "7", "7"]
 
 
+def test_other_names_count_without_a_manifest_too(tmp_path: Path) -> None:
+    npz = saved(tmp_path / "a.npz", clip_id=["m-2", "v1"], clip=np.float32([[2], [1]]))
+    done = import_store(open_features("npz", [npz]), tmp_path / "s", aliases={"v1": "m-1"})
+    assert (done.failed, done.not_in_manifest) == ({}, [])
+    store = open_store(tmp_path / "s")
+    assert store.clip_ids.tolist() == ["m-1", "m-2"]
+    assert store.movie_ids.tolist() == ["m", "m"]
+    assert store.matrix("clip").values.tolist() == [[1], [2]]
+
+
 @pytest.mark.parametrize(
     ("clip", "movie"), [("tt1-002", "tt1"), ("a-b-c", "a-b"), ("alone", "alone"), ("-1", "-1")]
 )
