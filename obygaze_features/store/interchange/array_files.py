@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from obygaze_features.core.console import count
 from obygaze_features.core.drafts import made_by_obygaze
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
@@ -44,6 +45,7 @@ from obygaze_features.store.interchange.source import (
     name_of,
     origin_of,
     plain_files,
+    visible_paths,
 )
 
 SUFFIXES = (".npy",)
@@ -298,9 +300,10 @@ def open_pth(path: Path, levels: Mapping[str, str]) -> FeatureSource:
     movies = {clip: file.parent.name for clip, file in clips.items() if file.parent != root}
     origin = origin_of("pth", root, files)
     source = clip_source(origin, keys, _tensor, levels, movie_of_clip=movies)
-    n_others = sum(one.is_file() for one in root.rglob("*")) - len(files)
+    n_others = sum(path.is_file() for path in visible_paths(root)) - len(files)
     if n_others > 0:
-        source.warnings.append(f"{n_others} files were left out: not .pth")
+        verb = "was" if n_others == 1 else "were"
+        source.warnings.append(f"{count(n_others, 'file')} {verb} left out: not .pth")
     if not levels:
         source.arrays = {_level_of(source): source.arrays[""]}
     return source

@@ -7,7 +7,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -313,20 +313,31 @@ def origin_of(kind: str, path: Path, files: Sequence[Path] | None = None) -> dic
 
 
 def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
-    """Return the files of some suffixes below a folder, sorted; reject links to other folders."""
+    """Return the files of some suffixes below a folder, sorted; reject links to other folders.
+
+    Hidden files are no features: macOS puts `._M-1.npy` beside `M-1.npy` on other disks.
+    """
     if not root.is_dir():
         hint = "the folder of the files; obygaze store import --help lists the formats"
         raise FixInput("expected a folder", where=str(root), hint=hint)
     base = root.resolve()
-    found = sorted(path for path in root.rglob("*") if path.suffix.lower() in suffixes)
-    for path in found:
+    named_so = sorted(path for path in visible_paths(root) if path.suffix.lower() in suffixes)
+    for path in named_so:
         if not path.resolve().is_relative_to(base):
             raise FixInput("a link to another folder", where=str(path), hint="copy the file here")
-    files = [path for path in found if path.is_file()]
+    files = [path for path in named_so if path.is_file()]
     if not files:
         hint = "another folder, or obygaze store import --help for other formats"
         raise FixInput(f"no {suffixes[0]} file in this folder", where=str(root), hint=hint)
     return files
+
+
+def visible_paths(root: Path) -> Iterator[Path]:
+    """Yield what is below a folder, without hidden files and what is in hidden folders."""
+    for path in root.rglob("*"):
+        names = path.relative_to(root).parts
+        if not any(name.startswith(".") for name in names):
+            yield path
 
 
 def by_clip(files: Sequence[Path], ids: Sequence[str] | None = None) -> dict[str, Path]:

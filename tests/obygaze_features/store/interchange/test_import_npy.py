@@ -38,6 +38,14 @@ def test_a_folder_a_movie_tells_the_movie(tmp_path: Path) -> None:
     assert store.levels == ("frames",)
 
 
+def test_hidden_files_of_a_mac_or_a_notebook_are_not_clips(tmp_path: Path) -> None:
+    put(tmp_path / "f" / "alien" / "x-1.npy", V)
+    (tmp_path / "f" / "alien" / "._x-1.npy").write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X")
+    put(tmp_path / "f" / "alien" / ".ipynb_checkpoints" / "x-1-checkpoint.npy", V)
+    source = open_features("npy", [tmp_path / "f"])
+    assert (source.clip_ids, source.movie_ids) == (["x-1"], ["alien"])
+
+
 def test_a_folder_a_level(tmp_path: Path) -> None:
     put(tmp_path / "f" / "a" / "m-1.npy", V)
     put(tmp_path / "f" / "b" / "m-1.npy", np.stack([V, V, V]))

@@ -11,6 +11,7 @@ from support.cli import call_obygaze
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store import open_store
 from obygaze_features.store.interchange import open_features
+from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.interchange.importing import ImportSettings, import_store
 from obygaze_features.store.write.edit import ManifestClips
 
@@ -36,6 +37,18 @@ def test_one_vector_a_clip_becomes_the_level_clip(tmp_path: Path) -> None:
     assert store.levels == ("clip",)
     assert store.movie_ids.tolist() == ["tt1", "tt2"]
     assert store.matrix("clip", clips=["tt2-001", "tt1-001"]).values.tolist() == [[3, 4], [1, 2]]
+
+
+def test_hidden_files_are_not_tensors_and_an_export_is_read_without_a_warning(
+    tmp_path: Path,
+) -> None:
+    root = put(tmp_path, "m/m-1.pth", torch.tensor([[1.0, 2.0]]))
+    (root / "m" / "._m-1.pth").write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X")
+    store = made(open_features("pth", [root]), tmp_path / "s")
+    assert store.clip_ids.tolist() == ["m-1"]
+    export_store(store, tmp_path / "e", "pth")
+    source = open_features("pth", [tmp_path / "e"])
+    assert (source.clip_ids, source.warnings) == (["m-1"], [])
 
 
 def test_tokens_come_with_their_maximum(tmp_path: Path) -> None:
@@ -85,7 +98,7 @@ def test_what_is_odd_or_missing_is_a_failed_row_with_its_reason(tmp_path: Path) 
     (root / "m" / "m-18.pth").write_bytes(whole[: len(whole) // 2])
     (root / "m" / "notes.txt").write_text("extra", encoding="utf-8")
     source = open_features("pth", [root])
-    assert source.warnings == ["1 files were left out: not .pth"]
+    assert source.warnings == ["1 file was left out: not .pth"]
     clips = [*source.clip_ids, "m-99"]
     roster = ManifestClips("m", "12" * 32, clips, ["m"] * len(clips))
     done = import_store(source, tmp_path / "s", manifest=roster)
