@@ -21,7 +21,7 @@ WITH_ID_KEY = ("hdf5", "npz", "csv")
 
 def open_features(
     format: str,
-    paths: Sequence[Path | str],
+    paths: Path | str | Sequence[Path | str],
     levels: Mapping[str, str] | None = None,
     *,
     id_key: str | None = None,
@@ -30,7 +30,7 @@ def open_features(
 
     Args:
         format: pth, hdf5, npz, npy or csv.
-        paths: files or folders; several become one source.
+        paths: a file or folder, or several, which become one source.
         levels: for each level its array, dataset path or folder; by default what is found.
         id_key: for hdf5, npz and csv, the array of clip ids.
     """
@@ -38,6 +38,10 @@ def open_features(
         raise FixUsage(f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}")
     if id_key is not None and format not in WITH_ID_KEY:
         raise FixUsage(f"--id-key does not apply to {format}")
-    open_one, given = resolve_name(FORMATS[format]), {} if id_key is None else {"id_key": id_key}
-    sources = [open_one(Path(path), dict(levels or {}), **given) for path in paths]
+    every = [paths] if isinstance(paths, str | Path) else paths
+    if not every:
+        raise FixUsage("expected at least one file or folder of features, got none")
+    open_one = resolve_name(FORMATS[format])
+    options = {} if id_key is None else {"id_key": id_key}
+    sources = [open_one(Path(path), dict(levels or {}), **options) for path in every]
     return sources[0] if len(sources) == 1 else joined_source(sources)

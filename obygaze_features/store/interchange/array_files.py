@@ -275,8 +275,11 @@ def _numbers(table: CsvTable, columns: list[str]) -> Array:
             if has_comma and "." in text:
                 row.add(column, f"{text!r} has a point, other numbers have a decimal comma")
                 continue
+            digits = text.replace(",", ".") if may_be_decimal else text
             try:
-                values[index, place] = float(text.replace(",", ".") if may_be_decimal else text)
+                if "_" in digits:  # Python reads 1_0 as 10
+                    raise ValueError
+                values[index, place] = float(digits)
             except ValueError:
                 row.add(column, f"{text!r} is not a number")
     return values

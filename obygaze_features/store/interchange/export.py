@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
@@ -196,7 +197,7 @@ def _names_sha256(folder: Path) -> str:
 
 
 def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[ArraySpec]:
-    names = levels or store.levels
+    names = list(dict.fromkeys(levels or store.levels))
     store.require_held(names)
     specs = [store.plan.array(name) for name in names]
     if format == "csv" and not levels:
@@ -353,12 +354,20 @@ def _csv(job: _Job, path: Path) -> None:
         if job.for_spreadsheets:
             stream.write(f"{SPREADSHEET_LINE}\n")
         stream.write(csv_line(header))
-        # str() of a NumPy scalar is the shortest text that reads back to the same number.
         for clip, movie, values in job.clips(spec):
             words: Iterable[str] = (clip, movie, *job.label(clip).values())
             if job.for_spreadsheets:
                 words = map(spreadsheet_cell, words)
-            stream.write(f"{csv_line(words)[:-1]},{','.join(map(str, values))}\n")
+            stream.write(f"{csv_line(words)[:-1]},{','.join(map(str, _digits(values)))}\n")
+
+
+def _digits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers whose texts restore them exactly, also where they are read as float32.
+
+    The text of a NumPy number is the shortest that its own type reads back: 0.1257 for a float16
+    of 0.125732421875, which would be another number to all who read it as float32.
+    """
+    return values.astype(np.float64) if values.dtype == np.float16 else values
 
 
 def _pth(job: _Job, path: Path) -> None:

@@ -153,6 +153,33 @@ def test_csv_brings_back_every_float(tmp_path: Path) -> None:
     assert back.tobytes() == odd.tobytes()
 
 
+def test_csv_of_halves_comes_back_exactly(tmp_path: Path) -> None:
+    halves = np.array([[0.1257, 6e-8, 65504], [-1 / 3, 2049, 0]], dtype=np.float16)
+    plan_store(tmp_path / "s", 2, 2, arrays=[ArraySpec("clip", (3,), dtype="float16")])
+    fill_store(tmp_path / "s", {"clip": halves}).seal()
+    export_store(open_store(tmp_path / "s"), tmp_path / "f.csv", "csv")
+    # The float16 nearest to 0.1257 is 515 / 4096, the smallest above zero 2 ** -24.
+    assert "-001,tt0000100,0.125732421875,5.960464477539063e-08,65504.0\n" in (
+        (tmp_path / "f.csv").read_text("utf-8")
+    )
+    import_store(open_features("csv", tmp_path / "f.csv"), tmp_path / "back")
+    np.testing.assert_array_equal(open_store(tmp_path / "back")["clip"].values, halves)
+
+
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
+def test_a_level_that_is_named_twice_is_written_once(
+    tmp_path: Path, sealed: Path, format: str
+) -> None:
+    store = open_store(sealed)
+    level = next(spec.name for spec in store.plan.arrays if len(spec.tail_shape) == 1)
+    done = export_store(store, tmp_path / "out", format, levels=[level, level])
+    assert list(done.levels) == [level]
+    source = open_features(format, str(tmp_path / "out"))
+    source.close()
+    assert source.levels == (("clip",) if format == "pth" else (level,))
+    assert len(source.clip_ids) == done.n_clips
+
+
 def test_other_programs_read_what_is_written(tmp_path: Path, sealed: Path) -> None:
     store = open_store(sealed)
     export_store(store, tmp_path / "f.npz", "npz", compress=True)

@@ -56,6 +56,13 @@ def test_the_numbers_of_columns_give_their_order(tmp_path: Path, header: str, ce
     assert values.tolist() == [[10, 20, 30]]
 
 
+def test_an_underscore_is_in_no_number(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("clip_id,x_0,x_1\na-1,1_0,2\n", encoding="utf-8")
+    with pytest.raises(FixInput, match="not a table of features") as refused:
+        open_features("csv", [tmp_path / "f.csv"])
+    assert "'1_0' is not a number" in str(refused.value.details)
+
+
 def test_columns_that_were_sorted_as_text_are_read_by_number(tmp_path: Path) -> None:
     names = sorted(f"x_{number}" for number in range(12))
     assert names[2] == "x_10"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, Mismatch
 from obygaze_features.store import open_store
 from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.importing import ImportSettings, import_store
@@ -244,6 +244,14 @@ def test_several_files_become_one_store(tmp_path: Path) -> None:
     third = saved(tmp_path / "c.npz", clip_id=["m-9"], Y=X[2:])
     with pytest.raises(FixInput, match="different levels: clip; y"):
         open_features("npz", [first, third], {})
+
+
+def test_one_path_is_one_file_and_none_is_an_error(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X)
+    for path in (file, str(file)):
+        assert list(open_features("npz", path).clip_ids) == IDS
+    with pytest.raises(FixUsage, match="expected at least one file or folder"):
+        open_features("npz", [])
 
 
 def test_no_clips_at_all_is_said_of_the_file(tmp_path: Path) -> None:
