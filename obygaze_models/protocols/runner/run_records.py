@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,8 @@ def learning_records(context: FitContext) -> list[Record]:
     """Return the learning curve of each cell of a store: the primary metric by training films.
 
     Bottlenecks have no curve, because their concept vectors are found on further films. Models that
-    start at random are trained with the seeds of the cells, without those of a contrast.
+    start at random are trained with the seeds of the cells, without those of a contrast. Where so
+    few films train no model in any fold, the value is missing.
     """
     protocol, metric = context.protocol, context.protocol.report.primary
     models = tuple(n for n, model in context.models.items() if not find_kind(model.kind).head)
@@ -66,9 +68,14 @@ def learning_records(context: FitContext) -> list[Record]:
     curves: dict[tuple[str, str, str], list[Record]] = {}
     for n_films in report.learning_films if models else ():
         plan = fewer_films(context.schedule, n_films, protocol.splits.seed)
-        for cell in run_models(replace(own, schedule=plan), Quiet()):
-            point = {"n_films": n_films, "value": cell.value.get(metric)}
-            curves.setdefault((cell.model, cell.train, cell.test), []).append(point)
+        fewer = replace(own, schedule=plan, allows_no_fit=True)
+        values = {
+            (cell.model, cell.train, cell.test): cell.value.get(metric)
+            for cell in run_models(fewer, Quiet())
+        }
+        for (train, test), model in product(protocol.pairs, models):
+            point = {"n_films": n_films, "value": values.get((model, train, test))}
+            curves.setdefault((model, train, test), []).append(point)
     return [
         {
             "kind": "learning",

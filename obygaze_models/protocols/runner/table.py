@@ -9,6 +9,7 @@ from obygaze_models.protocols.runner.records import Record, Run
 
 SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
 LISTED_MISSING = 3
+MISSING = "–"
 CEILINGS = {"oracle": " (true concepts)", "annotator": " (the other one)"}
 METRIC_NAMES = {"f1_binary": "F1", "f1_weighted": "F1 weighted", "ap": "AP", "auc": "AUC"}
 HEADERS = (
@@ -84,10 +85,11 @@ def _line(record: Record) -> Sequence[object]:
     name += " (expected)" if record.get("expected") else ""
     values: list[str | None] = []
     for metric in SHOWN:
-        found = record.get(metric) or {"value": None}
-        values.append(None if found["value"] is None else _short(found["value"]))
-        if values[-1] and found["ci"][0] is not None:
-            values[-1] += " " + _interval(*found["ci"])
+        found = record.get(metric)
+        if found is None or found["value"] is None:
+            values.append(None)
+        else:
+            values.append(_with_interval(found))
     return (
         record["feature"] or "-",
         record["train"],
@@ -100,16 +102,24 @@ def _line(record: Record) -> Sequence[object]:
     )
 
 
-def _short(value: float, digits: int = 2) -> str:
+def _short(value: float | None, digits: int = 2) -> str:
+    """Return a number without the 0 before its point; a dash if it is missing."""
+    if value is None:
+        return MISSING
     return f"{value:.{digits}f}".replace("0.", ".", 1)
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    """Return the ends of an interval, "-" for those that are missing."""
-    if low is None or high is None:
-        return "---"
+def _interval(low: float, high: float) -> str:
     digits = digits_of(low, high)
     return f"{_short(low, digits)}-{_short(high, digits)}"
+
+
+def _with_interval(found: Record) -> str:
+    """Return a value and its interval, if it has one."""
+    low, high = found["ci"]
+    if low is None or high is None:
+        return _short(found["value"])
+    return f"{_short(found['value'])} {_interval(low, high)}"
 
 
 def _paper(printed: Record | None) -> str | None:
@@ -126,6 +136,7 @@ def _contrast(record: Record) -> str:
     if low is not None and high is not None:
         digits = digits_of(low, high)
         interval = f" ({low:+.{digits}f} to {high:+.{digits}f})"
+    difference = MISSING if record["difference"] is None else f"{record['difference']:+.2f}"
     p = f", p {record['p']:.3f}" if record["p"] is not None else ""
     higher = f"higher in {record['n_movies_higher']} of {record['n_movies']} films"
     leaked = f", {record['leaked']} of them leaked" if record["leaked"] else ""
@@ -133,7 +144,7 @@ def _contrast(record: Record) -> str:
         f"trained on {first['train']} / {second['train']}, tested on {record['test']}: "
         f"{record['model']} ({record['feature']}) has {record['metric']} "
         f"{_short(first['value'])} / {_short(second['value'])}, "
-        f"difference {record['difference']:+.2f}{interval}{p}, {higher}; "
+        f"difference {difference}{interval}{p}, {higher}; "
         f"seeds {record['n_seeds']}, {record['n_test']} clips{leaked}"
     )
 
@@ -147,21 +158,19 @@ def _argmax(record: Record) -> str:
 
 
 def _levels(record: Record) -> str:
-    interval = _interval(*record["concordance"]["ci"])
     error = record.get("macro_error")
     of_levels = f", error in levels {error:.2f}" if error is not None else ""
     return (
         f"{record['model']} ({record['feature']}), trained on {record['train']}: "
-        f"{_short(record['concordance']['value'])} {interval} of pairs of {record['test']} "
+        f"{_with_interval(record['concordance'])} of pairs of {record['test']} "
         f"in the order of the levels{of_levels}"
     )
 
 
 def _localisation(record: Record) -> str:
-    interval = _interval(*record["map"]["ci"])
     return (
         f"{record['model']} ({record['feature']}), segments of {record['test']} found in whole "
-        f"films: mAP {_short(record['map']['value'])} {interval} at tIoU .3 to .7, by share and "
+        f"films: mAP {_with_interval(record['map'])} at tIoU .3 to .7, by share and "
         f"length alone {_short(record['blind']['value'])}"
     )
 
