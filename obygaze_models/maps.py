@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.store import RowStatus, Store
 from obygaze_features.store.maps import (
     MAPS,
@@ -258,15 +258,41 @@ def read_boxes(path: Path, store: Store) -> dict[str, Bools]:
     table = read_table(path, required=("clip_id", "x0", "y0", "x1", "y1"))
     shape = store.plan.array(MAPS).tail_shape[1:]
     down, across = ((np.arange(n) + 0.5) / n for n in shape[1:])
-    found: dict[str, Bools] = defaultdict(lambda: np.zeros(shape, dtype=np.bool_))
+    masks: dict[str, Bools] = defaultdict(lambda: np.zeros(shape, dtype=np.bool_))
     for row in table.rows:
-        frame = row.cells.get("frame", "")
         try:
-            x0, y0, x1, y1 = (float(row[name]) for name in ("x0", "y0", "x1", "y1"))
-            steps = range(shape[0])[int(frame)] if frame else slice(None)
-        except (ValueError, IndexError) as error:
-            hint = f"shares from 0 to 1, and frames below {shape[0]}"
+            clip = row["clip_id"]
+            if clip not in store:
+                raise ValueError(f"the store of maps has no clip {clip!r}")
+            x0, x1 = _ends(row, "x0", "x1")
+            y0, y1 = _ends(row, "y0", "y1")
+            steps = _steps(row.cells.get("frame", ""), shape[0])
+        except ValueError as error:
+            hint = (
+                f"shares of the picture from 0 to 1, frames from 0 to {shape[0] - 1}, its clip ids"
+            )
             raise FixInput(f"line {row.line}: {error}", where=str(path), hint=hint) from error
         box = ((down >= y0) & (down <= y1))[:, None] & ((across >= x0) & (across <= x1))
-        found[row["clip_id"]][steps] |= box
-    return {clip: mask for clip, mask in found.items() if clip in store and mask.any()}
+        masks[clip][steps] |= box
+    return {clip: mask for clip, mask in masks.items() if mask.any()}
+
+
+def _ends(row: TableRow, first: str, last: str) -> tuple[float, float]:
+    """Return both ends of a box along one side of the picture."""
+    low, high = float(row[first]), float(row[last])
+    for name, value in ((first, low), (last, high)):
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} must be a share of the picture from 0 to 1, got {value:g}")
+    if low >= high:
+        raise ValueError(f"{first} must be below {last}, got {low:g} and {high:g}")
+    return low, high
+
+
+def _steps(frame: str, n_frames: int) -> int | slice:
+    """Return the frame of a box, or all of them where none is named."""
+    if not frame:
+        return slice(None)
+    number = int(frame)
+    if not 0 <= number < n_frames:
+        raise ValueError(f"frame must be from 0 to {n_frames - 1}, got {number}")
+    return number

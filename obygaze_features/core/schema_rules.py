@@ -97,8 +97,17 @@ def _within(value: float, least: float | None, most: float | None) -> bool:
 
 
 def _bounds(least: float | None, most: float | None, *, above: bool = False) -> str:
-    lower = "" if least is None else f", {'above' if above else 'at least'} {least:g}"
-    return lower + ("" if most is None else f", at most {most:g}")
+    bounds = ""
+    if least is not None:
+        bounds = f", {'above' if above else 'at least'} {_in_full(least)}"
+    if most is not None:
+        bounds += f", at most {_in_full(most)}"
+    return bounds
+
+
+def _in_full(bound: float) -> str:
+    """Return a bound with all digits of a whole number."""
+    return f"{bound:d}" if isinstance(bound, int) else f"{bound:g}"
 
 
 def list_of(rule: Rule, *, least: int = 0, most: int | None = None, unique: bool = True) -> Rule:

@@ -13,7 +13,8 @@ from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.predictions import FloatArray
 
 MAX_EXACT = 16
-# Differences that are mathematically equal differ in the last bits of their sums.
+# Differences that are mathematically equal differ in the last bits of their sums: by so much of
+# the largest one.
 TIE = 1e-9
 
 
@@ -59,7 +60,8 @@ def sign_flip(
         changed = np.random.default_rng(seed).integers(0, 2, size=(n_sampled, k))
     means = (1 - 2 * changed) @ kept / k
     observed = float(kept.mean())
-    extreme = int(np.sum(np.abs(means) >= abs(observed) - TIE))
+    tie = TIE * float(np.abs(kept).max())
+    extreme = int(np.sum(np.abs(means) >= abs(observed) - tie))
     # All patterns include the observed one; a sample does not.
     p = extreme / means.size if exact else (extreme + 1) / (means.size + 1)
     return p, exact

@@ -131,7 +131,7 @@ _MLP = {
 _TREE = {
     "max_depth": Setting(any_of(whole(1), _OR_PAPER), 4),
     "min_samples_leaf": Setting(any_of(whole(1), _OR_PAPER), 6),
-    "random_state": Setting(whole(0), 0),
+    "random_state": Setting(whole(0, 2**32 - 1), 0),  # what scikit-learn takes
     "class_weight": _UNWEIGHTED,
 }
 _LOGISTIC = {

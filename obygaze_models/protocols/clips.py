@@ -27,7 +27,9 @@ class ClipTable:
     name: str
     clips: Sequence[Clip]
     concept_names: tuple[str, ...]
-    everyone: Sequence[Clip] = ()  # the clips of all annotators, where some are left out
+    everyone: Sequence[Clip] = ()  # the clips before data.where left some out
+    # Those that data.where leaves out for their annotator alone, and those that it keeps.
+    of_any_annotator: Sequence[Clip] = ()
     of_segments: bool = False  # the clips are parts of films, each read from the windows in it
 
     def __len__(self) -> int:
@@ -114,7 +116,7 @@ class ClipTable:
         Their rows are of the same clip, or cover at least a fifth of it.
         """
         marked: dict[str, dict[str, list[Clip]]] = defaultdict(lambda: defaultdict(list))
-        for clip in self.everyone or self.clips:
+        for clip in self.of_any_annotator or self.clips:
             marked[clip.movie_id][clip.extra.get("annotator", "")].append(clip)
         found = []
         for clip in self.clips:
@@ -154,6 +156,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         kept.clips,
         seen.header.of_modality("visual"),
         seen.clips,
+        _of_any_annotator(seen, kept, data.where),
         of_segments=bool(data.segments),
     )
     if not len(table):
@@ -162,6 +165,20 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
             where=manifest.name,
         )
     return table
+
+
+def _of_any_annotator(seen: Manifest, kept: Manifest, where: str) -> Sequence[Clip]:
+    """Return the clips for which an expression holds, or would hold for an annotator of `kept`."""
+    if not where or "annotator" not in seen.columns:
+        return kept.clips
+    expression = parse(where, vocabulary=seen.header.concepts or None)
+    annotators = {clip.extra.get("annotator", "") for clip in kept}
+
+    def is_kept(clip: Clip) -> bool:
+        as_others = (replace(clip, extra={**clip.extra, "annotator": name}) for name in annotators)
+        return any(expression.holds(other.values) for other in as_others)
+
+    return [clip for clip in seen if is_kept(clip)]
 
 
 def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:

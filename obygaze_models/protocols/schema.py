@@ -27,6 +27,8 @@ SCHEMA = "obygaze-protocol/1"
 SPLIT_KINDS = ("published", "kfold", "group_kfold", "leave_one_group_out", "nested", "fixed")
 VALIDATIONS = ("next", "each", "none")
 BALANCES = ("none", "rotated")
+# scikit-learn takes seeds below 2 ** 32, and baselines add the number of the fold.
+LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class Grid:
 class FitSettings:
     """The first seed and how many re-trainings of models that start at random."""
 
-    seed: Annotated[int, whole(0)] = 0
+    seed: Annotated[int, whole(0, LARGEST_SEED)] = 0
     seeds: Annotated[int, whole(1, 1000)] = 1
 
 

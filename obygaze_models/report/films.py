@@ -152,19 +152,28 @@ def _place(clip: Clip, unit: str, number: int) -> str:
 
 
 def clip_scores(rows: Sequence[Record]) -> dict[str, ClipScore]:
-    """Return the mean score and the majority decision of each clip over the fits that tested it.
+    """Return the mean score of each clip over the fits that tested it, and its decision.
 
-    Margins are scaled so that 0 becomes 0.5, the middle of the strip.
+    A clip is called positive where its mean score is above the threshold, as in the analysis of
+    errors. Margins are scaled so that 0 becomes 0.5, the middle of the strip.
     """
     by_clip = grouped(rows, lambda row: row["clip_id"])
     means = {clip: fmean(row["score"] for row in own) for clip, own in by_clip.items()}
-    if not all(0 <= mean <= 1 for mean in means.values()):
-        largest = max(map(abs, means.values()))
+    threshold = 0.5
+    if any(_is_margin(row) for row in rows):
+        threshold = 0.0
+    truth = {clip: bool(own[0]["y"]) for clip, own in by_clip.items()}
+    is_correct = {clip: (mean > threshold) == truth[clip] for clip, mean in means.items()}
+    if threshold == 0.0:
+        largest = max(map(abs, means.values())) or 1.0
         means = {clip: 0.5 + mean / (2 * largest) for clip, mean in means.items()}
-    return {
-        clip: ClipScore(means[clip], 2 * sum(r["decision"] == r["y"] for r in own) >= len(own))
-        for clip, own in by_clip.items()
-    }
+    return {clip: ClipScore(mean, is_correct[clip]) for clip, mean in means.items()}
+
+
+def _is_margin(row: Record) -> bool:
+    """Return whether a score cannot be a probability, which is positive above one half."""
+    score = row["score"]
+    return not 0 <= score <= 1 or bool(row["decision"]) != (score > 0.5)
 
 
 def draw_timelines(run: ReportRun, figures: FigureSet) -> None:

@@ -166,7 +166,7 @@ def predict_(
     opened = open_store(session.workspace.existing_store(store))
     if no_external_data and mediaeval is None:
         raise FixUsage("--no-external-data needs --mediaeval PATH")
-    ids = clips.split(",") if clips else None
+    ids = None if clips is None else _listed_ids(clips)
     chosen: Iterable[str | Clip] | None = ids
     if manifest:
         listed = read_manifest(session.workspace.existing_manifest(manifest))
@@ -186,6 +186,15 @@ def predict_(
         session.console.json(found.to_json())
     elif out is None and mediaeval is None:
         session.console.result(predictions.rstrip("\n"))
+
+
+def _listed_ids(text: str) -> list[str]:
+    """Return the clip ids of --clips, without the blanks around them."""
+    ids = [part.strip() for part in text.split(",")]
+    ids = [clip for clip in ids if clip]
+    if not ids:
+        raise FixUsage("--clips lists no clip", hint="ids with commas between, or omit --clips")
+    return ids
 
 
 def _write_run(

@@ -57,10 +57,38 @@ def test_a_concept_lies_in_the_boxes_of_its_patch(made: tuple[Path, Path]) -> No
 def test_boxes_of_a_file(made: tuple[Path, Path], tmp_path: Path) -> None:
     store = open_store(made[0])
     clip, path = store.clip_ids[0], tmp_path / "b.csv"
-    path.write_text(f"clip_id,x0,y0,x1,y1\n{clip},0.2,0,1,0.35\nnobody,0,0,1,1\n")
+    path.write_text(f"clip_id,x0,y0,x1,y1\n{clip},0.2,0,1,0.35\n")
     (mask,) = read_boxes(path, store).values()
     assert mask.shape == GRID
     assert mask[0].astype(int).tolist() == [[0, 1, 1, 1, 1]] * 2 + [[0] * 5] * 3
-    path.write_text(f"clip_id,x0,y0,x1,y1,frame\n{clip},0,0,1,1,9\n")
-    with pytest.raises(FixInput, match="line 2"):
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ("0,0,1,1,9", "frame must be from 0 to 3, got 9"),
+        ("0,0,1,1,-1", "frame must be from 0 to 3, got -1"),
+        ("0,0,112,80,0", "x1 must be a share of the picture from 0 to 1, got 112"),
+        ("0,-0.1,1,1,0", "y0 must be a share of the picture from 0 to 1, got -0.1"),
+        ("0,nan,1,1,0", "y0 must be a share of the picture from 0 to 1, got nan"),
+        ("0.8,0,0.2,1,0", "x0 must be below x1, got 0.8 and 0.2"),
+        ("0,0.5,1,0.5,0", "y0 must be below y1, got 0.5 and 0.5"),
+        ("0,0,,1,0", "could not convert string to float: ''"),
+    ],
+)
+def test_a_box_that_is_none_is_named_with_its_line(
+    made: tuple[Path, Path], tmp_path: Path, cells: str, reason: str
+) -> None:
+    store = open_store(made[0])
+    path = tmp_path / "b.csv"
+    path.write_text(f"clip_id,x0,y0,x1,y1,frame\n{store.clip_ids[0]},{cells}\n")
+    with pytest.raises(FixInput) as error:
         read_boxes(path, store)
+    assert error.value.what == f"line 2: {reason}"
+
+
+def test_a_box_of_an_unknown_clip_is_an_error(made: tuple[Path, Path], tmp_path: Path) -> None:
+    path = tmp_path / "b.csv"
+    path.write_text("clip_id,x0,y0,x1,y1\nnobody,0,0,1,1\n")
+    with pytest.raises(FixInput, match="line 2: the store of maps has no clip 'nobody'"):
+        read_boxes(path, open_store(made[0]))

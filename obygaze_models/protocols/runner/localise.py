@@ -48,10 +48,11 @@ def localisation_records(context: FitContext) -> Iterator[Record]:
         for pair, splits in context.schedule.pairs.items():
             jobs = [partial(_test_fold, context, banks, name, pair, split) for split in splits]
             tested = map_jobs(jobs, context.n_jobs, Quiet())
+            n_sets = len({split.test.tobytes() for split in splits})
             films = {film: one for own in tested for film, one in own.items()}
             facts = {"train": pair[0], "test": pair[1], "model": name, "feature": context.feature}
             if found := [one for one in films.values() if one["n_segments"]]:
-                values = _over_films(protocol, [one["precisions"] for one in found], len(splits))
+                values = _over_films(protocol, [one["precisions"] for one in found], n_sets)
                 yield {"kind": "localisation", **facts, **values, "films": films}
 
 
@@ -111,7 +112,7 @@ def _test_fold(
 
 
 def _over_films(
-    protocol: Protocol, of_films: Sequence[Sequence[FloatArray]], n_folds: int
+    protocol: Protocol, of_films: Sequence[Sequence[FloatArray]], n_sets: int
 ) -> Record:
     """Return mAP and precisions with intervals over films, beside the mAP of blind intervals."""
     values = np.array(of_films)
@@ -128,7 +129,7 @@ def _over_films(
         level=protocol.report.confidence,
         seed=protocol.fit.seed,
         within_unit=True,
-        inflation=reuse_inflation(n_folds if n_folds > 1 else None),
+        inflation=reuse_inflation(n_sets if n_sets > 1 else None),
     )
     return {
         name: {"value": float(value), "ci": [drawn[name][0].low, drawn[name][0].high]}

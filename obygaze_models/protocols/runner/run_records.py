@@ -198,7 +198,8 @@ def remarks(
     lost = [r for r in (*cells, *baselines) if r["skipped"]]
     if lost:
         reasons = sorted({item["reason"] for r in lost for item in r["skipped"]})
-        n_folds = sum(len(r["skipped"]) for r in lost)
+        # The tables of models and baselines have a cell for each pair of tasks on the same folds.
+        n_folds = len({item["fold"] for r in lost for item in r["skipped"]})
         yield remark("skipped folds", len(lost), n_folds=n_folds, reasons="; ".join(reasons[:3]))
 
 

@@ -67,6 +67,12 @@ class TestSignFlip:
         assert sign_flip([0.1, 0.2, 0.3])[0] == 2 / 8
         assert sign_flip([0.3, 0.2, -0.1, 0.1, 0.1])[0] == self.enumerated([3, 2, -1, 1, 1])
 
+    @pytest.mark.parametrize("unit", [1e-300, 1e-12, 1.0, 1e12])
+    def test_ties_scale_with_the_differences(self, unit: float) -> None:
+        """Of three positive differences two of eight patterns are as extreme: p is 1/4."""
+        assert sign_flip(np.array([0.1, 0.2, 0.3]) * unit)[0] == 2 / 8
+        assert sign_flip(np.zeros(3) * unit)[0] == 1
+
     @staticmethod
     def enumerated(d: list[int]) -> float:
         sums = [abs(sum(s * x for s, x in zip(signs, d, strict=True)))

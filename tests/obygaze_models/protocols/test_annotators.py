@@ -11,11 +11,12 @@ from scipy.stats import wasserstein_distance
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
-from obygaze_features.manifest.model import LEVELS, Clip, Manifest
-from obygaze_models.protocols.clips import ClipTable, other_annotators
+from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
+from obygaze_features.manifest.vocabulary import concepts
+from obygaze_models.protocols.clips import ClipTable, clip_table, other_annotators
 from obygaze_models.protocols.runner.level_records import _level_shares
 from obygaze_models.protocols.runner.table import result_text
-from obygaze_models.protocols.schema import Task
+from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import sections_of
 
@@ -34,7 +35,7 @@ def test_of_several_rows_the_highest_that_covers_a_fifth_counts() -> None:
         clip("ben", 1, "S", 8, 11.9),  # a fifth of the first clip, a little less of the second
         clip("ben", 2, "HN", 11.9, 20),
     ]
-    table = ClipTable("m", mine, (), [*mine, *theirs])
+    table = ClipTable("m", mine, (), of_any_annotator=[*mine, *theirs])
     assert [[o.clip_id for o in own] for own in table.others] == [["ben-1"], ["ben-2"], []]
     found = other_annotators("EN_S", EN_S, table)
     assert found.tolist()[:2] == [1.0, 0.5]  # HN is in neither class
@@ -48,6 +49,32 @@ def test_two_others_are_averaged_and_ids_are_enough_without_times() -> None:
     ]
     found = other_annotators("EN_S", EN_S, ClipTable("m", rows, ()))
     assert found.tolist() == [0.5, 0.5, 1.0]
+
+
+def test_other_annotators_are_read_only_where_their_rows_are_not_left_out() -> None:
+    """By hand: of four clips, ben marked one in the dark and one is of a film that is left out."""
+    clips = []
+    for number, (film, light) in enumerate([("a", "day"), ("a", "dark"), ("b", "day"), ("a", "")]):
+        for name, level in (("ada", "EN"), ("ben", "S")):
+            extra = {"annotator": name, "given_clip_id": f"c{number}", "light": "day"}
+            if name == "ben":
+                extra["light"] = light
+            id = f"c{number}.{name}"
+            clips.append(Clip(id, film, None, "", None, None, level, extra=extra))
+    columns = ("annotator", "given_clip_id", "light")
+    manifest = Manifest("m", Header("m", concepts()), tuple(clips), columns)
+
+    def marked_by_others(where: str) -> dict[str, list[str]]:
+        table = clip_table(manifest, Data(view="raw", where=where))
+        pairs = zip(table.ids, table.others, strict=True)
+        return {clip: [other.clip_id for other in others] for clip, others in pairs}
+
+    of_ada = marked_by_others("annotator == ada")
+    assert of_ada == {f"c{n}.ada": [f"c{n}.ben"] for n in range(4)}
+    lit = marked_by_others("annotator == ada and light == day and movie_id == a")
+    assert lit == {"c0.ada": ["c0.ben"], "c1.ada": [], "c3.ada": []}
+    plain = marked_by_others("light == day")
+    assert plain["c0.ada"] == ["c0.ben"] and plain["c1.ada"] == []
 
 
 @pytest.fixture(scope="module")

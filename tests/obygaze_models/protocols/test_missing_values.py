@@ -1,16 +1,21 @@
-"""A value that a run cannot have is missing in its text and report; it does not end the run."""
+"""Runs with values that are missing, counted once, or at the end of their range."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from support.experiments import cell_of, films, planted, quick, run_on, store_of
+from support.runs import cell
 
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.run_records import remarks
 from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.report import report
+from obygaze_models.report.films import clip_scores
 
 SHORT = ("report.concepts=false", 'grid.models=["ridge"]')
 
@@ -21,7 +26,8 @@ def run_of(tmp_path: Path, manifest: Manifest, name: str, *changes: str) -> Run:
 
 
 def test_films_of_one_clip_have_no_pairs_in_the_order_of_the_levels(tmp_path: Path) -> None:
-    run = run_of(tmp_path, films(40, 1, runs_on=0), "honest-levels")
+    changes = ('grid.train=["levels"]', 'grid.test=["levels"]', "report.compare=false")
+    run = run_of(tmp_path, films(12, 1, runs_on=0), "honest-levels", *changes)
     found = [record["concordance"] for record in run.of("levels")]
     assert found and all(own == {"value": None, "ci": [None, None]} for own in found)
     assert "– of pairs of levels in the order of the levels" in result_text(run)
@@ -40,6 +46,7 @@ def test_a_test_set_of_one_class_has_no_contrast_of_ap(tmp_path: Path) -> None:
         clips.append(replace(clip, level=level, concepts=concepts, extra=extra))
     manifest = replace(manifest, clips=tuple(clips), columns=("part",))
     changes = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
+    changes += ('grid.test=["EN_S"]', "report.compare=false")
     run = run_of(tmp_path, manifest, "honest", *changes)
     contrast = cell_of(run.of("contrast"), test="EN_S", model="ridge", metric="ap")
     assert contrast["difference"] is None and contrast["n_movies"] == 0
@@ -65,7 +72,52 @@ def test_a_number_of_films_that_trains_nothing_is_a_missing_point(tmp_path: Path
     (curve,) = run.of("learning")
     assert [point["n_films"] for point in curve["points"]] == [1, 4]
     assert curve["points"][0]["value"] is None
-    (cell,) = run.cells
-    assert curve["points"][1]["value"] == cell["ap"]["value"] is not None
+    (whole,) = run.cells
+    assert curve["points"][1]["value"] == whole["ap"]["value"] is not None
     text = report([run.folder], formats=["md"])[0].read_text("utf-8")
     assert "1 films" in text and "4 films" in text
+
+
+def test_folds_that_were_left_out_are_counted_once() -> None:
+    lost = [{"fold": name, "reason": "one class"} for name in ("fold 0", "fold 3")]
+    cells = [{**cell(train=train), "neighbours": 0, "skipped": lost} for train in "ABC"]
+    found = remarks(cells, [], "ap", grouped=True)  # type: ignore[arg-type]
+    texts = {remark["about"]: remark["text"] for remark in found}
+    assert texts["skipped folds"] == (
+        "In 3 cells of models and baselines folds were left out, 2 different ones: one class."
+    )
+
+
+def test_the_page_and_the_analysis_of_errors_agree_on_what_is_correct(tmp_path: Path) -> None:
+    """Each clip is tested by three seeds of a perceptron, which disagree on some clips."""
+    manifest = films(4, 30, runs_on=0)
+    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.3))
+    changes = ("report.concepts=false", 'grid.models=["mlp"]', "grid.baselines=[]", "fit.seeds=3")
+    changes += ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.error_analysis=true")
+    changes += ("models.mlp.min_epochs=1", "models.mlp.max_epochs=2", "report.contrast=[]")
+    run = run_on(tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store})
+    scores = clip_scores(run.predictions)
+    (pooled,) = [record for record in run.of("analysis") if record["film"] == "all films"]
+    assert sum(score.correct for score in scores.values()) == pooled["n_success"]
+    by_clip: dict[str, list[bool]] = {}
+    for row in run.predictions:
+        by_clip.setdefault(row["clip_id"], []).append(row["decision"] == row["y"])
+    by_majority = sum(sum(own) >= 2 for own in by_clip.values())
+    assert by_majority != pooled["n_success"]
+
+
+@pytest.mark.parametrize("seed", [2**31 - 1, 2**31, 2**32])
+def test_every_seed_that_is_allowed_runs(tmp_path: Path, seed: int) -> None:
+    changes = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', f"fit.seed={seed}")
+    changes += ('grid.models=["ridge", "mlp", "pcbm-dt"]', "models.mlp.min_epochs=1")
+    changes += ("models.mlp.max_epochs=2",)
+    if seed >= 2**31:
+        with pytest.raises(FixInput) as error:
+            quick("honest", *changes)
+        assert "at most 2147483647" in error.value.details[0]
+        return
+    manifest = films(4, 20, runs_on=0)
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    changes += ("report.compare=false", "report.contrast=[]", "models.pcbm-dt.cross_fit=0")
+    run = run_on(tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store})
+    assert len(run.cells) == 3

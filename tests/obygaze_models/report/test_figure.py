@@ -109,10 +109,11 @@ def test_a_manifest_that_has_changed_is_not_drawn(tmp_path, films):
 
 def test_scores_of_several_fits_are_averaged_and_margins_keep_their_zero_in_the_middle():
     rows = [
-        {"clip_id": "a", "score": score, "decision": decision, "y": 1}
-        for score, decision in ((0.5, True), (0.25, False), (0.75, True))
+        {"clip_id": clip, "score": score, "decision": score > 0.5, "y": 1}
+        for clip, score in (("a", 0.625), ("a", 0.25), ("a", 0.75), ("b", 0.625), ("b", 0.375))
     ]
-    assert clip_scores(rows) == {"a": ClipScore(0.5, True)}
+    # The mean of b is the threshold, which is not above it.
+    assert clip_scores(rows) == {"a": ClipScore(1.625 / 3, True), "b": ClipScore(0.5, False)}
     margins = [
         {"clip_id": str(score), "score": score, "decision": score > 0, "y": 0}
         for score in (-4.0, 0.0, 2.0)

@@ -364,6 +364,11 @@ def test_as_a_person_types_it(workspace: Path) -> None:
     refused = call_obygaze(*here, "models", "predict", "mine", "all", "--clips", ",".join(hard))
     assert (refused.code, refused.stdout) == (1, "")
     assert f"no prediction for {hard[0]} and {len(hard) - 1} more" in refused.stderr
+    listed = "--clips", f" {rows[0]['clip_id']} , {rows[1]['clip_id']},"
+    two = call_obygaze(*here, "models", "predict", "mine", "all", *listed).ok()
+    assert two.stdout.splitlines() == done.stdout.splitlines()[:3]
+    none = call_obygaze(*here, "models", "predict", "mine", "all", "--clips", "")
+    assert none.code == 2 and "--clips lists no clip" in none.stderr
     out = workspace / "explained.csv"
     asked = call_obygaze(*here, "models", "predict", "mine", "all", "--in-sample", "-o", out).ok()
     assert "not predictions" in asked.stderr
