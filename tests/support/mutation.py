@@ -1,0 +1,294 @@
+"""`python -m support.mutation ROOM [SEED] [DRAWS]` (from tests/): do tests see random changes?
+
+One operator, comparison, number or truth value of the room is changed in a copy of the tree, and
+the room's test files that call the changed function are run. Prints a line for each change: where,
+what was changed, and the test that saw it. A change with which nothing can be imported is not
+counted. A room is a folder or file of a package (`evaluation`, `store/format`,
+`extraction/estimate`); its tests are in the folder or file of that name under tests/.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import multiprocessing
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=no")
+ERROR_AT_IMPORT = (2, 3, 4)
+OPERATORS: dict[type, type] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Div,
+    ast.Mod: ast.FloorDiv,
+    ast.Pow: ast.Mult,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+# Messages, types, decorators and `strict=` compute nothing; Python 3.11 misplaces what is in an
+# f-string.
+LEFT_ALONE = (ast.Raise, ast.JoinedStr, ast.Assert)
+LEFT_ALONE_FIELDS = ("annotation", "returns", "decorator_list")
+
+
+@dataclass(frozen=True)
+class Change:
+    """Replace `old` by `new` at a place of a file; `function` is the line of its function."""
+
+    path: str
+    line: int
+    start: int
+    end: int
+    old: str
+    new: str
+    function: int
+
+
+def changes_of(path: str, text: bytes) -> list[Change]:
+    """Return every change of a file, in the order of its lines."""
+    line_starts = [0]
+    for line in text.splitlines(keepends=True):
+        line_starts.append(line_starts[-1] + len(line))
+    changes = []
+    for node, function in _nodes(ast.parse(text), 0):
+        changed = _changed(node)
+        if changed is None:
+            continue
+        start = line_starts[node.lineno - 1] + node.col_offset
+        end = line_starts[node.end_lineno - 1] + node.end_col_offset
+        old = ast.unparse(node)
+        changes.append(Change(path, node.lineno, start, end, old, f"({changed})", function))
+    return changes
+
+
+def _nodes(node: ast.AST, function: int) -> Iterator[tuple[Any, int]]:
+    is_strict = isinstance(node, ast.keyword) and node.arg == "strict"
+    if is_strict or isinstance(node, LEFT_ALONE):
+        return
+    if isinstance(node, ast.FunctionDef):
+        function = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    yield node, function
+    for name, value in ast.iter_fields(node):
+        if name in LEFT_ALONE_FIELDS:
+            continue
+        children = value if isinstance(value, list) else [value]
+        for child in children:
+            if isinstance(child, ast.AST):
+                yield from _nodes(child, function)
+
+
+def _changed(node: Any) -> str | None:
+    """Return the changed source of a node, or None where it has nothing to change."""
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        if any(_is_text(side) for side in (node.left, node.right)):
+            return None
+        return ast.unparse(ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right))
+    if isinstance(node, ast.BoolOp):
+        return ast.unparse(ast.BoolOp(OPERATORS[type(node.op)](), node.values))
+    if isinstance(node, ast.Compare):
+        operators = [OPERATORS[type(node.ops[0])](), *node.ops[1:]]
+        return ast.unparse(ast.Compare(node.left, operators, node.comparators))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return ast.unparse(node.operand)
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        return repr(not node.value)
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return repr(node.value + 1)
+    return None
+
+
+def _is_text(node: ast.AST) -> bool:
+    is_constant = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return is_constant or isinstance(node, ast.JoinedStr)
+
+
+class Callers:
+    """A plugin of pytest that notes who calls which function, what fails, and how long it takes."""
+
+    def __init__(self, room: str) -> None:
+        self.room = room
+        self.test_file = ""
+        self.files: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.failed: set[str] = set()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Follow the calls of one test."""
+        self.test_file = item.path.relative_to(Path.cwd()).as_posix()
+        began = time.monotonic()
+        threading.settrace(self._note)
+        sys.settrace(self._note)
+        yield
+        sys.settrace(None)
+        self.seconds[self.test_file] += time.monotonic() - began
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test that fails without any change."""
+        if report.failed:
+            self.failed.add(report.nodeid)
+
+    def _note(self, frame: Any, event: str, _: Any) -> None:
+        path = frame.f_code.co_filename
+        if self.room in path:
+            path = Path(path).relative_to(Path.cwd()).as_posix()
+            self.files[path, frame.f_code.co_firstlineno].add(self.test_file)
+            self.files[path, 0].add(self.test_file)
+
+
+def in_child(work: Callable[[], Any], output: Path, limit_s: float) -> Any:
+    """Return what `work` returns in a child that writes to a file, or None after the time limit."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        try:
+            sender.send(work())
+        finally:
+            sys.stdout.flush()
+            os._exit(0)
+    sender.close()
+    answer = None
+    if receiver.poll(limit_s):
+        try:
+            answer = receiver.recv()
+        except EOFError:
+            answer = -1
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return answer
+
+
+def run_tests(tests: list[str], failing: set[str]) -> int:
+    """Run test files in this process up to the first failure; return pytest's exit status."""
+    deselected = [word for test in failing for word in ("--deselect", test)]
+    return int(pytest.main([*PYTEST_OPTIONS, "-x", *deselected, *tests]))
+
+
+def run_unchanged(tests: str, callers: Callers) -> dict[str, Any]:
+    """Run all tests of a room in this process; return what the plugin noted."""
+    pytest.main([*PYTEST_OPTIONS, tests], plugins=[callers])
+    return {"files": dict(callers.files), "seconds": callers.seconds, "failed": callers.failed}
+
+
+def copy_tree(target: Path) -> None:
+    """Copy the files that git knows, as they are in the worktree."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    for name in listed.stdout.decode().split("\0"):
+        if name and (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name)
+
+
+def room_files(room: str) -> tuple[str, list[str], str]:
+    """Return a room's path, its files without those of commands, and where its tests are."""
+    for path in sorted([*Path().glob(f"obygaze_*/{room}"), *Path().glob(f"obygaze_*/{room}.py")]):
+        if path.is_file():
+            tests = Path("tests") / path.parent / f"test_{path.name}"
+            return str(path), [str(path)], str(tests)
+        names = [str(file) for file in path.rglob("*.py") if not file.name.startswith("commands")]
+        return f"{path}/", sorted(names), str(Path("tests") / path)
+    raise SystemExit(f"no room {room!r}: name a folder or file of a package, such as evaluation")
+
+
+def seen_by(change: Change, tests: list[str], failing: set[str], limit_s: float, stamp: int) -> str:
+    """Return which test fails with a change, or 'import' if nothing can be imported with it."""
+    path = Path(change.path)
+    text = path.read_bytes()
+    path.write_bytes(text[: change.start] + change.new.encode() + text[change.end :])
+    # Python takes a compiled file for current when size and time agree.
+    os.utime(path, (stamp, stamp))
+    output = Path("mutation-output.txt")
+    status = in_child(lambda: run_tests(tests, failing), output, limit_s)
+    path.write_bytes(text)
+    shutil.rmtree(".hypothesis", ignore_errors=True)
+    if status is None:
+        return "seen by the time limit"
+    if status in ERROR_AT_IMPORT:
+        return "import"
+    failed = re.search(
+        r"^(?:FAILED|ERROR) (\S+)", output.read_text("utf-8", errors="replace"), re.MULTILINE
+    )
+    if failed:
+        return f"seen by {failed[1]}"
+    return "NOT SEEN" if status == 0 else f"seen by exit status {status}"
+
+
+def main(room: str, seed: int = 1, draws: int = 20) -> None:
+    """Draw changes of a room, and print which of them its tests see."""
+    with tempfile.TemporaryDirectory(prefix="obygaze-mutation-") as folder:
+        copy_tree(Path(folder))
+        os.chdir(folder)
+        os.environ["PYTHONPATH"] = os.pathsep.join([folder, f"{folder}/tests"])
+        sys.path[:] = [folder, *(entry for entry in sys.path if Path(entry) != ROOT)]
+        path, files, tests = room_files(room)
+        changes = [change for file in files for change in changes_of(file, Path(file).read_bytes())]
+        print(f"{room}: {len(changes)} changes possible; running {tests} once", flush=True)
+        output = Path("mutation-output.txt")
+        callers = Callers(f"{folder}/{path}")
+        unchanged = in_child(lambda: run_unchanged(tests, callers), output, 3600)
+        print(*output.read_text("utf-8", errors="replace").splitlines()[-1:], flush=True)
+        for test in sorted(unchanged["failed"]):
+            print(f"left out, fails without any change: {test}", flush=True)
+        random.Random(seed).shuffle(changes)
+        drawn = []
+        for stamp, change in enumerate(changes, start=1_000_000_000):
+            if len(drawn) == draws:
+                break
+            called_by = unchanged["files"].get((change.path, change.function), set())
+            quickest_first = sorted(called_by, key=unchanged["seconds"].__getitem__)
+            limit_s = 60 + 5 * sum(unchanged["seconds"][file] for file in called_by)
+            seen = "NOT SEEN, no test calls it"
+            if called_by:
+                seen = seen_by(change, quickest_first, unchanged["failed"], limit_s, stamp)
+            if seen == "import":
+                continue
+            drawn.append(seen)
+            place = f"{change.path}:{change.line}"
+            print(f"{place}: {change.old} -> {change.new}: {seen}", flush=True)
+        n_seen = sum(not seen.startswith("NOT SEEN") for seen in drawn)
+        print(f"{room}, seed {seed}: {n_seen} of {len(drawn)} seen", flush=True)
+        os.chdir(ROOT)
+
+
+if __name__ == "__main__":
+    # A child has these already.
+    for module in ("numpy", "pandas", "scipy.stats", "sklearn.linear_model"):
+        importlib.import_module(module)
+    main(sys.argv[1], *(int(number) for number in sys.argv[2:]))
