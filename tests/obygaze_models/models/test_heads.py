@@ -147,6 +147,20 @@ def test_proportional_odds_are_those_of_statsmodels() -> None:
     assert (np.diff(ours.thresholds_) > 0).all()
 
 
+def test_contributions_of_the_ordinal_head_add_up_to_the_severity() -> None:
+    M, y = levels()
+    head = OrdinalHead().fit(M, y)
+    base, parts = head.contributions(M)
+    # Log odds of "at most level k" are threshold k - severity; EN comes first.
+    p_lowest = head.predict_proba(M)[:, 0]
+    severity = head.thresholds_[0] - logit(p_lowest)
+    assert base == 0.0
+    np.testing.assert_allclose(parts.sum(axis=1), severity, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(parts.mean(axis=0), 0, atol=1e-9)
+    _, parts_of_origin = head.contributions([[0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(parts_of_origin, [-M.mean(axis=0) * head.coef_], atol=1e-9)
+
+
 def test_two_levels_are_logistic_regression() -> None:
     M, y = levels()
     y = np.where(y == "S", "S", "EN")

@@ -248,3 +248,23 @@ def test_the_figure_of_intervals_is_of_a_metric_that_has_them(tmp_path, primary,
     assert f"{name}, 95 % intervals" in svg
     # A short line for each: what a random order has.
     assert len(re.findall(r"stroke: #2b2b2b; stroke-linecap: square", svg)) == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"start_s": 3725.4}, "1:02:05"),
+        ({"start_s": 3725.6}, "1:02:06"),
+        # A clip that is a file of its own starts at 0 of this file, and later in the film.
+        ({"start_s": 0.0, "extra": {"film_start_s": "36000"}}, "10:00:00"),
+    ],
+)
+def test_a_clip_that_starts_late_is_placed_at_its_time_in_the_film(tmp_path, more, place):
+    late = Clip("tt1-002", "tt1", level="S", **more)
+    clips = (late, Clip("tt1-001", "tt1", level="EN", start_s=0.0))
+    run = run_of(tmp_path / "run", usual())
+    vars(run)["manifest"] = Manifest("films", Header(dataset="made up"), clips)
+    found = timelines(run)
+    assert found is not None and found.unit == "start (h:mm:ss)"
+    bars = [(bar.clip.clip_id, bar.place) for bar in found.films["tt1"]]
+    assert bars == [("tt1-001", "0:00:00"), ("tt1-002", place)]
