@@ -17,11 +17,13 @@ JOBS ?= 2
 INPUTS ?= 500000
 SEED ?= 1
 ROUNDS ?= 10
+ROOM ?= evaluation
+DRAWS ?= 20
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint fuzz torture meetings format docs bench clean
+.PHONY: help demo test lint fuzz torture meetings mutate format docs bench clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +48,9 @@ torture: .venv/.test ## kill, cut, flip, swap and mislead stores (ROUNDS=), and 
 
 meetings: .venv/.test ## kill commands in containers, and have processes seal, copy and push at the same time (root)
 	PYTHONPATH=tests $(BIN)/python -m support.meetings
+
+mutate: .venv/.test ## change 20 operators or numbers of a room, one by one; do tests see it? (ROOM=, SEED=, DRAWS=)
+	PYTHONPATH=tests $(BIN)/python -m support.mutation $(ROOM) $(SEED) $(DRAWS)
 
 format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix

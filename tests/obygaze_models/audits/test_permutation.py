@@ -54,6 +54,18 @@ def test_few_whole_numbers_are_counted_as_by_enumeration(
     assert (p.greater, p.less) == pytest.approx(enumerated(values, n_first), abs=1e-12)
 
 
+@pytest.mark.parametrize(("limit", "is_counted"), [(48.0, True), (47.0, False)])
+def test_values_that_cost_too_much_to_count_are_sampled(
+    limit: float, is_counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One item has a rare value (5): 2 ** 2 numbers for each of the 6 steps and 2 items taken.
+    values = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 5.0])
+    monkeypatch.setattr(permutation, "MAX_LOG2_HALF", -1.0)
+    monkeypatch.setattr(permutation, "MAX_GRID_COST", limit)
+    p = permutation_p(values, np.arange(6) < 2)
+    assert (p.method == "exact") is is_counted
+
+
 def test_eight_thousand_captions_are_counted() -> None:
     random = np.random.default_rng(2)
     n_words = random.poisson(0.05, 8000)
