@@ -22,6 +22,7 @@ from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.store import RowStatus, Store
+from obygaze_features.store.format.schema import MASK
 from obygaze_features.store.maps import (
     MAPS,
     RANDOM,
@@ -32,6 +33,7 @@ from obygaze_features.store.maps import (
     write_maps,
 )
 from obygaze_models.audits.group_tests import compare_groups, with_holm
+from obygaze_models.models.common import with_padding
 from obygaze_models.models.frames import FrameProbe, attend
 from obygaze_models.protocols.kinds import trainable
 from obygaze_models.protocols.reading import load_protocol
@@ -105,11 +107,15 @@ def write_concept_maps(
 
     def made() -> Iterator[NDArray[Any] | RowStatus]:
         for part in store.stream(TOKENS, clips=clips):
-            for clip, tokens in zip(part.clip_ids.tolist(), part.values, strict=True):
+            values = with_padding(part.values, store.real_frames(TOKENS, part.rows))
+            for clip, tokens in zip(part.clip_ids.tolist(), values, strict=True):
                 of_film = directions_of_film.get(film_of[clip], {})
                 if of_film.keys() >= set(names):
                     own = {name: of_film[name] for name in names}
-                    yield show(tokens, {**own, **random})
+                    is_padding = np.isnan(tokens).all(axis=(1, 2))
+                    maps = show(tokens, {**own, **random})
+                    maps[:, is_padding] = 0
+                    yield maps
                 else:
                     yield RowStatus.failed("directions", "few-films", "none without this film")
 
@@ -186,7 +192,8 @@ def attention_maps(
     vectors[is_random] *= (lengths[~is_random].mean() / lengths[is_random])[:, None]
     flat = tokens.reshape(1, -1, tokens.shape[-1]).astype(np.float32)
     weights = attend(flat, vectors)[0].reshape(*tokens.shape[:2], -1)
-    return _on_patches(weights * flat.shape[1], grid)
+    n_tokens = int((~np.isnan(flat[0, :, 0])).sum())
+    return _on_patches(weights * n_tokens, grid)
 
 
 def _on_patches(values: NDArray[Any], grid: tuple[int, int, int]) -> NDArray[Any]:
@@ -211,8 +218,12 @@ def audit_boxes(store: Store, boxes: Path) -> list[dict[str, Any]]:
     if not len(found):
         hint = "clip ids as the store of maps has them: obygaze store info"
         raise FixInput("no clip with a box has maps", where=str(boxes), hint=hint)
-    masks = [inside[clip] for clip in found.clip_ids.tolist()]
-    values = [clip_shares(own, mask) for own, mask in zip(found.values, masks, strict=True)]
+    real = real_steps(store, found.rows)
+    masks = [inside[clip][own] for clip, own in zip(found.clip_ids.tolist(), real, strict=True)]
+    values = [
+        clip_shares(maps[:, own], mask)
+        for maps, own, mask in zip(found.values, real, masks, strict=True)
+    ]
     shares, peaks = (np.stack(part, axis=1) for part in zip(*values, strict=True))
     area = np.array([mask[mask.any(axis=(1, 2))].mean() for mask in masks])
     is_random = np.char.startswith(names, RANDOM)
@@ -274,7 +285,9 @@ def read_boxes(path: Path, store: Store) -> dict[str, Bools]:
             raise FixInput(f"line {row.line}: {error}", where=str(path), hint=hint) from error
         box = ((down >= y0) & (down <= y1))[:, None] & ((across >= x0) & (across <= x1))
         masks[clip][steps] |= box
-    return {clip: mask for clip, mask in masks.items() if mask.any()}
+    clips = list(masks)
+    real = dict(zip(clips, real_steps(store, store.select(clips).rows), strict=True))
+    return {clip: mask for clip, mask in masks.items() if mask[real[clip]].any()}
 
 
 def _ends(row: TableRow, first: str, last: str) -> tuple[float, float]:
@@ -296,3 +309,12 @@ def _steps(frame: str, n_frames: int) -> int | slice:
     if not 0 <= number < n_frames:
         raise ValueError(f"frame must be from 0 to {n_frames - 1}, got {number}")
     return number
+
+
+def real_steps(store: Store, rows: NDArray[np.int64]) -> Bools:
+    """Return which steps [clip, step] of maps are real, not the padding of a short clip."""
+    n_steps = store.plan.array(MAPS).tail_shape[1]
+    masks = [one for one in store.plan.arrays if (one.name, one.tail_shape) == (MASK, (n_steps,))]
+    if not masks:
+        return np.ones((len(rows), n_steps), dtype=np.bool_)
+    return store.arrays.read(masks[0], rows).astype(np.bool_)

@@ -269,9 +269,13 @@ class Site:
         """The clips with features, and a row of length 1 for each."""
         if self.store is None:
             return [], np.empty((0, 0))
-        level = next((n for n in ("pooled", "clip") if n in self.store.levels), None)
-        found = self.store.matrix(level or self.store.levels[0], missing="drop")
-        return found.clip_ids.tolist(), normalize(found.values.reshape(len(found), -1))
+        levels: Sequence[str] = self.store.levels
+        level = next((name for name in ("pooled", "clip") if name in levels), levels[0])
+        found = self.store.matrix(level, missing="drop")
+        values, real = found.values, self.store.real_frames(level, found.rows)
+        if real is not None:
+            values[~real] = 0  # padding is like nothing
+        return found.clip_ids.tolist(), normalize(values.reshape(len(found), -1))
 
     def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
         """Return the other clips whose features have the largest cosine to those of a clip."""

@@ -21,7 +21,7 @@ from obygaze_features.core.machine import is_out_of_memory, package_version
 from obygaze_features.extraction.compute import Clock, Computed, Computer
 from obygaze_features.extraction.decoding import DecodedRow, Jobs
 from obygaze_features.extraction.shared_machine import StopFlag
-from obygaze_features.store.format.schema import OK, SPAN_ARRAYS, RowSource, RowStatus
+from obygaze_features.store.format.schema import MASK, OK, SPAN_ARRAYS, RowSource, RowStatus
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import DecodedClip, View
 
@@ -188,8 +188,8 @@ class BlockMaker:
         if clip.span_s is not None:
             for name, seconds in zip(SPAN_ARRAYS, clip.span_s, strict=True):
                 block.arrays[name][slot] = seconds
-        if "mask" in block.arrays:
-            block.arrays["mask"][slot] = clip.mask
+        if MASK in block.arrays:
+            block.arrays[MASK][slot] = clip.mask
         if "clean" in block.arrays:
             block.arrays["clean"][slot] = not (clip.damaged or clip.missing)
         block.statuses.append(_status(clip))

@@ -20,7 +20,7 @@ from obygaze_features.extraction.sources import check_sources, clips_of_store
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.schema import PICTURES, SPAN_ARRAYS, TIME_ARRAYS, ArraySpec
+from obygaze_features.store.format.schema import MASK, PICTURES, SPAN_ARRAYS, TIME_ARRAYS, ArraySpec
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
 from obygaze_features.video.container import BadVideo
@@ -149,7 +149,7 @@ def arrays_of(
     if grid is not None:
         specs += [ArraySpec(name, (), (), "float64") for name in SPAN_ARRAYS]
     if backbone.takes_mask:
-        specs.append(ArraySpec("mask", (n_frames,), ("frame",), "bool"))
+        specs.append(ArraySpec(MASK, (n_frames,), ("frame",), "bool"))
     if PICTURES in levels:
         specs.append(ArraySpec(CLEAN, (), (), "bool"))
     return specs

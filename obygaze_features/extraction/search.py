@@ -73,7 +73,7 @@ def search(
     rows, cosines = np.empty(0, np.int64), np.empty(0)
     others = None if like is None else store.clip_ids != like
     for part in store.stream(level, mask=others, missing="drop"):
-        closest = _closest(part.values, _real_frames(store, level, part.rows), query)
+        closest = _closest(part.values, store.real_frames(level, part.rows), query)
         rows, cosines = np.append(rows, part.rows), np.append(cosines, closest)
         best = np.lexsort((rows, -cosines))[:top]
         rows, cosines = rows[best], cosines[best]
@@ -94,22 +94,10 @@ def _closest(
     return closest
 
 
-def _real_frames(store: Store, level: str, rows: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-    """Return which frames [clip, frame] of a level are real, not the padding of a short clip.
-
-    None if the level has no vector for each frame, or no clip was padded.
-    """
-    masks = [spec for spec in store.plan.arrays if spec.name == "mask" and not spec.is_level]
-    dims = store.plan.array(level).dims
-    if not masks or len(dims) < 2 or dims[0] != masks[0].dims[0]:
-        return None
-    return store.arrays.read(masks[0], rows).astype(np.bool_)
-
-
 def _of_clip(store: Store, level: str, clip: str) -> NDArray[np.float64]:
     """Return the mean of the vectors of a clip."""
     found = store.matrix(level, clips=[clip])
-    values, real = found.values.astype(np.float64), _real_frames(store, level, found.rows)
+    values, real = found.values.astype(np.float64), store.real_frames(level, found.rows)
     if real is not None:
         values = values[real]
     mean: NDArray[np.float64] = values.reshape(-1, values.shape[-1]).mean(axis=0)

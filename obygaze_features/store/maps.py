@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.schema import OK, TIME_ARRAYS, ArraySpec, RowStatus
+from obygaze_features.store.format.schema import MASK, OK, TIME_ARRAYS, ArraySpec, RowStatus
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import BLOCK_ROWS_LARGE, create_store
 from obygaze_features.store.write.writer import StoreWriter
@@ -77,7 +77,7 @@ def write_maps(
         }
     )
     spec = ArraySpec(MAPS, (len(names), *grid), DIMS, "float16")
-    times = [one for one in plan.arrays if one.name in TIME_ARRAYS]
+    times = [one for one in plan.arrays if one.name in (*TIME_ARRAYS, MASK)]
     rows = source.select(clips=clip_ids).rows
     if rows.min(initial=0) < 0:
         absent = clip_ids[int(rows.argmin())]

@@ -137,7 +137,7 @@ def _rows(store: Store, level: str, clips: Sequence[str]) -> dict[str, Floats]:
     for block in store.stream(level, clips=clips, missing="drop"):
         values = np.asarray(block.values)
         if spec.dims[:1] in (("frame",), ("step",)):
-            values = values[:, values.shape[1] // 2]
+            values = _in_the_middle(values, store.real_frames(level, block.rows))
         if level == PICTURES:  # in grey and 16 x 16 pixels, from 0 to 1
             cells = np.array_split(values.mean(axis=-1) / 255, SIDE, axis=1)
             grid = [np.array_split(cell, SIDE, axis=2) for cell in cells]
@@ -145,3 +145,12 @@ def _rows(store: Store, level: str, clips: Sequence[str]) -> dict[str, Floats]:
         rows = values.reshape(len(values), -1).astype(np.float32)
         found |= dict(zip(block.clip_ids.tolist(), rows, strict=True))
     return found
+
+
+def _in_the_middle(values: NDArray[Any], real: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """Return the frame in the middle of each clip; frames that pad a short clip do not count."""
+    n_frames = values.shape[1]
+    if real is None:
+        return np.asarray(values[:, n_frames // 2])
+    middle = [np.flatnonzero(own)[own.sum() // 2] if own.any() else n_frames // 2 for own in real]
+    return np.asarray(values[np.arange(len(values)), middle])

@@ -17,7 +17,14 @@ from sklearn.utils.validation import validate_data
 
 from obygaze_models.evaluation.metrics import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.common import FixTraining, Floats, Ints, are_frames, encode_classes
+from obygaze_models.models.common import (
+    FixTraining,
+    Floats,
+    Ints,
+    are_frames,
+    encode_classes,
+    mean_of_frames,
+)
 from obygaze_models.models.concepts import ConceptBank, cross_fit_folds, cross_fitted_margins
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.heads import Head, LogisticHead, OrdinalHead
@@ -75,6 +82,7 @@ class Bottleneck(Classifier):
     on are better than those of new rows. `cross_fit=0` projects in sample, as the released code.
     The defaults are a `ConceptBank()` and a `LogisticHead()`. With a `TimeHead`, X may be frames
     [clips, frames, width]: concepts are found on the mean of frames, margins are those of frames.
+    Frames of NaN are padding, which does not count.
     """
 
     bank: ConceptBank | None = None
@@ -103,7 +111,7 @@ class Bottleneck(Classifier):
         `concepts` are targets as in `concept_targets`. Without them each class is its own concept.
         """
         frames = X if are_frames(X) else None
-        X = X if frames is None else np.mean(X, axis=1)
+        X = X if frames is None else mean_of_frames(np.asarray(X))
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         kept = np.ones(len(X), dtype=bool) if rows is None else np.asarray(rows, dtype=bool)

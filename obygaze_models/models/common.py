@@ -73,6 +73,59 @@ def frames_of(X: Any) -> NDArray[Any]:
     return np.concatenate([block.mean(axis=2) for block in blocks_of(X)])
 
 
+def with_padding(X: NDArray[Any], real: Bools | None) -> NDArray[Any]:
+    """Return frames or tokens of clips, of which those that are not real are NaN: padding.
+
+    Without padding, it is the same array.
+
+    Args:
+        X: Frames or tokens [clip, frame, ..., width].
+        real: Which frames [clip, frame] are real, as a store tells; None if all are.
+    """
+    if real is None or real.all():
+        return X
+    padded = X.astype(np.result_type(X.dtype, np.float16))
+    padded[~real] = np.nan
+    return padded
+
+
+def padding_of(X: NDArray[Any]) -> Bools | None:
+    """Return which frames [clip, frame] of clips are padding, all NaN; None if no frame is."""
+    first_numbers = X.reshape(*X.shape[:2], -1)[:, :, 0]
+    if not np.isnan(first_numbers).any():
+        return None
+    padding: Bools = np.isnan(X).all(axis=tuple(range(2, X.ndim)))
+    clips_of_padding = np.flatnonzero(padding.all(axis=1))
+    if len(clips_of_padding):
+        raise FixTraining(f"all frames of clip {clips_of_padding[0]} are NaN, which is padding")
+    return padding if padding.any() else None
+
+
+def without_padding(X: NDArray[Any]) -> Iterator[tuple[Ints, NDArray[Any]]]:
+    """Yield clips with the same real frames: their rows, and these frames [clip, frame, ...].
+
+    Without padding, these are all clips at once, in the same array.
+    """
+    padding = padding_of(X)
+    if padding is None:
+        yield np.arange(len(X)), X
+        return
+    patterns, pattern_of = np.unique(padding, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        rows = np.flatnonzero(pattern_of.ravel() == number)
+        yield rows, X[np.ix_(rows, np.flatnonzero(~pattern))]
+
+
+def mean_of_frames(X: NDArray[Any], dtype: Any = None) -> NDArray[Any]:
+    """Return the mean vector of each clip over its real frames, and their tokens if it has any."""
+    middle = tuple(range(1, X.ndim - 1))
+    means = X.mean(axis=middle, dtype=dtype)
+    for rows, frames in without_padding(X):
+        if frames is not X:
+            means[rows] = frames.mean(axis=middle, dtype=dtype)
+    return np.asarray(means)
+
+
 def draw_seed(random_state: Any) -> int:
     """Return a seed from a scikit-learn random state; an integer is its own seed."""
     if isinstance(random_state, int | np.integer):

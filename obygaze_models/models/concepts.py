@@ -103,7 +103,11 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         """Return the margin of each row, or of each frame of clips, to each concept's plane."""
         check_is_fitted(self)
         if are_frames(X):
-            return self.transform(X.reshape(-1, X.shape[-1])).reshape(*X.shape[:-1], -1)
+            rows = X.reshape(-1, X.shape[-1])
+            padding = np.isnan(rows).all(axis=1)
+            margins = self.transform(np.where(padding[:, None], 0, rows) if padding.any() else rows)
+            margins[padding] = np.nan  # padding stays padding
+            return margins.reshape(*X.shape[:-1], -1)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(X @ self.coef_.T + self.intercept_)
 

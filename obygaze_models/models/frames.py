@@ -24,6 +24,9 @@ from obygaze_models.models.common import (
     blocks_of,
     encode_classes,
     one_thread,
+    padding_of,
+    with_padding,
+    without_padding,
 )
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.linear_solvers import logistic
@@ -39,7 +42,8 @@ NUMBERS_A_PIECE = 2**18  # 1 MB in float32, which the caches of a processor hold
 class StoreRows:
     """The frames or tokens of clips of a store, which are read where they are sliced.
 
-    An array of numbers or a mask selects clips without reading any.
+    Frames that pad a short clip, by the mask of the store, are NaN. An array of numbers or a mask
+    selects clips without reading any.
     """
 
     store: Store
@@ -62,13 +66,16 @@ class StoreRows:
     def __getitem__(self, part: Any) -> Any:
         clips = np.asarray(self.clips)[part]
         if isinstance(part, slice):
-            return self.store.matrix(self.level, clips=clips).values
+            found = self.store.matrix(self.level, clips=clips)
+            return with_padding(found.values, self.store.real_frames(self.level, found.rows))
         return replace(self, clips=clips)
 
 
 @dataclass(eq=False, repr=False)
 class FrameProbe(Classifier):
     """A classifier of clips from their frames or tokens; rows of a matrix are clips of one frame.
+
+    Frames of NaN are padding: a clip is pooled, or attended to, as if it had only its other frames.
 
     `max` (the paper), `mean` and `last` (frame) pool a clip to one vector, and `order` to two: the
     mean and the slope over time, which tells A before B from B before A. A logistic regression of
@@ -144,16 +151,22 @@ class FrameProbe(Classifier):
             if block.ndim not in (3, 4):
                 form = "[clips, frames, width] or [clips, frames, tokens, width]"
                 raise FixTraining(f"expected {form}, got shape {block.shape}")
-            rows = block.reshape(-1, block.shape[-1])
+            padding = padding_of(block)
+            filled = block
+            if padding is not None:
+                filled = block.copy()
+                filled[padding] = 0
+            rows = filled.reshape(-1, block.shape[-1])
             rows = validate_data(self, rows, reset=False, dtype=[np.float32, np.float64])
             sizes = block.shape[1:3] if block.ndim == 4 else (block.shape[1], 1)
-            yield rows.reshape(len(block), *sizes, -1)
+            checked = rows.reshape(len(block), *sizes, -1)
+            yield checked if padding is None else with_padding(checked, ~padding)
 
     def _fit_attention(self, X: Any, codes: Ints) -> None:
         total, squares, n = 0.0, 0.0, 0
         for block in self._blocks(X):
             for piece in _pieces(block, np.zeros(block.shape[-1])):
-                flat = piece.reshape(-1, piece.shape[-1]).astype(np.float64)
+                flat = _real_tokens(piece).astype(np.float64)
                 total, n = total + flat.sum(axis=0), n + len(flat)
                 squares = squares + (flat**2).sum(axis=0)
         self.mean_ = np.asarray(total / n)
@@ -202,8 +215,31 @@ def _pieces(block: NDArray[Any], mean: Floats) -> Iterator[NDArray[Any]]:
         yield flat[start : start + n_clips] - origin
 
 
+def _real_tokens(piece: NDArray[Any]) -> NDArray[Any]:
+    """Return the tokens [token, width] of all clips that are not padding."""
+    flat = piece.reshape(-1, piece.shape[-1])
+    padding = np.isnan(flat[:, 0])
+    return flat[~padding] if padding.any() else flat
+
+
 def pool(block: Floats, pooling: Pooling) -> Floats:
-    """Return one vector for each clip of a block, for "order" of twice the width."""
+    """Return one vector for each clip of a block [clip, frame, token, width].
+
+    For "order" it has twice the width. Frames of NaN are padding and do not count.
+    """
+    if padding_of(block) is None:
+        return _pool_frames(block, pooling)
+    all_rows, parts = [], []
+    for rows, frames in without_padding(block):
+        part = _pool_frames(frames, pooling)
+        if pooling == "order" and frames.shape[1] == 1:
+            part[:, block.shape[-1] :] = 0.0  # one frame has no slope
+        all_rows.append(rows)
+        parts.append(part)
+    return np.concatenate(parts)[np.argsort(np.concatenate(all_rows))]
+
+
+def _pool_frames(block: Floats, pooling: Pooling) -> Floats:
     if pooling == "max":
         return np.asarray(block.max(axis=(1, 2)))
     frames = block.mean(axis=2)
@@ -217,9 +253,18 @@ def pool(block: Floats, pooling: Pooling) -> Floats:
 
 
 def attend(z: NDArray[Any], query: Floats) -> tuple[NDArray[Any], Floats]:
-    """Return weights [clips, tokens, queries], and weighted means [clips, queries, width]."""
+    """Return weights [clips, tokens, queries], and weighted means [clips, queries, width].
+
+    Tokens of NaN are padding, which has no weight.
+    """
+    padding = np.isnan(z[:, :, 0])
+    if padding.any():
+        z = np.where(padding[:, :, None], 0, z)
     flat, own = z.reshape(-1, z.shape[-1]), query.astype(z.dtype)
-    weights = softmax((flat @ own.T / math.sqrt(len(own.T))).reshape(*z.shape[:2], -1))
+    scores = (flat @ own.T / math.sqrt(len(own.T))).reshape(*z.shape[:2], -1)
+    if padding.any():
+        scores[padding] = -np.inf
+    weights = softmax(scores)
     return weights, (np.swapaxes(weights, 1, 2) @ z).astype(np.float64)
 
 
@@ -228,6 +273,9 @@ def _piece_loss(
 ) -> tuple[float, Floats]:
     """Return the cross-entropy of some clips, and its gradient, laid out as in `_unpack`."""
     weights, means = attend(z, query)
+    padding = np.isnan(z[:, :, 0])
+    if padding.any():
+        z = np.where(padding[:, :, None], 0, z)
     flat, rows = means.reshape(len(z), -1), np.arange(len(codes))
     p = softmax(flat @ coef + intercept)
     loss = -float(np.log(np.maximum(p[rows, codes], 1e-300)).sum())

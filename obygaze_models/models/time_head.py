@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from obygaze_models.models.common import Bools, Floats, Ints, are_frames, frames_of
+from obygaze_models.models.common import (
+    Bools,
+    Floats,
+    Ints,
+    are_frames,
+    frames_of,
+    padding_of,
+    without_padding,
+)
 from obygaze_models.models.concepts import inner_folds
 from obygaze_models.models.heads import LinearHead, LogisticHead
 
@@ -74,7 +82,20 @@ def options(margins: Floats) -> dict[int, Floats]:
     """Return the values by each rule; by number of a concept how much earlier others peak.
 
     The difference of peaks is a share of the clip, positive where the other concept is later.
+    Frames of NaN are padding and not part of the clip.
     """
+    if padding_of(margins) is None:
+        return _options_of_frames(margins)
+    n_clips, _, n_concepts = margins.shape
+    rules = (MAXIMUM, MEAN, *range(n_concepts))
+    values_by_rule = {rule: np.empty((n_clips, n_concepts)) for rule in rules}
+    for rows, frames in without_padding(margins):
+        for rule, values in _options_of_frames(frames).items():
+            values_by_rule[rule][rows] = values
+    return values_by_rule
+
+
+def _options_of_frames(margins: Floats) -> dict[int, Floats]:
     peaks = margins.argmax(axis=1) / max(margins.shape[1] - 1, 1)
     before = {other: peaks[:, [other]] - peaks for other in range(margins.shape[2])}
     return {MAXIMUM: margins.max(axis=1), MEAN: margins.mean(axis=1), **before}

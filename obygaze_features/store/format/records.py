@@ -5,7 +5,7 @@ zeros, so that one flipped bit is found when the file is read.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import (
     FORMAT,
     ID_ARRAYS,
+    MASK,
     VERSION,
     ArraySpec,
     FileMark,
@@ -367,6 +368,20 @@ class Plan(Record):
                 f"this store has no array {name!r}", hint="one of " + ", ".join(self._array_of)
             )
         return spec
+
+    def mask_of(self, name: str) -> ArraySpec | None:
+        """Return the array that tells which frames of an array are real; None if there is none."""
+        mask, dims = self._array_of.get(MASK), self.array(name).dims
+        if mask is None or mask.is_level or len(dims) < 2 or dims[0] != mask.dims[0]:
+            return None
+        return mask
+
+    def with_masks(self, names: Iterable[str]) -> list[str]:
+        """Return the names of arrays, and of the mask without which they cannot be understood."""
+        chosen = list(names)
+        if MASK not in chosen and any(self.mask_of(name) is not None for name in chosen):
+            chosen.append(MASK)
+        return chosen
 
     @cached_property
     def _array_of(self) -> dict[str, ArraySpec]:

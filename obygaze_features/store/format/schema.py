@@ -20,6 +20,8 @@ ID_ARRAYS = ("clip_id", "movie_id")
 TIME_ARRAYS = ("time_s", "asked_s")
 # The start and the end of a window in its film.
 SPAN_ARRAYS = ("start_s", "end_s")
+# Whether each frame is real, and not the padding of a short clip.
+MASK = "mask"
 DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 ROW_DIM = "row"
 # An upper bound; a larger number means a corrupt file.

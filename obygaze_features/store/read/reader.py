@@ -422,6 +422,17 @@ class Store:
         ids = {"clip_id": (ROW_DIM, self.clip_ids), "movie_id": (ROW_DIM, self.movie_ids)}
         return xarray.Dataset(arrays, coords=ids, attrs={"fingerprint": self.fingerprint})
 
+    def real_frames(self, level: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
+        """Return which frames [row, frame] of a level are real, not the padding of a short clip.
+
+        None if the level has no vector for each frame, or the store has no mask.
+        """
+        mask = self.plan.mask_of(level)
+        if mask is None:
+            return None
+        self._raise_absent(self._presence(mask, Selection(rows, self))[1])
+        return self.arrays.read(mask, rows).astype(np.bool_)
+
     def presence(
         self, level: str, clips: Iterable[str]
     ) -> tuple[npt.NDArray[np.bool_], Mapping[str, RowStatus]]:

@@ -162,7 +162,7 @@ def _fetch_rows(
     if is_copy or store.commits.find_index() is None:
         return None
     names = [spec.name for spec in store.plan.arrays] if levels is None else levels
-    arrays = [store.plan.array(name) for name in names]
+    arrays = [store.plan.array(name) for name in store.plan.with_masks(names)]
     rows = store.select(movies=movies).rows
     with stop_when_unreachable():
         made = copy_rows(store, target, rows, arrays, progress)

@@ -179,8 +179,8 @@ def _of_sealed(
     seal, here = store.commits.seal, store.commits.partial
     if seal is None:
         raise FixInput("it is not sealed", where=store.location, hint="obygaze extract run --seal")
-    chosen = levels if levels is not None else [spec.name for spec in store.plan.arrays]
-    specs = [store.plan.array(name) for name in chosen]
+    names = levels if levels is not None else [spec.name for spec in store.plan.arrays]
+    specs = [store.plan.array(name) for name in store.plan.with_masks(names)]
     rows = store.select(movies=movies).rows
     blocks = frozenset((rows // store.plan.block_rows).tolist())
     wanted = Partial({spec.name: blocks for spec in specs})

@@ -184,6 +184,7 @@ def _on_noise(
     from obygaze_models.models.concept_report import ranking_quality
 
     noise = np.random.default_rng((seed, 1)).standard_normal(features.by_frame.shape)
+    noise[np.isnan(features.by_frame)] = np.nan  # padding stays padding
     try:
         found = find_vectors(replace(features, X=noise.astype(np.float32)), table, settings, seed)
     except FixTraining:

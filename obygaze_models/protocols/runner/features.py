@@ -15,13 +15,20 @@ from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.format.schema import SPAN_ARRAYS
-from obygaze_models.models.common import blocks_of, column_scales, frames_of
+from obygaze_models.models.common import (
+    blocks_of,
+    column_scales,
+    frames_of,
+    mean_of_frames,
+    with_padding,
+)
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.copies import NO_COPIES, Copies, find_copies, hashes_of
 from obygaze_models.protocols.schema import Data, Feature
 
 IMPORTED = " (imported)"  # after a backbone that nobody but the importer vouches for
 NOT_FINITE = "failed: holds NaN or infinity"
+ALL_PADDING = "failed: all frames are padding"
 COPY = "left out: the features of another clip"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 LARGE_BYTES = 2_000_000_000  # frames and tokens above it are read from the store in each pass
@@ -34,7 +41,8 @@ class Features:
     `row_of` is the row of `X` for each clip of the table, -1 where there is none; `missing` has the
     reason for each of those clips. Missing vectors are never filled in. `origin` is what a run
     records of the store. `windows` are those of the clips, `films` times and vectors of films.
-    X is an array, or `StoreRows` where frames or tokens are large. `names` are the ids that the
+    X is an array, or `StoreRows` where frames or tokens are large; in both, frames that pad a short
+    clip are NaN. `names` are the ids that the
     store has for the clips: several rows of a manifest may be about one clip of the store.
     `copies` are clips whose features another clip has too.
     """
@@ -64,7 +72,7 @@ class Features:
         middle = tuple(range(1, self.X.ndim - 1))
         if not middle:
             return np.asarray(self.X)
-        means = [block.mean(axis=middle, dtype=np.float32) for block in blocks_of(self.X)]
+        means = [mean_of_frames(block, np.float32) for block in blocks_of(self.X)]
         return np.concatenate(means)
 
     @cached_property
@@ -120,11 +128,20 @@ def join(
             hint=f"another feature level: {', '.join(store.levels)}",
         )
     X: Any = matrix.values if is_of_frames else np.asarray(matrix.values, dtype=np.float32)
-    clips, inside = np.flatnonzero(matrix.present), tuple(range(1, X.ndim))
-    good = np.concatenate([np.isfinite(block).all(axis=inside) for block in blocks_of(X)])
+    clips = np.flatnonzero(matrix.present)
+    real = None
+    if is_of_frames and isinstance(matrix, Matrix):
+        real = store.real_frames(level, matrix.rows)
+    if real is not None and isinstance(X, np.ndarray):
+        X = with_padding(X, real)
+    good = _are_finite(X, real)
     absent = np.flatnonzero(~matrix.present)
     missing = {table.ids[row]: str(matrix.reasons[names[row]]) for row in absent}
     missing |= {table.ids[row]: NOT_FINITE for row in clips[~good]}
+    if real is not None:
+        is_padding = ~real.any(axis=1)
+        missing |= {table.ids[row]: ALL_PADDING for row in clips[is_padding]}
+        good &= ~is_padding
     if data.scale == "unit":
         length = np.linalg.norm(X.astype(np.float64), axis=1)
         missing |= {table.ids[row]: ZERO for row in clips[good & ~(length > 0)]}
@@ -159,6 +176,19 @@ def join(
     }
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
     return Features(name, X, row_of, ordered, origin, names=names, copies=copies)
+
+
+def _are_finite(X: Any, real: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    """Return whether all numbers of each clip are finite; those of padding frames do not count."""
+    parts = []
+    first = 0
+    for block in blocks_of(X):
+        is_finite = np.isfinite(block)
+        if real is not None:
+            is_finite[~real[first : first + len(block)]] = True
+        parts.append(is_finite.all(axis=tuple(range(1, block.ndim))))
+        first += len(block)
+    return np.concatenate(parts)
 
 
 def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:

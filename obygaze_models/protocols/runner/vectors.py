@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
-from obygaze_models.models.common import FixTraining
+from obygaze_models.models.common import FixTraining, mean_of_frames
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.banks import MIN_ROWS, Examples, targets_of, tolerances_of
 from obygaze_models.protocols.runner.features import Features
@@ -62,7 +62,7 @@ class FoundVectors:
     @property
     def clip_margins(self) -> FloatArray:
         """One margin for each clip and concept: of frames their mean."""
-        return self.margins if self.margins.ndim < 3 else self.margins.mean(axis=1)
+        return self.margins if self.margins.ndim < 3 else mean_of_frames(self.margins)
 
     @property
     def head_folds(self) -> IntArray:

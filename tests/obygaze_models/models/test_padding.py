@@ -1,0 +1,165 @@
+"""Frames that pad a short clip count in no mean, slope, attention, map or probe: values by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.experiments import films
+from support.stores import fill_store, plan_store, some_ids
+
+from obygaze_features.store import ArraySpec, Store, open_store
+from obygaze_features.store.remote.fetch import pull
+from obygaze_models.audits.pixels import _rows
+from obygaze_models.maps import attention_maps
+from obygaze_models.models.bottleneck import Bottleneck
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.frames import FrameProbe, StoreRows, attend, pool
+from obygaze_models.models.time_head import MAXIMUM, MEAN, TimeHead, options, pool_in_time
+from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.runner import features
+from obygaze_models.protocols.runner.features import ALL_PADDING, join
+from obygaze_models.protocols.schema import Data
+
+NAN = np.nan
+# Clips of one real frame, of two (the padding is between them), and of three.
+FRAMES = np.array(
+    [
+        [[1.0, 0.0], [9.0, 9.0], [9.0, 9.0]],
+        [[2.0, 4.0], [9.0, 9.0], [0.0, 6.0]],
+        [[1.0, 1.0], [2.0, 0.0], [3.0, -1.0]],
+    ],
+    dtype=np.float32,
+)
+REAL = np.array([[1, 0, 0], [1, 0, 1], [1, 1, 1]], dtype=np.bool_)
+MARKED = np.where(REAL[:, :, None], FRAMES, np.float32(NAN))
+MEANS = [[1.0, 0.0], [1.0, 5.0], [2.0, 0.0]]
+ARRAYS = (
+    ArraySpec("frames", (3, 2), ("frame", "feature")),
+    ArraySpec("mask", (3,), ("frame",), "bool"),
+)
+
+
+def padded_store(path: Path) -> Store:
+    """A store of the frames above with their mask."""
+    plan_store(path, 3, arrays=ARRAYS)
+    fill_store(path, {"frames": FRAMES, "mask": REAL}).seal()
+    return open_store(path)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        ("mean", MEANS),
+        ("max", [[1.0, 0.0], [2.0, 6.0], [3.0, 1.0]]),
+        ("last", [[1.0, 0.0], [0.0, 6.0], [3.0, -1.0]]),
+        # The slope at times -1, 1 is (last - first) / 2; at -1, 0, 1 it is (last - first) / 3.
+        ("order", [[1, 0, 0, 0], [1, 5, -1, 1], [2, 0, 2 / 3, -2 / 3]]),
+    ],
+)
+def test_a_clip_is_pooled_over_its_real_frames(pooling: Any, expected: Any) -> None:
+    np.testing.assert_allclose(pool(MARKED[:, :, None], pooling), expected, rtol=1e-6)
+    # Of tokens: here each frame has two places, which are equal.
+    tokens = np.stack([MARKED, MARKED], axis=2)
+    np.testing.assert_allclose(pool(tokens, pooling), expected, rtol=1e-6)
+
+
+def test_padding_has_no_attention() -> None:
+    weights, means = attend(MARKED, np.zeros((1, 2)))
+    expected = [[1, 0, 0], [0.5, 0, 0.5], [1 / 3, 1 / 3, 1 / 3]]
+    np.testing.assert_allclose(weights[:, :, 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(means[:, 0], MEANS, rtol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "last", "attention"])
+def test_a_probe_of_padded_clips_is_that_of_the_shorter_clips(pooling: Any) -> None:
+    rng = np.random.default_rng(5)
+    short, y = rng.normal(size=(60, 3, 4)), np.arange(60) % 2
+    short[y == 1, 1, 0] += 2
+    padded = np.concatenate([short, np.full((60, 2, 4), NAN)], axis=1)
+    alone = FrameProbe(pooling).fit(short, y).predict_proba(short)
+    probe = FrameProbe(pooling).fit(padded, y)
+    np.testing.assert_allclose(probe.predict_proba(padded), alone, atol=1e-9)
+    np.testing.assert_allclose(probe.predict_proba(short), alone, atol=1e-9)
+
+
+def test_what_is_no_padding_is_refused() -> None:
+    y = np.array([0, 1, 0])
+    with pytest.raises(FixTraining, match="all frames of clip 1 are NaN"):
+        FrameProbe("mean").fit(np.where([[[False]], [[True]], [[False]]], NAN, FRAMES), y)
+    with pytest.raises(ValueError, match="NaN"):
+        FrameProbe("mean").fit(np.where(FRAMES == 6, NAN, FRAMES), y)
+
+
+def test_margins_are_pooled_over_real_frames_in_time() -> None:
+    by_rule = options(MARKED.astype(np.float64))
+    np.testing.assert_allclose(by_rule[MEAN], MEANS)
+    np.testing.assert_allclose(by_rule[MAXIMUM], [[1, 0], [2, 6], [3, 1]])
+    # In the second clip the first concept peaks in its first frame, the other in its last.
+    np.testing.assert_allclose(by_rule[1][:, 0], [0, 1, -1])
+    pooled = pool_in_time(MARKED.astype(np.float64), np.array([MEAN, 0]))
+    np.testing.assert_allclose(pooled, [[1, 0], [1, -1], [2, 1]])
+
+
+def test_a_bottleneck_over_time_does_not_see_padding() -> None:
+    rng = np.random.default_rng(2)
+    short, y = rng.normal(size=(80, 3, 4)), np.arange(80) % 2
+    concepts = rng.integers(0, 2, (80, 2))
+    short[:, 1, :2] += 3 * concepts
+    padded = np.concatenate([short, np.full((80, 2, 4), NAN)], axis=1)
+    of_short, of_padded = (
+        Bottleneck(ConceptBank(["A", "B"], C=0.1), TimeHead()).fit(X, y, concepts)
+        for X in (short, padded)
+    )
+    np.testing.assert_allclose(
+        of_padded.predict_proba(padded), of_short.predict_proba(short), atol=1e-9
+    )
+
+
+def test_rows_of_a_store_mark_its_padding(tmp_path: Path) -> None:
+    rows = StoreRows(padded_store(tmp_path / "s"), "frames", some_ids(3)[0])
+    np.testing.assert_array_equal(rows[:], MARKED)
+    np.testing.assert_array_equal(rows[np.array([2, 1])][:], MARKED[[2, 1]])
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_run_takes_the_mean_of_real_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool
+) -> None:
+    monkeypatch.setattr(features, "LARGE_BYTES", 0 if is_large else 10**9)
+    manifest = films(2, 2)
+    ids = [clip.clip_id for clip in manifest]
+    # A fourth clip has nothing but padding.
+    frames = np.concatenate([FRAMES, np.ones((1, 3, 2))])
+    real = np.concatenate([REAL, np.zeros((1, 3), dtype=np.bool_)])
+    movies = [clip.movie_id for clip in manifest]
+    plan_store(tmp_path / "s", clip_ids=ids, movie_ids=movies, arrays=ARRAYS)
+    fill_store(tmp_path / "s", {"frames": frames.astype(np.float32), "mask": real}).seal()
+    store, data = open_store(tmp_path / "s"), Data(level=("frames",))
+    joined = join("x", store, clip_table(manifest, data), data, frames=True)
+    np.testing.assert_allclose(joined.vectors, MEANS)
+    np.testing.assert_array_equal(joined.by_frame, MARKED)
+    assert joined.missing == {ids[3]: ALL_PADDING}
+
+
+def test_a_map_of_attention_has_the_mean_1_over_real_tokens() -> None:
+    tokens = np.concatenate([np.ones((2, 4, 3)), np.full((1, 4, 3), NAN)])
+    maps = attention_maps(tokens, {"query 1": np.zeros(3)}, (3, 2, 2))
+    np.testing.assert_allclose(maps[0, :2], 1)
+    np.testing.assert_allclose(maps[0, 2], 0)
+
+
+def test_the_frame_in_the_middle_is_that_of_the_real_ones(tmp_path: Path) -> None:
+    ids = some_ids(3)[0]
+    rows = _rows(padded_store(tmp_path / "s"), "frames", ids)
+    np.testing.assert_array_equal([rows[clip] for clip in ids], [[1, 0], [0, 6], [2, 0]])
+
+
+def test_a_level_of_frames_is_pulled_with_its_mask(tmp_path: Path) -> None:
+    store = padded_store(tmp_path / "s")
+    pull(store.location, tmp_path / "copy", levels=["frames"])
+    rows = StoreRows(open_store(tmp_path / "copy"), "frames", some_ids(3)[0])
+    np.testing.assert_array_equal(rows[:], MARKED)
