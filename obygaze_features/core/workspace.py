@@ -22,6 +22,8 @@ MAKERS = {
     "models": "obygaze train --help",
 }
 # A scheme of one letter would be a Windows drive.
+# At the end of a location, before the sha256 that the seal of the store must have.
+EXPECTED = "#sha256="
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -120,7 +122,13 @@ class Workspace:
         raise self._missing("manifests", name, path)
 
     def existing_store(self, name: str) -> str:
-        """Return where a store is, as `store`; if a name is missing, the error lists the others."""
+        """Return where a store is, as `store`; if a name is missing, the error lists the others.
+
+        What a location states behind `#sha256=` stays at its end.
+        """
+        bare_name, sign, sha256 = name.partition(EXPECTED)
+        if sign and not is_url(name) and self._is_bare(bare_name):
+            return f"{self.existing_store(bare_name)}{sign}{sha256}"
         place = self.store(name)
         if is_url(name) or not self._is_bare(name) or os.path.lexists(place):
             return place

@@ -237,7 +237,7 @@ def pull_(session: Session, source: str, output: str | None, **chosen: Any) -> N
     name, sha256 = split_expected(source, chosen.pop("expect"))
     target = session.workspace.new_store(output or _last_word(name))
     place = name if is_url(name) else session.workspace.existing_store(name)
-    _transfer(session, "pull", partial(pull, place, target, expect=sha256, **chosen))
+    _transfer(session, "pull", partial(pull, place, target, expect=sha256 or None, **chosen))
 
 
 no_licence_option = click.option(

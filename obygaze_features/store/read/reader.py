@@ -139,7 +139,7 @@ def open_store(location: str | Path | Files, *, expect: str | None = None) -> St
     sha256 = ""
     if isinstance(location, str | Path):
         _, sha256 = split_expected(str(location), expect)
-    elif expect:
+    elif expect is not None:
         _, sha256 = split_expected("", expect)
     files = open_files(location)
     plan = read_record(files, Plan)
@@ -167,7 +167,7 @@ class Store:
         # The location names the commit of a store on the hub, but leaves out what may be secret.
         is_complete = isinstance(self._opened, str | Path) and "***" not in self.location
         place = self.location if is_complete else self._opened
-        return partial(open_store, expect=self._expect), (place,)
+        return partial(open_store, expect=self._expect or None), (place,)
 
     def __repr__(self) -> str:
         place = self.location if len(self.location) <= 60 else f"...{self.location[-57:]}"

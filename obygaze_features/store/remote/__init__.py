@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 
 from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
-from obygaze_features.core.workspace import URL_SCHEMES, is_url
+from obygaze_features.core.workspace import EXPECTED, URL_SCHEMES, is_url
 from obygaze_features.store.remote.files import Files, FolderFiles, Target, ZipFiles, open_zip
 from obygaze_features.store.remote.hub import HubTarget, open_hub
 from obygaze_features.store.remote.object_store import ObjectFiles, S3Target, object_store
 
-EXPECTED = "#sha256="
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -22,18 +21,33 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
     The sha256 is "" if neither the location nor `expect` states one.
     """
     place, sign, stated = location.rpartition(EXPECTED)
-    if not sign:
+    if sign:
+        _require_sha256(stated)
+    else:
         place, stated = location, ""
-    given = (expect or "").strip().lower().removeprefix("sha256:")
-    for sha256, is_given in ((stated, bool(sign)), (given, bool(given))):
-        if is_given and not _SHA256.fullmatch(sha256):
-            raise FixUsage(
-                f"the sha256 of a sealed store has 64 hex digits, got {sha256!r}",
-                hint="obygaze store info prints it",
-            )
+    if place.startswith(("http://", "https://")) and "#" in place:
+        # A server never sees what follows #: a misspelled name would check nothing.
+        _, _, ending = place.partition("#")
+        raise FixUsage(
+            f"unknown ending '#{ending}' of a URL",
+            where=place,
+            hint="URL#sha256=..., with the sha256 of the seal (`obygaze store info`), or no #",
+        )
+    given = ""
+    if expect is not None:  # "" is no sha256 either: an empty variable would check nothing
+        given = expect.strip().lower().removeprefix("sha256:")
+        _require_sha256(given)
     if stated and given and stated != given:
         raise FixUsage(f"two different sha256 are expected: {stated} and {given}")
     return place, stated or given
+
+
+def _require_sha256(text: str) -> None:
+    if not _SHA256.fullmatch(text):
+        raise FixUsage(
+            f"the sha256 of a sealed store has 64 hex digits, got {text!r}",
+            hint="obygaze store info prints it",
+        )
 
 
 def open_files(location: str | Path | Files) -> Files:

@@ -99,19 +99,19 @@ def pull(
     sha256 = ""
     if isinstance(location, str | Path):
         location, sha256 = split_expected(str(location), expect)
-    elif expect:
+    elif expect is not None:
         _, sha256 = split_expected("", expect)
     if chosen and not sha256:
         done = _fetch_rows(location, target, levels, chosen, progress)
         if done is not None:
             return done
-    selection = select_files(location, levels, chosen, sha256)
+    selection = select_files(location, levels, chosen, sha256 or None)
     for _ in range(TRIES):
         try:
             return fetch(selection, target, progress)
         except Corrupt:
             before = selection
-            selection = select_files(location, levels, chosen, sha256)
+            selection = select_files(location, levels, chosen, sha256 or None)
             # Rows that are extracted again meanwhile change files, and their markers.
             if selection.sealed or selection.marks == before.marks:
                 raise

@@ -15,7 +15,7 @@ from support.store_servers import web_server
 from support.stores import copy_of_sealed, plan_store, sealed_store, tree
 
 import obygaze as og
-from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch
+from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch, NotFound
 from obygaze_features.store import open_store, pack, pull, unpack
 from obygaze_features.store.read import commits
 from obygaze_features.store.read.verify import verify
@@ -90,16 +90,44 @@ def test_a_store_that_is_not_sealed_is_not_an_expected_one(stores, tmp_path: Pat
     assert open_store(tmp_path / "s").seal_sha256 == ""
 
 
-@pytest.mark.parametrize("bad", ["5f0c", "g" * 64, "0" * 63, "0" * 65])
+@pytest.mark.parametrize("bad", ["", " ", "sha256:", "5f0c", "g" * 64, "0" * 63, "0" * 65])
 def test_a_number_that_is_none_is_an_error_and_not_ignored(stores, bad: str) -> None:
     with pytest.raises(FixUsage, match="64 hex digits"):
         open_store(stores[0], expect=bad)
     with pytest.raises(FixUsage, match="64 hex digits"):
         open_store(f"{stores[0]}#sha256={bad}")
+    with pytest.raises(FixUsage, match="64 hex digits"):
+        verify(stores[0], expect=bad)
+    with pytest.raises(FixUsage, match="64 hex digits"):
+        pull(stores[0], stores[0].parent / "copy", expect=bad)
     with pytest.raises(FixUsage, match="two different"):
         open_store(f"{stores[0]}#sha256={'0' * 64}", expect="1" * 64)
     with pytest.raises(FixUsage, match="64 hex digits"):
         open_store(f"{stores[0]}#sha256=")
+
+
+@pytest.mark.parametrize("ending", ["#", "#sha=", "#SHA256=", "#sha256:", "#md5="])
+def test_an_ending_of_a_url_that_would_check_nothing_is_an_error(
+    ending: str, tmp_path: Path
+) -> None:
+    place = f"http://127.0.0.1:9/s{ending}{'0' * 64}"
+    for way in (open_store, verify):
+        with pytest.raises(FixUsage, match="unknown ending '#"):
+            way(place)
+    with pytest.raises(FixUsage, match="unknown ending '#"):
+        pull(place, tmp_path / "copy")
+
+
+def test_a_name_of_the_workspace_may_state_the_number_too(stores, tmp_path: Path) -> None:
+    ours, _ = stores
+    (tmp_path / "stores").mkdir()
+    ours.rename(tmp_path / "stores/ours")
+    number = number_of(tmp_path / "stores/ours")
+    assert og.open_store(f"ours#sha256={number}", workspace=tmp_path).seal_sha256 == number
+    with pytest.raises(Mismatch, match="not the expected store"):
+        og.open_store(f"ours#sha256={'0' * 64}", workspace=tmp_path)
+    with pytest.raises(NotFound, match="no store called 'our'"):
+        og.open_store(f"our#sha256={number}", workspace=tmp_path)
 
 
 def test_over_http_with_an_index_the_seal_is_compared(
