@@ -472,8 +472,12 @@ const timer = setInterval(() => {
 }, 5);"""
 
 
-def three_films(folder: Path) -> Site:
-    """Films of 23.976, 25 and 29.97 pictures a second; browsers do not play the last one."""
+@pytest.fixture(scope="module")
+def three_films(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Site]:
+    """A function of an annotator that returns a page of three films, of 23.976, 25 and 29.97
+    pictures a second; browsers do not play the last one.
+    """
+    folder = tmp_path_factory.mktemp("films")
     n, names = 480, ("slow.mp4", "even.webm", "fast.avi")
     rates = (Fraction(24000, 1001), Fraction(25), Fraction(30000, 1001))
     codecs = ("libx264", "libvpx", "mpeg4")
@@ -487,15 +491,15 @@ def three_films(folder: Path) -> Site:
         clips += [
             Clip(f"{film}-{k}", film, k, name, float(4 * k), float(4 * k + 4)) for k in range(4)
         ]
-    page = site(folder, clips, "eva")
-    page.media.make_proxies(Console(verbosity=-1).progress)
-    return page
+    site(folder, clips).media.make_proxies(Console(verbosity=-1).progress)
+    return lambda annotator: site(folder, clips, annotator)
 
 
 def test_marks_are_the_pictures_on_screen_while_the_film_plays(
-    browser: Any, tmp_path: Path
+    browser: Any, three_films: Callable[[str], Site]
 ) -> None:
-    page, draw = three_films(tmp_path), random.Random(3)
+    page = three_films("ada")
+    draw = random.Random(3)
     far = []
     with served(page) as server:
         open_page(browser, server.address, "films")
@@ -527,9 +531,10 @@ def test_marks_are_the_pictures_on_screen_while_the_film_plays(
 
 
 def test_marks_of_films_of_three_rates_become_labels_without_a_rate(
-    browser: Any, tmp_path: Path
+    browser: Any, three_films: Callable[[str], Site]
 ) -> None:
-    page = three_films(tmp_path)
+    page = three_films("eva")
+    folder = page.workspace.root
     rates = {"slow": 24000 / 1001, "even": 25.0, "fast": 30000 / 1001}
     with served(page) as server:
         open_page(browser, server.address, "films")
@@ -548,18 +553,18 @@ def test_marks_of_films_of_three_rates_become_labels_without_a_rate(
             wait(lambda: browser.execute_script("return film.marks.length") == 1)
         browser.execute_script("document.getElementById('watched-all').click()")
         wait(lambda: "100 %" in text(browser, "#watched-share"))
-    (tmp_path / "clips.csv").write_text(
+    (folder / "clips.csv").write_text(
         "clip_id,movie_id,start_s,end_s\n"
         + "".join(f"{c.clip_id},{c.movie_id},{c.start_s},{c.end_s}\n" for c in page.manifest)
     )
     words = ("manifest", "project", "segments/films.eva.csv", "--clips", "clips.csv")
-    done = call_obygaze(*words, "--json", cwd=tmp_path).ok()
+    done = call_obygaze(*words, "--json", cwd=folder).ok()
     levels = {row["clip_id"]: row["level"] for row in done.json()["merged"]}
     assert levels == {f"{film}-{k}": "S" if k == 2 else "EN" for film in rates for k in range(4)}
     # Of the film that was called watched it is known that nothing else is in it.
     assert "eva in even, eva in slow" in done.stderr
     assert "fast" not in done.stderr
-    contradicting = call_obygaze(*words, "--fps", "24", cwd=tmp_path)
+    contradicting = call_obygaze(*words, "--fps", "24", cwd=folder)
     assert "23.976 is not the rate given by --fps" in contradicting.stderr
 
 
@@ -583,3 +588,100 @@ def test_what_is_played_is_kept_as_watched(browser: Any, tmp_path: Path) -> None
     spans = [ClipSpan("seen", "lake", 55, end - 2), ClipSpan("not", "lake", 100, 199)]
     made = project(page.watched.segments(), spans)
     assert [row.labelled for row in made.merged] == [True, False]
+
+
+def test_of_two_films_chosen_one_after_the_other_the_last_is_shown(
+    browser: Any, three_films: Callable[[str], Site]
+) -> None:
+    page = three_films("ben")
+    with served(page) as server:
+        open_page(browser, server.address, "films")
+        # The answer about the first film comes last.
+        browser.execute_script(
+            """const plain = window.fetch;
+            window.fetch = async (address, options) => {
+              const isSlow = String(address).includes("film=slow");
+              if (isSlow) await new Promise((done) => setTimeout(done, 800));
+              return plain(address, options);
+            };"""
+        )
+        go(browser, film="slow")
+        go(browser, film="even")
+        wait(lambda: browser.title.startswith("even"))
+        time.sleep(1.2)
+        shown = browser.execute_script("return [film.id, mark.movie_id]")
+        assert (shown, text(browser, "#film-title")) == (["even", "even"], "even")
+
+
+def test_a_link_leads_to_the_picture_that_was_shown(
+    browser: Any, three_films: Callable[[str], Site]
+) -> None:
+    page = three_films("")
+    with served(page) as server:
+        open_page(browser, server.address, "films")
+        go(browser, film="slow")
+        wait(lambda: times_are_known(browser, "slow"))
+        for picture in (1, 7, 100, 101, 250, 333, 479):
+            browser.execute_script("seek(arguments[0])", (picture + 0.5) * 1001 / 24000)
+            link = browser.execute_script("copyLink(); return location.href")
+            browser.execute_script("seek(0)")
+            asked = float(link.rpartition("t=")[2])
+            browser.execute_script("seek(arguments[0])", asked)
+            assert text(browser, "#picture") == f"picture {picture}"
+
+
+def test_found_clips_are_in_a_row_only_where_they_follow_each_other(
+    browser: Any, tmp_path: Path
+) -> None:
+    with served(films(tmp_path)) as server:
+        open_page(browser, server.address, "films")
+        runs = browser.execute_script(
+            """const clip = (start, end) => ({ start, end, positive: true });
+            const runs = inARow([clip(0, 10), clip(10, 20), clip(620, 630)]);
+            return runs.map((run) => [run.start, run.end, run.n]);"""
+        )
+    assert runs == [[0, 20, 2], [620, 630, 1]]
+
+
+def test_a_concept_that_another_window_lacks_is_not_lost(browser: Any, tmp_path: Path) -> None:
+    from support.film_pages import mark, save
+
+    page = films(tmp_path)
+    with served(page) as server:
+        assert save(server, mark(1, concepts=["Look"], comment="why")).status == 200
+        open_page(browser, f"{server.address}#film=lake", "lake")
+        wait(lambda: browser.execute_script("return film?.marks.length") == 1)
+        browser.execute_script("edit(film.marks[0])")
+        # The other window saves the same mark again; this one adds a concept to it.
+        assert save(server, mark(1, version=1, concepts=["Look"], comment="why")).status == 200
+        browser.execute_script("document.querySelector('#mark [value=Body]').click(); saveMark()")
+        wait(lambda: "another window changed" in text(browser, "#mark-status"))
+        browser.execute_script("document.getElementById('mark-mine').click()")
+        wait(lambda: text(browser, "#mark-status").startswith("Saved"))
+    (left,) = table(tmp_path, page.manifest, "eva").read().values()
+    assert left["concepts"] == ["Look", "Body"]
+
+
+def test_what_is_typed_while_a_save_runs_stays_in_the_form(browser: Any, tmp_path: Path) -> None:
+    page = films(tmp_path)
+    with served(page) as server:
+        open_page(browser, f"{server.address}#film=lake", "lake")
+        wait(lambda: times_are_known(browser, "lake"))
+        browser.execute_script(
+            """const plain = window.fetch;
+            window.fetch = async (address, options) => {
+              const isMark = String(address) === "api/mark";
+              if (isMark) await new Promise((done) => setTimeout(done, 600));
+              return plain(address, options);
+            };
+            Object.assign(mark, { start_frame: 10, end_frame: 20 });
+            document.querySelector("#mark [value=S]").checked = true;
+            saveMark();"""
+        )
+        browser.find_element("name", "comment").send_keys("later")
+        wait(lambda: "not saved yet" in text(browser, "#mark-status"))
+        assert browser.execute_script("return form.elements.comment.value") == "later"
+        browser.execute_script("saveMark()")
+        wait(lambda: text(browser, "#mark-status").startswith("Saved at"))
+    (left,) = table(tmp_path, page.manifest, "eva").read().values()
+    assert (left["comment"], left["version"]) == ("later", 2)
