@@ -1,10 +1,10 @@
 """`python -m support.mutation ROOM [SEED] [DRAWS]` (from tests/): do tests see random changes?
 
 One operator, comparison, number or truth value of the room is changed in a copy of the tree, and
-the room's test files that call the changed function are run. Prints a line for each change: where,
-what was changed, and the test that saw it. A change with which nothing can be imported is not
-counted. A room is a folder or file of a package (`evaluation`, `store/format`,
-`extraction/estimate`); its tests are in the folder or file of that name under tests/.
+the room's test files that call the changed function are run, first the tests that call it. Prints
+a line for each change: where, what was changed, and the test that saw it. A change with which
+nothing can be imported is not counted. A room is a folder or file of a package (`evaluation`,
+`store/format`, `extraction/estimate`); its tests are in the folder or file of that name in tests/.
 """
 
 from __future__ import annotations
@@ -134,26 +134,35 @@ def _is_text(node: ast.AST) -> bool:
     return is_constant or isinstance(node, ast.JoinedStr)
 
 
+@dataclass(frozen=True)
+class Unchanged:
+    """A room without any change: the tests that call each function, their seconds, which fail."""
+
+    tests: dict[tuple[str, int], set[str]]
+    seconds: dict[str, float]
+    failed: set[str]
+
+
 class Callers:
-    """A plugin of pytest that notes who calls which function, what fails, and how long it takes."""
+    """A plugin of pytest that notes which tests call which function, which fail, and how long."""
 
     def __init__(self, room: str) -> None:
         self.room = room
-        self.test_file = ""
-        self.files: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self.test = ""
+        self.tests: dict[tuple[str, int], set[str]] = defaultdict(set)
         self.seconds: dict[str, float] = defaultdict(float)
         self.failed: set[str] = set()
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Follow the calls of one test."""
-        self.test_file = item.path.relative_to(Path.cwd()).as_posix()
+        self.test = item.nodeid
         began = time.monotonic()
         threading.settrace(self._note)
         sys.settrace(self._note)
         yield
         sys.settrace(None)
-        self.seconds[self.test_file] += time.monotonic() - began
+        self.seconds[self.test] = time.monotonic() - began
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a test that fails without any change."""
@@ -164,8 +173,22 @@ class Callers:
         path = frame.f_code.co_filename
         if self.room in path:
             path = Path(path).relative_to(Path.cwd()).as_posix()
-            self.files[path, frame.f_code.co_firstlineno].add(self.test_file)
-            self.files[path, 0].add(self.test_file)
+            self.tests[path, frame.f_code.co_firstlineno].add(self.test)
+            self.tests[path, 0].add(self.test)
+
+
+class CallersFirst:
+    """A plugin of pytest that runs some tests before the others, the quickest first."""
+
+    def __init__(self, calling: set[str], seconds: dict[str, float]) -> None:
+        self.calling = calling
+        self.seconds = seconds
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Sort the tests."""
+        items.sort(
+            key=lambda item: (item.nodeid not in self.calling, self.seconds.get(item.nodeid, 0.0))
+        )
 
 
 def in_child(work: Callable[[], Any], output: Path, limit_s: float) -> Any:
@@ -195,16 +218,19 @@ def in_child(work: Callable[[], Any], output: Path, limit_s: float) -> Any:
     return answer
 
 
-def run_tests(tests: list[str], failing: set[str]) -> int:
-    """Run test files in this process up to the first failure; return pytest's exit status."""
-    deselected = [word for test in failing for word in ("--deselect", test)]
-    return int(pytest.main([*PYTEST_OPTIONS, "-x", *deselected, *tests]))
+def run_tests(calling: set[str], unchanged: Unchanged) -> int:
+    """Run the files of some tests up to the first failure; return pytest's exit status."""
+    files = sorted({test.split("::")[0] for test in calling})
+    deselected = [word for test in unchanged.failed for word in ("--deselect", test)]
+    plugin = CallersFirst(calling, unchanged.seconds)
+    return int(pytest.main([*PYTEST_OPTIONS, "-x", *deselected, *files], plugins=[plugin]))
 
 
-def run_unchanged(tests: str, callers: Callers) -> dict[str, Any]:
+def run_unchanged(tests: str, room: str) -> Unchanged:
     """Run all tests of a room in this process; return what the plugin noted."""
+    callers = Callers(room)
     pytest.main([*PYTEST_OPTIONS, tests], plugins=[callers])
-    return {"files": dict(callers.files), "seconds": callers.seconds, "failed": callers.failed}
+    return Unchanged(dict(callers.tests), dict(callers.seconds), callers.failed)
 
 
 def copy_tree(target: Path) -> None:
@@ -227,15 +253,18 @@ def room_files(room: str) -> tuple[str, list[str], str]:
     raise SystemExit(f"no room {room!r}: name a folder or file of a package, such as evaluation")
 
 
-def seen_by(change: Change, tests: list[str], failing: set[str], limit_s: float, stamp: int) -> str:
+def seen_by(change: Change, calling: set[str], unchanged: Unchanged, stamp: int) -> str:
     """Return which test fails with a change, or 'import' if nothing can be imported with it."""
+    if not calling:
+        return "NOT SEEN, no test calls it"
+    limit_s = 120 + 5 * sum(unchanged.seconds.values())
     path = Path(change.path)
     text = path.read_bytes()
     path.write_bytes(text[: change.start] + change.new.encode() + text[change.end :])
     # Python takes a compiled file for current when size and time agree.
     os.utime(path, (stamp, stamp))
     output = Path("mutation-output.txt")
-    status = in_child(lambda: run_tests(tests, failing), output, limit_s)
+    status = in_child(lambda: run_tests(calling, unchanged), output, limit_s)
     path.write_bytes(text)
     shutil.rmtree(".hypothesis", ignore_errors=True)
     if status is None:
@@ -261,22 +290,17 @@ def main(room: str, seed: int = 1, draws: int = 20) -> None:
         changes = [change for file in files for change in changes_of(file, Path(file).read_bytes())]
         print(f"{room}: {len(changes)} changes possible; running {tests} once", flush=True)
         output = Path("mutation-output.txt")
-        callers = Callers(f"{folder}/{path}")
-        unchanged = in_child(lambda: run_unchanged(tests, callers), output, 3600)
+        unchanged = in_child(lambda: run_unchanged(tests, f"{folder}/{path}"), output, 3600)
         print(*output.read_text("utf-8", errors="replace").splitlines()[-1:], flush=True)
-        for test in sorted(unchanged["failed"]):
+        for test in sorted(unchanged.failed):
             print(f"left out, fails without any change: {test}", flush=True)
         random.Random(seed).shuffle(changes)
         drawn = []
         for stamp, change in enumerate(changes, start=1_000_000_000):
             if len(drawn) == draws:
                 break
-            called_by = unchanged["files"].get((change.path, change.function), set())
-            quickest_first = sorted(called_by, key=unchanged["seconds"].__getitem__)
-            limit_s = 60 + 5 * sum(unchanged["seconds"][file] for file in called_by)
-            seen = "NOT SEEN, no test calls it"
-            if called_by:
-                seen = seen_by(change, quickest_first, unchanged["failed"], limit_s, stamp)
+            calling = unchanged.tests.get((change.path, change.function), set())
+            seen = seen_by(change, calling, unchanged, stamp)
             if seen == "import":
                 continue
             drawn.append(seen)
