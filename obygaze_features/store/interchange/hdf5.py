@@ -41,6 +41,9 @@ ID_KEYS = ("clip_id", "ids", "id", "names", "video_names", "keys")
 
 def open_one(path: Path, levels: Mapping[str, str], *, id_key: str | None = None) -> FeatureSource:
     """Open a file or a folder; without paths in `levels`, a dataset for each clip, or ids."""
+    # Other programs show paths from the root of the file: /features.
+    levels = {name: place.lstrip("/") for name, place in levels.items()}
+    id_key = None if id_key is None else id_key.lstrip("/")
     try:
         if path.is_dir():
             return _a_file_a_clip(path, levels)
@@ -185,10 +188,35 @@ def _movies(handle: Any, pattern: str, clips: Sequence[str], path: Path) -> dict
             continue
         if not movies:
             _check_texts(handle)
-        movie = node.attrs[MOVIE_KEY]
-        if isinstance(movie, str):
+        movie = _id_of(node.attrs[MOVIE_KEY])
+        if movie is None:
+            raise FixInput(
+                f"the attribute {MOVIE_KEY!r} of {clip!r} is not one text or whole number",
+                where=str(path),
+                hint="correct it, or remove this attribute from all clips",
+            )
+        if movie:
             movies[clip] = movie
     return movies
+
+
+def _id_of(attribute: Any) -> str | None:
+    """Return the id that an attribute has; None if it has none.
+
+    Of one text h5py makes a str, NumPy bytes of a fixed length, and MATLAB an array of one.
+    """
+    values = np.asarray(attribute)
+    if values.size != 1:
+        return None
+    value = values.reshape(-1)[0]
+    if isinstance(value, np.integer):
+        return str(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+    return str(value) if isinstance(value, str) else None
 
 
 def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:

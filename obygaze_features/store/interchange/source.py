@@ -189,7 +189,7 @@ def column_source(
     ids = _ids(path, read, id_key)
     movies: Sequence[str | None] = [None] * len(ids)
     if MOVIE_KEY in names:
-        movies = _ids(path, read, MOVIE_KEY)
+        movies = [movie or None for movie in _ids(path, read, MOVIE_KEY)]
     keys = levels.values() or [name for name in names if name not in (id_key, MOVIE_KEY)]
     arrays, warnings = {key: read(key) for key in keys}, []
     if not levels:

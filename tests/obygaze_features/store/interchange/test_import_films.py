@@ -87,6 +87,13 @@ def test_films_of_some_clips_only_are_refused(
     assert not (tmp_path / "s").exists()
 
 
+def test_an_empty_cell_is_a_clip_without_a_film(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("clip_id,movie_id,x_0\na-1,film,1\na-2,,2\n", encoding="utf-8")
+    with pytest.raises(FixInput, match="1 of 2 clips has no film: a-2"):
+        import_store(open_features("csv", path), tmp_path / "s")
+
+
 @pytest.mark.parametrize("open_source", SOURCES.values(), ids=list(SOURCES))
 def test_a_manifest_gives_the_films_that_the_files_do_not(
     tmp_path: Path, open_source: Callable[[Path], FeatureSource]

@@ -35,6 +35,33 @@ def test_one_dataset_a_video_as_mad_has_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(store.matrix("frames", clips=["2738"]).values[0], A)
 
 
+@pytest.mark.parametrize(
+    "movie", ["alien", np.bytes_(b"alien"), np.array([b"alien"]), np.int64(7)], ids=repr
+)
+def test_the_film_is_read_however_it_was_written(tmp_path: Path, movie: object) -> None:
+    file = written(tmp_path / "f.h5", {"x-1": A[0], "y-2": A[1]})
+    with h5py.File(file, "r+") as handle:
+        for clip in ("x-1", "y-2"):
+            handle[clip].attrs["movie_id"] = movie
+    film = "7" if isinstance(movie, np.int64) else "alien"
+    assert made(file, tmp_path / "s").movie_ids.tolist() == [film, film]
+
+
+@pytest.mark.parametrize("movie", [1.5, [1, 2], np.bytes_(b"\xff"), h5py.Empty("f4")], ids=repr)
+def test_what_is_no_film_is_an_error_not_a_guess(tmp_path: Path, movie: object) -> None:
+    file = written(tmp_path / "f.h5", {"x-1": A[0]})
+    with h5py.File(file, "r+") as handle:
+        handle["x-1"].attrs["movie_id"] = movie
+    with pytest.raises(FixInput, match="'movie_id' of 'x-1' is not one text or whole number"):
+        open_features("hdf5", file)
+
+
+def test_a_path_may_begin_at_the_root_of_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path / "f.h5", {"g/ids": ["x-1", "y-2"], "g/features": A[:2]})
+    store = made(file, tmp_path / "s", {"clip": "/g/features"}, id_key="/g/ids")
+    np.testing.assert_array_equal(store.matrix("clip", clips=["x-1", "y-2"]).values, A[:2])
+
+
 def test_groups_with_a_prefix_as_activitynet_has_them(tmp_path: Path) -> None:
     content = {"v_ab-c_1/c3d_features": A, "v_xyz/c3d_features": A * 2}
     paths = {"c3d": "v_{id}/c3d_features"}
