@@ -5,7 +5,7 @@ from pathlib import Path
 
 from obygaze_features import __version__
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
-from obygaze_features.core.files import locked, write_atomic
+from obygaze_features.core.files import is_printable_name, locked, write_atomic
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import LICENCE_BYTES
 from obygaze_features.store.format.records import LicenceHistory, LicenceStatement, Plan, Terms
@@ -76,8 +76,8 @@ def require_terms(path: Path | str, wanted: Terms) -> None:
 
 def checked_licence(licence: str) -> str:
     """Return the name of a licence; an error unless it is one line of printable text."""
-    name = licence.strip()
-    if not name.isprintable():
+    name = _normal(licence)
+    if not is_printable_name(name):
         raise FixUsage(
             f"the licence must be one line of printable text, got {name!r}",
             hint="its short name, such as CC-BY-4.0 (spdx.org/licenses)",
@@ -87,10 +87,15 @@ def checked_licence(licence: str) -> str:
 
 def checked_citation(citation: str) -> str:
     """Return a citation, which may have several lines; an error for control characters."""
-    text = citation.strip()
-    if not all(line.isprintable() for line in text.replace("\t", " ").split("\n")):
+    text = _normal(citation)
+    if not all(map(is_printable_name, text.replace("\t", " ").split("\n"))):
         raise FixUsage(f"the citation has control characters: {text!r}")
     return text
+
+
+def _normal(text: str) -> str:
+    """Return a text without blanks around it, and without the line ends of Windows."""
+    return text.replace("\r\n", "\n").strip()
 
 
 def _folder_of_store(path: Path | str) -> Path:
@@ -113,7 +118,7 @@ def _folder_of_store(path: Path | str) -> Path:
 
 def _refuse_other(terms: Terms, wanted: Terms, where: str) -> None:
     for name, given, there in zip(Terms._fields, wanted, terms, strict=True):
-        if given and there and given != there:
+        if given and there and _normal(given) != _normal(there):
             raise AlreadyThere(
                 f"this store has the {name} {there!r}, got {given!r}",
                 where=where,

@@ -27,9 +27,11 @@ from obygaze_features.store import (
     unpack,
     verify,
 )
+from obygaze_features.store.format.records import Terms
 from obygaze_features.store.read.describe import describe, summary
 from obygaze_features.store.remote import hub as hub_module
 from obygaze_features.store.remote.publish import publish
+from obygaze_features.store.write.licence import require_terms
 
 DOE = "Doe, J. (2026). Films."
 ROE = "Roe, R. (2025). More films."
@@ -213,6 +215,17 @@ def test_stores_of_different_licences_are_merged_only_with_a_decision(tmp_path: 
     assert open_store(tmp_path / "m").terms == ("CC-BY-NC-ND-4.0", f"{DOE}\n{ROE}")
     with pytest.raises(AlreadyThere, match=r"has the licence 'CC-BY-NC-ND-4\.0', got 'CC0-1\.0'"):
         merge([free, bound, bare], tmp_path / "m", licence="CC0-1.0")
+
+
+def test_a_citation_from_a_page_or_a_file_of_windows_is_text(bare: Path) -> None:
+    # With a space that does not break, as pages have it, and with the line ends of Windows.
+    copied = "Doe,\u00a0J.\u2009(2026).\r\nFilms.\r\n"
+    terms = state_licence(bare, licence="CC\u00a0BY", citation=copied)
+    assert terms == ("CC\u00a0BY", "Doe,\u00a0J.\u2009(2026).\nFilms.")
+    assert open_store(bare).terms == terms
+    # The same again is no other citation.
+    assert state_licence(bare, citation=copied) == terms
+    require_terms(bare, Terms("CC\u00a0BY ", copied))
 
 
 def test_a_licence_is_stated_for_a_folder_only_and_in_one_line(bare: Path, tmp_path: Path) -> None:
