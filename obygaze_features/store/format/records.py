@@ -377,8 +377,8 @@ class Plan(Record):
         return mask
 
     def with_masks(self, names: Iterable[str]) -> list[str]:
-        """Return the names of arrays, and of the mask without which they cannot be understood."""
-        chosen = list(names)
+        """Return the names of arrays, each once, and of the mask that they need."""
+        chosen = list(dict.fromkeys(names))
         if MASK not in chosen and any(self.mask_of(name) is not None for name in chosen):
             chosen.append(MASK)
         return chosen

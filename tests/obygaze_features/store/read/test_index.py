@@ -93,6 +93,22 @@ def test_rows_of_a_movie_come_by_the_index_and_nothing_else_is_read(tmp_path: Pa
         store.matrix("clip", movies=["tt9"])
 
 
+def test_a_level_that_is_named_twice_is_fetched_once(tmp_path: Path) -> None:
+    a_store(tmp_path / "s")
+    once = pull(RemoteFiles(tmp_path / "s"), tmp_path / "one", levels=["clip"], movies=[MOVIE])
+    twice = pull(
+        RemoteFiles(tmp_path / "s"), tmp_path / "two", levels=["clip", "clip"], movies=[MOVIE]
+    )
+    assert twice.n_bytes_rows == once.n_bytes_rows
+    assert open_store(tmp_path / "two").levels == ("clip",)
+    # Whole blocks, from a store on this machine.
+    parts = [
+        pull(tmp_path / "s", tmp_path / name, levels=levels)
+        for name, levels in (("three", ["clip"]), ("four", ["clip", "clip"]))
+    ]
+    assert parts[0].n_bytes_rows == parts[1].n_bytes_rows
+
+
 def test_every_movie_and_array_is_the_same_by_index_and_by_seal(tmp_path: Path) -> None:
     a_store(tmp_path / "s")
     local = open_store(tmp_path / "s")
