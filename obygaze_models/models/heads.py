@@ -201,8 +201,8 @@ class OrdinalHead(Classifier):
 
 def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
     """Return liblinear's logistic regression, unfitted, for this version of scikit-learn."""
-    known = inspect.signature(LogisticRegression).parameters
-    if known["penalty"].default == "deprecated" if "penalty" in known else True:
+    parameter = inspect.signature(LogisticRegression).parameters.get("penalty")
+    if parameter is None or parameter.default == "deprecated":
         kind: dict[str, Any] = {"l1_ratio": 1.0 if penalty == "l1" else 0.0}
     else:
         kind = {"penalty": penalty}

@@ -125,6 +125,11 @@ def test_a_list_of_tables_has_to_be_one_and_long_enough() -> None:
         assert line.startswith("film.toml:2: sources: must be a list of tables of at least 1, got")
 
 
+def test_a_list_of_tables_may_be_empty_if_nothing_else_is_said() -> None:
+    document = read_toml(b'title = "x"\nsources = []\n', "film.toml")
+    assert document.check(FILM) == {"title": "x", "sources": ()}
+
+
 def test_a_value_that_is_not_from_the_file_is_reported_under_its_source() -> None:
     overrides = {"fit.seed": "--set fit.seed=-1"}
     document = read_toml(b"[fit]\nseed = 0\n", "p.toml", overrides=overrides)

@@ -62,6 +62,13 @@ def test_a_movie_drawn_twice_counts_twice() -> None:
     assert weighted == pytest.approx(within(y[rows], score[rows], copied))
 
 
+def test_a_movie_that_is_not_drawn_does_not_count() -> None:
+    y, score, fold = pooled(4)
+    left = fold != 0
+    weighted = within(y, score, fold, np.array([[0.0, 1.0, 1.0, 1.0]]))
+    assert weighted == pytest.approx(within(y[left], score[left], fold[left]))
+
+
 def test_a_model_with_one_class_says_nothing() -> None:
     assert within([1, 1, 0, 1], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]) == 1
     assert np.isnan(within([1, 1, 0, 0], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]))
