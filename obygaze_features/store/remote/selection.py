@@ -21,7 +21,7 @@ from obygaze_features.store.format.records import (
     TextMarker,
     marker_key,
 )
-from obygaze_features.store.format.schema import TEXT_FOLDER, FileMark
+from obygaze_features.store.format.schema import MASK, TEXT_FOLDER, FileMark
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.files import (
@@ -180,9 +180,13 @@ def _of_sealed(
     if seal is None:
         raise FixInput("it is not sealed", where=store.location, hint="obygaze extract run --seal")
     names = levels if levels is not None else [spec.name for spec in store.plan.arrays]
-    specs = [store.plan.array(name) for name in store.plan.with_masks(names)]
     rows = store.select(movies=movies).rows
     blocks = frozenset((rows // store.plan.block_rows).tolist())
+    chosen = store.plan.with_masks(names)
+    if here is not None and MASK not in names and not blocks <= here.blocks.get(MASK, frozenset()):
+        # A partial copy of an earlier version has levels without their mask.
+        chosen = [name for name in chosen if name != MASK]
+    specs = [store.plan.array(name) for name in chosen]
     wanted = Partial({spec.name: blocks for spec in specs})
     if here is not None and levels is None and movies is None:
         wanted = here

@@ -39,7 +39,8 @@ from obygaze_features.core.errors import (
     Stopped,
 )
 from obygaze_features.store import RowStatus, StoreWriter, open_store, push
-from obygaze_features.store.format.schema import TextTable
+from obygaze_features.store.format.records import Partial
+from obygaze_features.store.format.schema import ArraySpec, TextTable
 from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import fetch as fetch_module
@@ -122,6 +123,28 @@ def test_one_movie_and_one_level_are_a_partial_copy_that_says_so(
     with pytest.raises(NotFound, match="partial"):
         store.matrix("clip", movies=["tt0000101"])
     verify(tmp_path / "got", hashes=True).require_whole()
+
+
+def test_a_partial_copy_of_an_earlier_version_has_no_mask_and_is_copied_without_it(
+    tmp_path: Path,
+) -> None:
+    frames = ArraySpec("frames", (3, 4), ("frame", "number"))
+    arrays = [frames, ArraySpec("clip", (4,)), ArraySpec("mask", (3,), ("frame",), dtype="bool")]
+    plan_store(tmp_path / "s", 4, arrays=arrays)
+    fill_store(tmp_path / "s", some_values(4, arrays)).seal()
+    part = tmp_path / "part"
+    pull(tmp_path / "s", part, levels=["frames"])
+    (part / "data.zarr/mask/c.0.0").unlink()
+    (part / Partial.FILE).write_bytes(Partial({"frames": frozenset({0})}).to_bytes())
+    # Its own mask is not there to be copied.
+    pull(part, tmp_path / "copy", levels=["frames"])
+    push(open_store(part), tmp_path / "pushed", levels=["frames"])
+    for name in ("copy", "pushed"):
+        assert open_store(tmp_path / name).commits.partial == Partial({"frames": frozenset({0})})
+        assert verify(tmp_path / name, hashes=True).problems == []
+    # The store itself has it.
+    pull(tmp_path / "s", part, levels=["frames"])
+    assert [spec.name for spec in open_store(part).held_arrays] == ["frames", "mask"]
 
 
 def test_a_partial_copy_grows_until_it_is_whole(tmp_path: Path, sealed: Path) -> None:
