@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 MAX_LOG2_HALF = 24.0
 # Values that are few whole numbers are counted exactly up to this cost: about ten seconds.
 MAX_DIFFERENT_VALUES, MAX_GRID_COST = 12, 1e10
+# Of so many different sums, about a hundred lists are held at once: 1.6 GB.
+MAX_SUMS = 2_000_000
 # Shuffles at a time: their items must fit into the processor's cache.
 CHUNK, POOL = 1 << 15, 1 << 19
 
@@ -178,9 +180,23 @@ def _value_grid(blocks: Sequence[_Block]) -> _Grid | None:
         return None
     step = float(np.gcd.reduce(np.diff(values).astype(np.int64))) if len(values) > 1 else 1.0
     grid = _Grid(float(values[0]), step)
-    if sum(_grid_cost(block, grid) for block in blocks) > MAX_GRID_COST:
-        return None
+    cost = 0.0
+    n_sums = 1
+    for block in blocks:
+        n_sums_of_block = _n_sums(grid.numbers(block.values), block.taken)
+        cost += _grid_cost(block, grid)
+        if n_sums > 1:  # the convolution with the sums of the blocks before
+            cost += float(n_sums) * float(n_sums_of_block)
+        n_sums += n_sums_of_block - 1
+        if cost > MAX_GRID_COST or n_sums > MAX_SUMS:
+            return None
     return grid
+
+
+def _n_sums(numbers: NDArray[np.int64], taken: int) -> int:
+    """Return how many sums, from 0, there can be of some of the numbers."""
+    largest = np.sort(numbers)[len(numbers) - taken :]
+    return sum(largest.tolist()) + 1
 
 
 def _grid_cost(block: _Block, grid: _Grid) -> float:
@@ -224,7 +240,6 @@ def _chances_of_sums(numbers: NDArray[np.int64], taken: int) -> Floats:
     """
     values, n_items = np.unique(numbers, return_counts=True)
     order = np.argsort(n_items, kind="stable")
-    n_sums = int(np.sort(numbers)[len(numbers) - taken :].sum()) + 1
     # The chance of each number of items taken so far, with each sum.
     chances_by_taken: dict[int, Floats] = {0: np.ones(1)}
     n_left = len(numbers)
@@ -243,7 +258,7 @@ def _chances_of_sums(numbers: NDArray[np.int64], taken: int) -> Floats:
                 after[n_before + n_more] = _add(after[n_before + n_more], shifted)
         chances_by_taken = after
         n_left -= n_with_value
-    total = np.zeros(n_sums)
+    total = np.zeros(_n_sums(numbers, taken))
     last_value = int(values[order[-1]])
     for n_taken, chances in chances_by_taken.items():
         first_sum = (taken - n_taken) * last_value

@@ -83,3 +83,16 @@ def test_p_does_not_depend_on_the_unit(scale: float) -> None:
     p = permutation_p(scale * values, np.arange(6) < 3)
     # Of the 20 groups of three, the first is the smallest.
     assert (p.greater, p.less, p.two_sided) == (1.0, 1 / 20, 2 / 20)
+
+
+def test_few_values_that_are_far_apart_are_sampled() -> None:
+    """Exactly, they have a billion sums: it took all memory, or of several films hours."""
+    is_first = np.arange(100) < 10
+    of_film = np.where(np.arange(100) % 2, 10.0**8, 0.0)
+    of_film[5] = 1.0
+    assert permutation_p(of_film, is_first, permutations=100).method.startswith("sampled")
+    films = np.repeat(np.arange(8), 30)
+    values = np.where(np.arange(240) % 2, 10_000.0, 0.0)
+    values[::30] = 1.0
+    found = permutation_p(values, np.arange(240) % 30 < 10, films, permutations=100)
+    assert found.method.startswith("sampled")
