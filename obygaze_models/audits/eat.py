@@ -155,7 +155,7 @@ def audit_eat(
     options: dict[str, Any] = {"text": text, "level": level, "view": view}
     options |= {"drop_missing": drop_missing, "assume_space": assume_space}
     tests: list[GroupTest] = []
-    names = [Path(s if isinstance(s, str | Path) else s.location).name for s in (store, *stores)]
+    names = _store_labels([store, *stores])
     for name, one in zip(names, (store, *stores), strict=True):
         for first, second in [(x, y), *groups]:
             read = read_store_vectors(one, manifest, first, second, attributes, **options)
@@ -163,6 +163,21 @@ def audit_eat(
             tests += [replace(test, store=name if stores else "") for test in found]
     # Corrected together: stores, groups and attributes are one family of tests.
     return EatAudit(with_holm(tests), ", ".join(names))
+
+
+def _store_labels(stores: Sequence[Store | str | Path]) -> list[str]:
+    """Return the last part of the path of each store, and as many before it as tell them apart."""
+    parts_of = [Path(one.location if isinstance(one, Store) else one).parts for one in stores]
+    labels = []
+    for parts in parts_of:
+        n_parts = 1
+        others = [other for other in parts_of if other != parts]
+        while n_parts < len(parts) and any(
+            other[-n_parts:] == parts[-n_parts:] for other in others
+        ):
+            n_parts += 1
+        labels.append(str(Path(*parts[-n_parts:])))
+    return labels
 
 
 def run_tests(

@@ -220,6 +220,17 @@ def test_several_stores_and_groups_are_corrected_together(place: Path) -> None:
     assert (done.code, "--groups is for two groups" in done.stderr) == (2, True)
 
 
+def test_stores_of_one_name_are_told_apart_by_their_folders(place: Path) -> None:
+    for folder in ("a", "b"):
+        shutil.copytree(place / "stores" / "toy", place / folder / "films")
+    stores = [str(place / folder / "films") for folder in ("a", "b")]
+    words = ("audit", "eat", stores[0], "toy", "--store", stores[1], "--store", "toy")
+    groups = ("--x", "level == S", "--y", "level == EN")
+    document = call_obygaze("-C", place, *words, *groups, "--json").ok().json()
+    assert [test["store"] for test in document["tests"]] == ["a/films", "b/films", "toy"]
+    assert document["source"] == "a/films, b/films, toy"
+
+
 def test_emotion_words_against_the_same_text_without_them(place: Path) -> None:
     random = np.random.default_rng(4)
     attributes = ["none"] * 3 + ["anger"] * 3 + ["sadness"] * 3
