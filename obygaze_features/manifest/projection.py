@@ -469,6 +469,8 @@ def _equal_clips(
         for number in count_from(int(first / frames_per_clip)):
             clip_start = round(number * frames_per_clip)
             next_start = round((number + 1) * frames_per_clip)
+            if next_start <= first:
+                continue  # rounded down, so that the next clip has the first marked frame
             if next_start - 1 > last:
                 break
             clip_id = f"{movie}-{number + 1:04d}"

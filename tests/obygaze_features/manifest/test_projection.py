@@ -18,6 +18,7 @@ from obygaze_features.manifest.projection import (
     ClipLevel,
     ClipSpan,
     Segment,
+    _equal_clips,
     as_threshold,
     frames_needed,
     merge,
@@ -300,3 +301,12 @@ def test_a_table_says_what_was_watched_in_rows_or_beside_it(tmp_path: Path) -> N
     (tmp_path / "s.watched.csv").write_text(header + "film,ada,0,9,watched,,\n")
     segments, spans = read_inputs(tmp_path / "s.csv", tmp_path / "clips.csv")
     assert [row.labelled for row in project(segments, spans).merged] == [True, False]
+
+
+def test_the_first_of_equal_clips_has_the_first_marked_frame() -> None:
+    # At 23.976 a clip of 10 s has 239.76 frames; the fourth begins at 719.28, which is frame 719.
+    rates = {"lake": Fraction(24000, 1001)}
+    for first in (479, 480, 718, 719, 720):
+        clip = _equal_clips([Segment("lake", "ada", first, 5000, "S")], Fraction(10), rates)[0]
+        assert clip.start_frame <= first <= clip.end_frame
+    assert (clip.clip_id, clip.start_frame) == ("lake-0004", 719)
