@@ -176,12 +176,17 @@ def _row(mark: Mark, columns: Sequence[str]) -> list[Any]:
 
 def first_marks(table: Path) -> tuple[dict[str, str], list[Segment]]:
     """Return the arm in which each film was begun, and the marks as they were first saved in it."""
-    path, arms, first = table.with_suffix(".history.jsonl"), dict[str, str](), dict[str, Segment]()
-    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+    path = table.with_suffix(".history.jsonl")
+    # A kill may have cut off the last line inside a letter, and values may hold signs other than
+    # these at which text is split into lines.
+    lines = path.read_bytes().split(b"\n") if path.is_file() else []
+    arms: dict[str, str] = {}
+    first: dict[str, Segment] = {}
+    for line in lines:
         try:
             mark = json.loads(line)["after"]
         except ValueError:
-            continue  # a kill cut this line off
+            continue  # a line that was cut off
         if mark and mark["arm"] == arms.setdefault(mark["movie_id"], mark["arm"]):
             first.setdefault(mark["mark"], Segment(*(mark[name] for name in SEGMENT_COLUMNS)))
     return arms, list(first.values())

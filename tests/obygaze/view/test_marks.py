@@ -19,7 +19,7 @@ from support.kills import kill_everywhere
 from support.runs import cell, write_run
 from support.videos import write_video
 
-from obygaze.view.marks import MarkTable, Outdated
+from obygaze.view.marks import MarkTable, Outdated, first_marks
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip
@@ -408,3 +408,21 @@ def test_a_missing_video_does_not_move_the_marks(tmp_path: Path) -> None:
     assert later._spans() == []
     with pytest.raises(FixUsage, match=r"the length of 0\.mp4 is not known"):
         later.save_mark(mark(2, start_frame=0, end_frame=9))
+
+
+def test_the_first_marks_are_read_from_a_history_that_was_cut_inside_a_letter(
+    tmp_path: Path,
+) -> None:
+    # A column that was added by hand may hold a sign (U+2028) at which Python splits lines.
+    after = {
+        **{"movie_id": "lake", "annotator": "ada", "start_frame": 3, "end_frame": 9},
+        **{"level": "S", "concepts": [], "arm": "blind", "mark": "12345678"},
+        "more": {"note": "one\u2028two"},
+    }
+    whole = json.dumps({"before": None, "after": after}, ensure_ascii=False)
+    cut = '{"before": null, "after": {"comment": "caf\u00e9'.encode()[:-1]
+    path = tmp_path / "m.ada.csv"
+    path.with_suffix(".history.jsonl").write_bytes(b"\n" + whole.encode() + b"\n" + cut)
+    arms, (first,) = first_marks(path)
+    assert arms == {"lake": "blind"}
+    assert (first.start_frame, first.end_frame, first.level) == (3, 9, "S")
