@@ -146,8 +146,11 @@ def list_videos(folder: Path) -> VideoFiles:
     names = sorted(_walk(folder))
     videos = [name for name in names if not name.lower().endswith(PICTURES)]
     chosen = videos or names
-    usable = [name for name in chosen if is_printable_name(name) and not leads_out(name)]
-    unusable = [name for name in chosen if name not in usable]
+    usable: list[str] = []
+    unusable: list[str] = []
+    for name in chosen:
+        can_be_used = is_printable_name(name) and not leads_out(name)
+        (usable if can_be_used else unusable).append(name)
     return VideoFiles(tuple(usable), tuple(unusable))
 
 
