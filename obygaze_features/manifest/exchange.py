@@ -250,7 +250,7 @@ def _first_ancestor(name: str, parent_of: Mapping[str, str]) -> str:
 def read_vtt(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
     """Yield the cues of a WebVTT file; the annotator of a cue is its voice."""
     try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         what = f"byte 0x{data[error.start]:02X} is not UTF-8, which WebVTT must be"
@@ -267,6 +267,10 @@ def read_vtt(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
         *cells, payload = cue.groups("")
         start_s = _clock_s(cells[:3])
         end_s = _clock_s(cells[3:])
+        if end_s < start_s:
+            shown = next(line for line in block.splitlines() if "-->" in line)
+            what = f"the cue ends before it begins: {shown}"
+            raise FixInput(what, where=str(path), hint="correct its times")
         voice = _VOICE.search(payload)
         annotator = html.unescape(voice[1]) if voice else ""
         texts = [
@@ -301,6 +305,10 @@ def read_rows(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
             row.add("start_frame", "shots of PySceneDetect are numbered from 1, got frame 0")
         texts = [("concept", name) for name in row.cells.get("concepts", "").split("|")]
         texts += [(kind, row.cells.get(kind, "")) for kind in ("level", "comment")]
+        written = row.cells.get("framerate", "").strip()
+        if written and known_frame_rate(written) != fps:
+            shown = frame_rate_text(fps)
+            row.add("framerate", f"{written} is not the rate given by --fps, {shown}")
         annotator = row.cells.get("annotator", "shots")
         movie_id = row.cells.get("movie_id", "")
         start_s = (first - first_number) / fps

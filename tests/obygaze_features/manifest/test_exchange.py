@@ -467,6 +467,30 @@ def test_a_cue_whose_times_are_wrong_is_not_left_out(tmp_path: Path, time: str) 
         import_segments([path], "cues", 24)
 
 
+def test_a_cue_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_text("WEBVTT\n\n00:05.000 --> 00:02.000\nS\n")
+    with pytest.raises(FixInput, match="ends before it begins"):
+        import_segments([path], "cues", 24)
+
+
+def test_lines_of_vtt_may_end_with_a_carriage_return(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_bytes(b"WEBVTT\r\r00:01.000 --> 00:02.000\rS\r")
+    (clip,) = import_segments([path], "cues", 24).manifest
+    assert (clip.start_s, clip.end_s, clip.level) == (1.0, 2.0, "S")
+
+
+def test_a_table_is_not_imported_at_another_rate_than_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "lake.csv"
+    path.write_text("movie_id,start_frame,end_frame,framerate\nlake,0,239,24\nlake,240,479,\n")
+    clips = import_segments([path], "marks", "24").manifest
+    assert [clip.end_s for clip in clips] == [10.0, 20.0]
+    with pytest.raises(FixInput, match="1 violation") as caught:
+        import_segments([path], "marks", "25")
+    assert "24 is not the rate given by --fps, 25" in caught.value.details[0]
+
+
 def test_a_cue_may_be_empty(tmp_path: Path) -> None:
     path = tmp_path / "lake.vtt"
     path.write_text("WEBVTT\n\nintro\n00:01.000 --> 00:02.000\n\n00:03.000 --> 00:04.000\nS\n")
