@@ -196,7 +196,7 @@ def _value_grid(blocks: Sequence[_Block]) -> _Grid | None:
 def _n_sums(numbers: NDArray[np.int64], taken: int) -> int:
     """Return how many sums, from 0, there can be of some of the numbers."""
     largest = np.sort(numbers)[len(numbers) - taken :]
-    return sum(largest.tolist()) + 1
+    return int(largest.sum()) + 1
 
 
 def _grid_cost(block: _Block, grid: _Grid) -> float:
