@@ -179,6 +179,7 @@ def _movies(handle: Any, pattern: str, clips: Sequence[str], path: Path) -> dict
     place = next(i for i, word in enumerate(words) if ID in word)
     top = "/".join(words[: place + 1])
     movies: dict[str, str] = {}
+    is_checked = False
     for clip in clips:
         try:
             node = _node(handle, top.replace(ID, clip), str(path))
@@ -186,8 +187,9 @@ def _movies(handle: Any, pattern: str, clips: Sequence[str], path: Path) -> dict
             continue
         if MOVIE_KEY not in node.attrs:
             continue
-        if not movies:
+        if not is_checked:
             _check_texts(handle)
+            is_checked = True
         movie = _id_of(node.attrs[MOVIE_KEY])
         if movie is None:
             raise FixInput(
