@@ -161,11 +161,10 @@ def _improve(deal: IntArray, loads: FloatArray, n_folds: int) -> IntArray:
 
 
 def _moves(deal: IntArray, loads: FloatArray, filled: FloatArray) -> FloatArray:
-    """Return the change of cost for each move; the only movie of a fold cannot move."""
+    """Return the change of cost for each move; to leave a fold empty never lowers the cost."""
     own = (filled[deal] * loads).sum(axis=1)[:, None]
     change = 2 * (loads**2).sum(axis=1)[:, None] + 2 * (loads @ filled.T - own)
     change[np.arange(len(deal)), deal] = 0.0
-    change[np.bincount(deal, minlength=len(filled))[deal] == 1] = 0.0
     return np.asarray(change)
 
 

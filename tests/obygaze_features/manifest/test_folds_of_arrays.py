@@ -64,6 +64,33 @@ class TestGrouped:
         found = np.array([folds[groups == g][0] for g in range(9)])
         assert unevenness(found) == pytest.approx(best)
 
+    @pytest.mark.parametrize("seed", range(12))
+    def test_no_movie_that_moves_and_no_two_that_swap_make_it_more_even(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        n_movies, n_folds = 14, 5
+        groups = np.repeat(np.arange(n_movies), rng.integers(1, 40, n_movies))
+        y = rng.random(groups.size) < rng.random(n_movies)[groups]
+        totals = [y, ~y, np.ones(y.size)]
+        shares = [np.bincount(groups, weights=t) / np.sum(t) for t in totals]
+        loads = np.stack(shares, axis=1)
+        folds = grouped_folds(groups, y, n_folds, seed=seed)
+        deal = np.array([folds[groups == movie][0] for movie in range(n_movies)])
+
+        def unevenness(deal: np.ndarray) -> float:
+            return sum(((loads[deal == f].sum(axis=0)) ** 2).sum() for f in range(n_folds))
+
+        others = []
+        for movie, fold in itertools.product(range(n_movies), range(n_folds)):
+            moved = deal.copy()
+            moved[movie] = fold
+            others.append(unevenness(moved))
+        for one, other in itertools.combinations(range(n_movies), 2):
+            swapped = deal.copy()
+            swapped[[one, other]] = deal[[other, one]]
+            others.append(unevenness(swapped))
+        assert set(deal) == set(range(n_folds))
+        assert unevenness(deal) <= min(others) + 1e-9
+
     def test_twins_are_parted(self) -> None:
         groups = np.repeat(["a", "b", "c", "d"], [10, 10, 40, 40])
         folds = grouped_folds(groups, np.zeros(100), 2, seed=3)
