@@ -236,6 +236,24 @@ class TestReuse:
             np.testing.assert_allclose(found[:2], wanted, rtol=0.05)
             assert found[2] == pytest.approx(np.hypot(*wanted), rel=0.05)
 
+    @pytest.mark.parametrize("k", [8, 40])
+    def test_an_interval_of_any_numbers_is_stretched_about_its_middle(self, k: int) -> None:
+        values = np.random.default_rng(1).normal(5, 2, size=k)
+        plain, error = resample(mean_of(values), np.arange(k), n_replicates=500)["mean"]
+        wide, wide_error = resample(mean_of(values), np.arange(k), n_replicates=500, inflation=9.0)[
+            "mean"
+        ]
+        assert wide_error == pytest.approx(3 * error)
+        assert wide.high - wide.low == pytest.approx(3 * (plain.high - plain.low))
+        assert wide.low < plain.low < values.mean() < plain.high < wide.high
+
+    def test_draws_move_away_from_their_median(self) -> None:
+        moved = bootstrap.widen(np.array([1.0, 2.0, 4.0]), 2.0, within_unit=False)
+        assert moved.tolist() == [0.0, 2.0, 6.0]
+        # On the logit scale: odds 1/4, 1 and 9 become their squares.
+        moved = bootstrap.widen(np.array([0.2, 0.5, 0.9]), 2.0, within_unit=True)
+        assert moved == pytest.approx([1 / 17, 1 / 2, 81 / 82])
+
     def test_films_with_one_share_of_positives(self) -> None:
         """The share of a draw differs in its last bit only, which explains nothing."""
         film, rng = np.repeat(np.arange(12), 11), np.random.default_rng(3)
