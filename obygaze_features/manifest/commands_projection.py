@@ -84,6 +84,9 @@ def project(
     concepts (joined with '|'), or a manifest that has these columns. The highest level of the
     segments that each cover the threshold's share of a clip is the clip's level.
 
+    A clip without a mark is EN where the annotator has watched it: segments with the level
+    `watched`, here or in SEGMENTS.watched.csv, say where. Without any, that is the whole film.
+
     Examples:
         obygaze manifest project segments.csv --clips clips.csv
         obygaze manifest project segments.csv --clips clips.csv --threshold 1/3 -o levels.csv
@@ -120,7 +123,8 @@ def agree(session: Session, /, threshold: str, permutations: int, seed: int, **s
 
     Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
     and as the mean over films. Expected levels are uniform, each annotator's own, or pooled. Gamma
-    is '-' where agreement by chance is complete.
+    is '-' where agreement by chance is complete. Clips that an annotator has not watched are not
+    compared; see `obygaze manifest project --help`.
 
     Examples:
         obygaze manifest agree segments.csv --clips clips.csv

@@ -345,7 +345,9 @@ def read_inputs(
     tables = [
         _table(Path(one.path), SEGMENT_COLUMNS, "segments", one) for one in each[: len(given)]
     ]
-    tables += [_table(Path(one.path), SEGMENT_COLUMNS, None, one) for one in each[len(given) :]]
+    # What was watched has no concepts.
+    needed = [column for column in SEGMENT_COLUMNS if column != "concepts"]
+    tables += [_table(Path(one.path), needed, None, one) for one in each[len(given) :]]
     table, wrong = _joined(tables), each[0]
     found = tuple(one for row in table.rows if (one := _segment(row)) is not None)
     if isinstance(clips, Fraction):
@@ -376,7 +378,7 @@ def _joined(tables: Sequence[CsvTable]) -> CsvTable:
 def _segment(row: TableRow) -> Segment | None:
     for column in SEGMENT_COLUMNS[:2]:
         row.matching(column, NAME, NAME_FORM)
-    frames, text = row.frames(), row["concepts"].strip()
+    frames, text = row.frames(), row.cells.get("concepts", "").strip()
     # A manifest has no level for it: there it is a comment.
     level = row["level"]
     if not level and row.cells.get("comment") == WATCHED:

@@ -14,7 +14,7 @@ from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import write_new
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.read.describe import card_text, describe, summary
-from obygaze_features.store.read.diff import Diff, diff_stores
+from obygaze_features.store.read.diff import Diff, LevelDiff, diff_stores
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.read.verify import Reextract, VerifyReport, compare_decoded, verify
 from obygaze_features.store.remote.publish import croissant, publication_of, read_recovered
@@ -272,11 +272,15 @@ def _diff_text(found: Diff) -> str:
             level.n_identical,
             _cosine(level.least_cosine),
             _cosine(level.median_cosine),
-            f"{level.greatest_difference:.3g} {level.note}".rstrip(),
+            f"{_difference(level)} {level.note}".rstrip(),
         )
         for level in found.levels
     ]
     return "\n".join([*lines, table(headers, rows)]) if rows else "\n".join(lines)
+
+
+def _difference(level: LevelDiff) -> str:
+    return f"{level.greatest_difference:.3g}" if level.n_clips else "-"
 
 
 def _cosine(cosine: float) -> str:

@@ -115,6 +115,8 @@ def read(
     hint += '[levels] WORD = "EN"'
     if missing and table.columns:
         hint = f"--map {missing[0]}=COLUMN; the columns of the table: {few(table.columns)}"
+    elif table.columns and not set(_required(targets)) <= set(table.columns):
+        hint = f"--map TARGET=COLUMN; the columns of the table: {few(table.columns)}"
     violations.raise_if_any("the table cannot be imported", hint)
     header = Header(
         chosen.dataset or csv.stem,

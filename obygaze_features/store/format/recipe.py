@@ -146,6 +146,7 @@ class Recipe:
         where: str,
         what: str = "another recipe",
         places: tuple[str, str] = ("here", "there"),
+        hint: str = "choose another store name",
     ) -> None:
         """Raise an error (exit 5) that lists the differing keys, unless both are the same."""
         differences = self.diff(other, places)
@@ -155,7 +156,7 @@ class Recipe:
             raise Mismatch(
                 f"{what}: {keys}{more} differ",
                 where=where,
-                hint="choose another store name",
+                hint=hint,
                 details=[str(difference) for difference in differences],
             )
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, few
 from obygaze_features.core.drafts import made_by_obygaze
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
@@ -200,7 +200,10 @@ def open_csv(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> 
         violations=violations,
         content="clips",
     )
-    violations.raise_if_any(NOT_FEATURES)
+    hint = None
+    if table.columns and id_key not in table.columns:
+        hint = f"--id-key COLUMN, one of {few(table.columns)}"
+    violations.raise_if_any(NOT_FEATURES, hint)
     columns: dict[str, list[tuple[int, str]]] = {}
     for column in table.columns:
         match = _NUMBERED.fullmatch(column)

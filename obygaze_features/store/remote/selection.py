@@ -81,9 +81,11 @@ class Transferred:
     def line(self) -> str:
         """The transfer in one line."""
         requests = f" in {self.n_requests} requests" if self.remote else ""
+        rows = ""
+        if self.partial:
+            rows = f" ({human(self.n_bytes_rows)} of them the rows that were asked for)"
         return (
-            f"{self.n_files} files, {human(self.n_bytes_needed)} "
-            f"({human(self.n_bytes_rows)} of them the rows that were asked for); "
+            f"{self.n_files} files, {human(self.n_bytes_needed)}{rows}; "
             f"{human(self.n_bytes_transferred)} transferred{requests}, {self.seconds:.1f} s"
         )
 

@@ -153,7 +153,10 @@ def merge(
     first = sources[0]
     for other in sources[1:]:
         first.recipe.require(
-            other.recipe, where=other.location, what="only stores of the same recipe can be merged"
+            other.recipe,
+            where=other.location,
+            what="only stores of the same recipe can be merged",
+            hint="files of the same model become one store if one `store import` names all of them",
         )
         if other.held_arrays != first.held_arrays:
             ours, theirs = (_names_of(store.held_arrays) for store in (first, other))

@@ -310,3 +310,17 @@ def test_the_first_of_equal_clips_has_the_first_marked_frame() -> None:
         clip = _equal_clips([Segment("lake", "ada", first, 5000, "S")], Fraction(10), rates)[0]
         assert clip.start_frame <= first <= clip.end_frame
     assert (clip.clip_id, clip.start_frame) == ("lake-0004", 719)
+
+
+def test_a_table_of_what_was_watched_needs_no_concepts(tmp_path: Path) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level"
+    marks = f"{header},concepts\nfilm,ada,20,29,S,Look\n"
+    (tmp_path / "s.csv").write_text(marks)
+    (tmp_path / "s.watched.csv").write_text(f"{header}\nfilm,ada,10,29,watched\n")
+    clips = "clip_id,movie_id,start_frame,end_frame\na,film,0,9\nb,film,10,19\nc,film,20,29\n"
+    (tmp_path / "c.csv").write_text(clips)
+    made = project(*read_inputs(tmp_path / "s.csv", tmp_path / "c.csv"))
+    assert made.counts() == {"EN": 1, "HN": 0, "NS": 0, "S": 1}
+    labels = [(row.labelled, row.level, row.concepts) for row in made.merged[1:]]
+    assert labels == [(True, "EN", ()), (True, "S", ("Look",))]
+    assert not made.merged[0].labelled

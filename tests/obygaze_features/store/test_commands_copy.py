@@ -26,7 +26,8 @@ def test_pack_and_unpack(home: Path, tmp_path: Path) -> None:
         *("-C", home, "store", "pack", "toy", "-o", "again.zip", "--json"), cwd=tmp_path
     ).ok()
     assert packed.json()["sha256"] in said.stdout
-    call_obygaze("-C", home, "store", "unpack", "again.zip", cwd=tmp_path).ok()
+    unpacked = call_obygaze("-C", home, "store", "unpack", "again.zip", cwd=tmp_path).ok()
+    assert "transferred" in unpacked.stdout and "asked for" not in unpacked.stdout
     assert open_store(home / "stores" / "again").n_clips == 23
     refused = call_obygaze("-C", home, "store", "pack", "toy", cwd=tmp_path)
     assert refused.code == 1

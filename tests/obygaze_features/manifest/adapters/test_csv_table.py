@@ -97,6 +97,14 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     assert "--mapping" in (caught.value.hint or "")
 
 
+def test_a_mapped_column_that_the_table_lacks_shows_those_that_it_has(tmp_path: Path) -> None:
+    table, _ = write(tmp_path)
+    with pytest.raises(FixInput) as caught:
+        read(table, {"clip_id": "shot", "movie_id": "=m", "level": "verdict+tags"})
+    columns = "shot, verdict, tags, group, start_s, end_s, remark"
+    assert caught.value.hint == f"--map TARGET=COLUMN; the columns of the table: {columns}"
+
+
 def test_missing_columns_are_named(tmp_path: Path) -> None:
     table, _ = write(tmp_path)
     with pytest.raises(FixInput) as caught:

@@ -138,3 +138,10 @@ def test_features_are_found_by_the_ids_that_the_table_of_the_manifest_had(tmp_pa
     store = open_store(tmp_path / "stores" / "s")
     found = dict(zip(store.clip_ids.tolist(), store.matrix("clip").values[:, 0], strict=True))
     assert found == {"3kZ": 1, "49": 2, "plain": 3}
+
+
+def test_a_table_without_the_column_of_ids_names_the_option_and_the_columns(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("shot,x_0,x_1\na,1,2\n")
+    done = call_obygaze("store", "import", "csv", "f.csv", "-o", "s", cwd=tmp_path)
+    assert done.code == 1
+    assert "Try: --id-key COLUMN, one of shot, x_0, x_1\n" in done.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.cli import call_obygaze
 from support.stores import (
     ARRAYS,
     a_recipe,
@@ -202,6 +203,9 @@ def test_levels_of_two_shapes_are_noted(tmp_path: Path) -> None:
     sealed_store(tmp_path / "b", arrays=(ArraySpec("clip", (5,)),))
     found = diff_stores(open_store(tmp_path / "a"), open_store(tmp_path / "b"))
     assert found.levels[0].note == "shapes (4,) and (5,)" and not found.same
+    shown = call_obygaze("store", "diff", "./a", "./b", cwd=tmp_path).ok().stdout
+    cells = shown.splitlines()[-1].split(maxsplit=5)
+    assert cells == ["clip", "0", "0", "-", "-", "- shapes (4,) and (5,)"]
 
 
 def a_variant(path: Path, change: str) -> None:

@@ -131,8 +131,9 @@ def test_stores_of_other_recipes_or_arrays_are_not_merged(tmp_path: Path) -> Non
     sealed_store(tmp_path / "b", recipe=a_recipe(sampling={"rule": "random", "frames": 3}))
     plan_store(tmp_path / "c", arrays=open_store(tmp_path / "a").plan.arrays[:2])
     first = open_store(tmp_path / "a")
-    with pytest.raises(Mismatch, match=r"sampling\.rule"):
+    with pytest.raises(Mismatch, match=r"sampling\.rule") as caught:
         merge([first, open_store(tmp_path / "b")], tmp_path / "m")
+    assert "one `store import` names all of them" in (caught.value.hint or "")
     with pytest.raises(Mismatch, match="arrays"):
         merge([first, open_store(tmp_path / "c")], tmp_path / "m")
     with pytest.raises(FixInput, match="at least one store"):
