@@ -125,10 +125,15 @@ def read_pooling(name: str) -> Pooling:
     settings = _read(name, file)
     if settings is None:
         raise NotFound(f"no {file}, which modules.json names", where=name, hint=ANOTHER)
-    of_texts = _read(name, "sentence_bert_config.json") or {}
+    of_texts = _read_object(name, "sentence_bert_config.json")
     most, lower = of_texts.get("max_seq_length"), bool(of_texts.get("do_lower_case"))
-    prompts = _read(name, "config_sentence_transformers.json") or {}
-    prompt = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name") or "", "")
+    prompts = _read_object(name, "config_sentence_transformers.json")
+    texts_by_name = prompts.get("prompts") or {}
+    default_name = prompts.get("default_prompt_name") or ""
+    if not isinstance(texts_by_name, dict):
+        what = "the prompts of config_sentence_transformers.json are not an object"
+        raise FixInput(what, where=name, hint=ANOTHER)
+    prompt = texts_by_name.get(default_name) or ""
     if prompt and settings.get("include_prompt") is False:
         what = "this encoder leaves its prompt out of its pooling, which is not known here"
         raise FixInput(what, where=name, hint=ANOTHER)
@@ -141,8 +146,13 @@ def _modes(settings: Any, name: str) -> tuple[str, ...]:
     if not isinstance(settings, dict):
         raise FixInput("the configuration of the pooling is not an object", where=name)
     chosen = {key for key, value in settings.items() if key in MODES and value is True}
-    short = settings.get("pooling_mode", [])
-    chosen |= {_SHORT.get(mode, mode) for mode in ([short] if isinstance(short, str) else short)}
+    short = settings.get("pooling_mode") or []
+    if isinstance(short, str):
+        short = [short]
+    if not isinstance(short, list) or not all(isinstance(mode, str) for mode in short):
+        what = f"pooling_mode must be a name or a list of names, got {short!r}"
+        raise FixInput(what, where=name, hint=ANOTHER)
+    chosen |= {_SHORT.get(mode, mode) for mode in short}
     unknown = {
         key
         for key, value in settings.items()
@@ -165,6 +175,14 @@ def _read(name: str, file: str) -> Any:
         return parse_json(path.read_bytes())
     except ValueError as error:
         raise FixInput(f"not valid JSON: {first_line(error)}", where=str(path)) from error
+
+
+def _read_object(name: str, file: str) -> dict[str, Any]:
+    """Return the object of a JSON file, as `_read`; an empty one if there is no such file."""
+    value = _read(name, file)
+    if value is not None and not isinstance(value, dict):
+        raise FixInput(f"{file} is not an object", where=name, hint=ANOTHER)
+    return value or {}
 
 
 def _of_hub(name: str, file: str) -> Path | None:

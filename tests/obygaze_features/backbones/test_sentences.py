@@ -21,6 +21,7 @@ pytest.importorskip("transformers")
 
 from support.words import save_encoder, save_language_model  # noqa: E402
 
+from obygaze_features.backbones.pooling import read_pooling  # noqa: E402
 from obygaze_features.backbones.text import LanguageModel, SentenceEncoder  # noqa: E402
 
 
@@ -135,6 +136,8 @@ def test_texts_are_cut_cased_and_prompted_as_the_files_declare(tmp_path: Path) -
         ([], {"pooling_mode_attention": True}, "pooling pooling_mode_attention is not known"),
         ([], {"pooling_mode": "median"}, "pooling median is not known"),
         ([], {"pooling_mode_cls_token": False}, "pooling of this encoder is not known"),
+        ([], {"pooling_mode": 3}, "pooling_mode must be a name or a list of names, got 3"),
+        ([], {"pooling_mode": None}, "pooling of this encoder is not known"),
     ],
 )
 def test_a_pooling_that_is_not_known_is_refused(
@@ -143,6 +146,29 @@ def test_a_pooling_that_is_not_known_is_refused(
     folder = as_sentence_transformer(save_encoder(tmp_path / "bert"), *others, **pooling)
     with pytest.raises(FixInput, match=message):
         SentenceEncoder(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "message"),
+    [
+        ("sentence_bert_config.json", [512], "sentence_bert_config.json is not an object"),
+        ("config_sentence_transformers.json", {"prompts": ["q: "]}, "prompts of .* not an object"),
+    ],
+)
+def test_settings_of_another_form_are_refused(
+    file: str, settings: Any, message: str, tmp_path: Path
+) -> None:
+    folder = as_sentence_transformer(tmp_path, pooling_mode="mean")
+    write_json(folder / file, settings)
+    with pytest.raises(FixInput, match=message):
+        read_pooling(str(folder))
+
+
+def test_a_prompt_without_a_text_is_no_prompt(tmp_path: Path) -> None:
+    folder = as_sentence_transformer(tmp_path, pooling_mode="mean")
+    prompts = {"prompts": {"query": None}, "default_prompt_name": "query"}
+    write_json(folder / "config_sentence_transformers.json", prompts)
+    assert read_pooling(str(folder)).text("a bed") == "a bed"
 
 
 def test_a_model_named_by_the_hub_pools_as_its_folder_does(
