@@ -62,6 +62,12 @@ class WatchedTable:
         rows: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
         table = read_table(self.path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True)
         for row in table.rows:
+            if row["level"] != WATCHED:
+                row.add(
+                    "level", f"expected {WATCHED}, got {row['level']!r}: marks have their table"
+                )
+            if self.annotator and row["annotator"] != self.annotator:
+                row.add("annotator", f"expected {self.annotator}, got {row['annotator']!r}")
             frames = row.frames()
             if frames is not None:
                 rows[row["movie_id"]].append((*frames, row.cells.get("framerate", "")))

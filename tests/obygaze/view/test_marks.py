@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from support.runs import cell, write_run
 from support.videos import write_video
 
 from obygaze.view.marks import MarkTable, Outdated, first_marks
+from obygaze.view.watched import WatchedTable
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip
@@ -426,3 +428,23 @@ def test_the_first_marks_are_read_from_a_history_that_was_cut_inside_a_letter(
     arms, (first,) = first_marks(path)
     assert arms == {"lake": "blind"}
     assert (first.start_frame, first.end_frame, first.level) == (3, 9, "S")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("lake,bob,50,59,watched,", "expected ada, got 'bob'"),
+        ("lake,ada,50,59,S,", "expected watched, got 'S'"),
+    ],
+)
+def test_rows_by_hand_do_not_become_what_the_annotator_watched(
+    tmp_path: Path, row: str, message: str
+) -> None:
+    path = tmp_path / "m.ada.watched.csv"
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    text = f"{header}lake,ada,0,9,watched,\n{row}\n"
+    path.write_text(text)
+    with pytest.raises(FixInput) as caught:
+        WatchedTable(path, "ada").add("lake", [(20, 30)], Fraction(25))
+    assert message in caught.value.details[0]
+    assert path.read_text() == text
