@@ -110,6 +110,7 @@ def extract(
     worker: str | None = None,
     seal: bool | None = None,
     retry_failed: bool = False,
+    mixed: bool = False,
     progress: bool = False,
     workspace: PathLike | None = None,
 ) -> list[StoreStatus]:
@@ -133,6 +134,8 @@ def extract(
             work; the status is that of its own clips.
         seal: Close stores that are complete. The default is to close them if no clip failed.
         retry_failed: Try failed clips again, and nothing else.
+        mixed: Add to stores whose clips were made by another version of this program, another kind
+            of device, or in another precision. The default raises an error.
         progress: Show a progress bar on stderr.
         workspace: The workspace, if it is not the current one.
 
@@ -166,7 +169,7 @@ def extract(
         shown = RowProgress(lambda n_rows: stack.enter_context(bars("extract", n_rows)))
         rows = None if worker is None else plan.worker_rows(worker)
         states = extract_plan(
-            plan, resources, stop, rows=rows, retry_failed=retry_failed, progress=shown
+            plan, resources, stop, rows=rows, retry_failed=retry_failed, mixed=mixed, progress=shown
         )
         return seal_complete(states, seal)
 

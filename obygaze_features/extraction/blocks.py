@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 from collections import deque
@@ -15,12 +16,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import obygaze_features
+from obygaze_features.backbones.base import Backbone
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import PICTURES
-from obygaze_features.core.machine import is_out_of_memory, package_version
+from obygaze_features.core.machine import cpu_name, is_out_of_memory, package_version
 from obygaze_features.extraction.compute import Clock, Computed, Computer
 from obygaze_features.extraction.decoding import DecodedRow, Jobs
-from obygaze_features.extraction.shared_machine import StopFlag
+from obygaze_features.extraction.shared_machine import StopFlag, gpu_name
+from obygaze_features.store.format.makers import Maker
+from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import MASK, OK, SPAN_ARRAYS, RowSource, RowStatus
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -119,7 +124,7 @@ class BlockMaker:
         self.computer, self.writer, self.view = computer, writer, view
         self.wanted, self.batch, self.retry = dict(wanted), batch, retry
         self.rows = {row for rows in self.wanted.values() for row in rows}
-        self.versions = {name: text for name in PACKAGES if (text := package_version(name))}
+        self.maker = maker_of(computer.backbone, writer.plan.recipe)
         self.watch: Watch = lambda row, failed: None
         self._block: _Block | None = None
         self._waiting: list[tuple[int, DecodedClip]] = []
@@ -253,8 +258,9 @@ class BlockMaker:
             block.clock.add(marker.seconds if marker else {})
         facts: dict[str, Any] = {
             "sources": block.sources,
+            "makers": [self.maker] * len(block.rows),
             "seconds": block.clock,
-            "versions": self.versions,
+            "versions": dict(self.maker.versions),
         }
         commit(block.arrays, block.statuses, **facts)
 
@@ -262,6 +268,25 @@ class BlockMaker:
         if self._commit is not None:
             commit, self._commit = self._commit, None
             commit.result()
+
+
+def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
+    """Return what makes the clips of a backbone: this program, on its device, in its precision."""
+    placement = backbone.placement
+    # What does not need torch, and is not the user's own, computes on the CPU in any case.
+    on_gpu = placement.device.startswith("cuda") and (
+        backbone.card.family.needs_torch or bool(backbone.card.code)
+    )
+    dtype = str(recipe.to_json()["compute"].get("dtype", placement.dtype))
+    versions = [(name, package_version(name)) for name in PACKAGES]
+    return Maker(
+        program=f"obygaze {obygaze_features.__version__}",
+        device="cuda" if on_gpu else "cpu",
+        device_name=gpu_name(placement.device) if on_gpu else cpu_name(),
+        precision=f"{dtype} with TF32" if on_gpu and placement.tf32 else dtype,
+        host=socket.gethostname(),
+        versions=tuple((name, version) for name, version in versions if version),
+    )
 
 
 def _status(clip: DecodedClip) -> RowStatus:

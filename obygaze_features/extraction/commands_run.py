@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     workers_option,
     batch_option,
     click.option("--share", is_flag=True, help="Use a GPU that other people use."),
+    click.option(
+        "--mixed", is_flag=True, help="Add to clips of another version or kind of device."
+    ),
 )
 @option_group(
     "Output",
@@ -67,7 +70,9 @@ def run(
     MANIFEST is a manifest's name, or the file of a plan. All backbones share one decoding of each
     clip. A clip that fails is a row with its reason; the run goes on and ends with exit code 3, or
     1 if no clip was extracted. Rows without a video are tried again once their video exists.
-    If the times or the video of clips changed since, the exit code is 5; see --changed. With
+    If the times or the video of clips changed since, the exit code is 5; see --changed. It is 5
+    too if the clips of a store were made by another version of this program, or on a GPU in place
+    of the CPU: see --mixed. With
     --worker, the exit code and the counts are those of the worker's own clips.
 
     Examples:
@@ -174,7 +179,7 @@ def _extract(
     if not options["share"]:
         refuse_busy_gpus(devices)
     if len(shares) > 1:
-        return extract_on_devices(plan, shares, stop, progress=progress)
+        return extract_on_devices(plan, shares, stop, mixed=options["mixed"], progress=progress)
     return extract(
         plan,
         shares[0],
@@ -182,6 +187,7 @@ def _extract(
         rows=rows,
         retry_failed=retry,
         changed=options["changed"],
+        mixed=options["mixed"],
         progress=progress,
     )
 

@@ -48,6 +48,7 @@ def extract_on_devices(
     shares: Sequence[Resources],
     stop: StopFlag,
     *,
+    mixed: bool = False,
     progress: RowProgress | None = None,
 ) -> list[StoreStatus]:
     """Extract what is missing of a plan's stores on several devices and return their status.
@@ -59,13 +60,14 @@ def extract_on_devices(
         plan: The clips, backbones and stores.
         shares: What each process may use; a device may be in several of them.
         stop: The flag that stops the run.
+        mixed: Add to stores whose clips were made in another way.
         progress: The progress bar. The default shows nothing.
     """
     refuse_unusable(plan)
     missing, n = missing_units(plan), len(shares)
     rows = [[row for u in missing[i::n] for row in plan.unit_range(u)] for i in range(n)]
     pairs = [(share, some) for share, some in zip(shares, rows, strict=True) if some]
-    running = dict(_started(plan, share, some) for share, some in pairs)
+    running = dict(_started(plan, share, some, mixed) for share, some in pairs)
     processes = list(running.values())
     progress = progress or RowProgress()
     progress.begin(sum(map(len, rows)))
@@ -92,12 +94,12 @@ def extract_on_devices(
 
 
 def _started(
-    plan: ExtractPlan, resources: Resources, rows: Sequence[int]
+    plan: ExtractPlan, resources: Resources, rows: Sequence[int], mixed: bool
 ) -> tuple[Connection, SpawnProcess]:
     """Start a process that extracts rows, named after its device; return its messages and it."""
     spawn = multiprocessing.get_context("spawn")
     messages, theirs = spawn.Pipe(duplex=False)
-    work = theirs, plan.to_bytes(), resources, rows
+    work = theirs, plan.to_bytes(), resources, rows, mixed
     process = spawn.Process(target=_work, name=resources.device, args=work)
     process.start()
     theirs.close()
@@ -132,11 +134,13 @@ class _Sender(RowProgress):
         self.messages.send((row, failed))
 
 
-def _work(messages: Connection, plan: bytes, resources: Resources, rows: Sequence[int]) -> None:
+def _work(
+    messages: Connection, plan: bytes, resources: Resources, rows: Sequence[int], mixed: bool
+) -> None:
     # If the process that shows the rows was killed, this one ends with its next row.
     with stop_on_signals() as stop, suppress(BrokenPipeError):
         try:
             read = plan_from_bytes(plan, "plan")
-            extract(read, resources, stop, rows=rows, progress=_Sender(messages))
+            extract(read, resources, stop, rows=rows, mixed=mixed, progress=_Sender(messages))
         except ObygazeError as error:
             messages.send(error)

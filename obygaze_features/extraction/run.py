@@ -15,7 +15,7 @@ from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.blocks import BlockMaker, run_rows
+from obygaze_features.extraction.blocks import BlockMaker, maker_of, run_rows
 from obygaze_features.extraction.compute import BatchComputer, clip_threads, computer_for
 from obygaze_features.extraction.decoding import (
     KeptFrames,
@@ -145,19 +145,27 @@ class LoadedTarget:
 RowsToExtract = tuple[LoadedTarget, Rows, bool]
 
 
-def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[LoadedTarget]:
+def load_targets(
+    plan: ExtractPlan, device: str = "cpu", *, mixed: bool = False
+) -> list[LoadedTarget]:
     """Load every backbone of a plan on a device, then open or create every store."""
     workspace = Workspace(Path(plan.workspace))
     loaded = [(target, load_target(target, workspace, device)) for target in plan.targets]
     # A run that is refused must create no store: options are checked first, then existing stores.
     parts = {t: (b, view_of(b, t), chosen_levels(b, t.levels)) for t, b in loaded}
     existing_first = sorted(plan.targets, key=lambda target: not Path(target.store).exists())
-    opened = {target: _open(plan, target, *parts[target]) for target in existing_first}
+    opened = {target: _open(plan, target, *parts[target], mixed=mixed) for target in existing_first}
     return [opened[target] for target in plan.targets]
 
 
 def _open(
-    plan: ExtractPlan, target: Target, backbone: Backbone, view: View, levels: Mapping[str, Level]
+    plan: ExtractPlan,
+    target: Target,
+    backbone: Backbone,
+    view: View,
+    levels: Mapping[str, Level],
+    *,
+    mixed: bool,
 ) -> LoadedTarget:
     """Open or create the store of a target."""
     recipe = recipe_of(backbone, view, levels, plan.grid)
@@ -176,7 +184,8 @@ def _open(
         block_rows=target.block_rows,
         compressor=target.compressor,
     )
-    return LoadedTarget(target, backbone, StoreWriter(target.store, recipe=recipe), view)
+    writer = StoreWriter(target.store, recipe=recipe, mixed=mixed)
+    return LoadedTarget(target, backbone, writer, view)
 
 
 def extract(
@@ -187,6 +196,7 @@ def extract(
     rows: Sequence[int] | None = None,
     retry_failed: bool = False,
     changed: bool = False,
+    mixed: bool = False,
     progress: RowProgress | None = None,
 ) -> list[StoreStatus]:
     """Extract what is missing of a plan's stores and return their status, that of `rows` if given.
@@ -201,6 +211,8 @@ def extract(
         rows: Rows of whole blocks to extract. The default is all rows.
         retry_failed: Extract all rows again that failed or had no video, and no others.
         changed: With `retry_failed`, also rows of clips whose times or video changed.
+        mixed: Add to stores whose clips were made by another version of this program, another kind
+            of device, or in another precision. The default raises an error.
         progress: The progress bar. The default shows nothing.
     """
     if rows is not None and retry_failed:
@@ -213,7 +225,7 @@ def extract(
             where=", ".join(new),
             hint="the same command without --retry-failed or --changed",
         )
-    targets = load_targets(plan, resources.device)
+    targets = load_targets(plan, resources.device, mixed=mixed)
     if retry_failed:
         work: Iterable[RowsToExtract] = [
             (t, rows_to_retry(t, plan, changed), True) for t in targets
@@ -277,6 +289,9 @@ def extract_rows(
     work = [(target, rows, retry) for target, rows, retry in work if any(rows.values())]
     if not work:
         return
+    for loaded, _, _ in work:
+        maker = maker_of(loaded.backbone, loaded.writer.plan.recipe)
+        loaded.writer.refuse_other_kinds(maker.kind)
     with ExitStack() as stack:
         threads = stack.enter_context(clip_threads(resources.compute_threads))
         makers = [one.maker(rows, resources, threads, retry=retry) for one, rows, retry in work]

@@ -98,6 +98,13 @@ def free_gpu_memory(device: str) -> int:
     return int(torch.cuda.mem_get_info(device)[0])
 
 
+def gpu_name(device: str) -> str:
+    """Return the model of a GPU."""
+    import torch
+
+    return str(torch.cuda.get_device_name(device))
+
+
 def _users() -> list[list[str]] | None:
     """Return the UUID of the GPU, the process and its memory of all that computes on GPUs."""
     return _nvidia_smi("--query-compute-apps=gpu_uuid,pid,used_memory", columns=3)

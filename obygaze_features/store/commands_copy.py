@@ -67,12 +67,15 @@ def subset_(session: Session, name: str, output: str, clips: Path | None, **chos
 @click.option("--manifest", help="Plan the new store for the clips of this manifest.")
 @click.option("--licence", default="", show_default=False, help="The licence, if theirs differ.")
 @click.option("--seal/--no-seal", default=True, help="Seal it if complete.")
+@click.option("--mixed", is_flag=True, help="Allow clips of several versions or kinds of device.")
 def merge_(
     session: Session, names: tuple[str, ...], output: str, manifest: str | None, **options: Any
 ) -> None:
     """Make one store of several of the same recipe.
 
     Stores of different licences are an error, unless --licence decides. All citations are kept.
+    Clips of two versions of this program, of a CPU and a GPU, or of two precisions are an error,
+    unless --mixed allows it.
 
     With a manifest, blocks whose clips are all in these stores are copied, and the others stay
     pending for `obygaze extract run`.

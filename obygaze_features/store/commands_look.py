@@ -112,6 +112,7 @@ def card(
         found.plan,
         found.status().counts,
         terms=found.terms,
+        made_by=found.commits.made_by(),
         recovered=said,
         zip_name=zip_name,
         seal_sha256=found.seal_sha256,
@@ -208,6 +209,8 @@ def _show_report(session: Session, report: VerifyReport) -> None:
         session.console.result(
             f"whole: {report.n_files} files, {human(report.n_bytes)} ({report.how}); {counts}"
         )
+        for line in report.made_by:
+            session.console.result(f"made by {line}")
         session.console.result(_consistency(report))
 
 
@@ -244,8 +247,9 @@ def diff(session: Session, first: str, second: str) -> None:
 
 
 def _diff_text(found: Diff) -> str:
+    made_by = _made_by_text(found)
     if found.same:
-        return f"the same: recipe, {len(found.common)} clips, every number"
+        return "\n".join([f"the same: recipe, {len(found.common)} clips, every number", *made_by])
     lines = [f"recipe: {difference}" for difference in found.recipe] or ["recipe: the same"]
     lines.append(
         f"clips: {len(found.common)} in both, {len(found.only_first)} only in the first, "
@@ -264,6 +268,7 @@ def _diff_text(found: Diff) -> str:
     ]
     if found.texts_differ:
         lines.append("texts: not the same")
+    lines += made_by
     headers = ("array", "clips", "identical", "least cosine", "median", "greatest difference")
     rows = [
         (
@@ -281,6 +286,15 @@ def _diff_text(found: Diff) -> str:
 
 def _difference(level: LevelDiff) -> str:
     return f"{level.greatest_difference:.3g}" if level.n_clips else "-"
+
+
+def _made_by_text(found: Diff) -> list[str]:
+    """Return what made the clips of both stores, if that is not the same."""
+    here, there = found.made_by
+    if here == there:
+        return []
+    pairs = [("first", line) for line in here] + [("second", line) for line in there]
+    return [f"made by, {which}: {line}" for which, line in pairs]
 
 
 def _cosine(cosine: float) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import parse_json, pretty_json, sha256_bytes
+from obygaze_features.store.format.makers import Kind, Makers
 from obygaze_features.store.format.names import StoreNames, block_of
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import (
@@ -171,6 +172,7 @@ _CODECS: Mapping[Any, _Codec] = {
     Recipe: _Codec(Recipe.to_json, Recipe.from_json),
     Mapping[int, RowStatus]: _sorted_codec(RowStatus.to_json, _statuses),
     Mapping[int, RowSource]: _sorted_codec(RowSource.to_json, _sources),
+    Makers: _Codec(Makers.to_json, Makers.from_json),
     Mapping[str, str]: _Codec(dict, lambda value: {str(k): str(v) for k, v in value.items()}),
     Mapping[str, FileMark]: _sorted_codec(list, _marks),
     Mapping[str, frozenset[int]]: _sorted_codec(sorted, _blocks),
@@ -185,7 +187,7 @@ _KEYS = {
     "of_rows": ("sources",),
 }
 # Fields that are left out of the file where they are empty.
-_OPTIONAL = ("sources", "plan", "plan_id", "crc32c")
+_OPTIONAL = ("sources", "plan", "plan_id", "crc32c", "makers")
 
 
 def _fields_in_file(kind: Any) -> list[tuple[str, tuple[str, ...], str, _Codec]]:
@@ -408,6 +410,8 @@ class Marker(Record):
     replaces: str = ""
     noted: Mapping[int, RowStatus]
     sources: Mapping[int, RowSource] = field(default_factory=dict)
+    # What made its rows, where it is known.
+    makers: Makers = field(default_factory=Makers)
     files: Mapping[str, FileMark]
     # The sha256 of store.json; by array, the CRC32C values of the block's file, as hex.
     plan: str = ""
@@ -416,6 +420,26 @@ class Marker(Record):
     seconds: Mapping[str, float] = field(default_factory=dict)
     host: str = ""
     recipe: Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstKind(Record):
+    """commits/kind.json: the program, device and precision of the first clips of a store.
+
+    Written exclusively, so that processes that begin at the same time agree on one.
+    """
+
+    FILE = "commits/kind.json"
+    # The sha256 of store.json.
+    plan: str
+    program: str
+    device: str
+    precision: str
+
+    @property
+    def kind(self) -> Kind:
+        """The three together."""
+        return Kind(self.program, self.device, self.precision)
 
 
 @dataclass(frozen=True)
@@ -434,6 +458,8 @@ class Seal(Record):
     fingerprint: str
     counts: Mapping[str, int]
     noted: Mapping[int, RowStatus]
+    # What made the rows, where it is known; hosts are numbers.
+    makers: Makers = field(default_factory=Makers)
     versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     files: Mapping[str, FileMark]

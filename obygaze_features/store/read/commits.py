@@ -1,6 +1,7 @@
 """Find which blocks and files a store has: by its seal, else by its markers."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import NamedTuple
 
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.store.format.makers import MadeBy, Maker, Makers
 from obygaze_features.store.format.names import block_of
 from obygaze_features.store.format.records import (
     Marker,
@@ -115,6 +117,7 @@ class Commits:
             raise Corrupt(f"{Seal.FILE} and {Plan.FILE} are not of the same store", where=where)
         self.plan.names.require(seal.files, where)
         self._check_rows(seal.noted, (0, self.plan.n_clips), where)
+        self._check_makers(seal.makers, (0, self.plan.n_clips), where)
         self._partial = read_record(self.files, Partial)
         self._seal, self._seal_sha256 = seal, sha256
 
@@ -159,6 +162,7 @@ class Commits:
         marker = Marker.from_bytes(data, where)
         self.plan.require_own(marker, block, where)
         self._check_rows([*marker.noted, *marker.sources], marker.rows, where)
+        self._check_makers(marker.makers, marker.rows, where)
         return marker
 
     def _check_rows(self, noted: Iterable[int], rows: tuple[int, int], where: str) -> None:
@@ -167,6 +171,12 @@ class Commits:
             raise Corrupt(
                 f"marker lists row {beyond[0]}, outside its rows {rows[0]}-{rows[1] - 1}",
                 where=where,
+            )
+
+    def _check_makers(self, makers: Makers, rows: tuple[int, int], where: str) -> None:
+        if makers.between(*rows) != makers:
+            raise Corrupt(
+                f"what made rows is listed outside the rows {rows[0]}-{rows[1] - 1}", where=where
             )
 
     def listing(self, block: int) -> Seal | IndexPage | Marker | None:
@@ -220,6 +230,36 @@ class Commits:
     def source(self, row: int) -> RowSource | None:
         """Return what a row was made from, if it was recorded."""
         return self.sources(row // self.plan.block_rows).get(row)
+
+    def maker(self, row: int) -> Maker | None:
+        """Return what made a row, if it was recorded."""
+        listing = self.listing(row // self.plan.block_rows)
+        return None if listing is None else listing.makers.of_row(row)
+
+    def made_by(self) -> MadeBy:
+        """Return how the clips with features were made, of those that are committed."""
+        if self.seal is not None:
+            not_ok = [row for row, status in self.seal.noted.items() if not status.is_ok]
+            clips = self.seal.makers.clips(not_ok)
+            n_ok = self.plan.n_clips - len(not_ok)
+            return MadeBy(clips, n_ok - sum(clips.values()), self.seal.versions)
+        counts: Counter[Maker] = Counter()
+        versions: dict[str, set[str]] = {}
+        unrecorded = 0
+        for block in range(self.plan.n_blocks):
+            marker = self.listing(block)
+            if marker is None:
+                continue
+            if not isinstance(marker, Marker):
+                return self.made_by()  # sealed meanwhile
+            not_ok = [row for row, status in marker.noted.items() if not status.is_ok]
+            clips = marker.makers.clips(not_ok)
+            counts.update(clips)
+            unrecorded += marker.rows[1] - marker.rows[0] - len(not_ok) - sum(clips.values())
+            for name, version in marker.versions.items():
+                versions.setdefault(name, set()).add(version)
+        known = {name: sorted(versions[name]) for name in sorted(versions)}
+        return MadeBy(dict(counts), unrecorded, known)
 
     @cached_property
     def _sources(self) -> Mapping[int, RowSource]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.metadata import render, spdx_of
+from obygaze_features.store.format.makers import MadeBy
 from obygaze_features.store.format.recipe import SECTIONS, UNVERIFIED, Recipe
 from obygaze_features.store.format.records import Plan, Terms
 from obygaze_features.store.format.schema import RowStatus
@@ -78,6 +79,7 @@ def card_text(
     counts: Mapping[str, int],
     *,
     terms: Terms | None = None,
+    made_by: MadeBy | None = None,
     recovered: Sequence[str] = (),
     zip_name: str = "",
     seal_sha256: str = "",
@@ -88,6 +90,7 @@ def card_text(
         plan: The plan of the store.
         counts: The number of clips in each state.
         terms: The licence and the citation that count; by default those of the plan.
+        made_by: What made the clips with features.
         recovered: Sentences on how much of the pictures can be recovered.
         zip_name: The packed store beside the card.
         seal_sha256: The sha256 of the seal; "" for the card in a store, which the seal lists.
@@ -96,6 +99,9 @@ def card_text(
     facts: dict[str, Any] = {
         "terms": terms,
         "seal_sha256": seal_sha256,
+        # Of stores that were imported, nothing is known.
+        "made_by": made_by.lines() if made_by is not None and made_by.clips else [],
+        "mixtures": [] if made_by is None else made_by.warnings(),
         "rows": _array_rows(plan),
         "explained": explain(plan, counts).split("\n"),
         "level": next(spec.name for spec in plan.arrays if spec.is_level),
@@ -152,6 +158,7 @@ def _summary(store: Store) -> dict[str, Any]:
         "licence_history": licence_history(store),
         "created": plan.created,
         "created_by": plan.created_by,
+        **store.commits.made_by().to_json(),
         "fingerprint": plan.recipe.fingerprint,
         "seal_sha256": store.seal_sha256,
         "not_ok": {clip: reason.to_json() for clip, reason in _not_ok(store, status).items()},
@@ -186,7 +193,10 @@ def _describe(store: Store, note: str) -> str:
         absent = [name for name in held if not held[name]]
         headers.append("blocks here")
         rows = [(*row, f"{held[row[0]]} of {plan.n_blocks}") for row in rows if held[row[0]]]
+    made_by = store.commits.made_by()
     page: dict[str, Any] = {
+        "made_by": made_by.lines(),
+        "mixtures": made_by.warnings(),
         "explained": explain(plan, facts["counts"]).split("\n"),
         "table": table(headers, rows),
         "size": human(facts["n_bytes"]),

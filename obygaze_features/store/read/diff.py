@@ -36,7 +36,8 @@ class Diff:
     """The differences of two stores.
 
     `arrays` are those of only one of them, `formats` has the number formats of arrays of two,
-    `movies` the movies of clips of two, and `states` the states of clips that differ.
+    `movies` the movies of clips of two, and `states` the states of clips that differ. `made_by` has
+    what made the clips of each store; two stores that are the same may differ in it.
     """
 
     recipe: list[RecipeDifference]
@@ -48,6 +49,7 @@ class Diff:
     arrays: list[str]
     formats: dict[str, tuple[str, str]]
     texts_differ: bool
+    made_by: tuple[list[str], list[str]]
     levels: list[LevelDiff] = field(default_factory=list)
 
     @property
@@ -90,6 +92,7 @@ def diff_stores(first: Store, second: Store, *, progress: Progress | None = None
         arrays=sorted(set(names[0]) ^ set(names[1])),
         formats=_differing(common_arrays, _dtypes(first), _dtypes(second)),
         texts_differ=not _same_texts(first.text(), second.text()),
+        made_by=(first.commits.made_by().lines(), second.commits.made_by().lines()),
     )
     not_ok = {clip for of_store in states for clip in of_store if of_store[clip] != "ok"}
     compared = [clip for clip in common if clip not in not_ok]

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.errors import Corrupt, Mismatch
+from obygaze_features.store.format.makers import Makers
 from obygaze_features.store.format.records import Partial, Plan, Record, Seal
 from obygaze_features.store.format.schema import TEXT_FOLDER, FileMark, RowSource, RowStatus
 from obygaze_features.store.remote.files import Files, read_listed, read_or_none, read_record
@@ -50,6 +51,7 @@ class IndexPage(Record):
     clip_id: Sequence[str]
     noted: Mapping[int, RowStatus]
     sources: Mapping[int, RowSource] = field(default_factory=dict)
+    makers: Makers = field(default_factory=Makers)
     files: Mapping[str, FileMark]
     crc32c: Mapping[str, str] = field(default_factory=dict)
 
@@ -69,6 +71,7 @@ def index_records(store: Store, seal: Seal) -> dict[str, Record]:
             clip_id=clip_ids[rows.start : rows.stop].tolist(),
             noted={row: seal.noted[row] for row in rows if row in seal.noted},
             sources=dict(chain(*(store.commits.sources(block).items() for block in own))),
+            makers=seal.makers.between(rows.start, rows.stop),
             files={name: seal.files[name] for name in names if name in seal.files},
             crc32c={name: " ".join(words[name][own.start : own.stop]) for name in words},
         )
@@ -137,7 +140,8 @@ class Index:
         names = {plan.block_key(spec.name, block) for block in blocks for spec in plan.arrays}
         noted = all(row in rows for row in (*page.noted, *page.sources))
         strings = len(page.clip_id) == len(rows) and all(isinstance(o, str) for o in page.clip_id)
-        if not (noted and strings) or page.files.keys() - names:
+        made = page.makers.between(rows.start, rows.stop) == page.makers
+        if not (noted and strings and made) or page.files.keys() - names:
             raise Corrupt(f"page {number} of the index is not of its rows", where=where)
         return page
 

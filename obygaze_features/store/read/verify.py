@@ -39,7 +39,7 @@ SAME_COSINE = 0.999
 SHOWN_CHANGED = 20
 # What is there besides the listed files, and only in a copy, or until the store is sealed.
 _WORK = re.compile(
-    r"partial\.json|commits|staging(\.sealing)?|commits/(block-\d+(\.json|\.\d+\.taken)|text\.json)"
+    r"partial\.json|commits|staging(\.sealing)?|commits/(block-\d+(\.json|\.\d+\.taken)|text\.json|kind\.json)"
 )
 
 # Given clip ids, extracts them again: for each clip that could be, its levels.
@@ -73,6 +73,8 @@ class VerifyReport:
     n_files: int = 0
     n_bytes: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
+    # What made the clips, one line for each group.
+    made_by: list[str] = field(default_factory=list)
     cosines: dict[str, dict[str, float]] = field(default_factory=dict)
     changed: dict[str, list[str]] = field(default_factory=dict)
 
@@ -221,6 +223,9 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
     """Check the layout and the files of each array, and that the index says what the seal says."""
     plan, commits = store.plan, store.commits
     report.counts = store.status().counts
+    with report.collecting(Plan.FILE):
+        report.made_by = commits.made_by().lines()
+        report.warnings += commits.made_by().warnings()
     for name in (*ID_ARRAYS, *(spec.name for spec in plan.arrays)):
         with report.collecting(f"data.zarr/{name}/zarr.json"):
             store.arrays.check_layout(name)

@@ -62,6 +62,7 @@ def publish(
             store.plan,
             counts,
             terms=store.terms,
+            made_by=store.commits.made_by(),
             recovered=recovered,
             zip_name=packed.name,
             seal_sha256=store.seal_sha256,

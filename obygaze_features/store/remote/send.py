@@ -88,7 +88,11 @@ def push(
     if isinstance(target, HubTarget) and _is_sent_packed(selection, target):
         # The hub shows the card beside the zip.
         card = card_text(
-            store.plan, store.status().counts, terms=store.terms, zip_name=target.repo.zip_name
+            store.plan,
+            store.status().counts,
+            terms=store.terms,
+            made_by=store.commits.made_by(),
+            zip_name=target.repo.zip_name,
         )
         documents = {README_FILE: card.encode()}
         return send_packed(selection, target, lambda packed: documents, progress=progress)

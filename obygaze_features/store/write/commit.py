@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.errors import Corrupt
+from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.core.files import (
     NO_LINKS,
     is_listed,
@@ -33,7 +33,8 @@ from obygaze_features.core.files import (
     write_synced,
 )
 from obygaze_features.core.holds import STALE_AFTER_S, TAG, hold_new, take_over
-from obygaze_features.store.format.records import Marker, Plan, Seal, marker_key
+from obygaze_features.store.format.makers import Kind
+from obygaze_features.store.format.records import FirstKind, Marker, Plan, Seal, marker_key
 from obygaze_features.store.format.schema import OK, FileMark
 
 # There is a staging/ as long as blocks can change; sealing moves it away first.
@@ -169,6 +170,29 @@ def decided_marker(root: Path, block: int, revision: int) -> Marker | None:
     path = _decision(root, block, revision)
     data = _read_hidden(path) if is_listed(path) else b""
     return Marker.from_bytes(data, str(path)) if data else None
+
+
+def first_kind(root: Path, plan: Plan) -> Kind | None:
+    """Return the kind of the first clips of a store; None if none was committed with a kind."""
+    path = root / FirstKind.FILE
+    data = _read_hidden(path) if is_listed(path) else b""
+    if not data:
+        return None
+    record = FirstKind.from_bytes(data, str(path))
+    if record.plan != plan.sha256:
+        raise Mismatch("this file is of another store", where=str(path), hint="remove this file")
+    return record.kind
+
+
+def decide_kind(root: Path, plan: Plan, kind: Kind) -> Kind:
+    """Make a kind that of the store's first clips; return the one that was decided on."""
+    record = FirstKind(plan=plan.sha256, **kind._asdict())
+    try:
+        if write_exclusive(root / FirstKind.FILE, record.to_bytes()):
+            return kind
+    except FileNotFoundError:
+        return kind  # sealed meanwhile, so that nothing can be committed
+    return first_kind(root, plan) or kind
 
 
 def _decision(root: Path, block: int, revision: int) -> Path:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,12 +13,13 @@ from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.store.format.makers import Maker
 from obygaze_features.store.format.records import Terms
 from obygaze_features.store.format.schema import NOT_IN_STORE, OK, ArraySpec, RowStatus
 from obygaze_features.store.read.reader import PULL_AGAIN, Store
 from obygaze_features.store.write.create import create_store
 from obygaze_features.store.write.licence import checked_licence, require_terms
-from obygaze_features.store.write.writer import StoreWriter
+from obygaze_features.store.write.writer import StoreWriter, refuse_mixture
 
 NO_LICENCE = "none stated"
 
@@ -136,6 +137,7 @@ def merge(
     manifest: ManifestClips | None = None,
     licence: str = "",
     seal: bool = True,
+    mixed: bool = False,
     progress: Progress | None = None,
 ) -> Copied:
     """Make one store of the clips of several of the same recipe, or of a manifest's clips.
@@ -144,6 +146,9 @@ def merge(
     `n_differing` are ok in another with other numbers. Blocks with a clip that none holds stay
     pending: the run that extracts fills them. Without `seal` a complete store stays open, for rows
     that are to be extracted again. `progress` counts clips.
+
+    Clips that were made by different versions of this program, on CPUs and on GPUs, or in several
+    precisions are merged only with `mixed`.
 
     Stores of different licences are merged only if `licence` says which one the new store has. Its
     citation has those of all of them.
@@ -168,6 +173,9 @@ def merge(
     terms = _joint_terms(sources, checked_licence(licence))
     manifest = manifest or _union(sources)
     rows = [store.select(clips=manifest.clip_ids).rows.tolist() for store in sources]
+    if not mixed:
+        makers = (maker for store in sources for maker in store.commits.made_by().clips)
+        refuse_mixture({maker.kind for maker in makers}, where=str(path))
     return _copy(sources, rows, Path(path), manifest, first.held_arrays, terms, progress, seal=seal)
 
 
@@ -253,7 +261,8 @@ def _copy(
     there = [[one for one in of_clip if one] for of_clip in zip(*of_stores, strict=True)]
     # Where a clip is ok, the origin to copy first; if nowhere, where it failed.
     origins = [[one for one in found if one.status.is_ok] or found[:1] for found in there]
-    writer = StoreWriter(path, recipe=plan.recipe)
+    # Who made a mixture of clips has allowed it, and a part of a mixture is one too.
+    writer = StoreWriter(path, recipe=plan.recipe, mixed=True)
     writer.clean_litter()
     n_copied = n_differing = 0
     for block in writer.pending_blocks():
@@ -311,9 +320,16 @@ def _copy_block(
         arrays,
         [one.status for one in wanted],
         sources=[one.store.commits.source(one.row) for one in wanted],
+        makers=[_maker(one) for one in wanted],
         versions={"copied_by": f"obygaze {__version__}"},
     )
     return is_committed, len(differing)
+
+
+def _maker(origin: Origin) -> Maker | None:
+    """Return what made a row, without its host: numbers of hosts of two stores are not the same."""
+    maker = origin.store.commits.maker(origin.row)
+    return None if maker is None else replace(maker, host="")
 
 
 def _values(spec: ArraySpec, wanted: Sequence[Origin]) -> npt.NDArray[Any]:

@@ -21,6 +21,7 @@ from obygaze_features.core.files import (
     write_exclusive,
     write_synced,
 )
+from obygaze_features.store.format.makers import Makers
 from obygaze_features.store.format.records import (
     README_FILE,
     Marker,
@@ -170,12 +171,13 @@ def _seal(root: Path) -> Seal | None:
     noted, files = store.status().noted, commits.listed_files()
     counts: Counter[str] = Counter(status.state for status in noted.values() if not status.is_ok)
     counts["ok"] = plan.n_clips - counts.total()
-    card = card_text(plan, dict(counts), terms=store.terms)
+    card = card_text(plan, dict(counts), terms=store.terms, made_by=commits.made_by())
     write_atomic(root / README_FILE, card.encode("utf-8"))
     for name, mark in files.items():
         if not (root / name).is_file() or (root / name).stat().st_size != mark.n_bytes:
             what = f"{name} is missing, or its length is not the one in its marker"
             raise Corrupt(what, where=str(root), hint="obygaze store verify")
+    makers = Makers.of_parts(marker.makers for marker in there).with_numbered_hosts()
     sources = {row: source for marker in there for row, source in marker.sources.items()}
     if sources:
         write_atomic(root / Sources.FILE, Sources(sources).to_bytes())
@@ -185,6 +187,7 @@ def _seal(root: Path) -> Seal | None:
         fingerprint=plan.recipe.fingerprint,
         counts=dict(sorted(counts.items())),
         noted=noted,
+        makers=makers,
         files=files,
         **_collected(plan, there),
     )

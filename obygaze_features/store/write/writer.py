@@ -2,7 +2,7 @@
 
 import hashlib
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch, NotFound
 from obygaze_features.core.files import is_listed
 from obygaze_features.store.format.limits import disk_errors
+from obygaze_features.store.format.makers import Kind, Maker, Makers
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import Marker, Plan, Seal, marker_key
 from obygaze_features.store.format.schema import (
@@ -40,10 +41,15 @@ class StoreWriter:
     Args:
         path: the folder of the store.
         recipe: the recipe that the store must have, if given.
+        mixed: allow clips of several versions of this program, kinds of device or precisions.
     """
 
-    def __init__(self, path: Path | str, *, recipe: Recipe | None = None) -> None:
-        self.path = Path(path)
+    def __init__(
+        self, path: Path | str, *, recipe: Recipe | None = None, mixed: bool = False
+    ) -> None:
+        self.path, self.mixed = Path(path), mixed
+        # The kind of all clips of the store, once this writer has compared it.
+        self._agreed: Kind | None = None
         if not (self.path / Plan.FILE).is_file():
             raise NotFound("no store here", where=str(path), hint="create_store makes one")
         self.plan: Plan = read_plan(self.path, recipe)
@@ -57,6 +63,7 @@ class StoreWriter:
         statuses: Sequence[RowStatus] | None = None,
         *,
         sources: Sequence[RowSource | None] | None = None,
+        makers: Sequence[Maker | None] | None = None,
         seconds: Mapping[str, float] | None = None,
         versions: Mapping[str, str] | None = None,
     ) -> bool:
@@ -70,12 +77,16 @@ class StoreWriter:
             arrays: for each array of the store, one row for each row of the block.
             statuses: the status of each row, by default all ok.
             sources: what each row was made from, where it is known.
+            makers: what made each row, where it is known.
             seconds: time spent, by stage.
             versions: versions of the software.
         """
         rows = range(*self.plan.block_range(block))
         every = [OK] * len(rows) if statuses is None else statuses
-        return self._put(*self._encoded(block, arrays, every, sources, seconds, versions))
+        content = arrays, every, sources, makers
+        marker, data = self._encoded(block, *content, seconds, versions)
+        self._agree_on_kind(marker)
+        return self._put(marker, data)
 
     def replace_rows(
         self,
@@ -85,6 +96,7 @@ class StoreWriter:
         statuses: Sequence[RowStatus],
         *,
         sources: Sequence[RowSource | None] | None = None,
+        makers: Sequence[Maker | None] | None = None,
         seconds: Mapping[str, float] | None = None,
         versions: Mapping[str, str] | None = None,
     ) -> bool:
@@ -99,6 +111,7 @@ class StoreWriter:
             arrays: for each array of the store, the new rows.
             statuses: the new status of each row.
             sources: what each row was made from, where it is known.
+            makers: what made each row, where it is known.
             seconds: time spent, by stage.
             versions: versions of the software.
         """
@@ -106,8 +119,9 @@ class StoreWriter:
         if found is None or self.sealed:
             state = "sealed" if self.sealed else "not committed"
             raise _not_open(self.path, f"block {block} is {state}")
-        whole = self._with_rows_replaced(found, rows, arrays, statuses, sources)
+        whole = self._with_rows_replaced(found, rows, arrays, statuses, sources, makers)
         marker, data = self._encoded(block, *whole, seconds, versions)
+        self._agree_on_kind(marker)
         new = replace(marker, revision=found.revision + 1, replaces=found.checksum)
         return self._put(new, data)
 
@@ -167,13 +181,16 @@ class StoreWriter:
         arrays: Values,
         statuses: Sequence[RowStatus],
         sources: Sequence[RowSource | None] | None,
+        makers: Sequence[Maker | None] | None,
         seconds: Mapping[str, float] | None,
         versions: Mapping[str, str] | None,
     ) -> tuple[Marker, dict[str, Pieces]]:
         """Check a block; return its marker and the bytes of its files."""
         plan, rows = self.plan, range(*self.plan.block_range(block))
         recorded = [None] * len(rows) if sources is None else sources
-        for what, given in (("statuses", statuses), ("sources", recorded)):
+        known_makers = [None] * len(rows) if makers is None else makers
+        of_rows = {"statuses": statuses, "sources": recorded, "makers": known_makers}
+        for what, given in of_rows.items():
             if len(given) != len(rows):
                 raise FixInput(f"{len(given)} {what} for the {len(rows)} rows of block {block}")
         _check_statuses(rows, statuses, f"block {block}")
@@ -197,6 +214,7 @@ class StoreWriter:
                 for row, source in zip(rows, recorded, strict=True)
                 if source is not None
             },
+            makers=Makers.of_rows(rows.start, known_makers),
             files=files,
             plan=plan.sha256,
             crc32c=crc32c,
@@ -214,22 +232,26 @@ class StoreWriter:
         arrays: Values,
         statuses: Sequence[RowStatus],
         sources: Sequence[RowSource | None] | None,
-    ) -> tuple[Values, list[RowStatus], list[RowSource | None]]:
+        makers: Sequence[Maker | None] | None,
+    ) -> tuple[Values, list[RowStatus], list[RowSource | None], list[Maker | None]]:
         """Return a whole block with new results in rows that were not ok, or had another source."""
         every, where = range(*old.rows), f"block {old.block}"
         given = [None] * len(rows) if sources is None else sources
+        new_makers = [None] * len(rows) if makers is None else makers
         if len(set(rows)) != len(rows):
             raise FixInput(
                 f"{len(rows)} rows, but only {len(set(rows))} different ones", where=where
             )
-        for what, values in (("statuses", statuses), ("sources", given)):
+        of_rows = {"statuses": statuses, "sources": given, "makers": new_makers}
+        for what, values in of_rows.items():
             if len(values) != len(rows):
                 raise FixInput(f"{len(values)} {what} for {len(rows)} different rows", where=where)
         _check_statuses(rows, statuses, where)
         new = _checked_shapes(self.plan, arrays, len(rows), where)
         merged = [old.noted.get(row, OK) for row in every]
         recorded = [old.sources.get(row) for row in every]
-        for row, status, source in zip(rows, statuses, given, strict=True):
+        made_by = [old.makers.of_row(row) for row in every]
+        for row, status, source, maker in zip(rows, statuses, given, new_makers, strict=True):
             if row not in every:
                 raise FixInput(
                     f"row {row} is outside block {old.block}, rows {every[0]}-{every[-1]}"
@@ -239,6 +261,7 @@ class StoreWriter:
             if merged[place].is_ok and not is_changed:
                 raise FixInput(f"row {row} is ok and its source did not change: not replaced")
             merged[place], recorded[place] = status, source
+            made_by[place] = maker
         places = np.array(rows, dtype=np.int64) - every.start
         whole, stored = {}, open_store(self.path).arrays
         is_ok = np.array([status.is_ok for status in statuses], dtype=bool)
@@ -246,7 +269,37 @@ class StoreWriter:
             converted = _converted(spec, new[spec.name], rows, is_ok, where)
             whole[spec.name] = stored.read(spec, np.array(every))
             whole[spec.name][places] = converted
-        return whole, merged, recorded
+        return whole, merged, recorded, made_by
+
+    def refuse_other_kinds(self, kind: Kind) -> None:
+        """Raise an error if clips of the store were made in another way, unless that is allowed."""
+        if self.mixed or self._agreed == kind:
+            return
+        there = {maker.kind for maker in open_store(self.path).commits.made_by().clips}
+        first = commit.first_kind(self.path, self.plan)
+        if first is not None:
+            there.add(first)
+        refuse_mixture(there | {kind}, where=str(self.path), new=kind)
+
+    def _agree_on_kind(self, marker: Marker) -> None:
+        """Raise an error if a block has clips of another kind than the store.
+
+        The first one that commits clips decides, by a name that only one process can make: those
+        that begin at the same time see no clip of each other.
+        """
+        not_ok = [row for row, status in marker.noted.items() if not status.is_ok]
+        kinds = {maker.kind for maker in marker.makers.clips(not_ok)}
+        if self.mixed or kinds <= {self._agreed} or self.sealed:
+            return
+        where = str(self.path)
+        for kind in sorted(kinds):
+            refuse_mixture(kinds, where=where, new=kind)
+            self.refuse_other_kinds(kind)
+            with disk_errors(self.path):
+                commit.make_room(self.path)
+                decided = commit.decide_kind(self.path, self.plan, kind)
+            refuse_mixture({decided, kind}, where=where, new=kind)
+            self._agreed = kind
 
     def _put(self, marker: Marker, data: Mapping[str, Pieces]) -> bool:
         with disk_errors(self.path):
@@ -303,6 +356,22 @@ class StoreWriter:
             return True
         self.marker(marker.block)  # raises an error for a marker of another recipe
         raise _other_content(self.path, marker.block)
+
+
+def refuse_mixture(kinds: Collection[Kind], *, where: str, new: Kind | None = None) -> None:
+    """Raise an error for clips that were made in several ways; `new` is that of this process."""
+    if len(kinds) < 2:
+        return
+    if new is None:
+        what = "these clips were made in different ways"
+    else:
+        what = f"other clips of this store were made in another way than now, {new}"
+    others = sorted(kind for kind in kinds if kind != new)
+    raise Mismatch(
+        f"{what}: {'; '.join(map(str, others))}",
+        where=where,
+        hint="use the same version, kind of device and precision, another store, or --mixed",
+    )
 
 
 def _not_open(path: Path, what: str) -> AlreadyThere:
