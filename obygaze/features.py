@@ -110,6 +110,7 @@ def extract(
     worker: str | None = None,
     seal: bool | None = None,
     retry_failed: bool = False,
+    changed: bool = False,
     mixed: bool = False,
     progress: bool = False,
     workspace: PathLike | None = None,
@@ -134,6 +135,7 @@ def extract(
             work; the status is that of its own clips.
         seal: Close stores that are complete. The default is to close them if no clip failed.
         retry_failed: Try failed clips again, and nothing else.
+        changed: As `retry_failed`, and also clips whose times or video changed.
         mixed: Add to stores whose clips were made by another version of this program, another kind
             of device, or in another precision. The default raises an error.
         progress: Show a progress bar on stderr.

@@ -100,6 +100,7 @@ class SimulatedGpu(TorchFunctionMode):
             empty_cache=lambda: None,
             mem_get_info=lambda device=None: (10**11, 10**11),
             memory_allocated=lambda device=None: 0,
+            get_device_name=lambda device=None: "Simulated GPU",
         )
 
         # Its argument is checked before the function can be replaced below.

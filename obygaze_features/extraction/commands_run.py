@@ -12,7 +12,7 @@ import click
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.commands import Session, command, json_option, option_group
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage, ObygazeError
+from obygaze_features.core.errors import EXIT_SOME_FAILED, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.commands import show_states, workers_option
 from obygaze_features.extraction.commands_plan import (
@@ -156,6 +156,8 @@ def _next_steps(
         steps.append(f"files missing: mount their folder or {link}, then {again}")
     elif any(state.failed for state in states):
         steps.append(f"failed clips: correct their files, then {again}{retry}")
+        if rows is not None and retry:
+            steps.append("failed clips of a Slurm array: obygaze extract slurm PLAN --retry-failed")
     return steps
 
 
@@ -174,12 +176,19 @@ def _extract(
     resources = Resources(workers=options["workers"], batch=options["batch"])
     shares = resources.shared_by(devices)
     retry = options["retry_failed"] or options["changed"]
-    if (rows is not None or retry) and len(shares) > 1:
-        raise FixUsage("--worker, --retry-failed and --changed need one --device")
     if not options["share"]:
         refuse_busy_gpus(devices)
     if len(shares) > 1:
-        return extract_on_devices(plan, shares, stop, mixed=options["mixed"], progress=progress)
+        return extract_on_devices(
+            plan,
+            shares,
+            stop,
+            rows=rows,
+            retry_failed=retry,
+            changed=options["changed"],
+            mixed=options["mixed"],
+            progress=progress,
+        )
     return extract(
         plan,
         shares[0],

@@ -2,7 +2,7 @@
 
 import multiprocessing
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -12,8 +12,15 @@ from typing import Any
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.lazy import need
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
-from obygaze_features.extraction.run import Resources, RowProgress, extract, refuse_unusable
+from obygaze_features.extraction.run import (
+    Resources,
+    RowProgress,
+    extract,
+    refuse_retry,
+    refuse_unusable,
+)
 from obygaze_features.extraction.shared_machine import StopFlag, stop_on_signals
+from obygaze_features.extraction.sources import units_again
 from obygaze_features.extraction.status import StoreStatus, missing_units, store_status
 
 POLL_S = 0.2
@@ -48,10 +55,15 @@ def extract_on_devices(
     shares: Sequence[Resources],
     stop: StopFlag,
     *,
+    rows: Sequence[int] | None = None,
+    retry_failed: bool = False,
+    changed: bool = False,
     mixed: bool = False,
     progress: RowProgress | None = None,
 ) -> list[StoreStatus]:
-    """Extract what is missing of a plan's stores on several devices and return their status.
+    """Extract what is missing of a plan's stores on several devices.
+
+    Return the status of the stores, that of `rows` if given.
 
     The processes take the missing units in turns. If one of them ends early, the others stop too;
     the same call extracts what is left.
@@ -60,25 +72,41 @@ def extract_on_devices(
         plan: The clips, backbones and stores.
         shares: What each process may use; a device may be in several of them.
         stop: The flag that stops the run.
+        rows: Rows of whole units to extract. The default is all rows.
+        retry_failed: Extract all rows again that failed or had no video, and no others.
+        changed: With `retry_failed`, also rows of clips whose times or video changed.
         mixed: Add to stores whose clips were made in another way.
         progress: The progress bar. The default shows nothing.
     """
-    refuse_unusable(plan)
-    missing, n = missing_units(plan), len(shares)
-    rows = [[row for u in missing[i::n] for row in plan.unit_range(u)] for i in range(n)]
-    pairs = [(share, some) for share, some in zip(shares, rows, strict=True) if some]
-    running = dict(_started(plan, share, some, mixed) for share, some in pairs)
+    refuse_unusable(plan, rows, only_sealed=changed)
+    if retry_failed:
+        refuse_retry(plan, rows)
+        units = units_again(plan, changed=changed)
+    else:
+        units = missing_units(plan)
+    if rows is not None:
+        units_of_rows = {row // plan.unit_rows for row in rows}
+        units = [unit for unit in units if unit in units_of_rows]
+    settings = {"retry_failed": retry_failed, "changed": changed, "mixed": mixed}
+    running: dict[Any, SpawnProcess] = {}
+    n_rows = 0
+    for first, share in enumerate(shares):
+        rows_of_share = [row for u in units[first :: len(shares)] for row in plan.unit_range(u)]
+        n_rows += len(rows_of_share)
+        if rows_of_share:
+            connection, process = _started(plan, share, rows_of_share, settings)
+            running[connection] = process
     processes = list(running.values())
     progress = progress or RowProgress()
-    progress.begin(sum(map(len, rows)))
+    progress.begin(n_rows)
     errors: list[ObygazeError] = []
     while running:
         for messages in wait(list(running), POLL_S):
-            message = _received(messages, running[messages])  # type: ignore[arg-type,index]
+            message = _received(messages, running[messages])  # type: ignore[arg-type]
             if isinstance(message, tuple):
                 progress(*message)
                 continue
-            del running[messages]  # type: ignore[arg-type]
+            del running[messages]
             if message is not None:
                 errors.append(message)
         if stop or errors:
@@ -90,16 +118,16 @@ def extract_on_devices(
         raise errors[0]
     # After an early stop, there may be no stores yet.
     stores = (target.store for target in plan.targets)
-    return [store_status(store) for store in stores if Path(store).exists()]
+    return [store_status(store, rows) for store in stores if Path(store).exists()]
 
 
 def _started(
-    plan: ExtractPlan, resources: Resources, rows: Sequence[int], mixed: bool
+    plan: ExtractPlan, resources: Resources, rows: Sequence[int], settings: Mapping[str, bool]
 ) -> tuple[Connection, SpawnProcess]:
     """Start a process that extracts rows, named after its device; return its messages and it."""
     spawn = multiprocessing.get_context("spawn")
     messages, theirs = spawn.Pipe(duplex=False)
-    work = theirs, plan.to_bytes(), resources, rows, mixed
+    work = theirs, plan.to_bytes(), resources, rows, settings
     process = spawn.Process(target=_work, name=resources.device, args=work)
     process.start()
     theirs.close()
@@ -135,12 +163,16 @@ class _Sender(RowProgress):
 
 
 def _work(
-    messages: Connection, plan: bytes, resources: Resources, rows: Sequence[int], mixed: bool
+    messages: Connection,
+    plan: bytes,
+    resources: Resources,
+    rows: Sequence[int],
+    settings: Mapping[str, bool],
 ) -> None:
     # If the process that shows the rows was killed, this one ends with its next row.
     with stop_on_signals() as stop, suppress(BrokenPipeError):
         try:
             read = plan_from_bytes(plan, "plan")
-            extract(read, resources, stop, rows=rows, mixed=mixed, progress=_Sender(messages))
+            extract(read, resources, stop, rows=rows, progress=_Sender(messages), **settings)
         except ObygazeError as error:
             messages.send(error)

@@ -12,7 +12,7 @@ from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.geometry import Level
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze_features.core.errors import AlreadyThere, NotFound
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BlockMaker, maker_of, run_rows
@@ -32,11 +32,11 @@ from obygaze_features.extraction.recipes import (
     view_of,
 )
 from obygaze_features.extraction.shared_machine import StopFlag, free_gpu_memory
-from obygaze_features.extraction.sources import check_sources, refuse_changed, refuse_without_videos
+from obygaze_features.extraction.sources import refuse_changed, refuse_without_videos, rows_again
 from obygaze_features.extraction.status import StoreStatus, rows_with_new_video, store_status
 from obygaze_features.store.format.limits import memory_bytes
 from obygaze_features.store.format.records import Plan
-from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store, read_plan
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import View
@@ -215,20 +215,13 @@ def extract(
             of device, or in another precision. The default raises an error.
         progress: The progress bar. The default shows nothing.
     """
-    if rows is not None and retry_failed:
-        raise FixUsage("--worker cannot be used with --retry-failed or --changed")
     refuse_unusable(plan, rows, only_sealed=changed)
-    new = [t.store for t in plan.targets if not (Path(t.store) / Plan.FILE).is_file()]
-    if retry_failed and new:
-        raise NotFound(
-            "there is no store yet, so no clip to extract again",
-            where=", ".join(new),
-            hint="the same command without --retry-failed or --changed",
-        )
+    if retry_failed:
+        refuse_retry(plan, rows)
     targets = load_targets(plan, resources.device, mixed=mixed)
     if retry_failed:
         work: Iterable[RowsToExtract] = [
-            (t, rows_to_retry(t, plan, changed), True) for t in targets
+            (t, rows_to_retry(t, plan, changed, rows), True) for t in targets
         ]
     else:
         work = pending_work(targets, plan, rows)
@@ -329,24 +322,38 @@ def pending_rows(loaded: LoadedTarget, rows: Iterable[int] | None = None) -> dic
     return {b: those for b, those in blocks.items() if chosen is None or chosen.issuperset(those)}
 
 
-def rows_to_retry(loaded: LoadedTarget, plan: ExtractPlan, changed: bool) -> dict[int, list[int]]:
+def refuse_retry(plan: ExtractPlan, rows: Sequence[int] | None = None) -> None:
+    """Raise an error if a store does not exist, or is sealed and has `rows` without features."""
+    stores = [target.store for target in plan.targets]
+    new = [store for store in stores if not (Path(store) / Plan.FILE).is_file()]
+    if new:
+        raise NotFound(
+            "there is no store yet, so no clip to extract again",
+            where=", ".join(new),
+            hint="the same command without --retry-failed or --changed",
+        )
+    for store in stores:
+        state = store_status(store, rows)
+        if state.sealed and state.ok < state.clips:
+            raise AlreadyThere(
+                f"the store is sealed; {state.clips - state.ok} rows stay without features",
+                where=store,
+                hint="extract into another store: obygaze extract run --store NAME=STORE",
+            )
+
+
+def rows_to_retry(
+    loaded: LoadedTarget, plan: ExtractPlan, changed: bool, rows: Iterable[int] | None = None
+) -> dict[int, list[int]]:
     """Return the rows of each block that failed or had no video; with `changed`, changed ones.
 
-    Raise an error if a sealed store has such rows, since it cannot change.
+    Only of `rows`, which are those of whole blocks.
     """
     loaded.writer.clean_litter()
-    state = store_status(loaded.target.store)
-    if state.sealed and state.ok < state.clips:
-        raise AlreadyThere(
-            f"the store is sealed; {state.clips - state.ok} rows stay without features",
-            where=loaded.target.store,
-            hint="extract into another store: obygaze extract run --store NAME=STORE",
-        )
-    wanted = loaded.writer.rows_to_retry()
-    store, rows = open_store(loaded.target.store), dict(enumerate(plan.rows))
-    for row in check_sources(store, rows).changed if changed else ():
+    wanted: dict[int, list[int]] = {}
+    for row in sorted(rows_again(loaded.target.store, plan, changed=changed, rows=rows)):
         wanted.setdefault(row // loaded.writer.plan.block_rows, []).append(row)
-    return {block: sorted(wanted[block]) for block in sorted(wanted)}
+    return wanted
 
 
 def seal_complete(states: Sequence[StoreStatus], seal: bool | None = None) -> list[StoreStatus]:

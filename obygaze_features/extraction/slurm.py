@@ -21,6 +21,7 @@ from obygaze_features.core.metadata import render
 from obygaze_features.extraction.estimate import estimate
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources
+from obygaze_features.extraction.sources import units_again
 from obygaze_features.extraction.status import missing_units
 
 SLACK = 1.5
@@ -52,6 +53,8 @@ class SlurmArray:
         mem_gb: Memory of a task in GB. None: no request, so Slurm's default.
         gres: Other resources of a task, such as gpu:1.
         container: An Apptainer image to run in, which has obygaze.
+        setup: Lines of shell that each task runs first, such as module load cuda.
+        again: --retry-failed or --changed: the tasks extract clips again, and nothing else.
         directives: More options for sbatch, which override the others.
         run_options: Options for `extract run`.
         folder: The working folder.
@@ -66,6 +69,8 @@ class SlurmArray:
     mem_gb: int | None = None
     gres: str | None = None
     container: str | None = None
+    setup: Sequence[str] = ()
+    again: str = ""
     directives: Sequence[str] = ()
     run_options: Sequence[str] = ()
     folder: Path = field(default_factory=Path.cwd)
@@ -107,6 +112,8 @@ class SlurmArray:
             workers=self.workers,
             folder=shlex.quote(folder),
             command=shlex.join(words),
+            setup=[_one_line(line) for line in self.setup],
+            again=self.again,
             most_restarts=MAX_RESTARTS,
         )
 
@@ -128,7 +135,13 @@ class SlurmArray:
 
 
 def array_for(
-    plan: ExtractPlan, plan_file: Path, workers: int, *, resume: bool = False, minutes: int = 60
+    plan: ExtractPlan,
+    plan_file: Path,
+    workers: int,
+    *,
+    resume: bool = False,
+    again: str = "",
+    minutes: int = 60,
 ) -> SlurmArray | None:
     """Return the array of a plan; None if no task has anything to do.
 
@@ -137,12 +150,15 @@ def array_for(
         plan_file: The file of the plan.
         workers: Among how many workers the units are divided.
         resume: Only include tasks that have something to do.
+        again: --retry-failed or --changed: only tasks with such clips, which extract them again.
         minutes: The time limit of a task; one that reaches it requeues itself.
     """
     units = missing_units(plan)  # an error if a store is of another plan
+    if again:
+        units = units_again(plan, changed=again == "--changed")
     everyone = range(min(workers, plan.n_units))
-    tasks = sorted({unit % workers for unit in units}) if resume else everyone
-    return SlurmArray(plan_file, workers, tasks, minutes) if tasks else None
+    tasks = sorted({unit % workers for unit in units}) if resume or again else everyone
+    return SlurmArray(plan_file, workers, tasks, minutes, again=again) if tasks else None
 
 
 def minutes_of(walltime: str) -> int:
@@ -220,9 +236,14 @@ def obygaze_command() -> list[str]:
 
 def _plain(value: object) -> str:
     """Return a value for a directive; a line break would start a command."""
-    text = str(value)
+    text = _one_line(str(value))
+    return shlex.quote(text) if " " in text else text
+
+
+def _one_line(text: str) -> str:
+    """Return text that is one line; others are an error."""
     if not text.isprintable():
         raise FixUsage(
             f"a Slurm option cannot be written with line breaks or control characters: {text!r}"
         )
-    return shlex.quote(text) if " " in text else text
+    return text

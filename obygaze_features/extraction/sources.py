@@ -18,6 +18,7 @@ from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import OK, RowSource
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.read.verify import VerifyReport, changed_error
+from obygaze_features.store.write.writer import StoreWriter
 
 # Files are read in parallel, since each may wait for a network drive.
 AT_ONCE = 8
@@ -72,6 +73,40 @@ def check_sources(store: Store, rows: Mapping[int, PlannedClip]) -> SourceCheck:
         if facts_now is None:
             without_file.append(row)
     return SourceCheck(changed, unrecorded, without_file)
+
+
+def rows_again(
+    location: str, plan: ExtractPlan, *, changed: bool = False, rows: Iterable[int] | None = None
+) -> set[int]:
+    """Return the rows of a store that failed or had no video; with `changed`, also changed ones.
+
+    Of a sealed store there are none, since it cannot change.
+
+    Args:
+        location: The folder of the store.
+        plan: The plan, with the current clips and videos.
+        changed: Whether rows count whose times or video changed.
+        rows: Consider only these rows.
+    """
+    writer = StoreWriter(location)
+    if writer.sealed:
+        return set()
+    chosen = range(len(plan.rows)) if rows is None else frozenset(rows)
+    again = {row for those in writer.rows_to_retry().values() for row in those}
+    if changed:
+        clips = {row: plan.rows[row] for row in chosen}
+        again.update(check_sources(open_store(location), clips).changed)
+    return again.intersection(chosen)
+
+
+def units_again(plan: ExtractPlan, *, changed: bool = False) -> list[int]:
+    """Return the units with a row to extract again in a store that exists; see `rows_again`."""
+    units: set[int] = set()
+    for target in plan.targets:
+        if (Path(target.store) / Plan.FILE).exists():
+            rows = rows_again(target.store, plan, changed=changed)
+            units.update(row // plan.unit_rows for row in rows)
+    return sorted(units)
 
 
 def refuse_without_videos(plan: ExtractPlan) -> None:

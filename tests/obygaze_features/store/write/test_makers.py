@@ -60,7 +60,7 @@ def test_clips_of_another_kind_are_refused_unless_allowed(tmp_path: Path, other:
     plan_store(tmp_path / "s", 12, 4)
     commit_rows(StoreWriter(tmp_path / "s"), 0, CPU)
     before = tree(tmp_path / "s")
-    with pytest.raises(Mismatch, match="obygaze 0.1.0 on cpu, float32") as error:
+    with pytest.raises(Mismatch, match=r"obygaze 0\.1\.0 on cpu, float32") as error:
         commit_rows(StoreWriter(tmp_path / "s"), 1, other)
     assert "--mixed" in str(error.value.hint)
     assert tree(tmp_path / "s") == before

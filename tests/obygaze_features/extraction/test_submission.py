@@ -1,0 +1,187 @@
+"""A later submission has the options and the edits of the one before, or is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli import call_obygaze
+from support.extraction import a_plan, film_folder, plan_file
+
+from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.extraction.run import Resources, extract
+from obygaze_features.extraction.shared_machine import StopFlag
+from obygaze_features.extraction.slurm import array_for
+from obygaze_features.manifest.model import Manifest
+
+# Two units of four clips, of which each has one that cannot be read.
+N_CLIPS = 8
+BAD = {1: b"not a video", 6: b"not a video"}
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    return film_folder(tmp_path_factory.mktemp("films"), N_CLIPS, bad=BAD)
+
+
+@pytest.fixture
+def plan(films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExtractPlan:
+    monkeypatch.chdir(tmp_path)
+    made = a_plan(films, tmp_path, "descriptors")
+    plan_file(made, tmp_path / "plan.json")
+    return made
+
+
+def slurm(*words: str, code: int = 0) -> Any:
+    """Call the command; return its document, or what it said if it was refused."""
+    done = call_obygaze("extract", "slurm", "plan.json", "--json", *words)
+    assert done.code == code, done.stderr
+    return done.json() if code == 0 else done.stderr
+
+
+def script_lines() -> list[str]:
+    return Path("plan.sbatch").read_text("utf-8").splitlines()
+
+
+def test_resume_keeps_the_options_of_the_submission(plan: ExtractPlan) -> None:
+    slurm("-k", "2", "--gres", "gpu:1", "--cpus", "8", "--time", "04:00", "--", "--device", "cuda")
+    first = script_lines()
+    slurm("-k", "2", "--resume", "--sbatch", "--account=lab")
+    lines = script_lines()
+    # What is new comes last among the options, and nothing else changes.
+    assert [line for line in lines if line not in first] == ["#SBATCH --account=lab"]
+    assert [line for line in first if line not in lines] == []
+    for expected in ("--gres=gpu:1", "--cpus-per-task=8", "--time=04:00:00"):
+        assert f"#SBATCH {expected}" in lines
+    assert any("plan.json --device cuda --worker" in line for line in lines)
+    # The account is an option of the last submission now, and the number of tasks need not be said.
+    assert slurm("--resume", "--cpus", "2", "--", "--share")["array"] == "0-1"
+    lines = script_lines()
+    assert "#SBATCH --account=lab" in lines
+    assert "#SBATCH --cpus-per-task=2" in lines
+    assert any("plan.json --device cuda --share --worker" in line for line in lines)
+    # A new submission begins anew.
+    slurm("-k", "2", "--force")
+    assert not any("account" in line or "cuda" in line for line in script_lines())
+
+
+def test_resume_keeps_the_edits_of_a_script(plan: ExtractPlan) -> None:
+    slurm("-k", "2", "--gres", "gpu:1", "--", "--device", "cuda")
+    edited = Path("plan.sbatch").read_text("utf-8").replace("\ntask=", "\nmodule load cuda\ntask=")
+    edited = edited.replace("--array=0-1", "--array=0-1%1")
+    Path("plan.sbatch").write_text(edited, "utf-8")
+    shutil.rmtree("stores", ignore_errors=True)
+    extract(plan, Resources(), StopFlag(), rows=range(4))
+    assert slurm("--resume")["array"] == "1"
+    assert Path("plan.sbatch").read_text("utf-8") == edited.replace("--array=0-1%1", "--array=1%1")
+    slurm("-k", "2", "--resume")
+    # Options would not be in the script as it is.
+    before = Path("plan.sbatch").read_text("utf-8")
+    said = slurm("--resume", "--cpus", "2", "--", "--share", code=2)
+    assert "was edited" in said
+    assert "--cpus, -- OPTIONS" in said
+    assert "--force" in said
+    assert "-k" in slurm("-k", "3", "--resume", code=2)
+    assert Path("plan.sbatch").read_text("utf-8") == before
+    slurm("--resume", "--cpus", "2", "--force")
+    assert "module load cuda" not in script_lines()
+    assert any("--device cuda --worker" in line for line in script_lines())
+
+
+def test_a_script_whose_options_are_not_known_is_kept(plan: ExtractPlan) -> None:
+    """As those of earlier versions are, which kept no options."""
+    slurm("-k", "2", "--gres", "gpu:1", "--", "--device", "cuda")
+    before = Path("plan.sbatch").read_text("utf-8")
+    Path("plan.slurm.json").unlink()
+    slurm("--resume")
+    assert Path("plan.sbatch").read_text("utf-8") == before
+    assert "not known" in slurm("--resume", "--sbatch", "--account=lab", code=2)
+    assert "-k is missing" in slurm("--resume", "--force", code=2)
+
+
+def test_a_script_without_its_lines_is_not_changed(plan: ExtractPlan) -> None:
+    slurm("-k", "2")
+    without = "\n".join(line for line in script_lines() if "--array" not in line)
+    Path("plan.sbatch").write_text(without, "utf-8")
+    assert "--array" in slurm("--resume", code=2)
+    assert Path("plan.sbatch").read_text("utf-8") == without
+
+
+def test_setup_lines_come_before_the_work(plan: ExtractPlan) -> None:
+    slurm("-k", "2", "--setup", "module load cuda/12", "--setup", "source 'my env/bin/activate'")
+    lines = script_lines()
+    place = lines.index("module load cuda/12")
+    assert lines[place + 1] == "source 'my env/bin/activate'"
+    assert lines[place - 1].startswith("cd ")
+    assert place < next(i for i, line in enumerate(lines) if line.startswith("srun"))
+    slurm("--resume", "--setup", "ulimit -n 4096")
+    assert script_lines()[place : place + 3] == [*lines[place : place + 2], "ulimit -n 4096"]
+    assert "line breaks" in slurm("-k", "2", "--force", "--setup", "a\nb", code=2)
+
+
+def test_options_are_kept_wherever_the_command_is_called(
+    plan: ExtractPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm("-k", "2", "-o", "jobs.sh", "--container", "image.sif")
+    first = Path("jobs.sh").read_text("utf-8")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    call_obygaze("extract", "slurm", "../plan.json", "--resume").ok()
+    assert (tmp_path / "jobs.sh").read_text("utf-8") == first
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_damaged_options_are_an_error(plan: ExtractPlan) -> None:
+    slurm("-k", "2")
+    kept = json.loads(Path("plan.slurm.json").read_text("utf-8"))
+    for damage in ({"workers": 0}, {"cpus": "8"}, {"directives": "a"}, {"schema": "other/1"}):
+        Path("plan.slurm.json").write_text(json.dumps({**kept, **damage}), "utf-8")
+        assert "plan.slurm.json" in slurm("--resume", code=1)
+
+
+def test_arrays_and_workers_retry_failed_clips(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(films.header.video_root, tmp_path / "videos")
+    monkeypatch.chdir(tmp_path)
+    header = replace(films.header, video_root=str(tmp_path / "videos"))
+    moved = Manifest("films", header, films.clips)
+    plan = a_plan(moved, tmp_path, "descriptors")
+    plan_file(plan, tmp_path / "plan.json")
+    (state,) = extract(plan, Resources(), StopFlag())
+    assert (state.ok, state.failed) == (6, 2)
+    slurm("-k", "2", "--gres", "gpu:1", "--", "--workers", "1")
+    first = Path("plan.sbatch").read_text("utf-8")
+    assert slurm("--resume")["script"] is None
+    assert slurm("--retry-failed")["array"] == "0-1"
+    text = Path("plan.sbatch").read_text("utf-8")
+    assert text == first.replace('_ID/2"', '_ID/2" --retry-failed')
+    # The film of the second worker's clip is there now; its task alone extracts it.
+    good, bad = (plan.rows[row].video for row in (7, 6))
+    shutil.copyfile(good, bad)
+    (state,) = extract(
+        plan, Resources(), StopFlag(), rows=plan.worker_rows("1/2"), retry_failed=True
+    )
+    assert (state.clips, state.ok, state.failed) == (4, 4, 0)
+    assert slurm("--retry-failed")["tasks"] == [0]
+    # The number of the clip's film is in its pixels, so a film of other bytes has other features.
+    shutil.copyfile(plan.rows[7].video, plan.rows[5].video)
+    array = array_for(plan, tmp_path / "plan.json", 2, again="--changed")
+    assert array is not None
+    assert list(array.tasks) == [0, 1]
+    assert slurm("--changed")["tasks"] == [0, 1]
+    assert '_ID/2" --changed' in Path("plan.sbatch").read_text("utf-8")
+    worker = {"rows": plan.worker_rows("1/2"), "retry_failed": True, "changed": True}
+    (state,) = extract(plan, Resources(), StopFlag(), **worker)
+    assert state.ok == 4
+    assert slurm("--changed")["tasks"] == [0]
+    # The options are those of the first submission all the time, and no retry stays.
+    slurm("--retry-failed")
+    Path(plan.rows[1].video).write_bytes(Path(plan.rows[2].video).read_bytes())
+    extract(plan, Resources(), StopFlag(), retry_failed=True)
+    assert slurm("--retry-failed")["job"] is None
+    assert "--gres=gpu:1" in Path("plan.sbatch").read_text("utf-8")
