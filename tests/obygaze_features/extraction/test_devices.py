@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
 import types
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def test_each_process_has_its_share_of_units_and_cores(
 ) -> None:
     found: list[tuple[Resources, list[int]]] = []
 
-    def started(plan: Any, resources: Resources, rows: list[int]) -> Any:
+    def started(plan: Any, resources: Resources, rows: list[int], settings: Any) -> Any:
         found.append((resources, rows))
         messages, theirs = multiprocessing.Pipe(duplex=False)
         theirs.close()
@@ -140,10 +141,23 @@ def test_a_stop_before_there_are_stores_has_the_exit_code_of_a_stop(
         assert done.code == 75, done.stderr
 
 
-def test_options_that_need_one_device(films: Manifest, tmp_path: Path) -> None:
-    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
-    done = call_obygaze("extract", "run", plan, "--device", "cpu,cpu", "--worker", "0/2")
-    assert done.code == 2 and "one --device" in done.stderr
+def test_several_devices_retry_failed_clips_and_take_a_workers_share(tmp_path: Path) -> None:
+    films = film_folder(tmp_path, 12, bad={5: b"not a video", 9: b"not a video"})
+    plan = a_plan(films, tmp_path, "descriptors")
+    pair = [Resources(), Resources()]
+    with pytest.raises(NotFound, match="no store yet"):
+        extract_on_devices(plan, pair, StopFlag(), retry_failed=True)
+    # Of three blocks, the worker 1/2 has the second one, with one clip that cannot be read.
+    (state,) = extract_on_devices(plan, pair, StopFlag(), rows=plan.worker_rows("1/2"))
+    assert (state.clips, state.ok, state.failed) == (4, 3, 1)
+    (state,) = extract_on_devices(plan, pair, StopFlag())
+    assert (state.ok, state.failed) == (10, 2)
+    for row in (5, 9):
+        shutil.copyfile(plan.rows[0].video, plan.rows[row].video)
+    progress = RowProgress()
+    (state,) = extract_on_devices(plan, pair, StopFlag(), retry_failed=True, progress=progress)
+    assert (state.ok, state.failed) == (12, 0)
+    assert progress.seen == {5, 9}
 
 
 def test_the_rows_of_all_devices_are_shown(films: Manifest, tmp_path: Path) -> None:

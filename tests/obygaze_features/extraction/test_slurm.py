@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -385,6 +386,28 @@ def test_a_changed_recipe_ends_the_array(slurm: Slurm, films: Manifest, tmp_path
         assert slurm.restarts(name) == 0
         assert "ExitCode=5:0" in slurm.call("scontrol", "--oneliner", "show", "job", name)
     assert array_bytes(world.store) == before
+
+
+def test_an_array_retries_failed_clips_with_the_options_of_the_first(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    films = film_folder(tmp_path, 2 * BLOCK_ROWS, bad={BAD: b"not a video"})
+    world = World.of(slurm, tmp_path, films)
+    job = world.submit("--gres", "gpu:1", "--setup", "echo ready > setup.txt")
+    assert slurm.wait_for_end(job) == {f"{job}_0": "COMPLETED", f"{job}_1": "FAILED"}
+    assert (tmp_path / "setup.txt").read_text() == "ready\n"
+    assert world.submit("--resume") is None
+    (tmp_path / "setup.txt").unlink()
+    shutil.copyfile(world.plan.rows[BAD + 1].video, world.plan.rows[BAD].video)
+    again = world.submit("--retry-failed")
+    assert slurm.wait_for_end(again) == {f"{again}_1": "COMPLETED"}, world.log_text()
+    assert "gres/gpu:1" in slurm.call("scontrol", "--oneliner", "show", "job", f"{again}_1")
+    assert (tmp_path / "setup.txt").exists()
+    assert (world.store / "seal.json").exists()
+    # The same as if the clip had been whole from the first.
+    whole = a_plan(films, tmp_path / "whole", "descriptors")
+    run_obygaze("extract", "run", plan_file(whole, tmp_path / "whole.json")).ok()
+    assert array_bytes(world.store) == array_bytes(Path(whole.targets[0].store))
 
 
 def test_a_disconnected_node_continues_to_write(
