@@ -401,7 +401,9 @@ def test_an_array_retries_failed_clips_with_the_options_of_the_first(
     shutil.copyfile(world.plan.rows[BAD + 1].video, world.plan.rows[BAD].video)
     again = world.submit("--retry-failed")
     assert slurm.wait_for_end(again) == {f"{again}_1": "COMPLETED"}, world.log_text()
-    assert "gres/gpu:1" in slurm.call("scontrol", "--oneliner", "show", "job", f"{again}_1")
+    assert "TresPerNode=gres:gpu:1" in slurm.call(
+        "scontrol", "--oneliner", "show", "job", f"{again}_1"
+    )
     assert (tmp_path / "setup.txt").exists()
     assert (world.store / "seal.json").exists()
     # The same as if the clip had been whole from the first.
