@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.figures import MUTED, canvas, save
+from obygaze_features.core.file_names import FileNames
 from obygaze_models.report.tables import report_text
 
 WIDTH_INCHES = 3.4
@@ -55,6 +56,7 @@ class FigureSet:
 
     folder: Path
     figures: list[Figure] = field(default_factory=list)
+    names: FileNames = field(default_factory=FileNames)
 
     @contextmanager
     def draw(
@@ -69,11 +71,12 @@ class FigureSet:
 
         Args:
             kind: The kind of figure in texts.toml.
-            key: The file name without suffix.
+            key: The file name without suffix; a number is added if another figure has it.
             height: The height in inches.
             layout: Arguments of `Figure.subplots`.
             names: The names to fill into title and caption.
         """
+        key = self.names.name_of(key)
         with canvas(WIDTH_INCHES, height, **(layout or {})) as (figure, axes):
             yield figure, axes
             svg, png = save(figure, self.folder / key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,7 @@ from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, check_file
 from obygaze_features.core.errors import Corrupt, FixUsage, ObygazeError
-from obygaze_features.core.file_names import file_name
+from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.metadata import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
@@ -107,10 +108,17 @@ def report(
 def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]:
     """Return the sections of a run that are not empty, in the order of the page."""
     drawn = grouped(figures, lambda figure: figure.section)
+    # A key names files and anchors. Names from the run may be equal after cleaning, and must not
+    # lead out of the folder.
+    names = FileNames()
     made = []
     for key, title in report_text()["headings"].items():
         found = [one for part in PARTS.get(key, ()) for one in part(run)]
-        tables = [one for one in found if isinstance(one, ResultTable)]
+        tables = [
+            replace(one, key=names.name_of(one.key))
+            for one in found
+            if isinstance(one, ResultTable)
+        ]
         sentences = [one for one in found if isinstance(one, str)]
         if found or key in drawn:
             made.append(Section(key, title, sentences, drawn.get(key, []), tables))
@@ -222,9 +230,10 @@ def draw_figures(
     drawn = map_jobs([partial(draw, kind) for kind in kinds], 0, progress or Quiet())
     made = FigureSet(folder, [figure for figures in drawn for figure in figures])
     for name, finding in read_findings(run.folder).items():
-        if svg := finding.svg(run.folder):
-            png, key = svg.with_suffix(".png"), f"audit-{slug(name)}"
-            made.add("audit", key, svg, png, name=finding.title)
+        svg = finding.svg(run.folder)
+        if svg is not None:
+            key = made.names.name_of(f"audit-{slug(name)}")
+            made.add("audit", key, svg, svg.with_suffix(".png"), name=finding.title)
     return made.figures
 
 
@@ -233,12 +242,10 @@ def _write_tables(
 ) -> list[Path]:
     folder, written = run.folder / "tables", []
     for table in (table for section in sections for table in section.tables):
-        # A key holds names from the run, which must not lead out of the folder.
-        stem = file_name(table.key)
         if "csv" in formats:
-            written.append(_write(folder / f"{stem}.csv", table.as_csv()))
+            written.append(_write(folder / f"{table.key}.csv", table.as_csv()))
         if "latex" in formats:
-            written.append(_write(folder / f"{stem}.tex", render("table.tex", table=table)))
+            written.append(_write(folder / f"{table.key}.tex", render("table.tex", table=table)))
     if "md" in formats:
         text = render("report.md", run=run, sections=sections)
         written.append(_write(run.folder / "report.md", text))

@@ -204,7 +204,7 @@ def pull_model(location: str, folder: Path, *, force: bool = False) -> SavedMode
         _fetch(files, MODEL_FILE, draft)  # it lists the other files
         for name in files_of(draft)[:-1]:
             _fetch(files, name, draft)
-        load_model(draft)
+        verify_model(draft)
     return load_model(folder)
 
 

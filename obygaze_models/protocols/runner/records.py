@@ -8,6 +8,7 @@ one kernel of BLAS. predictions.csv has each test of each clip. `docs/files.md` 
 import csv
 import io
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 
 from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
 from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
+from obygaze_features.core.file_names import file_name
 from obygaze_features.core.files import (
     json_values,
     parse_json,
@@ -29,6 +31,9 @@ from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 RUN_FORMAT = "obygaze-run/1"
 AGAIN = "the same obygaze run again, with --force"
 RUN_FILE, RESULTS_FILE, PREDICTIONS_FILE = "run.json", "results.json", "predictions.csv"
+
+# What reports and audits write into the folder of a run.
+MADE_OF_RUN = ("audits", "figures", "report.html", "report.md", "tables")
 
 Record = dict[str, Any]
 
@@ -142,7 +147,11 @@ def check_free(folder: Path, identity: str, *, force: bool) -> None:
 def write_run(
     folder: Path, about: Mapping[str, Any], records: Sequence[Record], predictions: bytes
 ) -> dict[str, Any]:
-    """Write the three files and return the content of run.json; reports and audits stay."""
+    """Write the three files and return the content of run.json.
+
+    Reports and audits of the same experiment stay. Those of another one that had this name are
+    moved to the folder `earlier-IDENTITY`.
+    """
     # One record on each line, so that `diff` compares two runs.
     lines = [json.dumps(json_values(r), ensure_ascii=False, allow_nan=False) for r in records]
     results = ("[\n" + ",\n".join(lines) + "\n]\n").encode("utf-8")
@@ -154,10 +163,27 @@ def write_run(
     with new_folder(folder, RUN, force=True) as draft:
         if folder.is_dir():
             shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)
+            _set_aside(draft, str(about.get("identity", "")))
         write_atomic(draft / PREDICTIONS_FILE, predictions)
         write_atomic(draft / RESULTS_FILE, results)
         write_atomic(draft / RUN_FILE, pretty_json(json_values(whole)))
     return whole
+
+
+def _set_aside(folder: Path, identity: str) -> None:
+    """Move what was made of another run in this folder below a name of its own."""
+    earlier = str(json.loads((folder / RUN_FILE).read_bytes()).get("identity", ""))
+    made = [name for name in MADE_OF_RUN if os.path.lexists(folder / name)]
+    if earlier == identity or not made:
+        return
+    aside = folder / file_name(f"earlier-{earlier[:8]}")
+    number = 1
+    while os.path.lexists(aside):
+        number += 1
+        aside = folder / file_name(f"earlier-{earlier[:8]}-{number}")
+    aside.mkdir()
+    for name in made:
+        (folder / name).rename(aside / name)
 
 
 def read_run(folder: Path) -> Run:

@@ -30,6 +30,7 @@ from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schema import Data, Feature, Protocol
+from obygaze_models.report import report
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.results import argmax
 from obygaze_models.report.tables import Number
@@ -241,12 +242,26 @@ class TestOnDisk:
         run_protocol(inputs, tmp_path / "a", n_jobs=1)
         other = gather(quick("honest", "fit.seed=1", *RIDGE), manifest, "", {"x": store})
         before = (tmp_path / "a" / "results.json").read_bytes()
+        report([tmp_path / "a"])
+        (tmp_path / "a" / "audits").mkdir()
+        (tmp_path / "a" / "audits" / "mine.json").write_text("years")
+        (tmp_path / "a" / "notes.txt").write_text("mine")
+        run_protocol(inputs, tmp_path / "a", n_jobs=1)
+        assert (tmp_path / "a" / "audits" / "mine.json").read_text() == "years"
         with pytest.raises(AlreadyThere, match="another run has this name"):
             run_protocol(other, tmp_path / "a", n_jobs=1)
         assert (tmp_path / "a" / "results.json").read_bytes() == before
         run_protocol(other, tmp_path / "a", n_jobs=1, force=True)
         assert (tmp_path / "a" / "results.json").read_bytes() != before
         assert inputs.default_name != other.default_name
+        # What was made of the other run is kept, but not beside these numbers.
+        earlier = f"earlier-{inputs.identity[:8]}"
+        files = {"notes.txt", "predictions.csv", "results.json", "run.json"}
+        assert {path.name for path in (tmp_path / "a").iterdir()} == {*files, earlier}
+        assert {path.name for path in (tmp_path / "a" / earlier).iterdir()} == {
+            *("audits", "figures", "report.html", "report.md", "tables")
+        }
+        assert (tmp_path / "a" / earlier / "audits" / "mine.json").read_text() == "years"
 
     def test_a_kill_at_any_instant_leaves_the_old_run_or_the_new_one(self, tmp_path: Path) -> None:
         folder, about = tmp_path / "a", {"format": RUN_FORMAT, "created_by": "obygaze 1"}

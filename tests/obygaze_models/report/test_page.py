@@ -317,3 +317,27 @@ def test_several_runs_are_folded_and_one_is_not_and_words_are_explained(tmp_path
     for page in (one, two):
         assert page.count('<dl id="words">') == 1
         assert all(f"<dt>{word}</dt>" in page for word in ("EN", "task", "AP", "interval"))
+
+
+def test_names_that_are_equal_as_file_names_have_files_of_their_own(tmp_path: Path) -> None:
+    """Four tasks whose names differ in one mark, two stores likewise, and one film of a paper."""
+    stores = ("a b", "a-b")
+    paper = [{"metric": "ap", "mean": 0.5, "sd": None, "movie": "tt1", "source": None}]
+    records = [
+        {**cell(test=test, feature=store), "paper": paper}
+        for test in ("EN_S", "EN-S", "EN S", "en_s")
+        for store in stores
+    ]
+    bank = concepts()
+    records += [{**bank, "feature": store} for store in stores]
+    records += [{**head("pcbm-dt"), "task": task} for task in ("HN_S", "HN-S")]
+    folder = write_run(tmp_path / "run", records)
+    written = report([folder])
+    assert len(set(written)) == len(written)
+    assert len({str(path).lower() for path in written}) == len(written)
+    on_disk = {path for part in ("tables", "figures") for path in (folder / part).iterdir()}
+    assert on_disk == {path for path in written if path.parent != folder}
+    tables = [path.read_text("utf-8") for path in sorted(folder.glob("tables/results-*.csv"))]
+    assert len(tables) == 4
+    page = Page((folder / "report.html").read_text("utf-8"))
+    assert len(set(page.ids)) == len(page.ids)

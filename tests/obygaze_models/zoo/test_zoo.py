@@ -427,6 +427,18 @@ def test_a_card_of_gigabytes_does_not_come_with_a_model(saved: Path, tmp_path: P
         pull_model(str(tmp_path / "theirs"), tmp_path / "ours")
 
 
+@pytest.mark.parametrize("name", ["README.md", "croissant.json"])
+def test_pull_refuses_what_verify_refuses(saved: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(saved, tmp_path / "theirs")
+    with (tmp_path / "theirs" / name).open("a") as stream:
+        stream.write("Trained on every film.\n")
+    with pytest.raises(Corrupt):
+        verify_model(tmp_path / "theirs")
+    with pytest.raises(Corrupt, match="bytes, got"):
+        pull_model(str(tmp_path / "theirs"), tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
 def test_a_model_goes_to_another_lab_and_back(saved: Path, tmp_path: Path) -> None:
     n_bytes = push_model(saved, str(tmp_path / "shared" / "toy"))
     assert n_bytes == sum(path.stat().st_size for path in saved.iterdir())
