@@ -1,5 +1,6 @@
 """Solvers for separating planes: libsvm on one Gram matrix, exact logistic, mean difference."""
 
+import os
 import warnings
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
+from obygaze_features.core.console import human
+from obygaze_features.core.errors import FixInput
 from obygaze_models.models.common import (
     Bools,
     FixTraining,
@@ -32,6 +35,11 @@ MAX_STEPS = 50  # for each row, of a repeated fit; those that end at all take a 
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
 
+def most_bytes() -> int:
+    """Return the most memory that products of rows may take: half of the machine's."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
 class Gram:
     """Rows with their products; support vector machines are fitted on any subset of the rows.
 
@@ -47,6 +55,13 @@ class Gram:
     @cached_property
     def products(self) -> Floats:
         """The product of each row with each other, computed at first use."""
+        n_bytes = 8 * len(self.X) ** 2
+        if n_bytes > most_bytes():
+            raise FixInput(
+                f"the products of {len(self.X):,} clips take {human(n_bytes)} of memory, more than "
+                f"half of this machine",
+                hint="fewer clips (data.where), or models without concept vectors, such as ridge",
+            )
         with one_thread():
             return np.asarray(self.X @ self.X.T)
 

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,15 +116,20 @@ class ClipTable:
 
         Their rows are of the same clip, or cover at least a fifth of it.
         """
-        marked: dict[str, dict[str, list[Clip]]] = defaultdict(lambda: defaultdict(list))
+        rows: dict[str, dict[str, list[Clip]]] = defaultdict(lambda: defaultdict(list))
         for clip in self.of_any_annotator or self.clips:
-            marked[clip.movie_id][clip.extra.get("annotator", "")].append(clip)
+            rows[clip.movie_id][clip.extra.get("annotator", "")].append(clip)
+        marked = {
+            film: {name: _Marked.of(clips) for name, clips in by_name.items()}
+            for film, by_name in rows.items()
+        }
         found = []
         for clip in self.clips:
             own = clip.extra.get("annotator", "")
-            names = [name for name in marked[clip.movie_id] if own and name not in ("", own)]
-            here = [[o for o in marked[clip.movie_id][name] if _covers(o, clip)] for name in names]
-            found.append([max(rows, key=_rank) for rows in here if rows])
+            of_film = marked.get(clip.movie_id, {})
+            names = [name for name in of_film if own and name not in ("", own)]
+            here = [of_film[name].about(clip) for name in names]
+            found.append([max(about, key=_rank) for about in here if about])
         return found
 
     def column(self, name: str) -> Words:
@@ -140,6 +146,35 @@ class ClipTable:
             )
         folds = [clip.fold(name) for clip in self.clips]
         return np.array([OUTSIDE if fold is None else fold for fold in folds], dtype=np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class _Marked:
+    """The rows of one annotator in one film, with their times; NaN where a time is unknown."""
+
+    clips: Sequence[Clip]
+    given: NDArray[np.str_]  # ids without the annotator
+    start_s: NDArray[np.float64]
+    end_s: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, clips: Sequence[Clip]) -> Self:
+        """Return the rows with their columns."""
+        given = np.array([clip.extra.get("given_clip_id", "") for clip in clips], dtype=np.str_)
+        starts = np.array([clip.start_s for clip in clips], dtype=np.float64)
+        ends = np.array([clip.end_s for clip in clips], dtype=np.float64)
+        return cls(clips, given, starts, ends)
+
+    def about(self, clip: Clip) -> list[Clip]:
+        """Return the rows about a clip of another annotator."""
+        is_about = np.zeros(len(self.clips), dtype=np.bool_)
+        given = clip.extra.get("given_clip_id")
+        if given:
+            is_about |= self.given == given
+        if clip.start_s is not None and clip.end_s is not None:
+            shared = np.minimum(clip.end_s, self.end_s) - np.maximum(clip.start_s, self.start_s)
+            is_about |= shared >= (clip.end_s - clip.start_s) * COVERED - 1e-9
+        return [self.clips[row] for row in np.flatnonzero(is_about).tolist()]
 
 
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:
@@ -226,18 +261,6 @@ def disputed(table: ClipTable, labels: LabelArray) -> NDArray[np.bool_]:
     class_of = dict(zip(table.ids, labels.tolist(), strict=True))
     classes = [[class_of.get(clip.clip_id) for clip in own] for own in table.others]
     return np.array([1 - label in own for label, own in zip(labels, classes, strict=True)])
-
-
-def _covers(other: Clip, clip: Clip) -> bool:
-    """Return whether a row of another annotator is about a clip."""
-    given = clip.extra.get("given_clip_id")  # the id without the annotator
-    if given and given == other.extra.get("given_clip_id"):
-        return True
-    times = clip.start_s, clip.end_s, other.start_s, other.end_s
-    if None in times:
-        return False
-    start, end, first, last = (float(time or 0.0) for time in times)
-    return min(end, last) - max(start, first) >= (end - start) * COVERED - 1e-9
 
 
 def _rank(clip: Clip) -> int:

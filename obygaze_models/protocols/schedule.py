@@ -6,15 +6,17 @@ have a fold column for each task; there a test clip of one task may be a trainin
 and the leak is counted.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.files import canonical_json
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.folds import (
     OUTSIDE,
@@ -51,17 +53,21 @@ class Schedule:
         films = [film for rows in sets for film in np.unique(self.groups[rows])]
         return len(films) > len(set(films))
 
-    @property
+    @cached_property
     def sha256(self) -> str:
-        """The hash over the row numbers of all splits."""
-        rows = {
-            f"{train} -> {test}": [
-                [part.tolist() for part in (split.train, split.validation, split.test)]
-                for split in splits
-            ]
-            for (train, test), splits in self.pairs.items()
-        }
-        return sha256_bytes(canonical_json(rows))
+        """The hash over the row numbers of all splits: of their canonical JSON, piece by piece."""
+        by_name = {f"{train} -> {test}": own for (train, test), own in self.pairs.items()}
+        digest = hashlib.sha256()
+        for number, name in enumerate(sorted(by_name)):
+            digest.update(b"," if number else b"{")
+            digest.update(canonical_json(name) + b":[")
+            for place, split in enumerate(by_name[name]):
+                parts = [canonical_json(rows.tolist()) for rows in split.rows]
+                digest.update(b"," if place else b"")
+                digest.update(b"[" + b",".join(parts) + b"]")
+            digest.update(b"]")
+        digest.update(b"}" if by_name else b"{}")
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,6 +41,11 @@ class Split:
                 raise FixInput(f"split {self.name}: {part} has a row twice")
             object.__setattr__(self, part, np.sort(rows))
 
+    @property
+    def rows(self) -> tuple[IntArray, IntArray, IntArray]:
+        """The rows for training, validation and test."""
+        return self.train, self.validation, self.test
+
 
 def n_folds_of(folds: IntArray) -> int:
     """Return the number of folds, counted to the highest number."""

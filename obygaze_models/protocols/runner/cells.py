@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.bootstrap import Statistics, draw, reuse_inflation
+from obygaze_models.evaluation.bootstrap import BLOCK, Statistics, draw, reuse_inflation
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import (
     MARGIN_METRICS,
@@ -259,7 +259,16 @@ class Cell:
         """Return the films, and each metric within each film, NaN where it is not defined."""
         own = groups[self.universe]
         names, codes = np.unique(own, return_inverse=True)
-        values = self.statistics(own, only=only)(np.eye(len(names)))
+        statistics = self.statistics(own, only=only)
+        # Blocks of films limit the memory: a whole table has films x clips numbers.
+        step = max(1, BLOCK // max(len(names), len(own)))
+        blocks = []
+        for start in range(0, len(names), step):
+            films = np.arange(start, min(start + step, len(names)))
+            weights = np.zeros((len(films), len(names)))
+            weights[np.arange(len(films)), films] = 1.0
+            blocks.append(statistics(weights))
+        values = {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]}
         without = np.bincount(codes, weights=self.y, minlength=len(names)) == 0
         for name in ("f1_binary", "recall"):
             if name in values:

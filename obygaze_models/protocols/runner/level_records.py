@@ -81,9 +81,15 @@ def _level_shares(table: ClipTable, rows: IntArray) -> FloatArray:
 
 def pairs_in_order(scores: FloatArray, ranks: IntArray) -> tuple[float, float]:
     """Return pairs of clips of two levels: with scores in that order (ties are half), and all."""
-    lower = ranks[:, None] < ranks
-    above = (scores[:, None] < scores) + 0.5 * (scores[:, None] == scores)
-    return float(above[lower].sum()), float(lower.sum())
+    won, pairs = 0.0, 0.0
+    for rank in np.unique(ranks).tolist():
+        higher = scores[ranks == rank]
+        lower = np.sort(scores[ranks < rank])
+        n_below = np.searchsorted(lower, higher, side="left")
+        n_at_most = np.searchsorted(lower, higher, side="right")
+        won += float(n_below.sum() + n_at_most.sum()) / 2
+        pairs += float(len(higher) * len(lower))
+    return won, pairs
 
 
 def median_levels(probabilities: FloatArray) -> IntArray:
