@@ -206,8 +206,9 @@ def _show_report(session: Session, report: VerifyReport) -> None:
         )
     if not report.problems and not report.changed:
         counts = ", ".join(f"{n} {state}" for state, n in report.counts.items())
+        extent = "partial copy, whole in what it holds" if report.partial else "whole"
         session.console.result(
-            f"whole: {report.n_files} files, {human(report.n_bytes)} ({report.how}); {counts}"
+            f"{extent}: {report.n_files} files, {human(report.n_bytes)} ({report.how}); {counts}"
         )
         for line in report.made_by:
             session.console.result(f"made by {line}")

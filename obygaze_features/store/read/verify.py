@@ -65,6 +65,8 @@ class VerifyReport:
     location: str
     how: str
     sealed: bool = False
+    # Whether this is a copy of some levels or films only; then `n_files` are those that it holds.
+    partial: bool = False
     # The sha256 of seal.json, and whether it is the one that was expected; None if none was.
     seal_sha256: str = ""
     expected: bool | None = None
@@ -216,6 +218,7 @@ def _opened(files: Files, report: VerifyReport, expect: str) -> Store | None:
         store.commits.require_expected()
         with report.collecting(Seal.FILE):
             report.sealed = store.sealed
+            report.partial = store.commits.partial is not None
     return None if report.problems else store
 
 
