@@ -105,6 +105,49 @@ def test_a_tree_that_goes_in_a_circle_comes_to_an_end() -> None:
         load_state(description, circle)
 
 
+# A stump on the last of three columns, by hand: at most 0.5 goes to node 1, more to node 2.
+STUMP: dict[str, Any] = {
+    "left_": np.array([1, -1, -1]),
+    "right_": np.array([2, -1, -1]),
+    "feature_": np.array([2, -2, -2]),
+    "threshold_": np.array([0.5, -2.0, -2.0]),
+    "share_": np.array([0.5, 0.0, 1.0]),
+    "n_rows_": np.array([4, 2, 2]),
+}
+STUMP_X = np.array([[9.0, 9.0, 0.0], [9.0, 9.0, 1.0]] * 6)
+
+
+def load_stump(**changed: Any) -> Any:
+    head = TreeHead(1, min_samples_leaf=1).fit(STUMP_X, np.arange(12) % 2)
+    description, arrays = save_state(head)
+    return load_state(description, {**arrays, **STUMP, **changed})
+
+
+def test_a_tree_by_hand_is_loaded() -> None:
+    head = load_stump()
+    assert head.predict_proba([[9.0, 9.0, 0.5], [9.0, 9.0, 0.6]])[:, 1].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("left_", [1.0, -1.0, -1.0]),
+        ("right_", [3, -1, -1]),
+        ("right_", [0, -1, -1]),
+        ("feature_", [3, -2, -2]),
+        ("feature_", [-1, -2, -2]),
+        ("feature_", [2, -2]),
+        ("n_rows_", [4, 2]),
+        ("threshold_", [0.5, np.nan, -2.0]),
+        ("share_", [0.5, -0.1, 1.0]),
+        ("share_", [0.5, 0.0, 1.1]),
+    ],
+)
+def test_an_invalid_tree_is_refused(name: str, wrong: list[Any]) -> None:
+    with pytest.raises(Corrupt, match="not a valid tree"):
+        load_stump(**{name: np.array(wrong)})
+
+
 def test_a_list_with_a_gap_is_corrupt() -> None:
     description, arrays = save_state(MLPProbe((2,), max_epochs=5).fit(X, Y))
     arrays["layers_/3"] = arrays.pop("layers_/1")
