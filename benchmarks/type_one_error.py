@@ -2,15 +2,18 @@
 
     python -m benchmarks.type_one_error                 (made-up clips of twelve films)
     python -m benchmarks.type_one_error table2 --metric auc --worlds 400
+    python -m benchmarks.type_one_error table2 --films published
     python -m benchmarks.type_one_error concepts --manifest manifests/obygaze12.toml
 
 In each simulated world the films, with the levels of their clips, and two stores of features are
 drawn from one distribution: noise, a look of each film, and where `--signal` is above 0 sure clips
-that stand out. (The films of a `--manifest` are the same in all worlds. Intervals over films allow
-for other shares of positives, and are then too wide.) The same model is run on both stores by
-`run_protocol`, so a comparison of the two tests a null that is true. For `concepts` the features
-of one store have nothing to do with the labels. At a nominal level of .05 a test should reject in
-.03 to .07 of the worlds; an interval of 95 % should leave out the truth in .02 to .08.
+that stand out. With `--films` they have the sizes of those of ObyGaze12, and shares of levels that
+follow its distribution; without, shares differ by chance only. (The films of a `--manifest` are the
+same in all worlds. Intervals over films allow for other shares of positives, and are then too
+wide.) The same model is run on both stores by `run_protocol`, so a comparison of the two tests a
+null that is true. For `concepts` the features of one store have nothing to do with the labels. At a
+nominal level of .05 a test should reject in .03 to .07 of the worlds; an interval of 95 % should
+leave out the truth in .02 to .08.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.zoo.workspace import FOLDS, folds_of, make_manifest
+from benchmarks.zoo.workspace import CHANCE, FOLDS, POPULATIONS, folds_of, make_manifest
 from obygaze_features.core.console import Console, table
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
@@ -75,10 +78,11 @@ BANK = (
 class Design:
     """A shipped protocol with changes, cut down to one cell; `model` replaces its models.
 
-    With `even`, each film has as many EN as HN clips, so that training on either is the same.
-    Of the made-up clips every third is used, or for other values of `every` as many. With `by_two`,
-    there are not-sure clips, and a second annotator who differs in a quarter of them. With
-    `marked`, clips have eight concepts that depend on the film, but not on what is in the clip.
+    With `even`, each film has as many EN as HN clips, so that training on either is the same. Of
+    clips that belong to films by chance every third is used, or for other values of `every` as
+    many. With `by_two`, there are not-sure clips, and a second annotator who differs in a quarter
+    of them. With `marked`, clips have eight concepts that depend on the film, but not on what is in
+    the clip.
     """
 
     protocol: str
@@ -157,17 +161,18 @@ def simulate(
     look: float = 0.3,
     n_worlds: int = 200,
     seed: int = 0,
+    population: str = CHANCE,
 ) -> list[Rate]:
     """Run a design on worlds in which the null is true; count what rejects it.
 
-    Without a manifest, the films of each world are drawn anew.
+    Without a manifest, the films of each world are drawn anew from a population.
     """
     rng, own = np.random.default_rng(seed), DESIGNS[design]
     counts: dict[str, list[bool]] = defaultdict(list)
     estimates: dict[str, list[Record]] = defaultdict(list)
     with TemporaryDirectory(prefix="obygaze-level-") as folder:
         for _ in range(n_worlds):
-            clips, protocol = _films(own, manifest, metric, rng)
+            clips, protocol = _films(own, manifest, metric, rng, population)
             table = clip_table(clips, protocol.data)
             used = {name for pair in protocol.pairs for name in pair}
             labels = {name: task_labels(name, protocol.tasks[name], table) for name in used}
@@ -191,12 +196,17 @@ def simulate(
 
 
 def _films(
-    design: Design, manifest: Manifest | None, metric: str, rng: np.random.Generator
+    design: Design,
+    manifest: Manifest | None,
+    metric: str,
+    rng: np.random.Generator,
+    population: str = CHANCE,
 ) -> tuple[Manifest, Protocol]:
     """The clips of a world, and the protocol that reads their levels."""
     if manifest is None:
-        made, _ = make_manifest(rng)
-        manifest = replace(made, clips=made.clips[:: design.every])
+        made, _ = make_manifest(rng, population)
+        every = design.every if population == CHANCE else 1
+        manifest = replace(made, clips=made.clips[::every])
     if design.even:
         manifest = _evenly(manifest, rng)
     if design.marked:
@@ -381,6 +391,9 @@ def to_text(rates: Sequence[Rate]) -> str:
 @click.option("--look", default=0.3, show_default=True, help="Spread between films.")
 @click.option("--worlds", "n_worlds", type=click.IntRange(1), default=200, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--films", "population", type=click.Choice(POPULATIONS), default=CHANCE, show_default=True
+)
 @click.option("--manifest", type=click.Path(path_type=Path), help="Real clips instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def main(
@@ -390,6 +403,7 @@ def main(
     look: float,
     n_worlds: int,
     seed: int,
+    population: str,
     manifest: Path | None,
     as_json: bool,
 ) -> None:
@@ -409,6 +423,7 @@ def main(
                     look=look,
                     n_worlds=n_worlds,
                     seed=seed,
+                    population=population,
                 )
     if as_json:
         console.json({"rates": [asdict(one) for one in rates]})

@@ -126,6 +126,18 @@ def reuse_inflation(n_folds: int | None) -> float:
     return 1 + n_folds / (n_folds - 1)
 
 
+def share_variance(y: ArrayLike, groups: ArrayLike) -> float:
+    """Return the variance of the share of positives over draws of whole groups, by linearisation.
+
+    A group of n clips with the share p adds (n (p - P) / N)^2, where P is the share of all N clips.
+    """
+    labels = np.asarray(y, dtype=np.float64)
+    names = np.asarray(groups)
+    _, codes = as_codes(names, names.size)
+    surplus_of_groups = np.bincount(codes, weights=labels - labels.mean())
+    return float(np.sum(surplus_of_groups**2) / labels.size**2)
+
+
 def resample(
     statistics: Statistics,
     groups: ArrayLike,

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from scipy import stats
 from support.cells import with_folds
 from support.experiments import films
+from support.published import split_file
 
 from benchmarks import type_one_error
 from benchmarks.type_one_error import COVERED, DESIGNS, Rate, main, simulate, to_text
+from benchmarks.zoo.workspace import FILMS, REAL_LEVELS, beta_of, clips_of_films
 
 WORLDS = with_folds(films(5, 60, seed=2))
 
@@ -65,6 +70,39 @@ def test_what_differs_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["truth outside the interval of ap"] >= 2
 
 
+def test_films_of_a_world_are_as_large_and_as_uneven_as_the_real_ones() -> None:
+    real = np.array(REAL_LEVELS["published"])
+    easy, hard, sure = real.T
+    sizes = real.sum(axis=1)
+    shares, hard_shares = [], []
+    for seed in range(25):
+        clips = clips_of_films(real, np.random.default_rng(seed))
+        counts = Counter((clip.movie_id, clip.level) for clip in clips)
+        n = np.array([[counts[film, level] for level in ("EN", "HN", "S")] for film in FILMS])
+        assert n.sum(axis=1).tolist() == sizes.tolist()
+        shares.append(n[:, 2] / (n[:, 0] + n[:, 2]))
+        hard_shares.append(n[:, 1] / sizes)
+    for drawn, of_films in ((shares, sure / (easy + sure)), (hard_shares, hard / sizes)):
+        assert np.mean(drawn) == pytest.approx(of_films.mean(), abs=0.04)
+        # Chance among the clips of a film adds a little.
+        assert 0.9 < np.std(drawn) / of_films.std(ddof=1) < 1.25
+
+
+def test_a_beta_distribution_with_the_mean_and_variance_of_shares() -> None:
+    first, second = beta_of(np.array([0.2, 0.4, 0.9]))
+    mean, variance = stats.beta.stats(first, second)
+    assert (mean, variance) == pytest.approx((0.5, 0.13))
+
+
+def test_the_levels_of_films_are_those_of_the_published_split() -> None:
+    two, three = split_file("02_EN_S.csv"), split_file("02_ENHN_S.csv")
+    n_easy = Counter(film for film, sure in zip(two.movies, two.y, strict=True) if not sure)
+    n_negative = Counter(film for film, sure in zip(three.movies, three.y, strict=True) if not sure)
+    n_sure = Counter(film for film, sure in zip(two.movies, two.y, strict=True) if sure)
+    published = [(n_easy[film], n_negative[film] - n_easy[film], n_sure[film]) for film in FILMS]
+    assert tuple(published) == REAL_LEVELS["published"]
+
+
 def test_a_star_marks_what_is_out_of_range() -> None:
     rates = [Rate("films", "ap", 0.0, "p", rejected, 100) for rejected in (2, 3, 7, 8)]
     rates += [Rate("films", "ap", 0.0, "0 outside the interval", n, 100) for n in (1, 2, 8, 9)]
@@ -73,8 +111,10 @@ def test_a_star_marks_what_is_out_of_range() -> None:
     assert [line.endswith("*") for line in lines] == [True, False, False, True] * 2
 
 
-def test_the_command() -> None:
-    done = CliRunner().invoke(main, ["table2", "--signal", "0", "--worlds", "1", "--json"])
+@pytest.mark.parametrize("population", ["chance", "published"])
+def test_the_command(population: str) -> None:
+    options = ["--signal", "0", "--worlds", "1", "--films", population, "--json"]
+    done = CliRunner().invoke(main, ["table2", *options])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)["rates"]
     quantities = ["p_sign_flip", "0 outside the interval"]

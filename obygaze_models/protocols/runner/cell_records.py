@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.bootstrap import resample
+from obygaze_models.evaluation.bootstrap import resample, share_variance
 from obygaze_models.evaluation.logistic import recalibrate
 from obygaze_models.evaluation.metrics import COUNTS, RANKING_METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
@@ -16,6 +16,7 @@ from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import PaperValue, Protocol
 
 Groups = NDArray[np.str_]
+Labels = NDArray[np.int8]
 CEILINGS = ("oracle", "annotator")
 BINS = 10
 # For an interval: clips of each class, and films with a positive clip.
@@ -23,15 +24,15 @@ LEAST_CLIPS, LEAST_FILMS = 5, 2
 
 
 def cell_record(
-    cell: Cell, protocol: Protocol, groups: Groups, n_clips: int, backbone: str | None = None
+    cell: Cell, protocol: Protocol, groups: Groups, labels: Labels, backbone: str | None = None
 ) -> Record:
     """Return the record of a model with its store's backbone, or of a baseline without one.
 
-    `n_clips` is the number of clips of the test task, tested or not.
+    `labels` has the label of every clip for the test task; clips of other tasks have -1.
     """
     names = [name for name in cell.value if name not in COUNTS]
     has_enough = _has_enough(cell, groups)
-    intervals = _intervals(cell, protocol, groups, n_clips) if has_enough else {}
+    intervals = _intervals(cell, protocol, groups, labels) if has_enough else {}
     is_possible = len(np.unique(groups[cell.universe])) > 1 and np.isfinite(cell.inflation)
     ranked = [name for name in RANKING_METRICS if np.isfinite(cell.value[name])]
     lacks = any(not np.isfinite(intervals.get(name, [np.nan])).all() for name in ranked)
@@ -117,15 +118,13 @@ def _has_enough(cell: Cell, groups: Groups) -> bool:
 
 
 def _intervals(
-    cell: Cell, protocol: Protocol, groups: Groups, n_clips: int
+    cell: Cell, protocol: Protocol, groups: Groups, labels: Labels
 ) -> dict[str, list[float]]:
     """Return the intervals over films of AP and AUC; of what is not trained, of every metric.
 
     At a threshold, a model of other training films could call many other clips positive.
     """
     report, films = protocol.report, groups[cell.universe]
-    # A stratified test set has the share of positives of all clips, which varies less.
-    is_stratified = protocol.splits.kind == "published" and cell.n_test_sets == 1
     given = (*RANKING_METRICS, "prevalence") if cell.model not in UNTRAINED else None
     drawn = resample(
         cell.statistics(films, only=given),
@@ -135,13 +134,30 @@ def _intervals(
         seed=(protocol.fit.seed, 0),
         within_unit=True,
         inflation=cell.inflation,
-        label_inflation=len(cell.universe) / n_clips if is_stratified else 1.0,
+        label_inflation=_label_inflation(cell, protocol, groups, labels),
     )
     return {
         name: [found.low, found.high]
         for name, (found, _) in drawn.items()
         if given is None or name in given
     }
+
+
+def _label_inflation(cell: Cell, protocol: Protocol, groups: Groups, labels: Labels) -> float:
+    """Return the factor of the variance that comes from the share of positives.
+
+    A stratified test set has the share of all clips of the task. With other films that share
+    varies as drawing films with all of their clips shows. Drawing films with their few test clips
+    also shows chance among the clips of a film, which stratifying removes.
+    """
+    is_stratified = protocol.splits.kind == "published" and cell.n_test_sets == 1
+    if not is_stratified:
+        return 1.0
+    of_test = share_variance(cell.y, groups[cell.universe])
+    if of_test == 0:
+        return 1.0
+    is_in_task = labels >= 0
+    return share_variance(labels[is_in_task], groups[is_in_task]) / of_test
 
 
 def _by_movie(cell: Cell, groups: Groups) -> Record:

@@ -221,15 +221,15 @@ def _records(
     cells = [cell.first_seeds(protocol.fit.seeds) for cell in cells]
     everything = [*cells, *baselines]
     pairs = comparable(everything) if protocol.report.compare else []
-    sizes = {name: int((own >= 0).sum()) for name, own in inputs.labels.items()}
+    labels = inputs.labels
     of_concepts = [job for store in stores for job in concept_jobs(store)]
     jobs: list[Callable[[], Any]] = [
         *of_concepts,  # the longest ones first
         *(
-            partial(cell_record, c, protocol, groups, sizes[c.test], backbones[c.feature])
+            partial(cell_record, c, protocol, groups, labels[c.test], backbones[c.feature])
             for c in cells
         ),
-        *(partial(cell_record, c, protocol, groups, sizes[c.test]) for c in baselines),
+        *(partial(cell_record, c, protocol, groups, labels[c.test]) for c in baselines),
         *(partial(comparison, *pair, protocol, groups) for pair in pairs),
         *contrasts,
     ]

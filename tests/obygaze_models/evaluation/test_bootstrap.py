@@ -10,7 +10,14 @@ from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import bootstrap
-from obygaze_models.evaluation.bootstrap import Interval, estimate, resample, reuse_inflation
+from obygaze_models.evaluation.bootstrap import (
+    Interval,
+    draw_weights,
+    estimate,
+    resample,
+    reuse_inflation,
+    share_variance,
+)
 from obygaze_models.evaluation.metrics import evaluate, replicate
 from obygaze_models.evaluation.predictions import Predictions
 
@@ -253,6 +260,20 @@ class TestReuse:
         # On the logit scale: odds 1/4, 1 and 9 become their squares.
         moved = bootstrap.widen(np.array([0.2, 0.5, 0.9]), 2.0, within_unit=True)
         assert moved == pytest.approx([1 / 17, 1 / 2, 81 / 82])
+
+    def test_the_variance_of_the_share_of_positives(self) -> None:
+        # Two films of 4 clips with shares 1/4 and 3/4: each adds (4 * 1/4 / 8)^2.
+        assert share_variance([1, 0, 0, 0, 1, 1, 1, 0], list("aaaabbbb")) == 2 / 64
+        # Films with the same share do not vary, whatever their sizes.
+        assert share_variance([1, 0, 1, 1, 0, 0], list("aabbbb")) == 0
+
+    def test_the_variance_of_the_share_is_that_of_draws_of_films(self) -> None:
+        rng = np.random.default_rng(5)
+        film = np.repeat(np.arange(40), rng.choice(SIZES, 40))
+        y = rng.random(film.size) < rng.beta(2, 3, 40)[film]
+        (weights,) = draw_weights(film, 300, 0)
+        shares = weights @ y / weights.sum(axis=1)
+        assert share_variance(y, film) == pytest.approx(np.var(shares), rel=0.25)
 
     def test_films_with_one_share_of_positives(self) -> None:
         """The share of a draw differs in its last bit only, which explains nothing."""

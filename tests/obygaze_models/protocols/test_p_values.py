@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from scipy.stats import ttest_1samp
 from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of, without_models
 
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.evaluation.bootstrap import draw_weights, estimate, interval_of
 from obygaze_models.evaluation.compare import nadeau_bengio
 from obygaze_models.evaluation.metrics import replicate
@@ -172,26 +173,49 @@ def test_the_t_over_runs_rejected_what_is_true(manifest: Manifest, tmp_path: Pat
     assert np.mean(np.array(by_film) <= 0.05) < 0.2
 
 
+@pytest.mark.parametrize("is_uneven", [False, True])
 def test_the_share_of_positives_of_the_one_test_set_varies_as_that_of_all_clips(
-    tmp_path: Path,
+    tmp_path: Path, is_uneven: bool
 ) -> None:
     """The AP of calling all clips positive is their share: the test set is stratified by it."""
-    manifest = with_folds(films(12, 200, seed=4, runs_on=0))
+    manifest = films(12, 200, seed=4, runs_on=0)
+    if is_uneven:
+        manifest = with_shares(manifest, np.linspace(0.1, 0.8, 12))
+    manifest = with_folds(manifest)
     one = ["grid.train=['EN_S']", "grid.test=['EN_S']", "grid.baselines=['all_positive']"]
     protocol = without_models(quick("paper-table2", *one, replicates=2000))
     run = run_on(tmp_path, protocol, manifest, {})
     (cell,), ids = run.baselines, {row["clip_id"] for row in run.predictions}
-    tested = [clip for clip in manifest if clip.clip_id in ids]
-    y = np.array([clip.level == "S" for clip in tested])
-    assert (len(y), y.mean()) == (cell["n_test"], pytest.approx(cell["ap"]["value"]))
-    p = Predictions.of(y, np.ones(len(y)))
-    alone = estimate(p, [clip.movie_id for clip in tested], ["prevalence"])["prevalence"].by_movie
-    share = len(y) / sum(clip.level in ("EN", "S") for clip in manifest)
-    assert share == pytest.approx(0.1, abs=0.01)  # one fold of ten
-    narrow, wide = (
-        np.ptp(logit(np.array(ends))) for ends in (cell["ap"]["ci"], (alone.low, alone.high))
+    assert sum(clip.clip_id in ids and clip.level == "S" for clip in manifest) == pytest.approx(
+        cell["ap"]["value"] * cell["n_test"]
     )
-    assert narrow / wide == pytest.approx(share**0.5, rel=0.03)
+    of_task = width_of_share([clip for clip in manifest if clip.level in ("EN", "S")])
+    of_test = width_of_share([clip for clip in manifest if clip.clip_id in ids])
+    width = np.ptp(logit(np.array(cell["ap"]["ci"])))
+    assert width == pytest.approx(of_task, rel=0.05)
+    # Where films differ, a tenth of their clips shows nearly all of the variance.
+    assert (of_test < 1.3 * of_task) == is_uneven
+
+
+def with_shares(manifest: Manifest, shares: np.ndarray) -> Manifest:
+    """The manifest with EN and S clips at random, in the share of their film."""
+    rng = np.random.default_rng(0)
+    names = sorted({clip.movie_id for clip in manifest})
+    share_of = dict(zip(names, shares, strict=True))
+    clips = []
+    for clip in manifest:
+        level = "S" if rng.random() < share_of[clip.movie_id] else "EN"
+        clips.append(replace(clip, level=level, concepts=() if level == "EN" else ("Body",)))
+    return replace(manifest, clips=tuple(clips))
+
+
+def width_of_share(clips: list[Clip]) -> float:
+    """The width of the interval over films of the share of S clips, on the logit scale."""
+    y = np.array([clip.level == "S" for clip in clips])
+    predictions = Predictions.of(y, np.ones(len(y)))
+    names = [clip.movie_id for clip in clips]
+    interval = estimate(predictions, names, ["prevalence"])["prevalence"].by_movie
+    return float(logit(interval.high) - logit(interval.low))
 
 
 def test_the_interval_of_what_is_not_trained_is_that_of_its_test_clips(tmp_path: Path) -> None:
