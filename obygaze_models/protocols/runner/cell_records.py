@@ -148,16 +148,18 @@ def _label_inflation(cell: Cell, protocol: Protocol, groups: Groups, labels: Lab
 
     A stratified test set has the share of all clips of the task. With other films that share
     varies as drawing films with all of their clips shows. Drawing films with their few test clips
-    also shows chance among the clips of a film, which stratifying removes.
+    also shows chance among the clips of a film, which stratifying removes. Where films are tested
+    with all of their clips, both are the same.
     """
     is_stratified = protocol.splits.kind == "published" and cell.n_test_sets == 1
     if not is_stratified:
         return 1.0
-    of_test = share_variance(cell.y, groups[cell.universe])
+    films = groups[cell.universe]
+    of_test = share_variance(cell.y, films)
     if of_test == 0:
         return 1.0
-    is_in_task = labels >= 0
-    return share_variance(labels[is_in_task], groups[is_in_task]) / of_test
+    of_tested_films = (labels >= 0) & np.isin(groups, films)
+    return share_variance(labels[of_tested_films], groups[of_tested_films]) / of_test
 
 
 def _by_movie(cell: Cell, groups: Groups) -> Record:

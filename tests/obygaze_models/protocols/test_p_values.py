@@ -14,7 +14,7 @@ from scipy.stats import ttest_1samp
 from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of, without_models
 
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_models.evaluation.bootstrap import draw_weights, estimate, interval_of
 from obygaze_models.evaluation.compare import nadeau_bengio
 from obygaze_models.evaluation.metrics import replicate
@@ -195,6 +195,23 @@ def test_the_share_of_positives_of_the_one_test_set_varies_as_that_of_all_clips(
     assert width == pytest.approx(of_task, rel=0.05)
     # Where films differ, a tenth of their clips shows nearly all of the variance.
     assert (of_test < 1.3 * of_task) == is_uneven
+
+
+def test_the_share_of_films_that_are_tested_whole_varies_as_in_the_test(tmp_path: Path) -> None:
+    """Columns of the user may test all clips of some films: no clips of these films are left."""
+    manifest = films(22, 60, seed=4, runs_on=0)
+    names = sorted({clip.movie_id for clip in manifest})
+    fold_of = {name: str(min(place, 9)) for place, name in enumerate(names)}  # 13 in the last one
+    folds = {clip.clip_id: fold_of[clip.movie_id] for clip in manifest}
+    manifest = with_folds(manifest).with_column(FOLD_PREFIX + "02_EN_S", folds)
+    one = ["grid.train=['EN_S']", "grid.test=['EN_S']", "grid.baselines=['all_positive']"]
+    protocol = without_models(quick("paper-table2", *one, replicates=2000))
+    run = run_on(tmp_path, protocol, manifest, {})
+    (cell,), ids = run.baselines, {row["clip_id"] for row in run.predictions}
+    tested = [clip for clip in manifest if clip.clip_id in ids]
+    assert cell["n_movies"] == len({clip.movie_id for clip in tested}) == 13
+    width = np.ptp(logit(np.array(cell["ap"]["ci"])))
+    assert width == pytest.approx(width_of_share(tested), rel=0.05)
 
 
 def with_shares(manifest: Manifest, shares: np.ndarray) -> Manifest:
