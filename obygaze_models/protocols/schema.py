@@ -206,21 +206,22 @@ class Protocol:
 
     @property
     def train_tasks(self) -> list[str]:
-        """Return the tasks that train."""
-        return list(self.grid.train or self.tasks)
+        """Return the tasks that train a cell, in the order of the tables."""
+        trained = {train for train, _ in self.pairs}
+        return [name for name in self.grid.train or self.tasks if name in trained]
 
     @property
     def test_tasks(self) -> list[str]:
-        """Return the tasks that test."""
-        return list(self.grid.test or self.tasks)
+        """Return the tasks that test a cell: with pairs "same", only those that train too."""
+        return list(dict.fromkeys(test for _, test in self.pairs))
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """Return the train and the test task of every cell, in the order of the tables."""
         return [
             (train, test)
-            for test in self.test_tasks
-            for train in self.train_tasks
+            for test in self.grid.test or self.tasks
+            for train in self.grid.train or self.tasks
             if self.grid.pairs == "all" or train == test
         ]
 
