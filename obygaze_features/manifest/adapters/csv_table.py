@@ -103,7 +103,7 @@ def read(
     used = set(targets.values()) - set(NEEDED) | {"", *targets}
     plan = {**targets, **{name: name for name in table.columns if name not in used}}
     cells = [_cells(row, plan, chosen, table.delimiter != ",") for row in table.rows]
-    _check_films(table.rows, cells)
+    _check_ids(table.rows, cells)
     _name_by_annotator(cells)
     changed = [column for column in NEEDED if any(f"given_{column}" in one for one in cells)]
     given = tuple(f"given_{column}" for column in changed if f"given_{column}" not in plan)
@@ -193,18 +193,18 @@ def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
     return f"{column}: {rule}; {shown} (given_{column})"
 
 
-def _check_films(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> None:
-    """Add violations: names of films that become one id, clip ids that several films have."""
-    given_films: dict[str, str] = {}
+def _check_ids(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> None:
+    """Add violations: names that become one id, clip ids that several films have."""
+    given_names: dict[tuple[str, str], str] = {}
     film_of_clip: dict[str, str] = {}
     for row, values in zip(rows, cells, strict=True):
         movie_id = values["movie_id"]
-        given = values.get("given_movie_id", movie_id)
-        first_given = given_films.setdefault(movie_id, given)
-        if first_given != given:
-            row.add(
-                "movie_id", f"{first_given!r} and {given!r} both become {movie_id!r}; rename one"
-            )
+        for column in NEEDED:
+            made = values[column]
+            given = values.get(f"given_{column}", made)
+            first_given = given_names.setdefault((column, made), given)
+            if first_given != given:
+                row.add(column, f"{first_given!r} and {given!r} both become {made!r}; rename one")
         first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
         if first_film != movie_id:
             clip_id = values["clip_id"]
