@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,22 @@ from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
-POSITIVE = click.FloatRange(0, min_open=True)
+
+
+class FiniteRange(click.FloatRange):
+    """A finite number within a range; click takes `nan` and `inf` for numbers of any range."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | None:
+        """Return the number; an error for one that is not finite."""
+        number: float | None = super().convert(value, param, ctx)
+        if number is not None and not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+POSITIVE = FiniteRange(0, min_open=True)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from obygaze_features.core.errors import FixUsage
 
 MAX_S = 2.0
+MAX_WORKERS = 1024  # processes; a larger number is a slip of the keyboard
 
 
 def usable_cores() -> int:

@@ -154,7 +154,7 @@ def bench() -> None:
 
 @bench.command()
 @click.argument("videos", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--count", type=click.IntRange(1), default=32, help="Frames of a clip.")
+@click.option("--count", type=click.IntRange(1, 100_000), default=32, help="Frames of a clip.")
 def decode(session: Session, videos: tuple[Path, ...], count: int) -> None:
     """Measure how fast your videos are decoded.
 
@@ -173,7 +173,7 @@ def decode(session: Session, videos: tuple[Path, ...], count: int) -> None:
 @placement_options
 @click.option(
     *("--batch", "batches"),
-    type=click.IntRange(1),
+    type=click.IntRange(1, 100_000),
     multiple=True,
     default=(1, 4, 16),
     help="Clips computed at once; can be repeated.",

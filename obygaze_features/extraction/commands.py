@@ -18,7 +18,7 @@ from obygaze_features.core.commands import (
 )
 from obygaze_features.core.console import Console, count, table
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.machine import usable_cores
+from obygaze_features.core.machine import MAX_WORKERS, usable_cores
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.status import StoreStatus
@@ -37,7 +37,11 @@ COMMANDS = {
     "status": (f"{_HERE}.commands:status", "Show the progress of stores."),
 }
 
-_cores: Any = {"type": click.IntRange(1), "default": usable_cores, "show_default": "cores"}
+_cores: Any = {
+    "type": click.IntRange(1, MAX_WORKERS),
+    "default": usable_cores,
+    "show_default": "cores",
+}
 workers_option = click.option("--workers", **_cores, help="Processes that decode or read.")
 
 

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from obygaze_features.core.commands import (
+    FiniteRange,
     Session,
     attention_option,
     command,
@@ -85,7 +86,7 @@ feature_options = option_group(
     click.option("--timeout", default=300.0, help="Seconds to decode one clip."),
     click.option(
         "--max-substituted",
-        type=click.FloatRange(0, 1),
+        type=FiniteRange(0, 1),
         default=0.125,
         help="Fail a clip if more than this share of its frames is damaged.",
     ),

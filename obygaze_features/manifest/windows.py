@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FILM_COLUMNS = ("movie_id", "video", "n_frames", "fps", "duration_s", "first_row", "n_rows")
 # Times are products of ticks: times that differ by less than this are equal.
 ROUNDING_S = 1e-6
+MAX_FPS = 1_000_000
+MAX_WINDOWS = 100_000_000  # of one film: those of its pictures are some hundred thousand
 FORMS = "window and stride in pictures, with fps where pictures are sampled; or seconds and every"
 
 Row = TypeVar("Row")
@@ -51,6 +53,8 @@ class Grid:
         for name, value in asdict(self).items():
             if not 0 <= value < math.inf:
                 raise FixUsage(f"{name} must be a finite number from 0, got {value:g}")
+        if self.fps > MAX_FPS:
+            raise FixUsage(f"fps must be at most {MAX_FPS:,}, got {self.fps:g}")
         pictures, seconds = (self.window, self.stride), (self.seconds, self.every)
         whole_grid = all(pictures) and not any(seconds)
         if not (whole_grid or (all(seconds) and not any(pictures) and not self.fps)):
@@ -70,9 +74,15 @@ class Grid:
         """Return the number of whole windows of a film."""
         if self.seconds:
             left = duration_s - self.seconds + ROUNDING_S
-            return 0 if left < 0 else 1 + math.floor(left / self.every)
-        total = math.ceil(duration_s * self.fps - ROUNDING_S) if self.fps else n_frames
-        return max(0, 1 + (total - self.window) // self.stride)
+            n_steps = left / self.every
+        else:
+            total = math.ceil(duration_s * self.fps - ROUNDING_S) if self.fps else n_frames
+            left = total - self.window
+            n_steps = left // self.stride
+        if n_steps >= MAX_WINDOWS:
+            what = f"a film of {duration_s:g} s would have more than {MAX_WINDOWS:,} windows"
+            raise FixUsage(what, where=str(self), hint="a lower rate, or longer steps")
+        return 0 if left < 0 else 1 + math.floor(n_steps)
 
     def ranks(self, times_s: Floats, window: int) -> Ints:
         """Return the numbers of a window's pictures, from the times of all pictures of the film."""

@@ -5,7 +5,7 @@ from typing import get_args
 
 import click
 
-from obygaze_features.core.commands import LazyGroup, Session, force_option
+from obygaze_features.core.commands import FiniteRange, LazyGroup, Session, force_option
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, View, save_clip
@@ -41,8 +41,8 @@ def probe_(session: Session, file: Path, quick: bool) -> None:
 @video.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--count", type=click.IntRange(1, 100_000), default=32, help="Number of pictures.")
-@click.option("--start", "start_s", type=float, help="Where the part begins, in seconds.")
-@click.option("--end", "end_s", type=float, help="Where the part ends, in seconds.")
+@click.option("--start", "start_s", type=FiniteRange(0), help="Where the part begins, in seconds.")
+@click.option("--end", "end_s", type=FiniteRange(0), help="Where the part ends, in seconds.")
 @click.option("--size", type=click.IntRange(1), help="Length of the shorter edge, in pixels.")
 @click.option(
     "--sampling",
@@ -52,7 +52,7 @@ def probe_(session: Session, file: Path, quick: bool) -> None:
 )
 @click.option(
     "--max-substituted",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     default=MAX_SUBSTITUTED,
     help="Largest share of pictures that may be damaged.",
 )

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.worker import SharedMemory, unpacked
@@ -86,9 +87,10 @@ class DecodePool(AbstractContextManager["DecodePool"]):
     """
 
     def __init__(self, workers: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        if workers < 1 or not timeout_s > 0:
-            what = f"workers must be at least 1 and timeout_s above 0, got {workers}, {timeout_s:g}"
-            raise FixUsage(what)
+        if not 1 <= workers <= MAX_WORKERS:
+            raise FixUsage(f"workers must be 1 to {MAX_WORKERS}, got {workers}")
+        if not timeout_s > 0:
+            raise FixUsage(f"timeout_s must be above 0, got {timeout_s:g}")
         if find_spec("av") is None:
             av()  # the error names the extra; a worker would only end
         self.timeout_s = timeout_s

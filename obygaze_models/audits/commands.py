@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from obygaze_features.core.commands import (
+    FiniteRange,
     LazyGroup,
     Session,
     force_option,
@@ -222,7 +223,9 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
     "Visual context",
     option("--store", metavar="STORE", help="Compute prob from the clips' vectors in this store."),
     *text_options,
-    option("--logit-scale", type=float, help="Factor of the cosines. [default: 100, for CLIP]"),
+    option(
+        "--logit-scale", type=FiniteRange(), help="Factor of the cosines. [default: 100, for CLIP]"
+    ),
 )
 def gender_score(session: Session, /, captions: Path, store: str | None, **options: Any) -> Audit:
     """Score how strongly captions lean to a gender.

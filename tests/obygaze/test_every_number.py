@@ -1,0 +1,190 @@
+"""Every option with a number, of every command: with numbers that nobody types.
+
+What comes back is a usage error, a clear error, or a result; never a bug, a number that is none,
+or work without an end. `OBYGAZE_NUMBERS=all` tries every value instead of the few of the suite.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+import numpy as np
+import pytest
+from support.cli import Result, call_obygaze
+from support.experiments import films, planted, write_workspace
+from support.videos import write_video
+
+from obygaze.cli import root
+
+TRIES_ALL = os.environ.get("OBYGAZE_NUMBERS") == "all"
+NUMBERS_PER_OPTION = 3
+MAX_SECONDS = 20  # of the processor, for one call
+NO_NUMBERS = ["nan", "inf", "-inf", "", " ", "1e999", "0x10", "1/0", "x"]
+ODD_NUMBERS = [
+    "0",
+    "-1",
+    "-0.0",
+    "1e308",
+    "1e-308",
+    "99999999999999999999",
+    "0.1",
+    "1e3",
+    "１",
+    "1_0",
+]
+NUMBER_TYPES = (click.types.IntParamType, click.types.FloatParamType)
+
+# A command that works, for each command with a number, and the options of numbers that are text.
+COMMANDS: dict[str, Sequence[str]] = {
+    "manifest import segments": ["two.vtt", "--fps", "25", "-o", "imported", "--force"],
+    "manifest windows": ["videos", "-o", "cut", "--window", "4", "--stride", "4", "--force"],
+    "manifest show": ["made-up"],
+    "manifest folds": ["made-up", "-k", "2", "--as", "x", "--force"],
+    "manifest project": ["marks.csv", "--clips", "clips.csv"],
+    "manifest agree": ["marks.csv", "--clips", "clips.csv", "--permutations", "9"],
+    "manifest export": ["vtt", "made-up", "--fps", "25", "-o", "exported", "--force"],
+    "video frames": ["videos/a.mp4", "-o", "frames.npz", "--force"],
+    "store verify": ["sig"],
+    "search": ["sig", "--like", "tt0000001-001"],
+    "extract plan": ["clips", "-b", "descriptors", "--probe", "0"],
+    "extract run": ["clips", "-b", "descriptors", "--workers", "1"],
+    "extract slurm": ["plan.json", "-k", "2", "-o", "job.sbatch", "--force"],
+    "train": ["ridge", "sig", "made-up", "-o", "m", "--force"],
+    "run": ["baselines.toml", "--manifest", "made-up", "-o", "r", "--force"],
+    "audit annotations": ["made-up", "--x", "level == S", "--y", "level == EN"],
+    "audit captions": ["captions.csv", "--group", "g"],
+    "audit cooc": ["captions.csv", "--things", "things.toml"],
+    "audit eat": ["--vectors", "vectors.npz"],
+    "audit gender-score": ["scores.csv"],
+    "bench decode": ["videos/a.mp4"],
+    "bench forward": ["descriptors", "--batch", "1"],
+}
+TEXT_NUMBERS = {
+    "manifest import segments": ["--fps"],
+    "manifest project": ["--every", "--fps", "--threshold"],
+    "manifest agree": ["--every", "--fps", "--threshold"],
+    "manifest export": ["--fps"],
+    "extract run": ["--worker"],
+}
+SLOW = ("extract run", "bench decode", "bench forward", "train", "manifest windows")
+
+
+def commands(
+    group: click.Group, words: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
+    """Every command of the tree, with its words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        if isinstance(found, click.Group):
+            yield from commands(found, (*words, name))
+        elif found is not None:
+            yield " ".join((*words, name)), found
+
+
+def number_options() -> list[tuple[str, str]]:
+    """Every command with each of its options that is a number."""
+    found = []
+    for name, made in commands(root):
+        options = [param for param in made.params if isinstance(param, click.Option)]
+        typed = [param.opts[-1] for param in options if isinstance(param.type, NUMBER_TYPES)]
+        found += [(name, option) for option in (*typed, *TEXT_NUMBERS.get(name, ()))]
+    return found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace in which every command of `COMMANDS` has its input."""
+    root = tmp_path_factory.mktemp("numbers")
+    manifest = films(3, 8)
+    write_workspace(root, manifest, planted(manifest, width=20))
+    (root / "videos").mkdir()
+    write_video(root / "videos" / "a.mp4", numbers=range(30))
+    (root / "one.csv").write_text("clip_id,movie_id,video\na,a,a.mp4\n")
+    call_obygaze("manifest", "import", "csv", "one.csv", "-o", "clips", cwd=root).ok()
+    call_obygaze("manifest", "link", "clips", "videos", cwd=root).ok()
+    (root / "two.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS: Body\n")
+    marks = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    marks += "".join(f"a,{name},0,{at}9,S,Body\n" for name, at in (("ada", 1), ("ben", 2)))
+    (root / "marks.csv").write_text(marks)
+    spans = "".join(f"a-{n},a,{10 * n},{10 * n + 9}\n" for n in range(5))
+    (root / "clips.csv").write_text("clip_id,movie_id,start_frame,end_frame\n" + spans)
+    protocol = 'schema = "obygaze-protocol/1"\n[tasks.t.classes]\nEN = 0\nS = 1\n'
+    (root / "baselines.toml").write_text(protocol)
+    rows = [
+        f"{n},{'ab'[n % 2]},a {word} on a chair\n" for n, word in enumerate(["man", "woman"] * 4)
+    ]
+    (root / "captions.csv").write_text("clip_id,g,caption\n" + "".join(rows))
+    (root / "scores.csv").write_text("lm,sim,prob\n0.5,0.25,0.1\n")
+    (root / "things.toml").write_text('[lists]\nchair = ["chair"]\n')
+    draw = np.random.default_rng(0)
+    names = ("X", "Y", "A", "B")
+    np.savez(root / "vectors.npz", **{name: draw.normal(size=(8, 4)) for name in names})
+    plan = ["extract", "plan", "clips", "-b", "descriptors", "--probe", "0", "-o", "plan.json"]
+    call_obygaze(*plan, cwd=root).ok()
+    return root
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raise an error of Python's where a call takes more of the processor."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"more than {seconds} s")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def finding(said: Result, value: str, *, is_number: bool) -> str:
+    """What is wrong with the answer to a number, or an empty text."""
+    text = said.stdout + said.stderr
+    if "a bug in obygaze" in text or "Traceback" in text:
+        return "a bug: " + said.stderr[-300:]
+    if said.code == 0 and not is_number and value not in ("inf", "1e999"):
+        return f"accepted: {text[:200]}"
+    if said.code and not said.stderr.strip():
+        return f"exit {said.code} without a word"
+    errors = [line for line in said.stderr.splitlines() if line.startswith("Error: ")]
+    if said.code and len(errors) != 1:
+        return f"exit {said.code} with {len(errors)} errors: {said.stderr[:300]}"
+    return ""
+
+
+def test_every_option_with_a_number_is_tried() -> None:
+    """A command with a number is in the table, so that a new one is tried too."""
+    assert {name for name, _ in number_options()} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_number_that_nobody_types_is_refused_or_does_its_work(place: Path, name: str) -> None:
+    words = [*name.split(), *COMMANDS[name]]
+    assert call_obygaze(*words, cwd=place).ok()
+    draw = random.Random(f"31 {name}")
+    found = {}
+    for option in [option for own, option in number_options() if own == name]:
+        values = [*NO_NUMBERS, *ODD_NUMBERS]
+        if not TRIES_ALL:
+            values = draw.sample(values, 1 if name in SLOW else NUMBERS_PER_OPTION)
+        for value in values:
+            if option == "--jobs" and value in ODD_NUMBERS[-3:]:
+                value = "1"
+            call = [*words, f"{option}={value}" if option.startswith("--") else f"{option}{value}"]
+            with at_most(MAX_SECONDS):
+                said = call_obygaze(*call, cwd=place)
+            wrong = finding(said, value, is_number=value in ODD_NUMBERS)
+            if wrong:
+                found[" ".join(call)] = wrong
+    assert found == {}
