@@ -150,7 +150,7 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
     ("before", "after", "told"),
     [
         (";0:01:10;", ";1:10;", "'1:10' may be minutes or hours; write hours too: 0:1:10"),
-        ("Amélie 2", "Amelie 1", "'Amelie_1' is already on line 2"),
+        ("Amélie 2", "Amelie 1", "'Amélie 1' and 'Amelie 1' both become 'Amelie_1'; rename one"),
         (";0:01:10;", ";10.03.2024;", "'10.03.2024' is not a time in seconds"),
         (";0:01:10;", ";0:61:10;", "'0:61:10' is not a time in seconds"),
         (";0:01:10;", ";0:01:99;", "'0:01:99' is not a time in seconds"),
