@@ -24,10 +24,10 @@ class FiniteRange(click.FloatRange):
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float | None:
+    ) -> float:
         """Return the number; an error for one that is not finite."""
-        number: float | None = super().convert(value, param, ctx)
-        if number is not None and not math.isfinite(number):
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
 
