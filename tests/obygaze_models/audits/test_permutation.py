@@ -66,6 +66,16 @@ def test_values_that_cost_too_much_to_count_are_sampled(
     assert (p.method == "exact") is is_counted
 
 
+@pytest.mark.parametrize(("unit", "is_counted"), [(2.0**49, True), (2.0**50, False)])
+def test_whole_numbers_that_a_float_cannot_count_are_sampled(
+    unit: float, is_counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Above 2 ** 53 a float has no next whole number: 8 * 2 ** 50 is the first that is too large.
+    monkeypatch.setattr(permutation, "MAX_LOG2_HALF", -1.0)
+    values = unit * np.array([0.0, 1.0, 2.0, 8.0])
+    assert (permutation_p(values, np.arange(4) < 2).method == "exact") is is_counted
+
+
 def test_eight_thousand_captions_are_counted() -> None:
     random = np.random.default_rng(2)
     n_words = random.poisson(0.05, 8000)
