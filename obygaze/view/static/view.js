@@ -508,25 +508,29 @@ function followClock() {
 
 // Pictures that were watched since they were last sent to the program, as stretches.
 let unsent = [];
+let lastWatched = null; // the film and the number of the last picture that was watched
 
 function noteWatched(number) {
   if (!page.annotator || !film.rate) return;
-  const last = unsent.at(-1);
+  const before = lastWatched;
+  lastWatched = { film: film.id, number };
   // A browser that is busy leaves pictures out; a seek is a longer way.
-  const isNext = last && last.film === film.id && number >= last.end && number <= last.end + film.rate;
-  if (isNext) last.end = number;
-  else if (!last || last.film !== film.id || number < last.start || number > last.end) unsent.push({ film: film.id, start: number, end: number });
+  const isNext = before?.film === film.id && number >= before.number && number <= before.number + film.rate;
+  const stretch = unsent.at(-1);
+  if (isNext && stretch?.film === film.id) stretch.end = Math.max(stretch.end, number);
+  else unsent.push({ film: film.id, start: isNext ? before.number : number, end: number });
 }
 
 async function sendWatched() {
   const stretches = unsent;
   unsent = [];
   for (const id of new Set(stretches.map((one) => one.film))) {
-    const of_film = stretches.filter((one) => one.film === id);
+    const ofFilm = stretches.filter((one) => one.film === id);
     try {
-      await postWatched(id, of_film.map((one) => [one.start, one.end]));
+      await postWatched(id, ofFilm.map((one) => [one.start, one.end]));
     } catch (error) {
-      unsent = [...of_film, ...unsent]; // the next time, again
+      // The next time, again; but what the program refuses, it would refuse again.
+      if (!error.isRefused) unsent = [...ofFilm, ...unsent];
       tell(`What you watched is not saved: ${error.message}`);
     }
   }
@@ -536,7 +540,7 @@ async function postWatched(id, stretches) {
   const body = JSON.stringify({ movie_id: id, stretches });
   const answer = await send("api/watched", { method: "POST", keepalive: true, headers: { "Content-Type": "application/json" }, body });
   const reply = await answer.json();
-  if (!answer.ok) throw new Error(messageOf(reply));
+  if (!answer.ok) throw Object.assign(new Error(messageOf(reply)), { isRefused: answer.status < 500 });
   if (film?.id !== id) return;
   film.watched = reply;
   showWatched();
