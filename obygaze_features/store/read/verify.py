@@ -227,8 +227,9 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
     plan, commits = store.plan, store.commits
     report.counts = store.status().counts
     with report.collecting(Plan.FILE):
-        report.made_by = commits.made_by().lines()
-        report.warnings += commits.made_by().warnings()
+        made_by = commits.made_by()
+        report.made_by = made_by.lines() if made_by.clips else []
+        report.warnings += made_by.warnings()
     for name in (*ID_ARRAYS, *(spec.name for spec in plan.arrays)):
         with report.collecting(f"data.zarr/{name}/zarr.json"):
             store.arrays.check_layout(name)
