@@ -138,7 +138,8 @@ class Commits:
     @cached_property
     def may_be_partial(self) -> bool:
         """Whether there is a partial.json, which counts only beside a seal."""
-        return self.index is None and self.files.read(Partial.FILE, 0, 1) is not None
+        # Read whole: some servers answer any absent address with a page, and no part of it.
+        return self.index is None and read_or_none(self.files, Partial.FILE) is not None
 
     @property
     def partial(self) -> Partial | None:

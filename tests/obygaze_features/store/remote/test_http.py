@@ -481,7 +481,7 @@ class Answering(http.server.BaseHTTPRequestHandler):
         (
             200,
             {"Content-Encoding": "gzip"},
-            gzip.compress(b"{}"),
+            gzip.compress(b"{}", mtime=0),
             FixInput,
             "Content-Encoding: gzip",
         ),
