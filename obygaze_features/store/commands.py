@@ -11,7 +11,10 @@ COMMANDS = {
     "ls": (f"{LOOK}:ls", "List the stores of the workspace."),
     "info": (f"{LOOK}:info", "Explain what a store holds and how it was made."),
     "verify": (f"{LOOK}:verify_", "Check that a store is whole and undamaged."),
-    "diff": (f"{LOOK}:diff", "Compare two stores: recipes, clips, features."),
+    "diff": (
+        f"{LOOK}:diff",
+        "Compare two stores: recipes, clips, movies, numbers and their formats.",
+    ),
     "subset": (f"{COPY}:subset_", "Make a store of some clips or levels of another."),
     "merge": (f"{COPY}:merge_", "Make one store of several of the same recipe."),
     "licence": (f"{COPY}:licence_", "Show or state the licence and the citation of a store."),
