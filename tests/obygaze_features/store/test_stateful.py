@@ -388,7 +388,7 @@ class StoreMachine(RuleBasedStateMachine):
         if block in self.pending:
             given, rows = self.drawn_block(block, seed)
             statuses, sources = [row.status for row in rows], [row.source for row in rows]
-            marker, data = writer._encoded(block, given, statuses, sources, None, None)
+            marker, data = writer._encoded(block, given, statuses, sources, None, None, None)
             first, after = self.plan.block_range(block)
             chosen = list(range(first, after))
         else:
@@ -398,7 +398,7 @@ class StoreMachine(RuleBasedStateMachine):
             old = writer.marker(block)
             assert old is not None
             statuses, sources = [row.status for row in rows], [row.source for row in rows]
-            whole = writer._with_rows_replaced(old, chosen, given, statuses, sources)
+            whole = writer._with_rows_replaced(old, chosen, given, statuses, sources, None)
             marker, data = writer._encoded(block, *whole, None, None)
             marker = replace(marker, revision=old.revision + 1, replaces=old.checksum)
         with commit.prepared(self.path, marker, data) as attempt:
