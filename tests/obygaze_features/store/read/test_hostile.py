@@ -34,8 +34,9 @@ def answers() -> dict[str, Any]:
     tests = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-m", "support.hostile_run"],
-        cwd=tests,
-        env={**os.environ, "PYTHONPATH": str(tests)},
+        # The program comes first: tests/ has folders of the same names.
+        cwd=tests.parent,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests.parent), str(tests)])},
         capture_output=True,
         text=True,
         check=False,
