@@ -192,7 +192,12 @@ class TestFolds:
         for cell in [*run.cells, *run.baselines]:
             reasons = {item["fold"]: item["reason"] for item in cell["skipped"]}
             assert reasons == {"fold 0": "the training clips hold one class only: 0"}
-        assert any("folds in" in r["text"] for r in run.of("remark"))
+        n_cells = len(run.cells) + len(run.baselines)
+        (text,) = [r["text"] for r in run.of("remark") if r["about"] == "skipped folds"]
+        assert text == (
+            f"Folds were left out (number of different folds: 1) in {n_cells} cells of models and "
+            "baselines: the training clips hold one class only: 0."
+        )
 
     def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="HN")
