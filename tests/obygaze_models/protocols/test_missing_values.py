@@ -84,7 +84,8 @@ def test_folds_that_were_left_out_are_counted_once() -> None:
     found = remarks(cells, [], "ap", grouped=True)  # type: ignore[arg-type]
     texts = {remark["about"]: remark["text"] for remark in found}
     assert texts["skipped folds"] == (
-        "In 3 cells of models and baselines folds were left out, 2 different ones: one class."
+        "Folds were left out (number of different folds: 2) in 3 cells of models and baselines: "
+        "one class."
     )
 
 
