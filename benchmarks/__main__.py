@@ -21,12 +21,20 @@ PACKAGES = ("numpy", "zarr", "h5py", "scikit-learn", "torch", "transformers", "a
 
 @click.command(epilog=f"NAMES: {', '.join(BENCHMARKS)}.")
 @click.argument("names", nargs=-1)
-@click.option("--quick", is_flag=True, help="Small sizes, single rounds: shows that all work.")
-@click.option("--rounds", type=click.IntRange(1), help="Rounds of every benchmark.")
-@click.option("--device", default="cuda", help="The device of gpu; cpu shows that it works.")
-@click.option("-b", "--backbone", "backbones", multiple=True, help="Only these backbones of gpu.")
 @click.option(
-    "--minutes", default=60.0, help="Length of the run of gpu that is killed and resumed."
+    "--quick", is_flag=True, help="Small sizes, single rounds: shows that all work."
+)
+@click.option("--rounds", type=click.IntRange(1), help="Rounds of every benchmark.")
+@click.option(
+    "--device", default="cuda", help="The device of gpu; cpu shows that it works."
+)
+@click.option(
+    "-b", "--backbone", "backbones", multiple=True, help="Only these backbones of gpu."
+)
+@click.option(
+    "--minutes",
+    default=60.0,
+    help="Length of the run of gpu that is killed and resumed.",
 )
 @click.option("-o", "out", type=click.Path(path_type=Path), help="Write the page here.")
 @click.option(
@@ -34,7 +42,9 @@ PACKAGES = ("numpy", "zarr", "h5py", "scikit-learn", "torch", "transformers", "a
     type=click.Path(path_type=Path),
     help="Draw how costs grow as FIGURE.svg and FIGURE.png.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, not the page.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document, not the page."
+)
 def main(
     names: tuple[str, ...],
     quick: bool,

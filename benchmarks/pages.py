@@ -176,8 +176,12 @@ class Page:
         minutes = round(sum(section.seconds for section in self.sections) / 60)
         made = f"Made {self.made} in {count(minutes, 'minute')} on {self.machine}."
         if self.is_quick:
-            made += " Small sizes and single rounds: this only shows that everything works."
-        return "\n".join([HEAD, _filled(made), "", *(one.as_markdown() for one in self.sections)])
+            made += (
+                " Small sizes and single rounds: this only shows that everything works."
+            )
+        return "\n".join(
+            [HEAD, _filled(made), "", *(one.as_markdown() for one in self.sections)]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole page as JSON, with every single measurement."""
@@ -188,8 +192,14 @@ def chosen(names: Sequence[str]) -> list[str]:
     """Return the named benchmarks in the order of the page, or the default ones for no names."""
     if unknown := [name for name in names if name not in BENCHMARKS]:
         known = ", ".join(BENCHMARKS)
-        raise FixUsage(f"no benchmark called {', '.join(unknown)}", hint=f"one of {known}")
-    return [n for n, one in BENCHMARKS.items() if n in names or (not names and one.is_default)]
+        raise FixUsage(
+            f"no benchmark called {', '.join(unknown)}", hint=f"one of {known}"
+        )
+    return [
+        n
+        for n, one in BENCHMARKS.items()
+        if n in names or (not names and one.is_default)
+    ]
 
 
 def measure_section(name: str, settings: Settings, page: Path | None = None) -> Section:
@@ -204,7 +214,10 @@ def measure_section(name: str, settings: Settings, page: Path | None = None) -> 
             **asdict(settings),
         )[0]
     except FixInput as error:
-        found = {"failed": True, "why_not": f"{error.what}: {error.hint or ''}".rstrip(": ")}
+        found = {
+            "failed": True,
+            "why_not": f"{error.what}: {error.hint or ''}".rstrip(": "),
+        }
     figure = None
     if benchmark.has_figure and settings.figure is not None and "text" in found:
         folder = page.parent if page else Path.cwd()
@@ -216,7 +229,9 @@ def measure_section(name: str, settings: Settings, page: Path | None = None) -> 
 def measure_here(name: str, **settings: Any) -> dict[str, Any]:
     """Run a benchmark in this process; return its text and its JSON, or why there is none."""
     module, function = BENCHMARKS[name].function.split(":")
-    measure: Callable[[Settings], Result] = getattr(importlib.import_module(module), function)
+    measure: Callable[[Settings], Result] = getattr(
+        importlib.import_module(module), function
+    )
     try:
         result = measure(Settings(**settings))
     except (NotMeasured, InstallExtra) as error:

@@ -20,7 +20,9 @@ SAMPLED = f"{N_SAMPLED:,} permutations, drawn"
 LOOP = f"plain Python loop, {N_LOOP:,} permutations"
 
 
-def plain_loop(values: Sequence[float], n_first: int, permutations: int, seed: int = 0) -> float:
+def plain_loop(
+    values: Sequence[float], n_first: int, permutations: int, seed: int = 0
+) -> float:
     """Return the one-sided p as it is usually computed: shuffle, sum, compare."""
     generator = random.Random(seed)
     items, observed, reached = list(values), sum(values[:n_first]), 0
@@ -42,7 +44,10 @@ def measure(settings: Settings) -> Comparison:
             Contestant(LOOP, lambda: plain_loop(items, N_FIRST, N_LOOP)),
             Contestant(EXACT, lambda: permutation_p(values, first)),
             Contestant(
-                SAMPLED, lambda: permutation_p(values, first, permutations=N_SAMPLED, exact=False)
+                SAMPLED,
+                lambda: permutation_p(
+                    values, first, permutations=N_SAMPLED, exact=False
+                ),
             ),
         ],
         reference=LOOP,

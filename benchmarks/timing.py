@@ -142,10 +142,21 @@ class Comparison:
             )
             for timing in self.timings
         ]
-        headers = ("contestant", "median", "from to", "time ratio", "CPU ratio", "peak memory")
+        headers = (
+            "contestant",
+            "median",
+            "from to",
+            "time ratio",
+            "CPU ratio",
+            "peak memory",
+        )
         facts = [f"{name}: {value}" for name, value in self.facts.items()]
-        about = f"ratios to {self.reference!r}, {rounds_text(len(self.timings[0].wall_s))}"
-        return "\n".join([self.title, table(headers, rows), *facts, about, self.machine.line()])
+        about = (
+            f"ratios to {self.reference!r}, {rounds_text(len(self.timings[0].wall_s))}"
+        )
+        return "\n".join(
+            [self.title, table(headers, rows), *facts, about, self.machine.line()]
+        )
 
 
 def rounds_text(n: int) -> str:
@@ -166,7 +177,9 @@ def compare(
     """Time all contestants in turns (A B A B ...), after warm-up rounds that do not count."""
     names = [contestant.name for contestant in contestants]
     if reference not in names:
-        raise FixUsage(f"reference {reference!r} is not a contestant: {', '.join(names)}")
+        raise FixUsage(
+            f"reference {reference!r} is not a contestant: {', '.join(names)}"
+        )
     if len(set(names)) < len(names):
         raise FixUsage(f"contestants need different names, got {', '.join(names)}")
     if rounds < 1:
@@ -199,7 +212,11 @@ class Measured:
 
 def _measure(contestant: Contestant) -> Measured:
     work = contestant.work
-    return Measured(*time_once(work)) if callable(work) else run_command(contestant.name, work)
+    return (
+        Measured(*time_once(work))
+        if callable(work)
+        else run_command(contestant.name, work)
+    )
 
 
 def _timing(name: str, results: Sequence[Measured]) -> Timing:
@@ -212,7 +229,9 @@ def _timing(name: str, results: Sequence[Measured]) -> Timing:
     )
 
 
-def run_command(name: str, argv: Sequence[str], limit_s: float | None = None) -> Measured:
+def run_command(
+    name: str, argv: Sequence[str], limit_s: float | None = None
+) -> Measured:
     """Run a command once and return what it took; its output is discarded.
 
     It starts in the root of the repository. Raises FixInput if it fails, or if it has not ended
@@ -245,7 +264,9 @@ def run_command(name: str, argv: Sequence[str], limit_s: float | None = None) ->
     return Measured(**measured)
 
 
-def run_apart(target: str, *, limit_s: float | None = None, **arguments: Any) -> tuple[Any, int]:
+def run_apart(
+    target: str, *, limit_s: float | None = None, **arguments: Any
+) -> tuple[Any, int]:
     """Call a function ("module:name") in a new process; return its result and peak memory.
 
     Arguments and result are passed as JSON.
@@ -254,7 +275,9 @@ def run_apart(target: str, *, limit_s: float | None = None, **arguments: Any) ->
         file = Path(folder) / "result.json"
         call = [target, json.dumps(arguments), str(file)]
         measured = run_command(target, [sys.executable, "-m", __name__, *call], limit_s)
-        return json.loads(file.read_text(encoding="utf-8")), measured.peak_rss_bytes or 0
+        return json.loads(
+            file.read_text(encoding="utf-8")
+        ), measured.peak_rss_bytes or 0
 
 
 def main(argv: Sequence[str]) -> None:

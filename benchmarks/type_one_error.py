@@ -49,7 +49,11 @@ NOMINAL = 0.05
 RANGE, MISS_RANGE = (0.03, 0.07), (0.02, 0.08)
 WINDOWS = 10  # of a clip, one second each, where segments are to be found
 # What a run gives an interval over films, by the kind of its records.
-COVERED = {"cell": RANKING_METRICS, "levels": ("concordance",), "localisation": ("map",)}
+COVERED = {
+    "cell": RANKING_METRICS,
+    "levels": ("concordance",),
+    "localisation": ("map",),
+}
 N_CONCEPTS = 8
 AUTOCORRELATION = 0.8  # of features, for concepts: scenes next to each other look alike
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
@@ -63,7 +67,11 @@ RANKED = (
     'grid.train=["levels"]',
     'grid.test=["levels"]',
 )
-FACTORS = ("report.error_analysis=true", 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]')
+FACTORS = (
+    "report.error_analysis=true",
+    'grid.train=["ENHN_S"]',
+    'grid.test=["ENHN_S"]',
+)
 SEGMENTS = ('grid.models=["mean"]', 'report.localise=["mean"]', *ONE_CELL)
 BANK = (
     'grid.models=["pcbm-lr"]',
@@ -96,7 +104,9 @@ class Design:
     def load(self, metric: str) -> Protocol:
         """The protocol, judged by one metric."""
         common = (f"report.primary={metric}", "grid.baselines=[]")
-        found = load_protocol(self.protocol, ["report.concepts=false", *common, *self.changes])
+        found = load_protocol(
+            self.protocol, ["report.concepts=false", *common, *self.changes]
+        )
         if self.model:
             found = replace(found, models={self.model: Model(self.model, {})})
         return found
@@ -104,7 +114,9 @@ class Design:
 
 DESIGNS: Mapping[str, Design] = {
     "table2": Design("paper-table2", ONE_CELL, model="ridge", every=1),
-    "table2-mlp": Design("paper-table2", (*ONE_CELL, "models.mlp.max_epochs=10"), every=1),
+    "table2-mlp": Design(
+        "paper-table2", (*ONE_CELL, "models.mlp.max_epochs=10"), every=1
+    ),
     "table4": Design("paper-table4", model="ridge"),
     "films": Design("honest", FILMS),
     "films-mlp": Design("honest", MLP),
@@ -112,13 +124,19 @@ DESIGNS: Mapping[str, Design] = {
     "clips": Design("honest", (*FILMS, "splits.kind=kfold", "splits.folds=10")),
     "levels": Design("honest-levels", RANKED, by_two=True),
     "segments": Design("mobygaze-weak", SEGMENTS),
-    "contrast": Design("honest", ('grid.models=["ridge"]', "grid.pairs=all"), even=True),
+    "contrast": Design(
+        "honest", ('grid.models=["ridge"]', "grid.pairs=all"), even=True
+    ),
     "contrast-table2": Design(
         "paper-table2", ('grid.test=["ENHN_S"]',), model="ridge", even=True, every=1
     ),
     "factors": Design("honest", (*FILMS, *FACTORS), every=1, marked=True),
     "factors-table2": Design(
-        "paper-fig6", ("report.error_analysis=true",), model="ridge", every=1, marked=True
+        "paper-fig6",
+        ("report.error_analysis=true",),
+        model="ridge",
+        every=1,
+        marked=True,
     ),
     "concepts": Design("honest", BANK),
 }
@@ -175,9 +193,13 @@ def simulate(
             clips, protocol = _films(own, manifest, metric, rng, population)
             table = clip_table(clips, protocol.data)
             used = {name for pair in protocol.pairs for name in pair}
-            labels = {name: task_labels(name, protocol.tasks[name], table) for name in used}
+            labels = {
+                name: task_labels(name, protocol.tasks[name], table) for name in used
+            }
             stores = ["a"] if design == "concepts" else ["a", "b"]
-            features = [_store(name, table, protocol, rng, signal, look) for name in stores]
+            features = [
+                _store(name, table, protocol, rng, signal, look) for name in stores
+            ]
             inputs = Inputs(protocol, clips, "", table, labels, features)
             run = run_protocol(inputs, Path(folder) / "run", force=True, n_jobs=1)
             if design != "concepts" or not signal:
@@ -187,7 +209,9 @@ def simulate(
                 for whose, record in _estimates(run):
                     estimates[whose].append(record)
     for whose, records in estimates.items():
-        counts[f"truth outside the interval of {whose.partition(',')[0]}"] += _misses(records)
+        counts[f"truth outside the interval of {whose.partition(',')[0]}"] += _misses(
+            records
+        )
     return [
         Rate(design, metric, signal, quantity, sum(found), len(found))
         for quantity, found in counts.items()
@@ -217,7 +241,9 @@ def _films(
     if protocol.report.localise:
         manifest = replace(manifest, clips=tuple(_one_after_another(manifest)))
     if manifest.header.view != "raw":
-        protocol = replace(protocol, data=replace(protocol.data, view=manifest.header.view))
+        protocol = replace(
+            protocol, data=replace(protocol.data, view=manifest.header.view)
+        )
     return manifest, protocol
 
 
@@ -242,18 +268,25 @@ def _by_two(manifest: Manifest, rng: np.random.Generator) -> Manifest:
         other = str(rng.choice(ALL_LEVELS)) if rng.random() < 1 / 4 else level
         for name, own in (("ada", level), ("ben", other)):
             extra = {"annotator": name, "given_clip_id": clip.clip_id}
-            clips.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", level=own, extra=extra))
+            clips.append(
+                replace(clip, clip_id=f"{clip.clip_id}.{name}", level=own, extra=extra)
+            )
     return replace(manifest, clips=tuple(clips), columns=("annotator", "given_clip_id"))
 
 
 def _marked(manifest: Manifest, rng: np.random.Generator) -> Manifest:
     """Return the clips with concepts at random, at rates of their film; EN clips have none."""
     names = list(manifest.header.of_modality("visual"))[:N_CONCEPTS]
-    rates = {film: rng.beta(1, 2, len(names)) for film in sorted({c.movie_id for c in manifest})}
+    rates = {
+        film: rng.beta(1, 2, len(names))
+        for film in sorted({c.movie_id for c in manifest})
+    }
     clips = []
     for clip in manifest:
         own = [
-            n for n, rate in zip(names, rates[clip.movie_id], strict=True) if rng.random() < rate
+            n
+            for n, rate in zip(names, rates[clip.movie_id], strict=True)
+            if rng.random() < rate
         ]
         clips.append(replace(clip, concepts=tuple(own) if clip.level != "EN" else ()))
     return replace(manifest, clips=tuple(clips))
@@ -294,7 +327,10 @@ def _store(
         seconds = np.array([[clip.start_s, clip.end_s] for clip in table.clips])
         for film in range(len(movies)):
             start = (seconds[codes == film, :1] + np.arange(WINDOWS)).ravel()
-            films[movies[film]] = np.column_stack([start, start + 1]), windows[codes[every] == film]
+            films[movies[film]] = (
+                np.column_stack([start, start + 1]),
+                windows[codes[every] == film],
+            )
     else:
         X = _world(codes, sure, rng, signal, look, runs_on=protocol.report.concepts)
     origin = {"sha256": name, "backbone": "made up"}
@@ -316,11 +352,16 @@ def _world(
     if runs_on:
         for row in range(1, len(X)):
             if codes[row] == codes[row - 1]:
-                X[row] = AUTOCORRELATION * X[row - 1] + (1 - AUTOCORRELATION**2) ** 0.5 * X[row]
+                X[row] = (
+                    AUTOCORRELATION * X[row - 1]
+                    + (1 - AUTOCORRELATION**2) ** 0.5 * X[row]
+                )
     X += look * rng.normal(size=(n_films, WIDTH))[codes]
     X[:, :N_SIGNAL] += signal * sure[:, None]
     # A film's sure clips also lean where those of other films do not.
-    X += (signal > 0) * look * (rng.normal(size=(n_films, WIDTH))[codes] * sure[:, None])
+    X += (
+        (signal > 0) * look * (rng.normal(size=(n_films, WIDTH))[codes] * sure[:, None])
+    )
     return np.asarray(X, dtype=np.float32)
 
 
@@ -389,10 +430,16 @@ def to_text(rates: Sequence[Rate]) -> str:
 @click.option("--metric", "metrics", multiple=True, default=("ap",), help="ap or auc.")
 @click.option("--signal", "signals", multiple=True, type=float, default=(0.0, 0.6))
 @click.option("--look", default=0.3, show_default=True, help="Spread between films.")
-@click.option("--worlds", "n_worlds", type=click.IntRange(1), default=200, show_default=True)
+@click.option(
+    "--worlds", "n_worlds", type=click.IntRange(1), default=200, show_default=True
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option(
-    "--films", "population", type=click.Choice(POPULATIONS), default=CHANCE, show_default=True
+    "--films",
+    "population",
+    type=click.Choice(POPULATIONS),
+    default=CHANCE,
+    show_default=True,
 )
 @click.option("--manifest", type=click.Path(path_type=Path), help="Real clips instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

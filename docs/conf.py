@@ -22,7 +22,16 @@ html_title = f"obygaze {release}"
 # The source is the root of the project, so that links between pages are the same on GitHub.
 root_doc = "README"
 include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"]
-exclude_patterns = [".*", "build", "dist", "runs", "models", "manifests", "stores", "demo"]
+exclude_patterns = [
+    ".*",
+    "build",
+    "dist",
+    "runs",
+    "models",
+    "manifests",
+    "stores",
+    "demo",
+]
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 4
@@ -45,14 +54,28 @@ CONTENTS = {
     "README": {
         "Start": ["tutorial", "gallery"],
         "How to": ["howto/student", "howto/laptop", "howto/lab", "howto/scholar"],
-        "Guide": ["guide", "python", "offline", "sharing", "recovered", "plugins", "reports"],
+        "Guide": [
+            "guide",
+            "python",
+            "offline",
+            "sharing",
+            "recovered",
+            "plugins",
+            "reports",
+        ],
         "Reference": ["README", "commands", "api", "format", "files", "performance"],
         "Project": ["design/README", "/CONTRIBUTING", "/CHANGELOG"],
     },
     "docs/api": {
         "": [
             *("api/obygaze", "api/manifest", "api/store", "api/video", "api/backbones"),
-            *("api/extraction", "api/models", "api/evaluation", "api/protocols", "api/zoo"),
+            *(
+                "api/extraction",
+                "api/models",
+                "api/evaluation",
+                "api/protocols",
+                "api/zoo",
+            ),
             *("api/report", "api/audits", "api/core"),
         ]
     },

@@ -26,7 +26,10 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.workspace import Workspace
 
 COMMANDS = {
-    "doctor": ("obygaze.doctor:doctor", "Show versions, codecs, caches, and what is missing."),
+    "doctor": (
+        "obygaze.doctor:doctor",
+        "Show versions, codecs, caches, and what is missing.",
+    ),
     "demo": (
         "obygaze.demo.tour:demo",
         "Run all steps on made-up films, offline, in under a minute.",
@@ -47,7 +50,10 @@ COMMANDS = {
         "obygaze_features.store.commands:store",
         "Inspect, verify, edit and share feature stores.",
     ),
-    "search": ("obygaze_features.extraction.search:search_", "Find clips by a text or a clip."),
+    "search": (
+        "obygaze_features.extraction.search:search_",
+        "Find clips by a text or a clip.",
+    ),
     "extract": (
         "obygaze_features.extraction.commands:extract",
         "Extract features from videos, with several backbones in one pass.",
@@ -60,8 +66,14 @@ COMMANDS = {
         "obygaze.commands:train",
         "Train one model, evaluate it on unseen films, and save it.",
     ),
-    "run": ("obygaze.commands:run", "Run an experiment: train and test every cell of a protocol."),
-    "report": ("obygaze.commands:report", "Write the report of runs: a page, tables, figures."),
+    "run": (
+        "obygaze.commands:run",
+        "Run an experiment: train and test every cell of a protocol.",
+    ),
+    "report": (
+        "obygaze.commands:report",
+        "Write the report of runs: a page, tables, figures.",
+    ),
     "view": (
         "obygaze.commands:view",
         "Watch films, look at clips and scores, and mark segments, in the browser.",
@@ -101,7 +113,9 @@ SYSTEM_HINTS = {
 
 
 @click.group(
-    cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=LazyGroup,
+    table=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
     "-C",
@@ -111,7 +125,9 @@ SYSTEM_HINTS = {
     default=".",
     help="Work in this workspace instead of the current folder.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print only results, warnings and errors.")
+@click.option(
+    "-q", "--quiet", is_flag=True, help="Print only results, warnings and errors."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Print more details.")
 @click.option("--json", "as_json", is_flag=True, hidden=True)
 @click.option(
@@ -125,7 +141,9 @@ SYSTEM_HINTS = {
     __version__, message="obygaze %(version)s", help="Print the version and exit."
 )
 @click.pass_context
-def root(ctx: click.Context, workspace: Path, quiet: bool, verbose: bool, as_json: bool) -> None:
+def root(
+    ctx: click.Context, workspace: Path, quiet: bool, verbose: bool, as_json: bool
+) -> None:
     """Extract features of film clips into stores, and train models on them."""
     if not workspace.is_dir():
         raise NotFound(
@@ -149,7 +167,9 @@ def run(argv: Sequence[str] | None = None) -> int:
     color = _color_of(options)
     try:
         with _interrupted_by_sigterm(), _warnings_in_a_line():
-            code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, color=color)
+            code = root.main(
+                args=argv, prog_name="obygaze", standalone_mode=False, color=color
+            )
         return code if type(code) is int else 0
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True, color=color)
@@ -181,7 +201,9 @@ def _color_of(options: Sequence[str]) -> bool | None:
 def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> None:
     """Print an error below its details; with --json as one line, a JSON document."""
     if "--json" in options:
-        document = {key: getattr(error, key) for key in ("what", "where", "hint", "details")}
+        document = {
+            key: getattr(error, key) for key in ("what", "where", "hint", "details")
+        }
         document = {"error": document, "exit_code": error.exit_code}
         click.echo(json_text({"json_version": JSON_VERSION, **document}), err=True)
         return
@@ -189,7 +211,9 @@ def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> N
     for line in error.details[:most]:
         click.echo(printable(line), err=True)
     if most and len(error.details) > most:
-        click.echo(f"... and {len(error.details) - most} more lines; -v shows them", err=True)
+        click.echo(
+            f"... and {len(error.details) - most} more lines; -v shows them", err=True
+        )
     label = click.style("Error: ", fg="red", bold=True)
     click.echo(label + printable(str(error)), err=True, color=color)
 
@@ -203,19 +227,28 @@ def _explained(error: Exception) -> ObygazeError:
         is_sigterm = isinstance(error.__cause__, _Terminated)
         code = Stopped.exit_code if is_sigterm else EXIT_INTERRUPTED
         hint = " ".join(getattr(error.__cause__, "__notes__", [])) or None
-        found = ObygazeError("stopped by SIGTERM" if is_sigterm else "interrupted", hint=hint)
+        found = ObygazeError(
+            "stopped by SIGTERM" if is_sigterm else "interrupted", hint=hint
+        )
     elif isinstance(error, click.ClickException):
         code = error.exit_code
         ctx = error.ctx if isinstance(error, click.UsageError) else None
         hint = f"{ctx.command_path} --help" if ctx else None
         found = ObygazeError(error.format_message(), hint=hint)
     elif isinstance(error, OSError):
-        where = os.fspath(error.filename) if isinstance(error.filename, str | Path) else None
+        where = (
+            os.fspath(error.filename)
+            if isinstance(error.filename, str | Path)
+            else None
+        )
         hint = SYSTEM_HINTS.get(error.errno or 0) or (where and "check the path")
         found = ObygazeError(error.strerror or str(error), where=where, hint=hint)
     elif isinstance(error, ModuleNotFoundError):
         hint = "pip install --upgrade obygaze; obygaze doctor lists what is missing"
-        found, code = ObygazeError(f"the package {error.name!r} is not installed", hint=hint), 2
+        found, code = (
+            ObygazeError(f"the package {error.name!r} is not installed", hint=hint),
+            2,
+        )
     else:
         first = (str(error).splitlines() or [""])[0]
         found = ObygazeError(
@@ -233,7 +266,9 @@ def _warnings_in_a_line() -> Iterator[None]:
         warnings.simplefilter("always", ObygazeWarning)
         show_as_python = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        def show(
+            message: Warning | str, category: type[Warning], *place: Any, **more: Any
+        ) -> None:
             if issubclass(category, ObygazeWarning):
                 Console().warn(str(message))
             else:

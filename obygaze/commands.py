@@ -27,16 +27,23 @@ from obygaze_features.core.workspace import is_url, last_part
 
 FORMATS = ("html", "md", "latex", "csv")
 file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
-output_option = click.option("-o", "output", required=True, metavar="NAME", help="The new store.")
+output_option = click.option(
+    "-o", "output", required=True, metavar="NAME", help="The new store."
+)
 
 
 def run_options(changes: str) -> Callable[[F], F]:
     """Add the options that `run` and `train` share; `changes` is the help of --set."""
     name = "The name of the run. [default: from the inputs]"
-    jobs: Any = {"show_default": False, "help": "Processes that train. [default: one a core]"}
+    jobs: Any = {
+        "show_default": False,
+        "help": "Processes that train. [default: one a core]",
+    }
     return option_group(
         "Options",
-        click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help=changes),
+        click.option(
+            "--set", "changes", multiple=True, metavar="KEY=VALUE", help=changes
+        ),
         click.option("-o", "output", metavar="NAME", help=name),
         click.option("--jobs", "n_jobs", type=click.IntRange(0), default=0, **jobs),
         force_option,
@@ -45,7 +52,9 @@ def run_options(changes: str) -> Callable[[F], F]:
 
 @command()
 @click.argument("protocol", default="honest")
-@click.option("--list", "listing", is_flag=True, help="List the protocols that come with obygaze.")
+@click.option(
+    "--list", "listing", is_flag=True, help="List the protocols that come with obygaze."
+)
 @click.option(
     "--store",
     "stores",
@@ -53,7 +62,9 @@ def run_options(changes: str) -> Callable[[F], F]:
     metavar="NAME=STORE",
     help="A store, and its name in tables; repeatable.",
 )
-@click.option("--manifest", help="The clips. [default: the protocol's, or the only one there is]")
+@click.option(
+    "--manifest", help="The clips. [default: the protocol's, or the only one there is]"
+)
 @run_options("Change a key of the protocol, as in splits.quirk=text; repeatable.")
 def run(
     session: Session,
@@ -79,7 +90,9 @@ def run(
         return
     from obygaze_models.protocols.runner.table import result_text
 
-    done = models.run(protocol, store_names(stores), manifest, **options, **_place(session))
+    done = models.run(
+        protocol, store_names(stores), manifest, **options, **_place(session)
+    )
     session.console.show(done.to_json(), result_text(done))
 
 
@@ -88,8 +101,12 @@ def run(
 @click.argument("store")
 @click.argument("manifest")
 @click.option("--task", default="ENHN_S", help="The classes to distinguish.")
-@run_options("Change a key of the honest protocol, or model.KEY of the model; repeatable.")
-def train(session: Session, model: str, store: str, manifest: str, **options: Any) -> None:
+@run_options(
+    "Change a key of the honest protocol, or model.KEY of the model; repeatable."
+)
+def train(
+    session: Session, model: str, store: str, manifest: str, **options: Any
+) -> None:
     """Train one model, evaluate it on unseen films, and save it.
 
     The metrics are those of the same settings on unseen films; the saved model is then trained on
@@ -104,7 +121,9 @@ def train(session: Session, model: str, store: str, manifest: str, **options: An
     """
     from obygaze_models.protocols.runner.table import result_text
 
-    done, saved = models.train(model, store_names((store,)), manifest, **options, **_place(session))
+    done, saved = models.train(
+        model, store_names((store,)), manifest, **options, **_place(session)
+    )
     document = {**done.to_json(), "model": str(saved.folder)}
     session.console.show(document, f"{result_text(done)}\nmodel: {saved.folder}")
 
@@ -175,33 +194,51 @@ def _list(session: Session) -> None:
         for name, found in protocols.items()
     ]
     document = {name: found.to_json() for name, found in protocols.items()}
-    session.console.show(document, table(("protocol", "splits", "models", "what it is"), rows))
+    session.console.show(
+        document, table(("protocol", "splits", "models", "what it is"), rows)
+    )
 
 
 @command()
 @click.argument("manifest", required=False)
 @click.option("--run", help="Show the out-of-fold scores of this run.")
 @click.option("--store", help="Features, to find clips. [default: the run's]")
-@click.option("--weights", help="Weights of the text tower. [default: the backbone's own]")
+@click.option(
+    "--weights", help="Weights of the text tower. [default: the backbone's own]"
+)
 @click.option("--model", help="Explain the decisions of this saved bottleneck.")
-@click.option("--maps", metavar="STORE", help="Show these maps of `explain` with each clip.")
+@click.option(
+    "--maps", metavar="STORE", help="Show these maps of `explain` with each clip."
+)
 @click.option("--segments", type=file_type, help="Show the segments of this CSV, too.")
 @option_group(
     "Annotate",
-    click.option("--annotate", metavar="NAME", help="Mark segments, saved under this name."),
-    click.option("--blind", is_flag=True, help="Show no predictions and no marks of others."),
+    click.option(
+        "--annotate", metavar="NAME", help="Mark segments, saved under this name."
+    ),
+    click.option(
+        "--blind", is_flag=True, help="Show no predictions and no marks of others."
+    ),
 )
 @option_group(
     "Output",
-    click.option("--proxy", is_flag=True, help="First copy the videos that browsers do not play."),
+    click.option(
+        "--proxy", is_flag=True, help="First copy the videos that browsers do not play."
+    ),
     click.option(
         "--export",
         "folder",
         type=click.Path(file_okay=False, path_type=Path),
         help="Write the page as files, without videos, and end.",
     ),
-    click.option("--thumbnails", is_flag=True, help="--export: with a small picture of each clip."),
-    click.option("--agreement", is_flag=True, help="Only print how annotators and model agree."),
+    click.option(
+        "--thumbnails",
+        is_flag=True,
+        help="--export: with a small picture of each clip.",
+    ),
+    click.option(
+        "--agreement", is_flag=True, help="Only print how annotators and model agree."
+    ),
     click.option("--no-browser", is_flag=True, help="Only print the address."),
 )
 def view(
@@ -234,15 +271,29 @@ def view(
     if agreement:
         found = site.agreement()
         rows = [list(row.values()) for row in found]
-        headers = ("annotator", "arm", "marks", "watched", "clips", "agreement", "kappa")
-        text = table(headers, rows) if rows else "no marks yet: obygaze view --annotate NAME"
+        headers = (
+            "annotator",
+            "arm",
+            "marks",
+            "watched",
+            "clips",
+            "agreement",
+            "kappa",
+        )
+        text = (
+            table(headers, rows)
+            if rows
+            else "no marks yet: obygaze view --annotate NAME"
+        )
         session.console.show({"agreement": found}, text)
         return
     if proxy:
         site.media.make_proxies(session.console.progress)
     if folder is not None:
         export(site, folder, thumbnails=thumbnails)
-        session.console.show({"page": str(folder / "index.html")}, f"{folder / 'index.html'}")
+        session.console.show(
+            {"page": str(folder / "index.html")}, f"{folder / 'index.html'}"
+        )
         return
     with server_of(site) as server:
         session.console.show({"address": server.address}, server.address)
@@ -264,9 +315,13 @@ def explain() -> None:
 @click.argument("manifest")
 @click.argument("model", default="cav")
 @click.option("--task", default="ENHN_S", help="What a model other than cav learns.")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="As for `train`.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="As for `train`."
+)
 @output_option
-def concepts_(session: Session, store: str, manifest: str, output: str, **options: Any) -> None:
+def concepts_(
+    session: Session, store: str, manifest: str, output: str, **options: Any
+) -> None:
     """Project concept vectors, or the direction of a model, on the stored tokens of each clip.
 
     The directions that are used for a film were found on other films. MODEL is cav (every concept),
@@ -321,7 +376,11 @@ def model_(
 
     from obygaze_features.extraction.explaining import write_saliency
     from obygaze_features.store.maps import random_directions
-    from obygaze_models.audits.vectors import attribute_vectors, check_spaces, read_text_table
+    from obygaze_models.audits.vectors import (
+        attribute_vectors,
+        check_spaces,
+        read_text_table,
+    )
 
     place, found = session.workspace.root, dict[str, Any]()
     opened = open_store(store, workspace=place)
@@ -329,7 +388,9 @@ def model_(
         texts = read_text_table(opened, text)
         check_spaces(opened, options["level"], texts)
         words = attribute_vectors(texts)
-        found |= {name: np.asarray(word.vectors).mean(axis=0) for name, word in words.items()}
+        found |= {
+            name: np.asarray(word.vectors).mean(axis=0) for name, word in words.items()
+        }
         found |= random_directions(texts.embeddings.shape[1])
     vectors = {name: one.tolist() for name, one in found.items()}
     facts = {"directions_sha256": sha256_bytes(canonical_json(vectors))}
@@ -342,9 +403,13 @@ def model_(
 @explain.command()
 @click.argument("maps")
 @click.argument("clips", nargs=-1, required=True)
-@click.option("-o", "folder", type=click.Path(path_type=Path), required=True, help="A folder.")
+@click.option(
+    "-o", "folder", type=click.Path(path_type=Path), required=True, help="A folder."
+)
 @force_option
-def draw(session: Session, maps: str, clips: tuple[str, ...], folder: Path, force: bool) -> None:
+def draw(
+    session: Session, maps: str, clips: tuple[str, ...], folder: Path, force: bool
+) -> None:
     """Draw the maps of clips over their exact pictures: a sheet for each clip and direction.
 
     Examples:
@@ -353,7 +418,11 @@ def draw(session: Session, maps: str, clips: tuple[str, ...], folder: Path, forc
     from obygaze_features.extraction.explaining import draw_maps
 
     store, place = open_store(maps, workspace=session.workspace.root), session.workspace
-    drawn = [str(p) for clip in clips for p in draw_maps(place, store, clip, folder, force=force)]
+    drawn = [
+        str(p)
+        for clip in clips
+        for p in draw_maps(place, store, clip, folder, force=force)
+    ]
     session.console.show({"files": drawn}, "\n".join(drawn))
 
 
@@ -374,7 +443,9 @@ def boxes(session: Session, maps: str, boxes: Path) -> None:
     found = audit_boxes(open_store(maps, workspace=session.workspace.root), boxes)
     names = ("x", "n_x", "share", "peaks", "area", "y", "share_of_y", "p_holm")
     rows = [[one[name] for name in names] for one in found]
-    text = "\n".join([table(names, rows), "", *(f"{one['x']}: {one['why']}" for one in found)])
+    text = "\n".join(
+        [table(names, rows), "", *(f"{one['x']}: {one['why']}" for one in found)]
+    )
     session.console.show({"directions": found}, text)
 
 

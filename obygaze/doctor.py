@@ -15,13 +15,28 @@ import click
 from obygaze_features import __version__
 from obygaze_features.core.commands import Session, command
 from obygaze_features.core.errors import ObygazeError, first_line
-from obygaze_features.core.machine import cache_folder, offline, package_version, this_machine
+from obygaze_features.core.machine import (
+    cache_folder,
+    offline,
+    package_version,
+    this_machine,
+)
 from obygaze_features.core.plugins import BACKBONES, DATASETS, MODELS, Plugin, plugins
 from obygaze_features.core.workspace import Workspace
 
 # The codecs of film files, from DivX to today.
 CODECS = (
-    *("h264", "hevc", "av1", "vp9", "vp8", "mpeg4", "msmpeg4v3", "mpeg2video", "mpeg1video"),
+    *(
+        "h264",
+        "hevc",
+        "av1",
+        "vp9",
+        "vp8",
+        "mpeg4",
+        "msmpeg4v3",
+        "mpeg2video",
+        "mpeg1video",
+    ),
     *("vc1", "wmv3", "prores", "mjpeg", "theora"),
 )
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -89,7 +104,10 @@ def problems_of(packages: Sequence[Facts]) -> list[str]:
         return ["obygaze is not installed, only checked out: pip install -e ."]
     bad = [one for one in packages if not one["extras"] and not one["good"]]
     wanted = {one["name"] + one["needs"]: one["version"] or "none" for one in bad}
-    return [f"{name}, found {version}: pip install '{name}'" for name, version in wanted.items()]
+    return [
+        f"{name}, found {version}: pip install '{name}'"
+        for name, version in wanted.items()
+    ]
 
 
 def _packages() -> list[Facts]:
@@ -105,7 +123,8 @@ def _packages() -> list[Facts]:
             used = extras.setdefault((parsed["name"], parsed["needs"].strip()), [])
             used += [parsed["extra"]] if parsed["extra"] else []
     return [
-        package(name, needs, package_version(name), used) for (name, needs), used in extras.items()
+        package(name, needs, package_version(name), used)
+        for (name, needs), used in extras.items()
     ]
 
 
@@ -119,7 +138,13 @@ def package(name: str, needs: str, version: str | None, extras: Sequence[str]) -
         extras: The extras that install it; empty for a required package.
     """
     good = version is not None and _is_within(version, needs)
-    return {"name": name, "needs": needs, "version": version, "extras": [*extras], "good": good}
+    return {
+        "name": name,
+        "needs": needs,
+        "version": version,
+        "extras": [*extras],
+        "good": good,
+    }
 
 
 def _is_within(version: str, needs: str) -> bool:
@@ -170,7 +195,9 @@ def _devices() -> Facts:
     try:
         torch = importlib.import_module("torch")
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        facts["cuda"] = [f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(count)]
+        facts["cuda"] = [
+            f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(count)
+        ]
         facts["mps"] = bool(torch.backends.mps.is_available())
     except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is reported
         facts["error"] = _reason(error)
@@ -232,13 +259,16 @@ def _hub() -> Facts:
 
 def to_text(found: Facts) -> str:
     """Return the facts as text: one line for each fact, problems at the end."""
-    machine, devices, video, hub = (found[key] for key in ("machine", "devices", "video", "hub"))
+    machine, devices, video, hub = (
+        found[key] for key in ("machine", "devices", "video", "hub")
+    )
     lines = {
         "obygaze": f"{found['version']}, Python {machine['python']} at {found['executable']}",
         **_package_lines(found["packages"]),
         "CPU": f"{machine['cpu']}, {machine['cores']} usable cores",
         "GPU": _gpu_text(devices),
-        "threads": ", ".join(f"{k}={v}" for k, v in found["threads"].items() if v) or "not limited",
+        "threads": ", ".join(f"{k}={v}" for k, v in found["threads"].items() if v)
+        or "not limited",
     }
     if video is None:
         lines["video"] = "PyAV is not installed"
@@ -254,7 +284,10 @@ def to_text(found: Facts) -> str:
     offline = ", offline (HF_HUB_OFFLINE)" if hub["offline"] else ""
     lines["Hugging Face"] = f"{hub['cache']} ({models}){offline}"
     width = max(map(len, lines))
-    rows = [click.style(label.ljust(width), bold=True) + f"  {lines[label]}" for label in lines]
+    rows = [
+        click.style(label.ljust(width), bold=True) + f"  {lines[label]}"
+        for label in lines
+    ]
     problems = [click.style("Missing: ", fg="red") + line for line in found["problems"]]
     problems += [click.style("Broken: ", fg="red") + line for line in found["broken"]]
     good = click.style("Everything required is installed.", fg="green")
@@ -265,7 +298,9 @@ def _gpu_text(devices: Facts) -> str:
     if not devices["torch"]:
         return "unknown: torch is not installed"
     if devices["error"]:
-        return click.style(f"unknown: torch does not work: {devices['error']}", fg="red")
+        return click.style(
+            f"unknown: torch does not work: {devices['error']}", fg="red"
+        )
     return ", ".join(devices["cuda"]) or ("Apple (mps)" if devices["mps"] else "none")
 
 
@@ -282,7 +317,9 @@ def _package_lines(packages: Sequence[Facts]) -> dict[str, str]:
         members = [one for one in packages if extra in one["extras"]]
         lines[f"[{extra}]"] = ", ".join(map(_package_text, members))
         if not all(one["good"] for one in members):
-            lines[f"[{extra}]"] += click.style(f"  ->  pip install 'obygaze[{extra}]'", fg="yellow")
+            lines[f"[{extra}]"] += click.style(
+                f"  ->  pip install 'obygaze[{extra}]'", fg="yellow"
+            )
     return lines
 
 

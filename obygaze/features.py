@@ -27,7 +27,10 @@ ProgressBars: TypeAlias = Callable[[str, int], "AbstractContextManager[Progress]
 
 
 def open_store(
-    store: PathLike | Store, *, workspace: PathLike | None = None, expect: str | None = None
+    store: PathLike | Store,
+    *,
+    workspace: PathLike | None = None,
+    expect: str | None = None,
 ) -> Store:
     """Open a feature store; only one small file is read.
 
@@ -49,7 +52,9 @@ def open_store(
     return open_store(location, expect=expect)
 
 
-def read_manifest(manifest: PathLike | Manifest, *, workspace: PathLike | None = None) -> Manifest:
+def read_manifest(
+    manifest: PathLike | Manifest, *, workspace: PathLike | None = None
+) -> Manifest:
     """Read a manifest: clips with their labels.
 
     Args:
@@ -92,7 +97,9 @@ def load_backbone(
     from obygaze_features.backbones import load_backbone
 
     own = None if weights is None else Path(weights)
-    return load_backbone(name, own, device=device, dtype=dtype, workspace=workspace_of(workspace))
+    return load_backbone(
+        name, own, device=device, dtype=dtype, workspace=workspace_of(workspace)
+    )
 
 
 def extract(
@@ -149,7 +156,12 @@ def extract(
     from contextlib import ExitStack
 
     from obygaze_features.core.machine import usable_cores
-    from obygaze_features.extraction import Resources, RowProgress, make_plan, stop_on_signals
+    from obygaze_features.extraction import (
+        Resources,
+        RowProgress,
+        make_plan,
+        stop_on_signals,
+    )
     from obygaze_features.extraction import extract as extract_plan
     from obygaze_features.extraction.recipes import targets_for
     from obygaze_features.extraction.run import seal_complete
@@ -164,14 +176,22 @@ def extract(
         weights={name: os.fspath(path) for name, path in (weights or {}).items()},
         levels=tuple(levels),
     )
-    plan = make_plan(clips, targets, workspace=place.root, licence=licence, citation=citation)
+    plan = make_plan(
+        clips, targets, workspace=place.root, licence=licence, citation=citation
+    )
     resources = Resources(device=device, workers=workers or usable_cores(), batch=batch)
     with stop_on_signals() as stop, ExitStack() as stack:
         bars = progress_bars(progress, "clips")
         shown = RowProgress(lambda n_rows: stack.enter_context(bars("extract", n_rows)))
         rows = None if worker is None else plan.worker_rows(worker)
         states = extract_plan(
-            plan, resources, stop, rows=rows, retry_failed=retry_failed, mixed=mixed, progress=shown
+            plan,
+            resources,
+            stop,
+            rows=rows,
+            retry_failed=retry_failed,
+            mixed=mixed,
+            progress=shown,
         )
         return seal_complete(states, seal)
 

@@ -53,7 +53,9 @@ class Dataset(NamedTuple):
     def __repr__(self) -> str:
         n_films = len(set(self.groups.tolist()))
         shape = f"{len(self.X)} clips x {self.X.shape[1]}"
-        return short_repr("Dataset", shape, f"{n_films} films", f"{self.y.sum()} positive")
+        return short_repr(
+            "Dataset", shape, f"{n_films} films", f"{self.y.sum()} positive"
+        )
 
 
 class Trained(NamedTuple):
@@ -163,10 +165,14 @@ def run(
     named = manifest or chosen.data.segments or chosen.data.manifest or None
     clips, path = named_manifest(named, workspace)
     inputs = gather(chosen, clips, path, _stores(stores, workspace))
-    folder = workspace_of(workspace).target("runs", os.fspath(output or inputs.default_name))
+    folder = workspace_of(workspace).target(
+        "runs", os.fspath(output or inputs.default_name)
+    )
     read_s = time.perf_counter() - started
     watch = progress_bars(progress, "steps")
-    return run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=watch, read_s=read_s)
+    return run_protocol(
+        inputs, folder, force=force, n_jobs=n_jobs, watch=watch, read_s=read_s
+    )
 
 
 def read_run(run: PathLike, *, workspace: PathLike | None = None) -> Run:
@@ -219,7 +225,12 @@ def train(
         >>> model.info.kind
         'ridge'
     """
-    from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
+    from obygaze_models.protocols import (
+        fit_final,
+        gather,
+        run_protocol,
+        training_protocol,
+    )
     from obygaze_models.zoo import load_model
     from obygaze_models.zoo.saving import check_place
 
@@ -231,7 +242,11 @@ def train(
     target = place.folder("models") / folder.name
     check_place(target, target.name)
     done = run_protocol(
-        inputs, folder, force=force, n_jobs=n_jobs, watch=progress_bars(progress, "steps")
+        inputs,
+        folder,
+        force=force,
+        n_jobs=n_jobs,
+        watch=progress_bars(progress, "steps"),
     )
     return Trained(done, load_model(fit_final(inputs, done, target, force=force)))
 
@@ -279,7 +294,11 @@ def predict(
     """
     from obygaze_models.zoo import SavedModel, predict
 
-    chosen = model if isinstance(model, SavedModel) else load_model(model, workspace=workspace)
+    chosen = (
+        model
+        if isinstance(model, SavedModel)
+        else load_model(model, workspace=workspace)
+    )
     opened = open_store(store, workspace=workspace)
     return predict(chosen, opened, clips, in_sample=in_sample)
 
@@ -311,8 +330,13 @@ def report(
     from obygaze_models.report.page import FIGURES
 
     place = workspace_of(workspace)
-    folders = [r.folder if isinstance(r, Run) else place.existing("runs", r) for r in runs]
-    out, drawn = None if output is None else Path(output), len(FIGURES) + (maps is not None)
+    folders = [
+        r.folder if isinstance(r, Run) else place.existing("runs", r) for r in runs
+    ]
+    out, drawn = (
+        None if output is None else Path(output),
+        len(FIGURES) + (maps is not None),
+    )
     opened = None if maps is None else open_store(maps, workspace=workspace)
     with progress_bars(progress, "figures")("report", len(folders) * drawn) as shown:
         return report(folders, out, formats, shown, opened)
@@ -330,11 +354,17 @@ def named_manifest(
     if manifest is None:
         known = place.names("manifests")
         if len(known) != 1:
-            shown = f"name one of {few(known)}" if known else "obygaze manifest import --help"
+            shown = (
+                f"name one of {few(known)}"
+                if known
+                else "obygaze manifest import --help"
+            )
             what = f"no manifest is named, and the workspace has {count(len(known), 'manifest')}"
             raise FixUsage(what, hint=shown)
         manifest = known[0]
-    return read_manifest(manifest, workspace=workspace), str(place.manifest(os.fspath(manifest)))
+    return read_manifest(manifest, workspace=workspace), str(
+        place.manifest(os.fspath(manifest))
+    )
 
 
 def _stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
@@ -346,4 +376,6 @@ def _stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Stor
         place = opened.location
         name = last_part(place) if is_url(place) else Path(place).name
         return {name.removesuffix(".zip"): opened}
-    return {name: open_store(store, workspace=workspace) for name, store in stores.items()}
+    return {
+        name: open_store(store, workspace=workspace) for name, store in stores.items()
+    }

@@ -84,12 +84,16 @@ def write_concept_maps(
     else:
         protocol = training_protocol(model, task, manifest, changes)
     if not protocol.splits.are_grouped:
-        raise FixUsage("directions must be found on other films: splits.kind must be one by film")
+        raise FixUsage(
+            "directions must be found on other films: splits.kind must be one by film"
+        )
     inputs = gather(protocol, manifest, manifest.name, {"store": store})
     (features,) = inputs.features
     level, X = features.origin["level"], features.vectors
     if store.plan.array(TOKENS).tail_shape[-1:] != X.shape[1:]:
-        raise FixInput(f"{level} is not as wide as a token", hint="data.level=['pooled']")
+        raise FixInput(
+            f"{level} is not as wide as a token", hint="data.level=['pooled']"
+        )
     directions_of_film = directions_by_film(inputs)
     groups = inputs.table.column(protocol.splits.group).tolist()
     film_of = dict(zip(inputs.table.ids, groups, strict=True))
@@ -117,7 +121,9 @@ def write_concept_maps(
                     maps[:, is_padding] = 0
                     yield maps
                 else:
-                    yield RowStatus.failed("directions", "few-films", "none without this film")
+                    yield RowStatus.failed(
+                        "directions", "few-films", "none without this film"
+                    )
 
     facts = {"method": method, "model": model, "run": inputs.identity}
     write_maps(path, store, clips, [*names, *random], facts, made())
@@ -138,7 +144,9 @@ def common_names(
     shared = [name for name in known[0] if all(name in names for names in known)]
 
     def n_maps(names: Sequence[str]) -> int:
-        films = [film for film, own in directions_of_film.items() if own.keys() >= set(names)]
+        films = [
+            film for film, own in directions_of_film.items() if own.keys() >= set(names)
+        ]
         return len(names) * sum(n_clips.get(film, 0) for film in films)
 
     return max([shared, *known], key=n_maps)
@@ -170,12 +178,17 @@ def directions_of(estimator: Any, name: str) -> Directions:
 
 
 def project(
-    tokens: NDArray[Any], directions: Directions, origin: NDArray[Any], grid: tuple[int, int, int]
+    tokens: NDArray[Any],
+    directions: Directions,
+    origin: NDArray[Any],
+    grid: tuple[int, int, int],
 ) -> NDArray[np.float32]:
     """Return maps [direction, step, row, column] of the tokens [step, token, width] of a clip."""
     vectors = np.stack(list(directions.values()))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    margins = (tokens.astype(np.float32) - origin.astype(np.float32)) @ vectors.T.astype(np.float32)
+    margins = (
+        tokens.astype(np.float32) - origin.astype(np.float32)
+    ) @ vectors.T.astype(np.float32)
     return _on_patches(margins, grid)
 
 
@@ -219,7 +232,10 @@ def audit_boxes(store: Store, boxes: Path) -> list[dict[str, Any]]:
         hint = "clip ids as the store of maps has them: obygaze store info"
         raise FixInput("no clip with a box has maps", where=str(boxes), hint=hint)
     real = real_steps(store, found.rows)
-    masks = [inside[clip][own] for clip, own in zip(found.clip_ids.tolist(), real, strict=True)]
+    masks = [
+        inside[clip][own]
+        for clip, own in zip(found.clip_ids.tolist(), real, strict=True)
+    ]
     values = [
         clip_shares(maps[:, own], mask)
         for maps, own, mask in zip(found.values, real, masks, strict=True)
@@ -233,12 +249,19 @@ def audit_boxes(store: Store, boxes: Path) -> list[dict[str, Any]]:
     films = np.tile(store.movie_ids_of(found.rows), 2)
     what = ("the boxes", "the rest of the frame")
     tests = [
-        compare_groups((str(name), label, *what), own, null, films, permutations=PERMUTATIONS)
+        compare_groups(
+            (str(name), label, *what), own, null, films, permutations=PERMUTATIONS
+        )
         for name, own in zip(names[~is_random], shares[~is_random], strict=True)
     ]
     means = {"share_of_y": float(null.mean()), "area": float(area.mean())}
     return [
-        {**test.to_json(), **means, "share": float(test.s_x.mean()), "peaks": float(hits.mean())}
+        {
+            **test.to_json(),
+            **means,
+            "share": float(test.s_x.mean()),
+            "peaks": float(hits.mean()),
+        }
         for test, hits in zip(with_holm(tests), peaks[~is_random], strict=True)
     ]
 
@@ -280,9 +303,12 @@ def read_boxes(path: Path, store: Store) -> dict[str, Bools]:
             steps = _steps(row.cells.get("frame", ""), shape[0])
         except ValueError as error:
             hint = (
-                f"shares of the picture from 0 to 1, frames from 0 to {shape[0] - 1}, its clip ids"
+                "shares of the picture from 0 to 1, "
+                f"frames from 0 to {shape[0] - 1}, its clip ids"
             )
-            raise FixInput(f"line {row.line}: {error}", where=str(path), hint=hint) from error
+            raise FixInput(
+                f"line {row.line}: {error}", where=str(path), hint=hint
+            ) from error
         box = ((down >= y0) & (down <= y1))[:, None] & ((across >= x0) & (across <= x1))
         masks[clip][steps] |= box
     clips = list(masks)
@@ -295,7 +321,9 @@ def _ends(row: TableRow, first: str, last: str) -> tuple[float, float]:
     low, high = float(row[first]), float(row[last])
     for name, value in ((first, low), (last, high)):
         if not 0 <= value <= 1:
-            raise ValueError(f"{name} must be a share of the picture from 0 to 1, got {value:g}")
+            raise ValueError(
+                f"{name} must be a share of the picture from 0 to 1, got {value:g}"
+            )
     if low >= high:
         raise ValueError(f"{first} must be below {last}, got {low:g} and {high:g}")
     return low, high
@@ -314,7 +342,11 @@ def _steps(frame: str, n_frames: int) -> int | slice:
 def real_steps(store: Store, rows: NDArray[np.int64]) -> Bools:
     """Return which steps [clip, step] of maps are real, not the padding of a short clip."""
     n_steps = store.plan.array(MAPS).tail_shape[1]
-    masks = [one for one in store.plan.arrays if (one.name, one.tail_shape) == (MASK, (n_steps,))]
+    masks = [
+        one
+        for one in store.plan.arrays
+        if (one.name, one.tail_shape) == (MASK, (n_steps,))
+    ]
     if not masks:
         return np.ones((len(rows), n_steps), dtype=np.bool_)
     return store.arrays.read(masks[0], rows).astype(np.bool_)

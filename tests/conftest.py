@@ -12,7 +12,12 @@ import pytest
 # A home of the tests' own, so that no cache, token or setting of a person decides a result.
 # All of this is set before any test imports numpy, torch, matplotlib or huggingface_hub.
 _HOME = tempfile.TemporaryDirectory(prefix="obygaze-tests-", ignore_cleanup_errors=True)
-_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_ONE_THREAD = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
 _SETTINGS = {
     "HOME": _HOME.name,
     "XDG_CACHE_HOME": f"{_HOME.name}/cache",

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 from support.cli import ROOT
-from support.pages import MARK, PICTURE, RUN, SHOWN, Block, blocks, matches, pages, run_block
+from support.pages import (
+    MARK,
+    PICTURE,
+    RUN,
+    SHOWN,
+    Block,
+    blocks,
+    matches,
+    pages,
+    run_block,
+)
 
 from obygaze_models.protocols.kinds import KINDS
 from obygaze_models.protocols.schema import (
@@ -34,7 +44,10 @@ def test_the_command_reference_is_what_the_code_says_now():
     # In a process of its own: click keeps what a command's first caller made of its help option.
     script = ROOT / "scripts" / "make-command-reference"
     made = subprocess.run(
-        [sys.executable, script, "--print"], check=True, stdout=subprocess.PIPE, encoding="utf-8"
+        [sys.executable, script, "--print"],
+        check=True,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
     ).stdout
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     if told := "\n".join(difflib.unified_diff(text.splitlines(), made.splitlines())):
@@ -44,18 +57,35 @@ def test_the_command_reference_is_what_the_code_says_now():
 def test_the_guide_tells_of_every_command():
     guide = " ".join((ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split())
     reference = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    commands = re.findall(r"(?m)^Usage: (obygaze .+?)(?= \[OPTIONS\])(?!.* COMMAND )", reference)
+    commands = re.findall(
+        r"(?m)^Usage: (obygaze .+?)(?= \[OPTIONS\])(?!.* COMMAND )", reference
+    )
     assert len(commands) > 2
-    untold = [path for path in commands if not re.search(rf"{re.escape(path)}(?![\w-])", guide)]
+    untold = [
+        path
+        for path in commands
+        if not re.search(rf"{re.escape(path)}(?![\w-])", guide)
+    ]
     assert untold == []
 
 
 def test_every_word_of_a_protocol_is_explained():
     page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
     told = set(
-        re.findall(r"[`.]([\w-]+)", page.partition("## Protocols")[2].partition("## Runs")[0])
+        re.findall(
+            r"[`.]([\w-]+)", page.partition("## Protocols")[2].partition("## Runs")[0]
+        )
     )
-    sections = [Data, Splits, Grid, FitSettings, ReportSettings, Task, Feature, PaperValue]
+    sections = [
+        Data,
+        Splits,
+        Grid,
+        FitSettings,
+        ReportSettings,
+        Task,
+        Feature,
+        PaperValue,
+    ]
     words = {key.name for section in sections for key in fields(section)}
     words |= {"schema", "name", "leakage", "balancing", *KINDS}
     words |= {setting for settings in KINDS.values() for setting in settings.settings}
@@ -65,10 +95,14 @@ def test_every_word_of_a_protocol_is_explained():
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_every_block_says_what_it_is(page):
     for block in blocks(page):
-        assert block.language in (*RUN, *SHOWN), f"{block.where}: a block of {block.language!r}"
+        assert block.language in (*RUN, *SHOWN), (
+            f"{block.where}: a block of {block.language!r}"
+        )
         if block.language == "console" and "file" not in block.marks:
             assert block.commands, f"{block.where}: no line starts with '$ '"
-        assert block.marks.get("not run", "reason"), f"{block.where}: not run, but no reason"
+        assert block.marks.get("not run", "reason"), (
+            f"{block.where}: not run, but no reason"
+        )
 
 
 @pytest.mark.timeout(900)  # the guide is long, and a machine may be busy
@@ -94,15 +128,24 @@ def test_no_link_is_dead(page):
 
 
 def test_the_tutorial_is_stored_without_outputs():
-    notebook = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text(encoding="utf-8"))
+    notebook = json.loads(
+        (ROOT / "docs" / "tutorial.ipynb").read_text(encoding="utf-8")
+    )
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert len(code) > 5
-    assert [cell["id"] for cell in code if cell["outputs"] or cell["execution_count"]] == []
+    assert [
+        cell["id"] for cell in code if cell["outputs"] or cell["execution_count"]
+    ] == []
 
 
 def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    headings = re.findall(
+        r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in headings
+    }
 
 
 # ---- the mechanism itself ----------------------------------------------------------------------
@@ -115,7 +158,9 @@ def block(text: str, language: str = "console", **marks: str) -> Block:
 
 def test_a_block_runs_as_one_script_and_shares_its_workspace_with_the_next(tmp_path):
     run_block(block("a,b\n1,2", "csv", file="sub/table.csv"), tmp_path)
-    run_block(block("$ name=table\n$ cp sub/$name.csv \\\n    copy.csv\nanything"), tmp_path)
+    run_block(
+        block("$ name=table\n$ cp sub/$name.csv \\\n    copy.csv\nanything"), tmp_path
+    )
     run_block(block("open('copy.csv').read()", "python"), tmp_path)
     assert (tmp_path / "copy.csv").read_text(encoding="utf-8") == "a,b\n1,2\n"
 
@@ -143,7 +188,10 @@ def test_a_block_that_is_not_true_fails(bad, tmp_path):
         block("$ false", not_run="it would fail"),
         block("$ exit 3", exits="3"),
         block("$ echo one\ntwo"),
-        block("$ echo one\none\n$ echo two \\\n    three >&2\ntwo three", output_checked=""),
+        block(
+            "$ echo one\none\n$ echo two \\\n    three >&2\ntwo three",
+            output_checked="",
+        ),
         block("$ seq 9\n1\n...\n9", output_checked=""),
     ],
 )
@@ -167,7 +215,11 @@ def test_marks_belong_to_the_block_right_below_them(tmp_path, monkeypatch):
         encoding="utf-8",
     )
     found = blocks(page)
-    assert [one.marks for one in found] == [{}, {"not run": "needs films", "file": "x"}, {}]
+    assert [one.marks for one in found] == [
+        {},
+        {"not run": "needs films", "file": "x"},
+        {},
+    ]
     assert [one.line for one in found] == [3, 9, 12]
     assert [one.runs for one in found] == [True, False, True]
     assert MARK.fullmatch("<!-- an ordinary comment -->") is None

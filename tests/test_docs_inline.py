@@ -41,7 +41,9 @@ OTHERS = {
     "an earlier version": ("--scheduler ", "--sampled "),
     "a value": ("- ", "-- ", "-1 "),
 }
-STANDS_FOR_ANYTHING = re.compile(r"\.\.\.|[A-Z][A-Z0-9_.:=/-]*|[A-Z]+\.\.\.|.*\b[A-Z]{2,}\b.*")
+STANDS_FOR_ANYTHING = re.compile(
+    r"\.\.\.|[A-Z][A-Z0-9_.:=/-]*|[A-Z]+\.\.\.|.*\b[A-Z]{2,}\b.*"
+)
 SHELL_WORDS = ("|", ">", "<", "&&", ";", "2>")
 
 
@@ -62,7 +64,9 @@ class Span:
 def spans(page: Path) -> Iterator[Span]:
     """Yield the code in sentences and tables of a page, not that of its blocks."""
     whole = page.read_text(encoding="utf-8")
-    text = re.sub(r"(?ms)^```.*?^```$", lambda block: "\n" * block[0].count("\n"), whole)
+    text = re.sub(
+        r"(?ms)^```.*?^```$", lambda block: "\n" * block[0].count("\n"), whole
+    )
     for match in re.finditer(r"(?<!`)`([^`]+)`(?!`)", text):
         line = text.count("\n", 0, match.start()) + 1
         before = "\n".join(whole.splitlines()[:line])
@@ -129,7 +133,9 @@ def check_options(
         values += waiting[:n_values]
         del waiting[:n_values]
         wrong += [found for text in values if (found := bad_value(option, ctx, text))]
-    n_most = sum(param.nargs for param in command.params if isinstance(param, click.Argument))
+    n_most = sum(
+        param.nargs for param in command.params if isinstance(param, click.Argument)
+    )
     is_open = any(param.nargs == -1 for param in command.params)
     if not is_open and len(arguments) > n_most:
         wrong.append(f"{ctx.command_path} takes {n_most} arguments, got {arguments}")
@@ -183,10 +189,14 @@ def check_option_alone(span: Span) -> list[str]:
     """Check options that stand alone: one command that the page names must understand them."""
     is_design = "design" in span.page.parts
     places = ALL if is_design else named_on(span.page)
-    found = [check_options(command, ctx, words_of(span.text))[0] for command, ctx in places]
+    found = [
+        check_options(command, ctx, words_of(span.text))[0] for command, ctx in places
+    ]
     if [] in found:
         return []
-    known = [wrong for wrong in found if not any("has no option" in line for line in wrong)]
+    known = [
+        wrong for wrong in found if not any("has no option" in line for line in wrong)
+    ]
     return known[0] if known else ["no command that this page names has this option"]
 
 
@@ -201,7 +211,9 @@ def check_changes(span: Span, words: list[str]) -> list[str]:
     changes = changes_of(words)
     if not changes:
         return []
-    commands = re.findall(r"obygaze(?: -C \S+)? (run|train) ([\w-]+)", span.before + span.text)
+    commands = re.findall(
+        r"obygaze(?: -C \S+)? (run|train) ([\w-]+)", span.before + span.text
+    )
     kind, name = commands[-1] if commands else ("run", "honest")
     try:
         if kind == "train":
@@ -213,13 +225,19 @@ def check_changes(span: Span, words: list[str]) -> list[str]:
     return []
 
 
-SHIPPED = {path.stem for path in (ROOT / "obygaze_models/protocols/shipped").glob("*.toml")}
+SHIPPED = {
+    path.stem for path in (ROOT / "obygaze_models/protocols/shipped").glob("*.toml")
+}
 
 
 def problems_of(span: Span) -> list[str]:
     """Return what the program would not understand of a piece of code."""
     if span.text.startswith("-"):
-        if any(f"{span.text} ".startswith(known) for names in OTHERS.values() for known in names):
+        if any(
+            f"{span.text} ".startswith(known)
+            for names in OTHERS.values()
+            for known in names
+        ):
             return []
         words = words_of(span.text)
         return check_option_alone(span) + check_changes(span, words)
@@ -235,7 +253,9 @@ def problems_of(span: Span) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_every_command_in_a_sentence_is_understood(page: Path) -> None:
-    wrong = [f"{span.where}: {line}" for span in spans(page) for line in problems_of(span)]
+    wrong = [
+        f"{span.where}: {line}" for span in spans(page) for line in problems_of(span)
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -265,6 +285,8 @@ def test_what_the_program_would_not_understand_is_found(text: str, told: str) ->
 
 def test_code_in_sentences_is_found_also_across_lines(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("One `obygaze\nstore ls`.\n```console\n$ `no`\n```\n| `--json` |\n", "utf-8")
+    page.write_text(
+        "One `obygaze\nstore ls`.\n```console\n$ `no`\n```\n| `--json` |\n", "utf-8"
+    )
     found = [(span.line, span.text) for span in spans(page)]
     assert found == [(1, "obygaze store ls"), (6, "--json")]

@@ -18,7 +18,12 @@ from support.stores import copy_of_sealed
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
 from obygaze_features.core.files import parse_json
 from obygaze_features.core.schema_check import Document
-from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, plan_from_bytes
+from obygaze_features.extraction.plan import (
+    ExtractPlan,
+    PlannedClip,
+    Target,
+    plan_from_bytes,
+)
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.store import (
     ArraySpec,
@@ -49,7 +54,9 @@ def test_a_finding_is_found(tmp_path: Path) -> None:
     from support.fuzz import Target as Kind
 
     found = campaign([Kind("kind", [{"x": b"abc"}], read)], 300, seed=1)
-    assert [key.rpartition(" at ")[0] for key in found.first] == ["kind: ZeroDivisionError"]
+    assert [key.rpartition(" at ")[0] for key in found.first] == [
+        "kind: ZeroDivisionError"
+    ]
     assert found.counts["findings"] + found.counts["kind: read"] == 300
 
 
@@ -111,7 +118,9 @@ def test_a_very_long_key_does_not_hang() -> None:
 
 def a_plan(**changes: object) -> bytes:
     rows = (PlannedClip("a-1", "a", "a.mp4", 0.0, 1.5), PlannedClip("b-1", "b", ""))
-    plan = ExtractPlan("films", "", "", rows, (Target("s", "descriptors", levels=("clip",)),))
+    plan = ExtractPlan(
+        "films", "", "", rows, (Target("s", "descriptors", levels=("clip",)),)
+    )
     whole = json.loads(plan.to_bytes())
     assert plan_from_bytes(plan.to_bytes(), "p.json") == plan
     whole["rows"][0].update(changes.pop("row", {}))
@@ -164,12 +173,23 @@ def test_an_array_larger_than_any_disk_is_refused(shape: tuple[int, ...]) -> Non
 def test_a_mapping_may_use_an_id_twice(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(MANIFEST["m.csv"])
     found = csv_table.read(tmp_path / "t.csv", {"movie_id": "clip_id"})
-    assert [clip.movie_id for clip in found.manifest] == ["tt1-001", "tt1-002", "tt2-001"]
+    assert [clip.movie_id for clip in found.manifest] == [
+        "tt1-001",
+        "tt1-002",
+        "tt2-001",
+    ]
 
 
 def test_ids_with_very_long_numbers_are_sorted(tmp_path: Path) -> None:
     ids = ["a-10", "a-9", "a-" + "9" * 5000, "a-009"]
-    np.savez(tmp_path / "f.npz", clip_id=np.array(ids), clip=np.ones((4, 2), np.float32))
+    np.savez(
+        tmp_path / "f.npz", clip_id=np.array(ids), clip=np.ones((4, 2), np.float32)
+    )
     source = open_features("npz", [tmp_path / "f.npz"])
     import_store(source, tmp_path / "s", settings=ImportSettings())
-    assert open_store(tmp_path / "s").clip_ids.tolist() == ["a-009", "a-9", "a-10", ids[2]]
+    assert open_store(tmp_path / "s").clip_ids.tolist() == [
+        "a-009",
+        "a-9",
+        "a-10",
+        ids[2],
+    ]

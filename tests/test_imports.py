@@ -12,7 +12,10 @@ PACKAGES = ("obygaze", "obygaze_features", "obygaze_models")
 def test_there_is_no_import_cycle():
     graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True)
     order = graphlib.TopologicalSorter(
-        {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+        {
+            module: graph.find_modules_directly_imported_by(module)
+            for module in graph.modules
+        }
     )
     assert len(graph.modules) > 100
     try:

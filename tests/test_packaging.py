@@ -38,7 +38,11 @@ EXTRAS = {
 # Names under which packages are imported, where they differ from the distribution's.
 IMPORT_NAMES = {"scikit-learn": "sklearn"}
 # What comes with a declared package as a part of its own interface.
-COMES_ALONG = {"scipy": "scikit-learn", "joblib": "scikit-learn", "threadpoolctl": "scikit-learn"}
+COMES_ALONG = {
+    "scipy": "scikit-learn",
+    "joblib": "scikit-learn",
+    "threadpoolctl": "scikit-learn",
+}
 COMES_ALONG |= {"PIL": "matplotlib", "packaging": "matplotlib"}
 COMES_ALONG |= {"numcodecs": "zarr", "google_crc32c": "zarr"}
 
@@ -61,13 +65,19 @@ def tracked() -> list[Path]:
     )
     if done.returncode != 0:
         pytest.skip("not a git checkout")
-    return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+    return [
+        ROOT / name
+        for name in done.stdout.split("\0")
+        if name and (ROOT / name).is_file()
+    ]
 
 
 def test_one_version_everywhere():
     assert metadata.version("obygaze") == __version__
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert re.search(r"^version: (\S+)$", citation, flags=re.MULTILINE)[1] == __version__
+    assert (
+        re.search(r"^version: (\S+)$", citation, flags=re.MULTILINE)[1] == __version__
+    )
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(r"^## (\S+)", changes, flags=re.MULTILINE)[1] == __version__
 
@@ -106,11 +116,17 @@ def test_a_laptop_gets_no_torch_however_far_one_follows_the_requirements(extra):
 
 
 def test_constraints_pin_everything_and_are_good_on_any_machine():
-    assert all(re.fullmatch(r"[0-9][0-9A-Za-z.]*", version) for version in PINS.values())
+    assert all(
+        re.fullmatch(r"[0-9][0-9A-Za-z.]*", version) for version in PINS.values()
+    )
     assert "obygaze" not in PINS
     extras = PROJECT["project"]["optional-dependencies"]
     wanted = laptop().union(*({bare(r) for r in extra} for extra in extras.values()))
-    unpinned = {normal(name) for name in wanted} - {normal(name) for name in PINS} - {"obygaze"}
+    unpinned = (
+        {normal(name) for name in wanted}
+        - {normal(name) for name in PINS}
+        - {"obygaze"}
+    )
     assert unpinned == set()
 
 
@@ -143,7 +159,9 @@ def test_every_package_that_is_imported_is_declared():
     known |= {*sys.stdlib_module_names, *PACKAGES, *COMES_ALONG}
     sources = [p for name in PACKAGES for p in (ROOT / name).rglob("*.py")]
     undeclared = {
-        f"{path.relative_to(ROOT)}: {name}" for path in sources for name in imported(path) - known
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sources
+        for name in imported(path) - known
     }
     assert undeclared == set()
 
@@ -161,7 +179,11 @@ def test_every_data_file_of_the_packages_is_installed():
     for package in PACKAGES:
         root = ROOT / package
         covered = {path for pattern in patterns[package] for path in root.glob(pattern)}
-        data = {p for p in tracked() if p.is_relative_to(root) and p.suffix not in {".py", ".md"}}
+        data = {
+            p
+            for p in tracked()
+            if p.is_relative_to(root) and p.suffix not in {".py", ".md"}
+        }
         assert data - covered == set()
 
 
@@ -183,9 +205,18 @@ def test_what_is_in_a_workspace_is_never_committed():
     for kind in ("manifests", "stores"):
         kept = [path.name for path in tracked() if path.is_relative_to(ROOT / kind)]
         assert kept == ["README.md"]
-    ignored = ["manifests/a.csv", "stores/a/store.json", "runs/a/run.json", "models/a/x"]
+    ignored = [
+        "manifests/a.csv",
+        "stores/a/store.json",
+        "runs/a/run.json",
+        "models/a/x",
+    ]
     done = subprocess.run(
-        ["git", "check-ignore", *ignored], cwd=ROOT, capture_output=True, text=True, check=False
+        ["git", "check-ignore", *ignored],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout.split() == ignored
 
@@ -193,7 +224,9 @@ def test_what_is_in_a_workspace_is_never_committed():
 def test_nothing_large_and_no_film_is_committed():
     for path in tracked():
         assert path.stat().st_size < 1_000_000, path
-        assert path.suffix not in {".avi", ".mkv", ".mp4", ".pkl", ".pickle", ".pth"}, path
+        assert path.suffix not in {".avi", ".mkv", ".mp4", ".pkl", ".pickle", ".pth"}, (
+            path
+        )
 
 
 def test_the_demo_installs_the_laptop_set_and_the_tests_the_rest():
@@ -239,13 +272,20 @@ def test_the_program_runs_from_compiled_files_alone(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    shipped = {path.stem for path in (tmp_path / "obygaze_features/backbones/cards").glob("*.toml")}
+    shipped = {
+        path.stem
+        for path in (tmp_path / "obygaze_features/backbones/cards").glob("*.toml")
+    }
     assert {card["name"] for card in json.loads(done.stdout)["backbones"]} >= shipped
 
 
 def test_a_wheel_runs_its_own_command_beside_a_foreign_cli_module(tmp_path):
     pytest.importorskip("setuptools", minversion="77")
-    source, foreign, wheels = tmp_path / "source", tmp_path / "foreign", tmp_path / "wheels"
+    source, foreign, wheels = (
+        tmp_path / "source",
+        tmp_path / "foreign",
+        tmp_path / "wheels",
+    )
     for path in tracked():
         if path.is_relative_to(ROOT / "tests") or path.is_relative_to(ROOT / "docs"):
             continue
@@ -253,18 +293,26 @@ def test_a_wheel_runs_its_own_command_beside_a_foreign_cli_module(tmp_path):
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     wheels.mkdir()
-    build = f"from setuptools.build_meta import build_wheel; build_wheel({str(wheels)!r})"
-    subprocess.run([sys.executable, "-c", build], cwd=source, capture_output=True, check=True)
+    build = (
+        f"from setuptools.build_meta import build_wheel; build_wheel({str(wheels)!r})"
+    )
+    subprocess.run(
+        [sys.executable, "-c", build], cwd=source, capture_output=True, check=True
+    )
     (wheel,) = wheels.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
-        (entry,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+        (entry,) = [
+            name for name in archive.namelist() if name.endswith("entry_points.txt")
+        ]
         script = archive.read(entry).decode("utf-8").split("obygaze = ")[1].split()[0]
         archive.extractall(tmp_path / "site")
     assert {name for name in tops if not name.endswith(".dist-info")} == set(PACKAGES)
     module, _, function = script.partition(":")
     foreign.mkdir()
-    (foreign / "cli.py").write_text("raise SystemExit('a foreign cli')\n", encoding="utf-8")
+    (foreign / "cli.py").write_text(
+        "raise SystemExit('a foreign cli')\n", encoding="utf-8"
+    )
     program = f"from {module} import {function} as main; main()"
     done = subprocess.run(
         [sys.executable, "-P", "-c", program, "--version"],
@@ -274,4 +322,6 @@ def test_a_wheel_runs_its_own_command_beside_a_foreign_cli_module(tmp_path):
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, f"obygaze {__version__}\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"obygaze {__version__}\n"), (
+        done.stderr
+    )

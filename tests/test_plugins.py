@@ -43,7 +43,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for block in blocks(PAGE):
         run_block(block, home)
         if block.language == "console":
-            commands = block.commands.replace("pip install ", pip).replace("obygaze demo", "true")
+            commands = block.commands.replace("pip install ", pip).replace(
+                "obygaze demo", "true"
+            )
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", commands],
                 cwd=home,
@@ -69,7 +71,9 @@ def test_a_data_set_is_imported_and_names_its_package(home: Path) -> None:
         ["pier-2", "pier"],
         ["quay-1", "quay"],
     ]
-    assert '"read by gaze-plugins 1.0"' in (home / "manifests" / "piers.toml").read_text("utf-8")
+    assert '"read by gaze-plugins 1.0"' in (
+        home / "manifests" / "piers.toml"
+    ).read_text("utf-8")
 
 
 def test_a_model_is_evaluated_saved_and_used(home: Path) -> None:
@@ -114,9 +118,16 @@ load_state(description, arrays)
 """
     done = python(script, home, home / "site")
     assert "Mismatch: " in done.stderr, done.stderr
-    assert "of the package gaze-plugins 0.9; installed is gaze-plugins 1.0" in done.stderr
-    absent = python("import obygaze as og; og.load_model('nearest', workspace='demo')", home, home)
-    assert "no plugin 'nearest-mean'" in absent.stderr and "installed are none" in absent.stderr
+    assert (
+        "of the package gaze-plugins 0.9; installed is gaze-plugins 1.0" in done.stderr
+    )
+    absent = python(
+        "import obygaze as og; og.load_model('nearest', workspace='demo')", home, home
+    )
+    assert (
+        "no plugin 'nearest-mean'" in absent.stderr
+        and "installed are none" in absent.stderr
+    )
 
 
 def test_models_of_other_state_settings_or_names_are_refused(home: Path) -> None:
@@ -151,14 +162,19 @@ said(lambda: registry.build("nearest-mean"))
     assert len(lines) == 5, done.stdout + done.stderr
     assert lines[0].startswith("package must be one of gaze-plugins 1.0")
     assert lines[1] == "unknown model kind 'nearest-men' (did you mean 'nearest-mean'?)"
-    assert lines[2].startswith("nearest-mean cannot be saved: its attribute _fit_method is not")
+    assert lines[2].startswith(
+        "nearest-mean cannot be saved: its attribute _fit_method is not"
+    )
     assert lines[3] == "the parameter shrink has no default"
     assert "cannot be loaded: AttributeError" in lines[4]
 
 
 def test_what_a_data_set_returns_is_checked(home: Path) -> None:
     for body, said in (
-        ("{'clips': 3}", "the plugin must return an ImportedManifest, got {'clips': 3} (dict)"),
+        (
+            "{'clips': 3}",
+            "the plugin must return an ImportedManifest, got {'clips': 3} (dict)",
+        ),
         ("1 / 0", "failed: ZeroDivisionError: division by zero"),
         ("read(['absent.csv'], name=name)", "FileNotFoundError"),
     ):
@@ -179,8 +195,12 @@ def test_two_packages_of_one_name_are_an_error(home: Path) -> None:
     other = home / "other"
     info = other / "more_gazes-2.0.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: more-gazes\nVersion: 2.0\n")
-    (info / "entry_points.txt").write_text("[obygaze.models]\nnearest-mean = gaze_model:Other\n")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: more-gazes\nVersion: 2.0\n"
+    )
+    (info / "entry_points.txt").write_text(
+        "[obygaze.models]\nnearest-mean = gaze_model:Other\n"
+    )
     script = "from obygaze_models.models.registry import build; build('nearest-mean')"
     path = os.pathsep.join([str(home / "site"), str(other)])
     done = python(script, home, Path(path))

@@ -14,9 +14,15 @@ from types import ModuleType
 import pytest
 
 ROOMS = [
-    *(f"obygaze_features.{name}" for name in ("manifest", "store", "video", "backbones")),
+    *(
+        f"obygaze_features.{name}"
+        for name in ("manifest", "store", "video", "backbones")
+    ),
     "obygaze_features.extraction",
-    *(f"obygaze_models.{name}" for name in ("models", "evaluation", "protocols", "zoo")),
+    *(
+        f"obygaze_models.{name}"
+        for name in ("models", "evaluation", "protocols", "zoo")
+    ),
     *(f"obygaze_models.{name}" for name in ("audits", "report")),
 ]
 HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib"}
@@ -36,7 +42,9 @@ def test_every_name_a_room_exports_is_there(room):
 
 def names_for_type_checkers(tree: ast.Module) -> set[str]:
     """The names that a package binds where type checkers look: not below `else`."""
-    statements = [statement for statement in tree.body if not isinstance(statement, ast.If)]
+    statements = [
+        statement for statement in tree.body if not isinstance(statement, ast.If)
+    ]
     nodes = [node for statement in statements for node in ast.walk(statement)]
     return {node.id for node in nodes if isinstance(node, ast.Name)}
 
@@ -44,7 +52,9 @@ def names_for_type_checkers(tree: ast.Module) -> set[str]:
 @pytest.mark.parametrize("room", ["obygaze", *ROOMS])
 def test_exports_are_what_type_checkers_see_as_exported(room):
     # `from module import name as name` is how a stub or a strict type checker marks an export.
-    tree = ast.parse(Path(importlib.import_module(room).__file__ or "").read_text("utf-8"))
+    tree = ast.parse(
+        Path(importlib.import_module(room).__file__ or "").read_text("utf-8")
+    )
     exported = {
         alias.asname: f"{node.module}"
         for node in ast.walk(tree)
@@ -63,13 +73,19 @@ def test_exports_are_what_type_checkers_see_as_exported(room):
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
     module = importlib.import_module("obygaze_features.store")
-    with pytest.raises(AttributeError, match=r"'obygaze_features\.store' has no attribute 'opn'"):
+    with pytest.raises(
+        AttributeError, match=r"'obygaze_features\.store' has no attribute 'opn'"
+    ):
         _ = module.opn
     with pytest.raises(ImportError):
         exec("from obygaze_features.store import opn")
 
 
 def test_importing_every_room_imports_nothing_heavy():
-    program = f"import sys, json, {', '.join(ROOMS)}\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    program = (
+        f"import sys, json, {', '.join(ROOMS)}\nprint(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True
+    )
     assert HEAVY & set(json.loads(done.stdout)) == set()

@@ -25,7 +25,13 @@ CHROMIUM = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--no-first-run", "--disable-dev-shm-usage", "--virtual-time-budget=20000"),
 )
-PAGES = ("README", "docs/guide", "docs/commands", "docs/howto/student", "docs/api/store")
+PAGES = (
+    "README",
+    "docs/guide",
+    "docs/commands",
+    "docs/howto/student",
+    "docs/api/store",
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +39,23 @@ def site(tmp_path_factory) -> Path:
     """The site without the outputs of the tutorial, which runs in test_docs."""
     folder = tmp_path_factory.mktemp("site")
     options = ("-q", "-W", "--keep-going", "-D", "nb_execution_mode=off", "-c", "docs")
-    words = [sys.executable, "-m", "sphinx", *options, "-d", folder / "trees", ".", folder / "html"]
+    words = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        *options,
+        "-d",
+        folder / "trees",
+        ".",
+        folder / "html",
+    ]
     done = subprocess.run(
-        words, cwd=ROOT, env=environment(), capture_output=True, encoding="utf-8", check=False
+        words,
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return folder / "html"
@@ -70,7 +90,9 @@ def parsed(site) -> dict[Path, Page]:
 @pytest.mark.timeout(600)
 def test_every_public_name_is_on_a_page(site):
     inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
-    listed = {line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()}
+    listed = {
+        line.split()[0] for line in zlib.decompress(inventory).decode().splitlines()
+    }
     exported = {
         f"{room}.{name}"
         for room in ("obygaze", *ROOMS)
@@ -81,7 +103,9 @@ def test_every_public_name_is_on_a_page(site):
 
 
 def test_parameters_and_examples_of_a_function_are_on_its_page(site):
-    page = re.sub(r"<[^>]+>", "", (site / "docs" / "api" / "obygaze.html").read_text("utf-8"))
+    page = re.sub(
+        r"<[^>]+>", "", (site / "docs" / "api" / "obygaze.html").read_text("utf-8")
+    )
     assert "A name in the workspace, a folder, a packed zip" in page
     assert "store = og.open_store" in page
 
@@ -92,15 +116,22 @@ def test_every_link_inside_the_site_holds(parsed):
             target = urlsplit(link)
             if target.scheme:
                 continue
-            there = (path.parent / unquote(target.path)).resolve() if target.path else path
+            there = (
+                (path.parent / unquote(target.path)).resolve() if target.path else path
+            )
             assert there.is_file(), f"{path.name}: {link}"
             if there in parsed and not target.fragment.startswith(":~:"):
-                assert unquote(target.fragment) in parsed[there].places, f"{path.name}: {link}"
+                assert unquote(target.fragment) in parsed[there].places, (
+                    f"{path.name}: {link}"
+                )
 
 
 def test_a_page_loads_nothing_from_elsewhere(parsed):
     assert {
-        link for page in parsed.values() for link in page.loaded if urlsplit(link).netloc
+        link
+        for page in parsed.values()
+        for link in page.loaded
+        if urlsplit(link).netloc
     } == set()
 
 
@@ -146,7 +177,9 @@ def test_no_page_is_wider_than_a_telephone_or_a_desk(site, tmp_path):
     handler = partial(SimpleHTTPRequestHandler, directory=site)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        shown = chromium(f"http://127.0.0.1:{server.server_port}/measured.html", tmp_path)
+        shown = chromium(
+            f"http://127.0.0.1:{server.server_port}/measured.html", tmp_path
+        )
         server.shutdown()
     measured = json.loads(re.search(r"<title>(.*?)</title>", shown)[1])
     assert len(measured) == 2 * len(PAGES)

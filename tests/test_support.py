@@ -31,7 +31,9 @@ def test_a_program_that_is_absent_skips_here_and_fails_in_ci(monkeypatch, ci, ou
 @pytest.mark.parametrize(
     "find, variable", [(real_data, "OBYGAZE_DATA"), (golden, "OBYGAZE_GOLDEN")]
 )
-def test_data_come_from_where_the_environment_says(monkeypatch, tmp_path, find, variable):
+def test_data_come_from_where_the_environment_says(
+    monkeypatch, tmp_path, find, variable
+):
     monkeypatch.setenv(variable, str(tmp_path))
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "table.csv").touch()
@@ -91,10 +93,17 @@ class Clip:
         return "\xc3\xa9" + f"{fps + 1}", zip(a * -b, c, strict=True)
 """
     changes = changes_of("clip.py", text)
-    assert [(change.line, change.function, change.old, change.new) for change in changes] == [
+    assert [
+        (change.line, change.function, change.old, change.new) for change in changes
+    ] == [
         (3, 0, "0", "(1)"),
         (5, 5, "24", "(25)"),
-        (6, 5, "not self.known or len(self.name) <= 3", "(not self.known and len(self.name) <= 3)"),
+        (
+            6,
+            5,
+            "not self.known or len(self.name) <= 3",
+            "(not self.known and len(self.name) <= 3)",
+        ),
         (6, 5, "not self.known", "(self.known)"),
         (6, 5, "len(self.name) <= 3", "(len(self.name) < 3)"),
         (6, 5, "3", "(4)"),

@@ -61,7 +61,10 @@ class Headline:
     @property
     def medians(self) -> dict[str, float]:
         """The median over the films of each other reader."""
-        return {name: statistics.median(films.values()) for name, films in self.ratios.items()}
+        return {
+            name: statistics.median(films.values())
+            for name, films in self.ratios.items()
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Return the ratios and their medians."""
@@ -69,9 +72,12 @@ class Headline:
 
     def to_text(self) -> str:
         """Return a row for each film, and the medians below."""
-        films = list(dict.fromkeys(film for ratios in self.ratios.values() for film in ratios))
+        films = list(
+            dict.fromkeys(film for ratios in self.ratios.values() for film in ratios)
+        )
         rows = [
-            [film, *(_times(ratios.get(film)) for ratios in self.ratios.values())] for film in films
+            [film, *(_times(ratios.get(film)) for ratios in self.ratios.values())]
+            for film in films
         ]
         rows.append(["median", *(_times(ratio) for ratio in self.medians.values())])
         title = f"CPU time, as a multiple of that of {self.reference!r}"
@@ -120,12 +126,16 @@ class DecodeComparison:
         cells = {(one.film, one.reader): one for one in self.readings}
         films = list(dict.fromkeys(reading.film for reading in self.readings))
         rows = [
-            [film, *(_exactness(cells.get((film, reader))) for reader in readers)] for film in films
+            [film, *(_exactness(cells.get((film, reader))) for reader in readers)]
+            for film in films
         ]
         parts.append(
-            "Correct pictures, by the number in their pixels\n" + table(["film", *readers], rows)
+            "Correct pictures, by the number in their pixels\n"
+            + table(["film", *readers], rows)
         )
-        parts += [f"{name} was not measured: {why}" for name, why in self.absent.items()]
+        parts += [
+            f"{name} was not measured: {why}" for name, why in self.absent.items()
+        ]
         return "\n\n".join(parts)
 
 
@@ -195,7 +205,9 @@ def _read_in_turns(
     environment: Mapping[str, str],
     absent: dict[str, str],
 ) -> list[Reading]:
-    taken: dict[str, list[dict[str, Any]]] = {name: [] for name in turns if name not in absent}
+    taken: dict[str, list[dict[str, Any]]] = {
+        name: [] for name in turns if name not in absent
+    }
     for name in turns:
         if name in absent:
             continue
@@ -230,7 +242,9 @@ def _one_reading(
     return result
 
 
-def _reading(spec: FilmSpec, name: str, count: int, results: Sequence[dict[str, Any]]) -> Reading:
+def _reading(
+    spec: FilmSpec, name: str, count: int, results: Sequence[dict[str, Any]]
+) -> Reading:
     last = results[-1]
     failed = last.get("failed")
     return Reading(
@@ -252,11 +266,14 @@ def _n_correct(spec: FilmSpec, name: str, count: int, result: Mapping[str, Any])
     if name == KEY_FRAMES:
         ranks = result["index"]
     return sum(
-        number == shown[rank] for number, rank in zip(result["numbers"], ranks, strict=False)
+        number == shown[rank]
+        for number, rank in zip(result["numbers"], ranks, strict=False)
     )
 
 
-def _as_result(spec: FilmSpec, path: Path, count: int, readings: Sequence[Reading]) -> Comparison:
+def _as_result(
+    spec: FilmSpec, path: Path, count: int, readings: Sequence[Reading]
+) -> Comparison:
     timings = tuple(
         Timing(one.reader, one.wall_s, one.cpu_s, one.peak_rss_bytes)
         for one in readings
@@ -279,7 +296,10 @@ def _environment(libraries: Path) -> dict[str, str]:
     """
     home = Path(av().__file__).parent.with_name("av.libs")
     for library in home.glob("lib[as][vw]*-*.so.*"):
-        name, version = library.name.split("-")[0], library.name.split(".so.")[1].split(".")[0]
+        name, version = (
+            library.name.split("-")[0],
+            library.name.split(".so.")[1].split(".")[0],
+        )
         (libraries / f"{name}.so.{version}").symlink_to(library)
     known = os.environ.get("LD_LIBRARY_PATH")
     paths = [str(libraries), str(home), *([known] if known else [])]

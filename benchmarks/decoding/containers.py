@@ -36,7 +36,10 @@ CONTAINERS: dict[str, tuple[str, dict[str, str]]] = {
     "mp4": X264,
     "mov": MPEG4,
     "mkv": X264,
-    "webm": ("libvpx", {"deadline": "realtime", "cpu-used": "15", "b": "900k", "g": "240"}),
+    "webm": (
+        "libvpx",
+        {"deadline": "realtime", "cpu-used": "15", "b": "900k", "g": "240"},
+    ),
     "flv": X264,
     "ts": X264,
     "mpg": ("mpeg2video", {"bf": "2", "g": "15", "b": "1500k"}),
@@ -82,7 +85,15 @@ class ContainerCosts:
     def to_text(self) -> str:
         """Return the table."""
         headers = (
-            *("container", "codec", "film MB", "separate s", "film s", "ratio", "film MB/clip"),
+            *(
+                "container",
+                "codec",
+                "film MB",
+                "separate s",
+                "film s",
+                "ratio",
+                "film MB/clip",
+            ),
             *("no index s", "no index MB/clip", "index s", "same"),
         )
         rows = [
@@ -119,9 +130,13 @@ def measure(settings: Settings) -> ContainerCosts:
 
 def _measure(container: str, folder: Path, n_clips: int) -> ContainerCost:
     codec, options = CONTAINERS[container]
-    suffix = ".webm" if container == "webm" else ".mp4" if codec == "libx264" else ".avi"
+    suffix = (
+        ".webm" if container == "webm" else ".mp4" if codec == "libx264" else ".avi"
+    )
     suffix = ".mpg" if container == "mpg" else suffix
-    spec = FilmSpec("part", suffix, codec, options=options, n_frames=CLIP_S * RATE, width=640)
+    spec = FilmSpec(
+        "part", suffix, codec, options=options, n_frames=CLIP_S * RATE, width=640
+    )
     part = make_film(spec, folder)
     single = repeat(part, folder / f"single.{container}", 1, CLIP_S)
     film = repeat(part, folder / f"film.{container}", n_clips, CLIP_S)
@@ -136,7 +151,9 @@ def _measure(container: str, folder: Path, n_clips: int) -> ContainerCost:
         start = number * CLIP_S
         # The first picture of the next part is not in the clip, whatever rounding does.
         end = start + CLIP_S - 0.25 / RATE
-        return decode_clip(film, VIEW, start_s=start - 0.25 / RATE, end_s=end, indexes=folder)
+        return decode_clip(
+            film, VIEW, start_s=start - 0.25 / RATE, end_s=end, indexes=folder
+        )
 
     clip(0, indexes)
     # In turns, because the speed of a machine changes.
@@ -198,7 +215,10 @@ def repeat(part: Path, target: Path, times: int, seconds: int) -> Path:
             for number in range(times):
                 for order, packet in enumerate(packets):
                     again = av().Packet(bytes(packet))
-                    again.time_base, again.is_keyframe = stream.time_base, packet.is_keyframe
+                    again.time_base, again.is_keyframe = (
+                        stream.time_base,
+                        packet.is_keyframe,
+                    )
                     again.duration = packet.duration
                     shift = number * ticks
                     again.dts = shift + (packet.dts if known else order)

@@ -100,10 +100,16 @@ def make_film(spec: FilmSpec, folder: Path) -> Path:
 def _write(spec: FilmSpec, path: Path) -> None:
     with av().open(str(path), "w") as out:
         stream = out.add_stream(spec.codec, rate=RATE, options=dict(spec.options))
-        stream.width, stream.height, stream.pix_fmt = spec.width, spec.height, spec.pix_fmt
+        stream.width, stream.height, stream.pix_fmt = (
+            spec.width,
+            spec.height,
+            spec.pix_fmt,
+        )
         tick = Fraction(1, 1000) if spec.ticks else Fraction(1, RATE)
         stream.codec_context.time_base = tick
-        content = pictures(CHARACTERS[spec.character], spec.n_frames, spec.height, spec.width)
+        content = pictures(
+            CHARACTERS[spec.character], spec.n_frames, spec.height, spec.width
+        )
         for number, planes in enumerate(content):
             stamp(planes[: spec.height], number)
             _remove_colour(planes, spec.height)
@@ -124,7 +130,9 @@ def _remove_colour(planes: Pixels, height: int) -> None:
 def character_films(seconds: int) -> list[FilmSpec]:
     """Return a film of every character, coded with the defaults of x264."""
     count = seconds * RATE
-    return [FilmSpec(f"h264, {name}", character=name, n_frames=count) for name in CHARACTERS]
+    return [
+        FilmSpec(f"h264, {name}", character=name, n_frames=count) for name in CHARACTERS
+    ]
 
 
 def coded_films(seconds: int) -> list[FilmSpec]:
@@ -134,7 +142,9 @@ def coded_films(seconds: int) -> list[FilmSpec]:
     return [
         FilmSpec("h264, calm, no cuts", options={"sc_threshold": "0"}, n_frames=count),
         FilmSpec("h264, calm, groups of 24", options={"g": "24"}, n_frames=count),
-        FilmSpec("hevc, calm, 10 bit", ".mkv", "libx265", "yuv420p10le", ten_bit, count),
+        FilmSpec(
+            "hevc, calm, 10 bit", ".mkv", "libx265", "yuv420p10le", ten_bit, count
+        ),
     ]
 
 

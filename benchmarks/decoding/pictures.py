@@ -60,7 +60,9 @@ CHARACTERS = {
 }
 
 
-def pictures(character: Character, count: int, height: int, width: int) -> Iterator[Pixels]:
+def pictures(
+    character: Character, count: int, height: int, width: int
+) -> Iterator[Pixels]:
     """Yield the pictures of a film, each [height * 3 / 2, width] in the layout of yuv420p."""
     draw = np.random.default_rng(0)
     scenes = [_Scene(draw, character, height, width) for _ in range(SCENES)]
@@ -77,7 +79,12 @@ def pictures(character: Character, count: int, height: int, width: int) -> Itera
             if character.grain:
                 y, x = draw.integers(0, 64, 2)
                 luma = planes[:height]
-                np.add(luma, grain[y : y + height, x : x + width], out=luma, casting="unsafe")
+                np.add(
+                    luma,
+                    grain[y : y + height, x : x + width],
+                    out=luma,
+                    casting="unsafe",
+                )
             yield planes
             number += 1
 
@@ -107,10 +114,14 @@ class _Scene:
 
     def at(self, step: int) -> Pixels:
         """The planes of the picture that many pictures after the beginning of the shot."""
-        y, x = (_bounce(self.starts[0] * MARGIN + self.moves[0] * step, (MARGIN, MARGIN))).tolist()
+        y, x = (
+            _bounce(self.starts[0] * MARGIN + self.moves[0] * step, (MARGIN, MARGIN))
+        ).tolist()
         planes = np.empty((self.height * 3 // 2, self.width), dtype=np.uint8)
         self.back.copy(planes, self.height, y, x)
-        for body, start, move in zip(self.bodies, self.starts[1:], self.moves[1:], strict=True):
+        for body, start, move in zip(
+            self.bodies, self.starts[1:], self.moves[1:], strict=True
+        ):
             room = (self.height - body.height, self.width - body.width)
             y, x = _bounce(start * room + move * step, room).tolist()
             body.put(planes, self.height, y, x)
@@ -123,14 +134,20 @@ class _Sheet:
     It is kept in four versions half a pixel apart: real cameras do not move by whole pixels.
     """
 
-    def __init__(self, draw: np.random.Generator, height: int, width: int, drawn: bool) -> None:
+    def __init__(
+        self, draw: np.random.Generator, height: int, width: int, drawn: bool
+    ) -> None:
         self.height, self.width = height, width
         fine = _texture(draw, 2 * height, 2 * width, drawn)
         self.luma = {
-            (dy, dx): np.ascontiguousarray(fine[dy::2, dx::2]) for dy in (0, 1) for dx in (0, 1)
+            (dy, dx): np.ascontiguousarray(fine[dy::2, dx::2])
+            for dy in (0, 1)
+            for dx in (0, 1)
         }
         tint = draw.uniform(-30, 30, (2, 1, 1)) + GREY
-        shade = (fine[::4, ::4].astype(np.float64) - GREY) * draw.uniform(-0.3, 0.3, (2, 1, 1))
+        shade = (fine[::4, ::4].astype(np.float64) - GREY) * draw.uniform(
+            -0.3, 0.3, (2, 1, 1)
+        )
         self.chroma = (tint + shade).clip(16, 240).astype(np.uint8)
         rows = np.linspace(-1, 1, height)[:, None]
         columns = np.linspace(-1, 1, width)[None, :]
@@ -148,8 +165,13 @@ class _Sheet:
     def put(self, planes: Pixels, height: int, y: float, x: float) -> None:
         """Lay the sheet on the planes at (y, x)."""
         # A body goes right where a window would go left: the half pixel is taken back.
-        rows, columns = slice(int(y), int(y) + self.height), slice(int(x), int(x) + self.width)
-        np.copyto(planes[:height][rows, columns], self._shifted(-y, -x), where=self.mask)
+        rows, columns = (
+            slice(int(y), int(y) + self.height),
+            slice(int(x), int(x) + self.width),
+        )
+        np.copyto(
+            planes[:height][rows, columns], self._shifted(-y, -x), where=self.mask
+        )
         top, left = int(y) // 2, int(x) // 2
         target = chroma_planes(planes, height)[
             :, top : top + self.height // 2, left : left + self.width // 2
@@ -177,7 +199,9 @@ def _texture(draw: np.random.Generator, height: int, width: int, drawn: bool) ->
     x = np.fft.rfftfreq(width)[None, :]
     frequency = np.maximum(np.hypot(y, x), 2 / max(height, width))
     # Nothing finer than the pixels of the picture, which are two of these.
-    amplitude = frequency ** (-2.0 if drawn else -1.3) * np.exp(-((frequency / 0.25) ** 2))
+    amplitude = frequency ** (-2.0 if drawn else -1.3) * np.exp(
+        -((frequency / 0.25) ** 2)
+    )
     clouds = np.fft.irfft2(np.fft.rfft2(draw.normal(size=(height, width))) * amplitude)
     clouds = clouds[:height, :width] / clouds.std()
     if drawn:
@@ -186,7 +210,9 @@ def _texture(draw: np.random.Generator, height: int, width: int, drawn: bool) ->
     return levels
 
 
-def _grain(draw: np.random.Generator, deviation: float, height: int, width: int) -> Levels:
+def _grain(
+    draw: np.random.Generator, deviation: float, height: int, width: int
+) -> Levels:
     """Noise of a standard deviation, a little wider than a pixel; 64 larger than the picture."""
     noise = draw.normal(size=(height + 65, width + 65))
     soft = noise[1:, 1:] + noise[:-1, 1:] + noise[1:, :-1] + noise[:-1, :-1]

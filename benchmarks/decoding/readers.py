@@ -74,7 +74,9 @@ def _opencv() -> Read:
 
     def read(path: str, count: int) -> Found:
         reader = cv2.VideoCapture(path, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1])
-        index = sample_indices(int(reader.get(cv2.CAP_PROP_FRAME_COUNT)), count).tolist()
+        index = sample_indices(
+            int(reader.get(cv2.CAP_PROP_FRAME_COUNT)), count
+        ).tolist()
         pictures = []
         for number in index:
             reader.set(cv2.CAP_PROP_POS_FRAMES, number)

@@ -67,11 +67,15 @@ def measure(settings: Settings) -> SweepCosts:
             place = Path(folder) / size.name
             place.mkdir()
             film = repeat(part, place / "film.mp4", n_parts, PART_S)
-            found.append(compare_ways(film, size, n_parts * PART_S, settings.rounds_or(1)))
+            found.append(
+                compare_ways(film, size, n_parts * PART_S, settings.rounds_or(1))
+            )
     return SweepCosts(tuple(found))
 
 
-def compare_ways(film: Path, size: PictureSize, seconds: int, rounds: int) -> Comparison:
+def compare_ways(
+    film: Path, size: PictureSize, seconds: int, rounds: int
+) -> Comparison:
     """Compare sweeps over a film with a plain decode of all its pictures in one process."""
     plain = "decode and convert" + ("" if size.resize is None else " and resize")
     ways: dict[str, Callable[[], object]] = {
@@ -79,7 +83,9 @@ def compare_ways(film: Path, size: PictureSize, seconds: int, rounds: int) -> Co
         plain: lambda: _convert(film, size.resize),
     }
     for stride in STRIDES:
-        ways[f"sweep, stride {stride}"] = partial(_sweep, film, Grid(WINDOW, stride), size.resize)
+        ways[f"sweep, stride {stride}"] = partial(
+            _sweep, film, Grid(WINDOW, stride), size.resize
+        )
     return compare(
         f"windows of {WINDOW} pictures, {size.name}: {WIDTH} x {HEIGHT}, {seconds} s, one worker",
         [Contestant(name, work) for name, work in ways.items()],
@@ -112,7 +118,9 @@ def _sweep(film: Path, grid: Grid, resize: Resize | None) -> None:
         workspace = Workspace(Path(folder))
         manifest = make_windows(film.parent, grid, workspace=workspace, name="film")
         view = View(WINDOW, resize=resize)
-        planned = [(row, clip, (view,)) for row, clip in enumerate(planned_clips(manifest))]
+        planned = [
+            (row, clip, (view,)) for row, clip in enumerate(planned_clips(manifest))
+        ]
         with DecodePool(1) as pool:
             indexes = str(workspace.folder("indexes"))
             for result in decode_windows(grid, planned, pool, indexes):

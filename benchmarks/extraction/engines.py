@@ -92,7 +92,9 @@ class KindTimes:
         """The speed of a block with two workers over that with one, by engine."""
         names = {taken.name for taken in self.taken}
         return {
-            one: 1 / self.of(two).ratio(self.of(one)) for one, two in PAIRS.items() if two in names
+            one: 1 / self.of(two).ratio(self.of(one))
+            for one, two in PAIRS.items()
+            if two in names
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -129,7 +131,9 @@ class KindTimes:
                 duration(taken.median_of("block_s")),
                 f"{duration(min(taken.block_s))} to {duration(max(taken.block_s))}",
                 f"{taken.ratio(work):.2f}x",
-                None if taken is work or taken.name in PAIRS.values() else _more(taken, work),
+                None
+                if taken is work or taken.name in PAIRS.values()
+                else _more(taken, work),
             )
             for taken in self.taken
         ]
@@ -170,7 +174,9 @@ class EngineComparison:
 
     def to_text(self) -> str:
         """Return the tables, one below the other."""
-        absent = [f"{name} was not measured: {why}" for name, why in self.absent.items()]
+        absent = [
+            f"{name} was not measured: {why}" for name, why in self.absent.items()
+        ]
         about = (
             "every way has as many cores as workers, so that decoding in another process gains"
             " nothing; Slurm places its tasks itself"
@@ -190,7 +196,9 @@ def measure(settings: Settings) -> EngineComparison:
     return EngineComparison(kinds, absent, this_machine(PACKAGES))
 
 
-def _one_kind(kind: Kind, found: Mapping[str, Way], folder: Path, rounds: int) -> KindTimes:
+def _one_kind(
+    kind: Kind, found: Mapping[str, Way], folder: Path, rounds: int
+) -> KindTimes:
     runs: dict[str, list[RunTimes]] = {name: [] for name in found}
     # A warm-up run: imports, films, the cache of the system.
     expected = _run(kind, ALONE, found[ALONE], folder)[1]
@@ -198,13 +206,17 @@ def _one_kind(kind: Kind, found: Mapping[str, Way], folder: Path, rounds: int) -
         for name, way in found.items():
             run, made = _run(kind, name, way, folder)
             if made != expected:
-                raise Corrupt(f"{name!r} writes other bytes than {ALONE!r}", where=kind.title)
+                raise Corrupt(
+                    f"{name!r} writes other bytes than {ALONE!r}", where=kind.title
+                )
             runs[name].append(run)
     taken = [WayTimes(name, tuple(found)) for name, found in runs.items()]
     return KindTimes(kind.title, kind.n_blocks, taken)
 
 
-def _run(kind: Kind, name: str, way: Way, folder: Path) -> tuple[RunTimes, dict[str, str]]:
+def _run(
+    kind: Kind, name: str, way: Way, folder: Path
+) -> tuple[RunTimes, dict[str, str]]:
     plan = kind.plan(folder)
     n_workers = 2 if name in PAIRS.values() else 1
     with limited_to(n_workers):
@@ -214,7 +226,9 @@ def _run(kind: Kind, name: str, way: Way, folder: Path) -> tuple[RunTimes, dict[
     first, *_, last = committed_s(plan)
     # Two workers start together: one block of each is complete at the first commit.
     later = kind.n_blocks - n_workers
-    run = RunTimes(first - started, max(last - first, 1e-6) / later, max(ended - last, 0.0))
+    run = RunTimes(
+        first - started, max(last - first, 1e-6) / later, max(ended - last, 0.0)
+    )
     digests = digest(plan)
     shutil.rmtree(plan.targets[0].store)
     return run, digests

@@ -45,7 +45,10 @@ class GpuResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON."""
-        facts, tables = dict(self.facts), {name: list(rows) for name, rows in self.tables.items()}
+        facts, tables = (
+            dict(self.facts),
+            {name: list(rows) for name, rows in self.tables.items()},
+        )
         return {"device": self.device, "tables": tables, "facts": facts}
 
 
@@ -59,14 +62,20 @@ def measure(settings: Settings) -> GpuResult:
         chosen = list(models(folder, small=quick, names=settings.backbones))
         batches = (2,) if quick else BATCHES
         rounds = settings.rounds_or(3)
-        rows = [row for m in chosen for row in _precisions(m, folder, device, batches, rounds)]
+        rows = [
+            row
+            for m in chosen
+            for row in _precisions(m, folder, device, batches, rounds)
+        ]
         bench = Bench.make(folder, device, quick=quick)
         runs = list(memory_rows(bench, chosen))
         tables = {
             "families": rows,
             "whole runs": list(cached_rows(bench, chosen)),
             "memory": runs,
-            "decoding": list(hardware_rows(folder, device, quick=quick, workers=bench.workers)),
+            "decoding": list(
+                hardware_rows(folder, device, quick=quick, workers=bench.workers)
+            ),
         }
         minutes = 0 if quick else settings.minutes
         killed = killed_run(bench, chosen[0], runs[0]["clips/s"], minutes)
@@ -81,13 +90,17 @@ def _precisions(
     """Yield a row for each precision: difference to the CPU, and the speed of the best batch."""
     reference = model.load("cpu", folder)
     size, n_frames = reference.geometry.size, reference.geometry.frames
-    frames = np.random.default_rng(0).integers(0, 256, (n_frames, size, size, 3), dtype=np.uint8)
+    frames = np.random.default_rng(0).integers(
+        0, 256, (n_frames, size, size, 3), dtype=np.uint8
+    )
     pixels = np.asarray(reference.preprocess(frames))[None]
     expected = as_arrays(reference.forward(pixels))
     for name, (_, _, peak) in PRECISIONS.items():
         backbone = model.load(device, folder, name)
         found = as_arrays(backbone.forward(pixels))
-        worst = max(np.abs(found[n] - x).max() / np.abs(x).max() for n, x in expected.items())
+        worst = max(
+            np.abs(found[n] - x).max() / np.abs(x).max() for n, x in expected.items()
+        )
         runs = forward_runs(backbone, batches, rounds)[1:]
         best = max(runs, key=lambda run: run["clips_per_s"])
         tflops = backbone.card.gflop * best["clips_per_s"] / 1e3
@@ -121,7 +134,9 @@ def _waits(backbone: Backbone, device: str) -> str | None:
 def _device_name(device: str) -> str:
     if not device.startswith("cuda"):
         return device
-    name: str = need("torch", "extract", "measuring on a GPU").cuda.get_device_name(device)
+    name: str = need("torch", "extract", "measuring on a GPU").cuda.get_device_name(
+        device
+    )
     return name
 
 

@@ -53,7 +53,11 @@ _SMALL = {
     "num_attention_heads": 2,
 }
 _SMALL_OF: dict[str, dict[str, Any]] = {
-    "xclip": {"projection_dim": WIDTH, "prompt_num_attention_heads": 2, "text_config": _SMALL},
+    "xclip": {
+        "projection_dim": WIDTH,
+        "prompt_num_attention_heads": 2,
+        "text_config": _SMALL,
+    },
     "clip": {"projection_dim": WIDTH},
     "videoprism": {"num_spatial_layers": LAYERS - 1, "num_temporal_layers": 1},
     "vjepa2": {"pred_hidden_size": WIDTH, "pred_num_attention_heads": 2},
@@ -88,18 +92,29 @@ class Model:
     card: str
     weights: Path
 
-    def load(self, device: str, workspace: Path, precision: str = "float32") -> Backbone:
+    def load(
+        self, device: str, workspace: Path, precision: str = "float32"
+    ) -> Backbone:
         """Load it in a precision."""
         dtype, tf32, _ = PRECISIONS[precision]
         space = Workspace(workspace)
         options: dict[str, Any] = {"device": device, "dtype": dtype, "tf32": tf32}
         return load_backbone(self.card, self.weights, workspace=space, **options)
 
-    def target(self, store: Path, block_rows: int, precision: str = "float32") -> Target:
+    def target(
+        self, store: Path, block_rows: int, precision: str = "float32"
+    ) -> Target:
         """Return the target of a plan that extracts with it in a precision."""
         dtype, tf32, _ = PRECISIONS[precision]
         weights = str(self.weights)
-        return Target(str(store), self.card, weights, dtype=dtype, tf32=tf32, block_rows=block_rows)
+        return Target(
+            str(store),
+            self.card,
+            weights,
+            dtype=dtype,
+            tf32=tf32,
+            block_rows=block_rows,
+        )
 
 
 def models(folder: Path, *, small: bool, names: Sequence[str] = ()) -> Iterator[Model]:

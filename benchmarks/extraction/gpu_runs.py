@@ -27,7 +27,12 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.bench import forward_runs
 from obygaze_features.extraction.blocks import BlockMaker
 from obygaze_features.extraction.compute import Computer
-from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, write_plan
+from obygaze_features.extraction.plan import (
+    ExtractPlan,
+    PlannedClip,
+    Target,
+    write_plan,
+)
 from obygaze_features.extraction.run import MAX_BATCH, Resources, extract
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import open_store
@@ -52,7 +57,9 @@ class Bench:
     @classmethod
     def make(cls, folder: Path, device: str, *, quick: bool) -> Bench:
         """Make the films; a few short ones, and one decoder, if quick."""
-        n_films, seconds, workers = (4, 1, 1) if quick else (N_FILMS, FILM_S, usable_cores())
+        n_films, seconds, workers = (
+            (4, 1, 1) if quick else (N_FILMS, FILM_S, usable_cores())
+        )
         for i in range(n_films):
             make_film(folder / f"film-{i:03d}.mp4", i, seconds)
         n_clips, block_rows = (4, 2) if quick else (N_CLIPS, BLOCK_ROWS)
@@ -63,7 +70,9 @@ class Bench:
         """The device and its decoders."""
         return Resources(device=self.device, workers=self.workers)
 
-    def plan(self, targets: Sequence[Target], n_clips: int | None = None) -> ExtractPlan:
+    def plan(
+        self, targets: Sequence[Target], n_clips: int | None = None
+    ) -> ExtractPlan:
         """Return the plan of some targets, by default with the usual number of clips."""
         clips = [self._clip(number) for number in range(n_clips or self.n_clips)]
         return ExtractPlan(
@@ -86,7 +95,9 @@ class Bench:
 def cached_rows(bench: Bench, models: Sequence[Model]) -> Iterator[Row]:
     """Yield a row for each backbone and precision: a run from films, and one from kept pictures."""
     for model in models:
-        targets = [bench.target(model, f"{model.card}-{name}", name) for name in PRECISIONS]
+        targets = [
+            bench.target(model, f"{model.card}-{name}", name) for name in PRECISIONS
+        ]
         films = [_timed(bench, bench.plan([target])) for target in targets]
         pictures = _keep_pictures(bench, model)
         again = [replace(target, store=f"{target.store}-kept") for target in targets]
@@ -122,12 +133,24 @@ def memory_rows(bench: Bench, models: Sequence[Model]) -> Iterator[Row]:
     one = bench.target(models[0], "one")
     two = [bench.target(model, f"two-{i}") for i, model in enumerate(models[:2])]
     large = bench.target(models[0], "large")
-    yield {"run": "one backbone", **_timed(bench, bench.plan([one])), "difference": None}
+    yield {
+        "run": "one backbone",
+        **_timed(bench, bench.plan([one])),
+        "difference": None,
+    }
     row = _timed(bench, bench.plan(two))
-    yield {"run": "two backbones, one pass", **row, "difference": difference(two[0], one)}
+    yield {
+        "run": "two backbones, one pass",
+        **row,
+        "difference": difference(two[0], one),
+    }
     with _too_little_memory(bench, models[0]):
         row = _timed(bench, bench.plan([large]), BLOCK_ROWS)
-    yield {"run": "a batch that does not fit", **row, "difference": difference(large, one)}
+    yield {
+        "run": "a batch that does not fit",
+        **row,
+        "difference": difference(large, one),
+    }
 
 
 def _timed(bench: Bench, plan: ExtractPlan, batch: int | None = None) -> Row:
@@ -144,7 +167,10 @@ def _timed(bench: Bench, plan: ExtractPlan, batch: int | None = None) -> Row:
         restart(maker)
 
     resources = replace(bench.resources, batch=batch)
-    with busy(bench.device) as share, mock.patch.multiple(BlockMaker, add=added, restart=halved):
+    with (
+        busy(bench.device) as share,
+        mock.patch.multiple(BlockMaker, add=added, restart=halved),
+    ):
         (state, *_) = extract(plan, resources, StopFlag())
         seconds = time.monotonic() - first[0]
     return {
@@ -206,7 +232,16 @@ def killed_run(bench: Bench, model: Model, clips_per_s: float, minutes: float) -
     n_clips = n_rounds * bench.n_films
     plan, file = bench.plan([long], n_clips), bench.folder / "plan.json"
     write_plan(plan, file)
-    words = [sys.executable, "-m", "obygaze", "-q", "extract", "run", str(file), "--no-seal"]
+    words = [
+        sys.executable,
+        "-m",
+        "obygaze",
+        "-q",
+        "extract",
+        "run",
+        str(file),
+        "--no-seal",
+    ]
     words += ["--device", bench.device, "--share", "--workers", str(bench.workers)]
     started, n_killed = time.monotonic(), 0
     for _ in range(N_KILLS):
@@ -217,7 +252,9 @@ def killed_run(bench: Bench, model: Model, clips_per_s: float, minutes: float) -
     n_blocks = bench.n_films // bench.block_rows
     wrong = _blocks_that_differ(Path(long.store), Path(short.store), n_blocks)
     same = "the same bytes" if not wrong else f"OTHER bytes in {wrong} files"
-    return f"{n_clips} clips in {took:.1f} minutes, {n_killed} kills, then resumed: {same}"
+    return (
+        f"{n_clips} clips in {took:.1f} minutes, {n_killed} kills, then resumed: {same}"
+    )
 
 
 def _kill(words: Sequence[str], store: Path, after_s: float) -> bool:
@@ -260,7 +297,9 @@ def difference(target: Target, reference: Target) -> float:
     stores = open_store(target.store), open_store(reference.store)
     worst = 0.0
     for level in stores[0].levels:
-        ours, theirs = (store.matrix(level).values.astype(np.float64) for store in stores)
+        ours, theirs = (
+            store.matrix(level).values.astype(np.float64) for store in stores
+        )
         worst = max(worst, float(np.abs(ours - theirs).max() / np.abs(theirs).max()))
     return worst
 
@@ -273,7 +312,9 @@ def busy(device: str) -> Iterator[dict[str, float]]:
         yield found
         return
     torch = need("torch", "extract", "measuring on a GPU")
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CUDA]
+    ) as profile:
         yield found
     spans: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     for event in profile.events():

@@ -39,15 +39,23 @@ class HardwareClip:
     on_device: bool
 
 
-def hardware_rows(folder: Path, device: str, *, quick: bool, workers: int) -> Iterator[Row]:
+def hardware_rows(
+    folder: Path, device: str, *, quick: bool, workers: int
+) -> Iterator[Row]:
     """Yield a row for each codec: the same pictures, their colours, clips a second of both."""
-    n_clips, n_frames, width = (2, COUNT, 640) if quick else (N_CLIPS, FILM_S * RATE, WIDTH)
+    n_clips, n_frames, width = (
+        (2, COUNT, 640) if quick else (N_CLIPS, FILM_S * RATE, WIDTH)
+    )
     for name, (codec, options) in CODECS.items():
         suffix = ".avi" if codec == "mpeg4" else ".mp4"
-        made = FilmSpec(name, suffix, codec, options=options, n_frames=n_frames, width=width)
+        made = FilmSpec(
+            name, suffix, codec, options=options, n_frames=n_frames, width=width
+        )
         film = make_film(made, folder)
         row: Row = {"codec": name, "decoded by": None, "same pictures": None}
-        row |= dict.fromkeys(("mean difference, levels", "largest", "clips/s", "clips/s by CPU"))
+        row |= dict.fromkeys(
+            ("mean difference, levels", "largest", "clips/s", "clips/s by CPU")
+        )
         try:
             row |= _compared(film, device, n_clips, workers)
         except av().FFmpegError as error:  # that a device fails on a codec is a result
@@ -60,7 +68,8 @@ def _compared(film: Path, device: str, n_clips: int, workers: int) -> Row:
     ours, theirs = decode_clip(film, View(COUNT)), decode_on(device, film)
     gaps = np.abs(ours.frames.astype(int) - theirs.pictures)
     same = sum(
-        read_stamp(a) == read_stamp(b) for a, b in zip(ours.frames, theirs.pictures, strict=True)
+        read_stamp(a) == read_stamp(b)
+        for a, b in zip(ours.frames, theirs.pictures, strict=True)
     )
     films = [film] * n_clips
     return {
@@ -76,7 +85,11 @@ def _compared(film: Path, device: str, n_clips: int, workers: int) -> Row:
 def decode_on(device: str, film: Path, resize: Resize | None = None) -> HardwareClip:
     """Decode pictures spread evenly over a film with NVDEC; without it FFmpeg uses the CPU."""
     chosen = device.partition(":")[2] or None
-    accelerator = av().codec.hwaccel.HWAccel("cuda", chosen) if device.startswith("cuda") else None
+    accelerator = (
+        av().codec.hwaccel.HWAccel("cuda", chosen)
+        if device.startswith("cuda")
+        else None
+    )
     with av().open(str(film), hwaccel=accelerator) as container:
         stream = container.streams.video[0]
         total = sum(1 for packet in container.demux(stream) if packet.size)

@@ -63,7 +63,9 @@ def measure(settings: Settings) -> Overlap:
     return Overlap(seconds, n_copies)
 
 
-def timed_run(store: Path, device_s: float, n_clips: int, batch: int) -> tuple[float, SimulatedGpu]:
+def timed_run(
+    store: Path, device_s: float, n_clips: int, batch: int
+) -> tuple[float, SimulatedGpu]:
     """Extract clips that take 12 ms of the host each; return the seconds, and the GPU."""
     inner = load_backbone("descriptors")
     view = view_of(inner, Target("s", "descriptors"))
@@ -80,17 +82,23 @@ def timed_run(store: Path, device_s: float, n_clips: int, batch: int) -> tuple[f
         block_rows=BLOCK_ROWS,
     )
     writer = StoreWriter(store)
-    wanted = {b: list(range(*writer.plan.block_range(b))) for b in writer.pending_blocks()}
+    wanted = {
+        b: list(range(*writer.plan.block_range(b))) for b in writer.pending_blocks()
+    }
     with SimulatedGpu() as gpu:
         backbone: Any = TimedBackbone(inner, gpu, device_s)
 
-        def decode(jobs: Sequence[tuple[int, tuple[View, ...]]]) -> Iterator[DecodedRow]:
+        def decode(
+            jobs: Sequence[tuple[int, tuple[View, ...]]],
+        ) -> Iterator[DecodedRow]:
             for row, views in jobs:
                 gpu.clock.sleep(HOST_S)
                 yield DecodedRow(row, dict.fromkeys(views, a_clip(row)))
 
         levels = [spec for spec in writer.plan.arrays if spec.is_level]
-        maker = BlockMaker(BatchComputer(backbone, levels), writer, view, wanted, batch=batch)
+        maker = BlockMaker(
+            BatchComputer(backbone, levels), writer, view, wanted, batch=batch
+        )
         run_rows([maker], decode, StopFlag(), lambda row, failed: None)
         return gpu.clock.time(), gpu
 
@@ -101,4 +109,6 @@ def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> DecodedClip:
     pictures = random.integers(0, 256, (n_frames, 40, 56, 3), dtype=np.uint8)
     index, no = np.arange(n_frames), np.zeros(n_frames, bool)
     times, mask = index / 25, index < n_frames - n_masked
-    return DecodedClip(Path("x"), pictures, index, index, times, times, no, mask, 99, False, 0.0)
+    return DecodedClip(
+        Path("x"), pictures, index, index, times, times, no, mask, 99, False, 0.0
+    )

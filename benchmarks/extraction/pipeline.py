@@ -18,7 +18,12 @@ from obygaze_features.backbones.families import PRETRAINED
 from obygaze_features.backbones.pretrained import save_random
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.lazy import need
-from obygaze_features.extraction.compute import ThreadComputer, clip_threads, computer_for, stack
+from obygaze_features.extraction.compute import (
+    ThreadComputer,
+    clip_threads,
+    computer_for,
+    stack,
+)
 from obygaze_features.extraction.decoding import DecodedRow, decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
 from obygaze_features.extraction.run import (
@@ -97,7 +102,12 @@ MODELS = (
         "clip-b16",
         "clip",
         {"image_size": 224, "projection_dim": 256},
-        {"patch_size": 16, "hidden_size": 768, "intermediate_size": 3072, "projection_dim": 512},
+        {
+            "patch_size": 16,
+            "hidden_size": 768,
+            "intermediate_size": 3072,
+            "projection_dim": 512,
+        },
         256,
     ),
     RandomModel(
@@ -136,7 +146,9 @@ class Size:
 
 def measure(settings: Settings) -> Comparison:
     """Measure the pipeline on the CPU with small models."""
-    return measure_size(Size(4 if settings.quick else N_CLIPS, settings.rounds_or(ROUNDS)))
+    return measure_size(
+        Size(4 if settings.quick else N_CLIPS, settings.rounds_or(ROUNDS))
+    )
 
 
 def no_gpu() -> str:
@@ -177,8 +189,12 @@ def _contestants(plans: Plans, resources: Resources) -> list[Contestant]:
     def fresh(loaded: Sequence[LoadedTarget]) -> Callable[[], None]:
         return lambda: _empty_stores(loaded)
 
-    def pipeline(loaded: Sequence[LoadedTarget], plan: ExtractPlan) -> Callable[[], object]:
-        return lambda: extract_rows(pending_work(loaded, plan), plan, resources, StopFlag())
+    def pipeline(
+        loaded: Sequence[LoadedTarget], plan: ExtractPlan
+    ) -> Callable[[], object]:
+        return lambda: extract_rows(
+            pending_work(loaded, plan), plan, resources, StopFlag()
+        )
 
     def forward_both() -> None:
         for loaded in plans.loaded_two:
@@ -187,11 +203,20 @@ def _contestants(plans: Plans, resources: Resources) -> list[Contestant]:
     return [
         Contestant("decode alone", lambda: _decode(plans, resources)),
         Contestant("forward alone", lambda: _forward(first, plans.decoded, resources)),
-        Contestant("pipeline", pipeline(plans.loaded_one, plans.one), fresh(plans.loaded_one)),
+        Contestant(
+            "pipeline", pipeline(plans.loaded_one, plans.one), fresh(plans.loaded_one)
+        ),
         Contestant("forward of two", forward_both),
-        Contestant("two, one pass", pipeline(plans.loaded_two, plans.two), fresh(plans.loaded_two)),
+        Contestant(
+            "two, one pass",
+            pipeline(plans.loaded_two, plans.two),
+            fresh(plans.loaded_two),
+        ),
         Contestant("one clip at a time", lambda: _one_at_a_time(plans, first.backbone)),
-        Contestant("reading back", lambda: open_store(plans.one.targets[0].store).matrix("frames")),
+        Contestant(
+            "reading back",
+            lambda: open_store(plans.one.targets[0].store).matrix("frames"),
+        ),
     ]
 
 
@@ -202,9 +227,15 @@ def _facts(result: Comparison, clips: int, plans: Plans) -> dict[str, str]:
         pairs = (seconds / rival(i) for i, seconds in enumerate(wall[ours]))
         return f"{statistics.median(pairs):.2f}"
 
-    larger = ratio("pipeline", lambda i: max(wall["decode alone"][i], wall["forward alone"][i]))
-    total = ratio("pipeline", lambda i: wall["decode alone"][i] + wall["forward alone"][i])
-    both = ratio("two, one pass", lambda i: wall["decode alone"][i] + wall["forward of two"][i])
+    larger = ratio(
+        "pipeline", lambda i: max(wall["decode alone"][i], wall["forward alone"][i])
+    )
+    total = ratio(
+        "pipeline", lambda i: wall["decode alone"][i] + wall["forward alone"][i]
+    )
+    both = ratio(
+        "two, one pass", lambda i: wall["decode alone"][i] + wall["forward of two"][i]
+    )
     cpu = {timing.name: statistics.median(timing.cpu_s) for timing in result.timings}
     stages = cpu["decode alone"] + cpu["forward alone"]
     rate = clips / statistics.median(wall["pipeline"])
@@ -230,10 +261,13 @@ def _busy_s(plans: Plans) -> float:
 
 
 def _make_plans(folder: Path, size: Size, resources: Resources) -> Plans:
-    films = [make_film(folder / f"{n:03d}.mp4", n) for n in range(min(size.clips, N_FILMS))]
+    films = [
+        make_film(folder / f"{n:03d}.mp4", n) for n in range(min(size.clips, N_FILMS))
+    ]
     videos = [films[number % len(films)] for number in range(size.clips)]
     rows = tuple(
-        PlannedClip(f"tt-{number:03d}", "tt", str(path)) for number, path in enumerate(videos)
+        PlannedClip(f"tt-{number:03d}", "tt", str(path))
+        for number, path in enumerate(videos)
     )
     targets = [
         Target(
@@ -266,15 +300,20 @@ def make_film(path: Path, seed: int, seconds: int = SECONDS) -> Path:
             if number % 60 == 0:
                 phase = random.uniform(0, 6.28, 3).astype(np.float32)
             waves = (
-                np.sin(x + p + number / 20) * np.cos(y * (1 + c) - p) for c, p in enumerate(phase)
+                np.sin(x + p + number / 20) * np.cos(y * (1 + c) - p)
+                for c, p in enumerate(phase)
             )
-            picture = np.stack([(wave * 100 + 128).astype(np.uint8) for wave in waves], axis=-1)
+            picture = np.stack(
+                [(wave * 100 + 128).astype(np.uint8) for wave in waves], axis=-1
+            )
             out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         out.mux(stream.encode())
     return path
 
 
-def _decoded(plan: ExtractPlan, view: View, resources: Resources) -> Iterator[DecodedRow]:
+def _decoded(
+    plan: ExtractPlan, view: View, resources: Resources
+) -> Iterator[DecodedRow]:
     ahead = 2 * resources.workers + (resources.batch or BATCH)
     jobs = [(row, (view,)) for row in range(len(plan.rows))]
     with DecodePool(resources.workers, timeout_s=plan.timeout_s) as pool:
@@ -286,12 +325,18 @@ def _decode(plans: Plans, resources: Resources) -> None:
         pass
 
 
-def _forward(loaded: LoadedTarget, clips: Sequence[DecodedClip], resources: Resources) -> None:
+def _forward(
+    loaded: LoadedTarget, clips: Sequence[DecodedClip], resources: Resources
+) -> None:
     """Compute all clips as a run does, as many at once as there."""
     levels = [spec for spec in loaded.writer.plan.arrays if spec.is_level]
     with clip_threads(resources.compute_threads) as pool:
         computer = computer_for(loaded.backbone, levels, pool)
-        size = len(clips) if isinstance(computer, ThreadComputer) else resources.batch or BATCH
+        size = (
+            len(clips)
+            if isinstance(computer, ThreadComputer)
+            else resources.batch or BATCH
+        )
         for start in range(0, len(clips), size):
             computer.compute_all(clips[start : start + size])
 
@@ -302,7 +347,9 @@ def _one_at_a_time(plans: Plans, backbone: Backbone) -> None:
     torch = need("torch", "extract", "measuring the extraction")
     for row in plans.one.rows:
         with av.open(row.video) as source:
-            frames = [frame.to_ndarray(format="rgb24") for frame in source.decode(video=0)]
+            frames = [
+                frame.to_ndarray(format="rgb24") for frame in source.decode(video=0)
+            ]
         chosen = sample_indices(len(frames), backbone.geometry.frames)
         pixels = backbone.preprocess(np.stack([frames[index] for index in chosen]))
         clip = backbone.forward(stack([pixels]), only={"clip"})["clip"]

@@ -22,7 +22,16 @@ from torch.overrides import TorchFunctionMode
 from obygaze_features.backbones.base import Backbone, Placement
 
 # Functions of a tensor that wait for the device.
-_READS = {"cpu", "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "nonzero"}
+_READS = {
+    "cpu",
+    "item",
+    "tolist",
+    "numpy",
+    "__bool__",
+    "__int__",
+    "__float__",
+    "nonzero",
+}
 
 
 class VirtualClock:
@@ -84,7 +93,9 @@ class SimulatedGpu(TorchFunctionMode):
         copy_s: Seconds of each copy.
     """
 
-    def __init__(self, clock: VirtualClock | RealClock | None = None, copy_s: float = 0.0) -> None:
+    def __init__(
+        self, clock: VirtualClock | RealClock | None = None, copy_s: float = 0.0
+    ) -> None:
         super().__init__()
         self.clock, self.copy_s = clock or VirtualClock(), copy_s
         self.current = self.default = _Stream(self)
@@ -104,7 +115,9 @@ class SimulatedGpu(TorchFunctionMode):
         )
 
         # Its argument is checked before the function can be replaced below.
-        self._record = mock.patch.object(torch.Tensor, "record_stream", lambda tensor, stream: None)
+        self._record = mock.patch.object(
+            torch.Tensor, "record_stream", lambda tensor, stream: None
+        )
 
     def __enter__(self) -> SimulatedGpu:
         self._patch.start()
@@ -179,14 +192,18 @@ class SimulatedGpu(TorchFunctionMode):
         source = args[0]
         words = [*args[1:], *options.values()]
         devices = [str(word) for word in words if isinstance(word, str | torch.device)]
-        dtype = next((word for word in words if isinstance(word, torch.dtype)), source.dtype)
+        dtype = next(
+            (word for word in words if isinstance(word, torch.dtype)), source.dtype
+        )
         on = devices[0].startswith("cuda") if devices else _is_on(source)
         if not on and not _is_on(source):
             return func(*args, **options)
         if on == _is_on(source):
             result = source if dtype == source.dtype else func(source, dtype)
         else:
-            overlaps = options.get("non_blocking") and (hasattr(source, "pinned") or not on)
+            overlaps = options.get("non_blocking") and (
+                hasattr(source, "pinned") or not on
+            )
             done = self.work(self.copy_s)
             if not overlaps or not on:
                 self.wait("copy", done)
@@ -194,7 +211,9 @@ class SimulatedGpu(TorchFunctionMode):
             result = result if dtype == source.dtype else func(result, dtype)
         return _mark(result, "on_device") if on else result
 
-    def _copy_out(self, target: torch.Tensor, source: torch.Tensor, options: Any) -> torch.Tensor:
+    def _copy_out(
+        self, target: torch.Tensor, source: torch.Tensor, options: Any
+    ) -> torch.Tensor:
         done = self.work(self.copy_s)
         if not (options.get("non_blocking") and hasattr(target, "pinned")):
             self.wait("copy", done)
@@ -235,7 +254,9 @@ class TimedBackbone:
         """Return the first number of each picture."""
         return pictures.flatten(1)[:, :1]
 
-    def forward(self, pixels: torch.Tensor, mask: Any = None, only: Any = ()) -> dict[str, Any]:
+    def forward(
+        self, pixels: torch.Tensor, mask: Any = None, only: Any = ()
+    ) -> dict[str, Any]:
         """Return levels that are the sum of the clip's pixels everywhere."""
         self.started.append(self.gpu.clock.time())
         self.gpu.work(self.seconds * len(pixels))

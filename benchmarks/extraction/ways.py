@@ -19,8 +19,18 @@ from obygaze_features.core.files import sha256_file
 from obygaze_features.extraction.blocks import run_rows
 from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.decoding import NO_VIDEO, DecodedRow
-from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, write_plan
-from obygaze_features.extraction.run import Resources, extract, load_targets, pending_rows
+from obygaze_features.extraction.plan import (
+    ExtractPlan,
+    PlannedClip,
+    Target,
+    write_plan,
+)
+from obygaze_features.extraction.run import (
+    Resources,
+    extract,
+    load_targets,
+    pending_rows,
+)
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.slurm import array_for, submit
 from obygaze_features.extraction.status import missing_units
@@ -58,7 +68,9 @@ class Kind:
     def _clips(self) -> str:
         if not self.with_video:
             return "without a video"
-        return f"of {N_FILMS} films of {FILM_S} s, {RATE} pictures a second, descriptors"
+        return (
+            f"of {N_FILMS} films of {FILM_S} s, {RATE} pictures a second, descriptors"
+        )
 
     def plan(self, folder: Path) -> ExtractPlan:
         """Return a plan of `n_blocks` blocks, with a new store."""
@@ -87,11 +99,17 @@ def ways() -> tuple[dict[str, Way], dict[str, str]]:
     """Return every way that is possible on this machine, and why others are not."""
     found: dict[str, Way] = {ALONE: alone, LOCAL: local}
     absent: dict[str, str] = {}
-    found |= {SLICE: lambda plan: slices(plan, 1), TWO_SLICES: lambda plan: slices(plan, 2)}
+    found |= {
+        SLICE: lambda plan: slices(plan, 1),
+        TWO_SLICES: lambda plan: slices(plan, 2),
+    }
     if why := no_slurm():
         absent["Slurm"] = why
     else:
-        found |= {SLURM: lambda plan: slurm(plan, 1), TWO_SLURM: lambda plan: slurm(plan, 2)}
+        found |= {
+            SLURM: lambda plan: slurm(plan, 1),
+            TWO_SLURM: lambda plan: slurm(plan, 2),
+        }
     return found, absent
 
 
@@ -102,7 +120,9 @@ def alone(plan: ExtractPlan) -> None:
     def decode(jobs: Sequence[tuple[int, tuple[View, ...]]]) -> Iterator[DecodedRow]:
         for row, views in jobs:
             video = plan.rows[row].video
-            clips = decode_views(video, views) if video else dict.fromkeys(views, NO_VIDEO)
+            clips = (
+                decode_views(video, views) if video else dict.fromkeys(views, NO_VIDEO)
+            )
             yield DecodedRow(row, clips)
 
     with clip_threads(1) as pool:
@@ -132,7 +152,9 @@ def slices(plan: ExtractPlan, workers: int) -> None:
         # A slice of clips without a video has nothing to extract, and ends with 1.
         if process.returncode and b"no clip was extracted" not in stderr:
             text = stderr.decode("utf-8", "replace").strip()
-            raise ObygazeError(f"a slice ended with exit code {process.returncode}: {text}")
+            raise ObygazeError(
+                f"a slice ended with exit code {process.returncode}: {text}"
+            )
 
 
 def slurm(plan: ExtractPlan, workers: int) -> None:
@@ -150,7 +172,9 @@ def slurm(plan: ExtractPlan, workers: int) -> None:
     try:
         while missing_units(plan):
             if time.monotonic() > ends:
-                raise ObygazeError(f"Slurm job {job} has not ended after {SLURM_S:.0f} s")
+                raise ObygazeError(
+                    f"Slurm job {job} has not ended after {SLURM_S:.0f} s"
+                )
             time.sleep(0.05)
     finally:
         subprocess.run(["scancel", job], capture_output=True, check=False)
@@ -163,7 +187,9 @@ def no_slurm() -> str:
         return "there is no sbatch on this machine"
     words = [sinfo, "--noheader", "--states=idle,mixed", "--format=%D"]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=20
+        )
     except subprocess.TimeoutExpired:
         return "Slurm does not answer in time"
     if done.returncode:
@@ -188,7 +214,10 @@ def limited_to(n_cores: int) -> Iterator[None]:
 def digest(plan: ExtractPlan) -> dict[str, str]:
     """Return the hash of every file of the arrays of a plan."""
     root = Path(plan.targets[0].store) / "data.zarr"
-    return {str(path.relative_to(root)): sha256_file(path) for path in sorted(files_of(root))}
+    return {
+        str(path.relative_to(root)): sha256_file(path)
+        for path in sorted(files_of(root))
+    }
 
 
 def committed_s(plan: ExtractPlan) -> list[float]:

@@ -106,7 +106,9 @@ class Growth:
         sizes = [f"{size:,}" for size in self.sizes]
         rows = [self._row(cost) for cost in self.costs]
         facts = [f"{name}: {value}" for name, value in self.facts.items()]
-        lengths = [len(r.wall_s) for cost in self.costs if cost.unit == "s" for r in cost.runs]
+        lengths = [
+            len(r.wall_s) for cost in self.costs if cost.unit == "s" for r in cost.runs
+        ]
         most, fewest = max(lengths, default=1), min(lengths, default=1)
         n_runs = f"{most} runs" if fewest == most > 1 else f"{fewest} to {most} runs"
         runs = "single runs" if most == 1 else f"medians of {n_runs}"
@@ -114,13 +116,23 @@ class Growth:
         about = f"{runs}; in brackets, times the size before it, which is {ratios} times smaller"
         headers = (self.axis, *sizes, "power", "growth", "spread")
         return "\n".join(
-            [self.title, table(headers, rows), *facts, about, *self._words(), self.machine.line()]
+            [
+                self.title,
+                table(headers, rows),
+                *facts,
+                about,
+                *self._words(),
+                self.machine.line(),
+            ]
         )
 
     def _row(self, cost: Cost) -> list[object]:
         text = human if cost.unit == "B" else duration
         first, *rest = (text(median) for median in cost.medians)
-        steps = [f"{one} ({step:.3g}x)" for one, step in zip(rest, self.steps(cost), strict=True)]
+        steps = [
+            f"{one} ({step:.3g}x)"
+            for one, step in zip(rest, self.steps(cost), strict=True)
+        ]
         power = self.exponent(cost)
         spread = "-" if cost.spread is None else f"{cost.spread:.0%}"
         return [cost.name, first, *steps, f"{power:.2f}", growth_word(power), spread]
@@ -129,7 +141,11 @@ class Growth:
         return [round(after / before, 3) for before, after in pairwise(self.sizes)]
 
     def _words(self) -> list[str]:
-        above = [c.name for c in self.costs if growth_word(self.exponent(c)) == "above linear"]
+        above = [
+            c.name
+            for c in self.costs
+            if growth_word(self.exponent(c)) == "above linear"
+        ]
         n = min(FITTED, len(self.sizes))
         return [
             f"power: of the size that CPU time or bytes grow with, fitted to the {n} largest;"
@@ -165,9 +181,15 @@ def counted(value: float) -> Runs:
     return Runs((value,), (value,))
 
 
-def merged(parts: Sequence[Mapping[str, Sequence[Any]]], units: Mapping[str, str]) -> list[Cost]:
+def merged(
+    parts: Sequence[Mapping[str, Sequence[Any]]], units: Mapping[str, str]
+) -> list[Cost]:
     """Return the costs by name from what was measured at each size; runs may be JSON lists."""
     return [
-        Cost(name, tuple(Runs(*map(tuple, part[name])) for part in parts), units.get(name, "s"))
+        Cost(
+            name,
+            tuple(Runs(*map(tuple, part[name])) for part in parts),
+            units.get(name, "s"),
+        )
         for name in parts[0]
     ]

@@ -21,7 +21,10 @@ GRID = "#ecebe7"
 def draw_growth(growths: Sequence[Growth], stem: Path) -> tuple[Path, Path]:
     """Draw the CPU times of each table over its sizes, beside a linear line."""
     rows = -(-len(growths) // 2)
-    with canvas(9.6, 0.4 + 2.5 * rows, nrows=rows, ncols=2, squeeze=False) as (figure, grid):
+    with canvas(9.6, 0.4 + 2.5 * rows, nrows=rows, ncols=2, squeeze=False) as (
+        figure,
+        grid,
+    ):
         panels = grid.ravel()
         for axes, growth in zip(panels, growths, strict=False):
             _panel(axes, growth)
@@ -53,11 +56,15 @@ def _panel(axes: Any, growth: Growth) -> None:
     low, high = axes.get_ylim()
     # Through the middle of the panel, so that every line can be compared with it.
     middle = np.sqrt(low * high) / np.sqrt(sizes[0] * sizes[-1])
-    axes.plot(sizes, middle * sizes, color=MUTED, lw=0.8, ls=(0, (1, 2)), label="linear")
+    axes.plot(
+        sizes, middle * sizes, color=MUTED, lw=0.8, ls=(0, (1, 2)), label="linear"
+    )
     axes.set_ylim(low, high)
     axes.set_xticks(growth.sizes, [_short(size) for size in growth.sizes])
     # Within a decade or two, powers of ten alone would leave an axis without numbers.
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 30 * low else (1.0,)))
+    axes.yaxis.set_major_locator(
+        LogLocator(subs=(1.0, 2.0, 5.0) if high < 30 * low else (1.0,))
+    )
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(lambda value, _: duration(value))
     axes.set_ylabel("CPU time", color=MUTED)
@@ -65,7 +72,9 @@ def _panel(axes: Any, growth: Growth) -> None:
     axes.set_axisbelow(True)
     axes.set_xlabel(growth.axis, color=MUTED)
     axes.set_title(growth.title)
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=6.5, labelspacing=0.7)
+    axes.legend(
+        loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=6.5, labelspacing=0.7
+    )
 
 
 def _short(size: int) -> str:

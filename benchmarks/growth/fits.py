@@ -49,9 +49,9 @@ class MadeUpClips:
         """Features, classes, concepts and folds of the clips."""
         rng = np.random.default_rng(0)
         y = rng.integers(0, 2, self.n_clips)
-        concepts = (rng.random((self.n_clips, self.n_concepts)) < 0.3 + 0.2 * y[:, None]).astype(
-            np.int64
-        )
+        concepts = (
+            rng.random((self.n_clips, self.n_concepts)) < 0.3 + 0.2 * y[:, None]
+        ).astype(np.int64)
         X = rng.normal(size=(self.n_clips, self.width)).astype(np.float32)
         X[:, 0] += y
         mixed = rng.normal(size=(self.n_concepts, self.width)).astype(np.float32)
@@ -157,7 +157,9 @@ def by_workers(settings: Settings) -> Comparison:
 
     def fit(n_jobs: int) -> None:
         done = map_parts(
-            lambda part: fit_many(X, work[part : part + 1], perceptron), len(work), n_jobs
+            lambda part: fit_many(X, work[part : part + 1], perceptron),
+            len(work),
+            n_jobs,
         )
         found[n_jobs] = [layer.tobytes() for (one,) in done for layer in one.layers_]
 

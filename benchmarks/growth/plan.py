@@ -15,7 +15,12 @@ from obygaze_features.core.console import human
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import Runs, duration, this_machine, time_runs
 from obygaze_features.extraction.estimate import estimate
-from obygaze_features.extraction.plan import Target, make_plan, read_plan_file, write_plan
+from obygaze_features.extraction.plan import (
+    Target,
+    make_plan,
+    read_plan_file,
+    write_plan,
+)
 from obygaze_features.extraction.run import Resources
 from obygaze_features.manifest import folds
 from obygaze_features.manifest.io import header_to_toml, read_manifest
@@ -40,7 +45,9 @@ def measure_plans(settings: Settings) -> Growth:
         f" {human(last[MEMORY] / sizes[-1])} of memory",
     }
     machine = this_machine(("numpy",))
-    return Growth("Clips in a manifest and its plan", "clips", sizes, tuple(costs), machine, facts)
+    return Growth(
+        "Clips in a manifest and its plan", "clips", sizes, tuple(costs), machine, facts
+    )
 
 
 def measure_one(n_clips: int, rounds: int) -> dict[str, Runs]:
@@ -74,12 +81,17 @@ def measure_one(n_clips: int, rounds: int) -> dict[str, Runs]:
 
 def _manifest(root: Path, n_clips: int) -> Path:
     """Write a manifest line by line: objects would count as memory of what reads it."""
-    header = Header("Made-up films", {"Body": "visual"}, video_root=str(root / "videos"))
+    header = Header(
+        "Made-up films", {"Body": "visual"}, video_root=str(root / "videos")
+    )
     (root / "films.toml").write_text(header_to_toml(header), encoding="utf-8")
     with (root / "films.csv").open("w", encoding="utf-8") as out:
         out.write(",".join(COLUMNS) + "\n")
         for row, (clip, movie) in enumerate(zip(*ids(n_clips), strict=True)):
             level, scene = LEVELS[row % len(LEVELS)], int(clip.rpartition("-")[2])
-            times, concept = f"{5 * scene}.0,{5 * scene + 4}.5", "Body" if level == "S" else ""
+            times, concept = (
+                f"{5 * scene}.0,{5 * scene + 4}.5",
+                "Body" if level == "S" else "",
+            )
             out.write(f"{clip},{movie},{scene},{movie}.mkv,{times},{level},{concept}\n")
     return root / "films.toml"

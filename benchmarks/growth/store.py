@@ -65,7 +65,9 @@ def measure_one(n_clips: int, rounds: int) -> dict[str, Runs]:
         blocks = set((rows // open_store(path).plan.block_rows).tolist())
         marks = _half_complete(path, blocks)
         incomplete = {
-            "half complete: which blocks are missing": lambda: StoreWriter(path).pending_blocks(),
+            "half complete: which blocks are missing": lambda: StoreWriter(
+                path
+            ).pending_blocks(),
             "half complete: status of every clip": lambda: open_store(path).status(),
             f"half complete: {READ}": read,
         }
@@ -89,7 +91,9 @@ def _half_complete(path: Path, real: set[int]) -> dict[str, FileMark]:
     for block in range(plan.n_blocks):
         if block in real:
             first, after = plan.block_range(block)
-            writer.commit_block(block, {LEVEL: random.random((after - first, WIDTH), np.float32)})
+            writer.commit_block(
+                block, {LEVEL: random.random((after - first, WIDTH), np.float32)}
+            )
             marker = writer.marker(block)
             marks.update(marker.files if marker else {})
             continue
@@ -104,7 +108,11 @@ def _simulated(plan: Plan, block: int) -> Marker:
     """Return the marker of a block that does not exist."""
     files = {plan.block_key(LEVEL, block): FileMark(1, f"{block:064x}")}
     return Marker(
-        block=block, rows=plan.block_range(block), recipe=plan.recipe, noted={}, files=files
+        block=block,
+        rows=plan.block_range(block),
+        recipe=plan.recipe,
+        noted={},
+        files=files,
     )
 
 

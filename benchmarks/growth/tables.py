@@ -47,8 +47,12 @@ class GrowthTables:
 
     def to_text(self) -> str:
         """Return the tables, one below the other."""
-        absent = [f"{name} was not measured: {why}" for name, why in self.absent.items()]
-        return "\n\n".join([*(table.to_text() for table in self.tables.values()), *absent])
+        absent = [
+            f"{name} was not measured: {why}" for name, why in self.absent.items()
+        ]
+        return "\n\n".join(
+            [*(table.to_text() for table in self.tables.values()), *absent]
+        )
 
 
 def measure(settings: Settings) -> GrowthTables:

@@ -56,20 +56,31 @@ class StoreComparison:
         """Return every single time as JSON."""
         return {
             "results": [result.to_json() for result in self.results],
-            "link": {"latency_s": LATENCY_S, "ways": [asdict(cost) for cost in self.link]},
+            "link": {
+                "latency_s": LATENCY_S,
+                "ways": [asdict(cost) for cost in self.link],
+            },
         }
 
     def to_text(self) -> str:
         """Return the tables, one below the other."""
         reading = [result for result in self.results if result.reference == OBYGAZE]
         names = [timing.name for timing in reading[0].timings]
-        rows = [[result.title, *(_cell(result, name) for name in names)] for result in reading]
+        rows = [
+            [result.title, *(_cell(result, name) for name in names)]
+            for result in reading
+        ]
         about = f"medians, and in brackets how many times that of {OBYGAZE!r}, pairs of one round"
         parts = [f"{table(['', *names], rows)}\n{about}"]
         parts += [result.to_text() for result in self.results if result not in reading]
         if self.link:
             costs = [
-                [cost.what, str(cost.n_requests), human(cost.n_bytes), duration(cost.seconds)]
+                [
+                    cost.what,
+                    str(cost.n_requests),
+                    human(cost.n_bytes),
+                    duration(cost.seconds),
+                ]
                 for cost in self.link
             ]
             headers = ("over http", "requests", "bytes", "time")
@@ -113,7 +124,11 @@ def _has_obstore() -> bool:
 def _reading(
     made: Activations, readers: dict[str, Read], root: Path, sizes: Sizes
 ) -> Iterator[Comparison]:
-    tenth = np.random.default_rng(1).permutation(sizes.n_clips)[: sizes.n_clips // 10].tolist()
+    tenth = (
+        np.random.default_rng(1)
+        .permutation(sizes.n_clips)[: sizes.n_clips // 10]
+        .tolist()
+    )
     parts: dict[str, list[int] | None] = {
         "all clips": None,
         "a random tenth": tenth,
@@ -130,11 +145,17 @@ def _reading(
                     rounds=sizes.cold_rounds if cold else sizes.rounds,
                     warmups=0 if cold else 1,
                     packages=PACKAGES,
-                    facts={"bytes": human((values if rows is None else values[rows]).nbytes)},
+                    facts={
+                        "bytes": human(
+                            (values if rows is None else values[rows]).nbytes
+                        )
+                    },
                 )
 
 
-def _check_equal(readers: dict[str, Read], level: str, rows: list[int] | None, values: Any) -> None:
+def _check_equal(
+    readers: dict[str, Read], level: str, rows: list[int] | None, values: Any
+) -> None:
     wanted = values if rows is None else values[rows]
     for name, read in readers.items():
         if not np.array_equal(read(level, rows), wanted):
@@ -161,7 +182,9 @@ def _writing(root: Path, made: Activations, sizes: Sizes) -> Comparison:
     raw.mkdir()
     blocks, files = iter(range(writer.plan.n_blocks)), iter(range(10**9))
     rows = slice(*writer.plan.block_range(0))
-    values = {name: np.ascontiguousarray(array[rows]) for name, array in made.levels.items()}
+    values = {
+        name: np.ascontiguousarray(array[rows]) for name, array in made.levels.items()
+    }
 
     def commit() -> None:
         writer.commit_block(next(blocks), values)
@@ -217,10 +240,15 @@ def _opener(path: Path, attribute: str) -> Callable[[], object]:
 def _plan_only(path: Path, n_clips: int) -> None:
     clips, movies = layouts.ids(n_clips)
     empty = Activations(clips, movies, {})
-    arrays = [ArraySpec("pooled", (512,)), ArraySpec("frames", (32, 512), dtype="float16")]
+    arrays = [
+        ArraySpec("pooled", (512,)),
+        ArraySpec("frames", (32, 512), dtype="float16"),
+    ]
     layouts.plan(path, empty, specs=arrays)
     plan = open_store(path).plan
-    names = [plan.block_key(spec.name, b) for spec in arrays for b in range(plan.n_blocks)]
+    names = [
+        plan.block_key(spec.name, b) for spec in arrays for b in range(plan.n_blocks)
+    ]
     marks = {name: FileMark(1, f"{row:064x}") for row, name in enumerate(names)}
     seal = Seal(
         fingerprint=plan.recipe.fingerprint,

@@ -48,7 +48,9 @@ class Activations:
         ]
 
 
-def make_up(n_clips: int, n_frames: int = 32, width: int = 512, seed: int = 0) -> Activations:
+def make_up(
+    n_clips: int, n_frames: int = 32, width: int = 512, seed: int = 0
+) -> Activations:
     """Return normally distributed numbers, which compress as little as real features do."""
     random = np.random.default_rng(seed)
     clips, movies = ids(n_clips)
@@ -63,7 +65,9 @@ def make_up(n_clips: int, n_frames: int = 32, width: int = 512, seed: int = 0) -
 def ids(n_clips: int) -> tuple[list[str], list[str]]:
     """Return the ids of clips and of their movies, in the form of MovieGraphs."""
     movies = [f"tt{row // PER_MOVIE:07d}" for row in range(n_clips)]
-    return [f"{movie}-{row % PER_MOVIE + 1:03d}" for row, movie in enumerate(movies)], movies
+    return [
+        f"{movie}-{row % PER_MOVIE + 1:03d}" for row, movie in enumerate(movies)
+    ], movies
 
 
 def plan(path: Path, made: Activations, specs: Sequence[ArraySpec] = ()) -> None:
@@ -111,7 +115,9 @@ def _write_store(path: Path, made: Activations) -> None:
     writer = StoreWriter(path)
     for block in range(writer.plan.n_blocks):
         rows = slice(*writer.plan.block_range(block))
-        writer.commit_block(block, {name: values[rows] for name, values in made.levels.items()})
+        writer.commit_block(
+            block, {name: values[rows] for name, values in made.levels.items()}
+        )
     writer.seal()
 
 
@@ -131,7 +137,9 @@ def _npy(root: Path, made: Activations) -> Read:
     def read(level: str, rows: Sequence[int] | None) -> Array:
         if rows is None:
             return np.asarray(np.load(root / f"{level}.npy"))
-        return np.asarray(np.load(root / f"{level}.npy", mmap_mode="r")[np.asarray(rows)])
+        return np.asarray(
+            np.load(root / f"{level}.npy", mmap_mode="r")[np.asarray(rows)]
+        )
 
     return read
 
@@ -149,7 +157,8 @@ def _pth(root: Path, made: Activations) -> Read:
         folder = root / level
         tensors = [
             torch.load(
-                folder / made.movie_ids[row] / f"{made.clip_ids[row]}.pth", weights_only=True
+                folder / made.movie_ids[row] / f"{made.clip_ids[row]}.pth",
+                weights_only=True,
             )
             for row in wanted
         ]

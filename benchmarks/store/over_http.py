@@ -58,7 +58,9 @@ def serve(root: Path, latency_s: float) -> Iterator[str]:
     """Serve a folder on the loopback, and wait before each answer."""
     handler = functools.partial(_Handler, root=root, latency_s=latency_s)
     with _Server(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, args=(0.05,), daemon=True
+        )
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"

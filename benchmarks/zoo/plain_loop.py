@@ -64,7 +64,10 @@ def _table(workspace: Path, name: str, store: str) -> TableFits:
     """Return the rows of every fit of a protocol; the loop shares no training code with it."""
     manifest = read_manifest(workspace / "manifests" / f"{NAME}.toml")
     inputs = gather(
-        load_protocol(name), manifest, "", {store: open_store(workspace / "stores" / store)}
+        load_protocol(name),
+        manifest,
+        "",
+        {store: open_store(workspace / "stores" / store)},
     )
     (features,) = inputs.features
     plan = schedule(inputs.protocol, inputs.table, inputs.labels, features.present)
@@ -73,7 +76,9 @@ def _table(workspace: Path, name: str, store: str) -> TableFits:
         pair = next(pair for pair in inputs.protocol.pairs if pair[0] == train)
         labels = inputs.labels[train].astype(np.int64)[features.present]
         for seed, split in enumerate(plan.pairs[pair]):
-            rows, choose = (features.row_of[part] for part in (split.train, split.validation))
+            rows, choose = (
+                features.row_of[part] for part in (split.train, split.validation)
+            )
             jobs.append(Job(rows, labels, choose, seed))
     return TableFits(f"{name} {store}", features.X, jobs)
 
@@ -91,7 +96,9 @@ def loop(
             if place is not None:
                 place.mkdir()
                 for row, values in enumerate(table.X):
-                    torch.save(torch.from_numpy(values[None].copy()), place / f"{row}.pth")
+                    torch.save(
+                        torch.from_numpy(values[None].copy()), place / f"{row}.pth"
+                    )
             started = time.perf_counter()
             for job in table.jobs[::every]:
                 n_epochs = _plain_fit(torch, table.X, job, place, workers, max_epochs)
@@ -105,7 +112,12 @@ def _batches(job: Job) -> int:
 
 
 def _plain_fit(
-    torch: Any, X: NDArray[Any], job: Job, place: Path | None, workers: int, max_epochs: int
+    torch: Any,
+    X: NDArray[Any],
+    job: Job,
+    place: Path | None,
+    workers: int,
+    max_epochs: int,
 ) -> int:
     """Train one perceptron; return the number of epochs it took."""
 
@@ -118,7 +130,9 @@ def _plain_fit(
 
         def __getitem__(self, i: int) -> tuple[Any, Any]:
             row = int(self.rows[i])
-            label = torch.nn.functional.one_hot(torch.tensor(int(job.labels[row])), 2).float()
+            label = torch.nn.functional.one_hot(
+                torch.tensor(int(job.labels[row])), 2
+            ).float()
             if place is None:
                 return torch.from_numpy(X[row]), label
             file = place / f"{row}.pth"
@@ -128,7 +142,9 @@ def _plain_fit(
 
     load = torch.utils.data.DataLoader
     train = load(Clips(job.train), batch_size=16, shuffle=True, num_workers=workers)
-    validation = load(Clips(job.validation), batch_size=len(job.validation), num_workers=workers)
+    validation = load(
+        Clips(job.validation), batch_size=len(job.validation), num_workers=workers
+    )
     torch.manual_seed(job.seed)
     model = torch.nn.Sequential(
         torch.nn.Linear(X.shape[1], 128), torch.nn.ReLU(), torch.nn.Linear(128, 2)

@@ -27,21 +27,68 @@ FILMS = (
 # annotations, of the visual view, and of the published splits.
 REAL_LEVELS = {
     "raw": (
-        *((22, 46, 19), (54, 31, 15), (88, 34, 32), (60, 87, 0), (18, 81, 21), (36, 45, 21)),
-        *((21, 64, 58), (23, 39, 52), (54, 106, 31), (14, 60, 36), (8, 36, 40), (55, 82, 28)),
+        *(
+            (22, 46, 19),
+            (54, 31, 15),
+            (88, 34, 32),
+            (60, 87, 0),
+            (18, 81, 21),
+            (36, 45, 21),
+        ),
+        *(
+            (21, 64, 58),
+            (23, 39, 52),
+            (54, 106, 31),
+            (14, 60, 36),
+            (8, 36, 40),
+            (55, 82, 28),
+        ),
     ),
     "visual": (
-        *((63, 19, 13), (83, 15, 13), (104, 26, 26), (106, 46, 0), (81, 27, 19), (52, 34, 18)),
-        *((57, 36, 56), (85, 5, 39), (134, 33, 30), (44, 41, 32), (37, 13, 38), (157, 14, 26)),
+        *(
+            (63, 19, 13),
+            (83, 15, 13),
+            (104, 26, 26),
+            (106, 46, 0),
+            (81, 27, 19),
+            (52, 34, 18),
+        ),
+        *(
+            (57, 36, 56),
+            (85, 5, 39),
+            (134, 33, 30),
+            (44, 41, 32),
+            (37, 13, 38),
+            (157, 14, 26),
+        ),
     ),
     "published": (
-        *((22, 19, 13), (54, 15, 13), (85, 25, 26), (56, 46, 0), (18, 27, 19), (36, 34, 18)),
-        *((20, 35, 54), (22, 4, 39), (47, 33, 30), (14, 40, 32), (8, 12, 38), (54, 14, 26)),
+        *(
+            (22, 19, 13),
+            (54, 15, 13),
+            (85, 25, 26),
+            (56, 46, 0),
+            (18, 27, 19),
+            (36, 34, 18),
+        ),
+        *(
+            (20, 35, 54),
+            (22, 4, 39),
+            (47, 33, 30),
+            (14, 40, 32),
+            (8, 12, 38),
+            (54, 14, 26),
+        ),
     ),
 }
 CHANCE = "chance"
 POPULATIONS = (CHANCE, *REAL_LEVELS)
-FOLDS = {"02_EN_S": "EN S", "02_HN_S": "HN S", "02_ENHN_S": "EN HN S", "02_EN_HN_S": "EN HN S"}
+FOLDS = {
+    "02_EN_S": "EN S",
+    "02_HN_S": "HN S",
+    "02_ENHN_S": "EN HN S",
+    "02_EN_HN_S": "EN HN S",
+}
 FILM_FOLDS = {"by_movie_HN_S": "HN S", "by_movie_ENHN_S": "EN HN S"}
 
 
@@ -52,10 +99,14 @@ def write_workspace(root: Path, seed: int = 0) -> None:
     write_manifest(manifest, root / "manifests" / f"{NAME}.toml")
     with_features = [clip for clip in manifest if clip.clip_id not in without]
     for name, width in WIDTHS.items():
-        _write_store(root / "stores" / name, with_features, _features(with_features, width, rng))
+        _write_store(
+            root / "stores" / name, with_features, _features(with_features, width, rng)
+        )
 
 
-def make_manifest(rng: np.random.Generator, population: str = CHANCE) -> tuple[Manifest, set[str]]:
+def make_manifest(
+    rng: np.random.Generator, population: str = CHANCE
+) -> tuple[Manifest, set[str]]:
     """Return clips with fold columns, and the ids of those without features.
 
     By `chance`, each clip belongs to any film, so that shares of levels differ by chance only. The
@@ -65,12 +116,20 @@ def make_manifest(rng: np.random.Generator, population: str = CHANCE) -> tuple[M
         clips = _clips(rng)
     else:
         clips = clips_of_films(np.array(REAL_LEVELS[population]), rng)
-    without = set(rng.permutation([clip.clip_id for clip in clips])[:N_WITHOUT_FEATURES].tolist())
-    manifest = Manifest(NAME, Header(NAME, concepts(), view="as_published"), tuple(clips))
+    without = set(
+        rng.permutation([clip.clip_id for clip in clips])[:N_WITHOUT_FEATURES].tolist()
+    )
+    manifest = Manifest(
+        NAME, Header(NAME, concepts(), view="as_published"), tuple(clips)
+    )
     for name, levels in FOLDS.items():
-        manifest = manifest.with_column(FOLD_PREFIX + name, folds_of(clips, levels, rng))
+        manifest = manifest.with_column(
+            FOLD_PREFIX + name, folds_of(clips, levels, rng)
+        )
     for name, levels in FILM_FOLDS.items():
-        kept = [c for c in clips if c.level in levels.split() and c.clip_id not in without]
+        kept = [
+            c for c in clips if c.level in levels.split() and c.clip_id not in without
+        ]
         folds = {clip.clip_id: str(FILMS.index(clip.movie_id)) for clip in kept}
         manifest = manifest.with_column(FOLD_PREFIX + name, folds)
     return manifest, without
@@ -106,7 +165,9 @@ def clips_of_films(real: NDArray[np.int64], rng: np.random.Generator) -> list[Cl
         for scene, level in enumerate(levels, start=1):
             concepts_of_clip = () if level == "EN" else ("Body",)
             clip_id = f"{film}-{scene:03d}"
-            clips.append(Clip(clip_id, film, scene, level=level, concepts=concepts_of_clip))
+            clips.append(
+                Clip(clip_id, film, scene, level=level, concepts=concepts_of_clip)
+            )
     return clips
 
 
@@ -118,7 +179,9 @@ def beta_of(shares: NDArray[np.float64]) -> tuple[float, float]:
     return mean * n, (1 - mean) * n
 
 
-def folds_of(clips: list[Clip], levels: str, rng: np.random.Generator) -> dict[str, str]:
+def folds_of(
+    clips: list[Clip], levels: str, rng: np.random.Generator
+) -> dict[str, str]:
     """Return one of ten folds for each clip of some annotation levels, of equal sizes by level."""
     folds: dict[str, str] = {}
     for level in levels.split():
@@ -127,7 +190,9 @@ def folds_of(clips: list[Clip], levels: str, rng: np.random.Generator) -> dict[s
     return folds
 
 
-def _features(clips: list[Clip], width: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def _features(
+    clips: list[Clip], width: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
     X = rng.normal(size=(len(clips), width)).astype(np.float32)
     X[[clip.level == "S" for clip in clips], :20] += 0.25
     return X

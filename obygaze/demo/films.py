@@ -69,7 +69,9 @@ def make_films(seed: int = 17) -> list[DemoScene]:
             length = random.randint(3 * FPS // 2, 3 * FPS)
             if random.random() < 0.7:
                 level = random.choices(LEVELS, LEVEL_WEIGHTS)[0]
-            visual = [name for name, modality in concepts().items() if modality == "visual"]
+            visual = [
+                name for name, modality in concepts().items() if modality == "visual"
+            ]
             chosen = random.sample(visual, random.randint(*N_CONCEPTS[level]))
             names = tuple(name for name in visual if name in chosen)
             end = start + length - 1
@@ -78,7 +80,9 @@ def make_films(seed: int = 17) -> list[DemoScene]:
     return scenes
 
 
-def annotate(scenes: Sequence[DemoScene], seed: int = 17) -> list[tuple[str | int, ...]]:
+def annotate(
+    scenes: Sequence[DemoScene], seed: int = 17
+) -> list[tuple[str | int, ...]]:
     """Return the segments each annotator marks, as rows of SEGMENT_COLUMNS.
 
     They are similar, not equal; EN scenes are not marked.
@@ -106,7 +110,13 @@ def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]
     write_atomic(segments, csv_bytes(SEGMENT_COLUMNS, annotate(scenes)))
     names = ("clip_id", "movie_id", "scene", "start_frame", "end_frame")
     rows = (  # ids are in the form of MovieGraphs
-        (f"{s.movie_id}-{s.number:03d}", s.movie_id, s.number, s.start_frame, s.end_frame)
+        (
+            f"{s.movie_id}-{s.number:03d}",
+            s.movie_id,
+            s.number,
+            s.start_frame,
+            s.end_frame,
+        )
         for s in scenes
     )
     write_atomic(clips, csv_bytes(names, rows))
@@ -126,7 +136,9 @@ def render(scenes: Sequence[DemoScene], folder: Path) -> list[Path]:
             stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
             stream.codec_context.thread_count = 1
             for picture in _pictures(scene):
-                out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+                out.mux(
+                    stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24"))
+                )
             out.mux(stream.encode())
         paths.append(path)
     return paths
@@ -165,11 +177,15 @@ class _Shot:
     def draw(self, t: float) -> Picture:
         """Return the picture at a time, RGB from 0 to 1."""
         y, x = _GRID
-        wave = np.sin(3 * x + self.phase[0] + self.drift * t) * np.cos(2 * y + self.phase[1])
+        wave = np.sin(3 * x + self.phase[0] + self.drift * t) * np.cos(
+            2 * y + self.phase[1]
+        )
         picture = self.tint + 0.12 * wave[..., None] + self.noise
         for concept, strength, phase in self.patterns:
             alpha = strength * _mask(concept, t + phase)[..., None]
-            picture = picture * (1 - alpha) + alpha * np.asarray(COLORS[concept], dtype=np.float32)
+            picture = picture * (1 - alpha) + alpha * np.asarray(
+                COLORS[concept], dtype=np.float32
+            )
         return np.asarray(picture, dtype=np.float32)
 
 

@@ -21,7 +21,12 @@ from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import Console
 from obygaze_features.core.drafts import OwnFolder, check_folder, draft_beside
 from obygaze_features.core.errors import AlreadyThere, ObygazeError, first_line
-from obygaze_features.core.files import parse_json, pretty_json, sha256_file, write_atomic
+from obygaze_features.core.files import (
+    parse_json,
+    pretty_json,
+    sha256_file,
+    write_atomic,
+)
 from obygaze_features.core.lazy import need
 
 CARD = "tiny-xclip"
@@ -55,11 +60,15 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
     folder = folder or session.workspace.root / "demo"
     root = ctx.find_root().command
     commands = []
-    on_stdout = redirect_stdout(sys.stderr) if session.console.as_json else nullcontext()
+    on_stdout = (
+        redirect_stdout(sys.stderr) if session.console.as_json else nullcontext()
+    )
     with on_stdout, _demo_folder(folder, session.console):
         scenes = make_films()
         write_tables(scenes, folder)
-        write_atomic(folder / "mapping.toml", DATA.joinpath("mapping.toml").read_bytes())
+        write_atomic(
+            folder / "mapping.toml", DATA.joinpath("mapping.toml").read_bytes()
+        )
         session.console.note(f"making {len(scenes)} clips of six films ...")
         truncate_video(render(scenes, folder / "videos")[BROKEN])
         weights, note = save_tiny_xclip(folder)
@@ -67,7 +76,11 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         for purpose, words in _steps(folder, weights):
             commands.append(shlex.join(["obygaze", "-C", str(folder), *words]))
             session.console.result(f"\n# {purpose}\n$ {commands[-1]}")
-            root.main(args=["-C", str(folder), *words], prog_name="obygaze", standalone_mode=False)
+            root.main(
+                args=["-C", str(folder), *words],
+                prog_name="obygaze",
+                standalone_mode=False,
+            )
     page = folder / "runs" / "honest" / "report.html"
     values = {"folder": folder, "page": page, "figures": folder / "figures"}
     document = {name: str(path) for name, path in values.items()}
@@ -85,7 +98,11 @@ def _steps(folder: Path, weights: Path | None) -> Iterator[tuple[str, list[str]]
     places = {"folder": folder, "card": CARD, "weights": weights}
     for step in tomllib.loads(DATA.joinpath("steps.toml").read_text("utf-8"))["steps"]:
         if weights is not None or "{card}" not in step["run"]:
-            line = step["run"].replace("{backbones}", backbones).replace("{stores}", stores)
+            line = (
+                step["run"]
+                .replace("{backbones}", backbones)
+                .replace("{stores}", stores)
+            )
             yield step["why"], [word.format(**places) for word in shlex.split(line)]
 
 
@@ -113,7 +130,10 @@ def save_tiny_xclip(workspace: Path) -> tuple[Path | None, str]:
     except (ImportError, OSError, ObygazeError) as error:
         # A broken installation of torch does not stop the demo.
         reason = first_line(error)
-        return None, f"torch or transformers does not work, the X-CLIP is skipped: {reason}"
+        return (
+            None,
+            f"torch or transformers does not work, the X-CLIP is skipped: {reason}",
+        )
     return folder, (
         f"A tiny X-CLIP was written to {folder}, to show several backbones in one pass.\n"
         "# Its weights are random. Its scores below come from the colours of the made-up films;\n"
@@ -133,7 +153,10 @@ def _demo_folder(folder: Path, console: Console) -> Iterator[None]:
         try:
             yield
         finally:
-            hashes = {name: sha256_file(folder / name) for name in sorted(_files(folder) - {MARK})}
+            hashes = {
+                name: sha256_file(folder / name)
+                for name in sorted(_files(folder) - {MARK})
+            }
             write_atomic(mark, pretty_json({"files": hashes}))
 
 
@@ -148,9 +171,13 @@ def _claim(folder: Path, console: Console) -> None:
             _lock(stream, folder)
     if folder.exists() and _listed_files(folder) is None and any(folder.iterdir()):
         names = (f"{folder.name}-unfinished-{number}" for number in count(1))
-        aside = next(name for name in names if not os.path.lexists(folder.with_name(name)))
+        aside = next(
+            name for name in names if not os.path.lexists(folder.with_name(name))
+        )
         folder.rename(folder.with_name(aside))
-        console.note(f"an earlier demo was stopped before its end; its folder is now {aside}")
+        console.note(
+            f"an earlier demo was stopped before its end; its folder is now {aside}"
+        )
     elif folder.exists():
         with draft_beside(folder) as old:
             folder.rename(old)
@@ -173,7 +200,9 @@ def _lock(mark: IO[Any], folder: Path) -> None:
 
 def _files(folder: Path) -> set[str]:
     """Return the files below a folder, but not the indexes of videos, which any command makes."""
-    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+    names = {
+        str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()
+    }
     return {name for name in names if not name.startswith("indexes/")}
 
 

@@ -16,7 +16,11 @@ from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import json_values
 
-STATIC = {"index.html": "text/html", "view.css": "text/css", "view.js": "text/javascript"}
+STATIC = {
+    "index.html": "text/html",
+    "view.css": "text/css",
+    "view.js": "text/javascript",
+}
 DATA_FILE, DATA_START = "data.js", b"const EXPORTED = "
 Asked = Mapping[str, str]
 
@@ -29,7 +33,9 @@ def server_of(site: Site) -> PageServer:
         return Reply(_static_bytes(name), f"{STATIC[name]}; charset=utf-8")
 
     def document(make: Callable[..., Any], asked: Asked) -> Reply:
-        return Reply.of(make(**{k: int(v) if k == "cell" else v for k, v in asked.items()}))
+        return Reply.of(
+            make(**{k: int(v) if k == "cell" else v for k, v in asked.items()})
+        )
 
     def of_clip(draw: Callable[..., bytes], kind: str, asked: Asked) -> Reply:
         direction = [asked["direction"]] if "direction" in asked else []
@@ -43,7 +49,9 @@ def server_of(site: Site) -> PageServer:
     get: dict[str, Callable[[Asked], Reply]] = {
         "": partial(static, "index.html"),
         **{name: partial(static, name) for name in STATIC},
-        DATA_FILE: lambda asked: Reply(b"", "text/javascript"),  # an exported page has data there
+        DATA_FILE: lambda asked: Reply(
+            b"", "text/javascript"
+        ),  # an exported page has data there
         "api/overview": partial(document, site.overview),
         "api/film": partial(document, site.film),
         "api/clip": partial(document, site.clip),
@@ -75,11 +83,19 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
     site = replace(site, marks=None, maps=site.maps if thumbnails else None)
     pictures, media = dict[str, bytes](), site.media
     for clip in site.shown.values() if thumbnails else ():
-        with suppress(ObygazeError):  # no picture of a clip whose video is missing or damaged
+        with suppress(
+            ObygazeError
+        ):  # no picture of a clip whose video is missing or damaged
             pictures[clip.clip_id] = media.thumbnail(clip)
     maps = [(clip, name) for clip in site.shown for name in media.directions(clip)]
-    content: dict[str, Any] = {"overview 0": site.overview(), "pictures": [*pictures], "maps": maps}
-    content |= {f"film {film}": {**site.film(film), "pieces": []} for film in site.films}
+    content: dict[str, Any] = {
+        "overview 0": site.overview(),
+        "pictures": [*pictures],
+        "maps": maps,
+    }
+    content |= {
+        f"film {film}": {**site.film(film), "pieces": []} for film in site.films
+    }
     content |= {f"clip {clip}": site.clip(clip) for clip in site.shown}
     data = json.dumps(json_values(content), allow_nan=False).encode("utf-8")
     with new_folder(folder, EXPORT, force=True) as draft:
@@ -87,7 +103,9 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
             (draft / name).write_bytes(_static_bytes(name))
         (draft / DATA_FILE).write_bytes(DATA_START + data + b"\n")
         (draft / "thumb").mkdir()
-        for number, picture in enumerate(pictures.values()):  # an id may not be a name of a file
+        for number, picture in enumerate(
+            pictures.values()
+        ):  # an id may not be a name of a file
             (draft / "thumb" / f"{number}.jpg").write_bytes(picture)
         for number, (clip_id, name) in enumerate(maps):
             with suppress(ObygazeError):
@@ -105,7 +123,9 @@ def _not_exported(folder: Path) -> str:
         return f"it has no {DATA_FILE} of an exported page"
     found = {str(path.relative_to(folder)) for path in folder.rglob("*")}
     names = sorted(found - {DATA_FILE, "thumb", *STATIC})
-    more = [name for name in names if not re.fullmatch(r"thumb/(map)?\d+\.(jpg|png)", name)]
+    more = [
+        name for name in names if not re.fullmatch(r"thumb/(map)?\d+\.(jpg|png)", name)
+    ]
     return f"it also holds {more[0]!r}" if more else ""
 
 

@@ -29,7 +29,9 @@ def cells_of(run: ReportRun) -> list[Record]:
     def order(cell: Record) -> tuple[int, bool, float]:
         return cell["n_test"], cell["train"] == cell["test"], rank_of(cell, run.primary)
 
-    return sorted((cell for cell in run.cells if cell["feature"]), key=order, reverse=True)
+    return sorted(
+        (cell for cell in run.cells if cell["feature"]), key=order, reverse=True
+    )
 
 
 def scores_of(run: ReportRun, cell: Record) -> dict[str, Score]:
@@ -43,8 +45,15 @@ def scores_of(run: ReportRun, cell: Record) -> dict[str, Score]:
         values = [fit["score"] for fit in fits]
         positive = 2 * sum(fit["decision"] for fit in fits) > len(fits)
         band = {"score": fmean(values), "low": min(values), "high": max(values)}
-        facts = {"fits": len(fits), "positive": positive, "correct": positive == bool(fits[0]["y"])}
-        found[clip] = {**{name: round(value, 4) for name, value in band.items()}, **facts}
+        facts = {
+            "fits": len(fits),
+            "positive": positive,
+            "correct": positive == bool(fits[0]["y"]),
+        }
+        found[clip] = {
+            **{name: round(value, 4) for name, value in band.items()},
+            **facts,
+        }
     return found
 
 
@@ -69,7 +78,9 @@ def agreement(
     return {"clips": len(both), "agreement": observed, "kappa": kappa}
 
 
-def run_facts(run: ReportRun, number: int, scores: Mapping[str, Score]) -> dict[str, Any]:
+def run_facts(
+    run: ReportRun, number: int, scores: Mapping[str, Score]
+) -> dict[str, Any]:
     """Return what the page says about a run and the chosen cell.
 
     The axis of scores is 0 to 1 for probabilities and symmetric for margins; in its middle the
@@ -87,7 +98,9 @@ def run_facts(run: ReportRun, number: int, scores: Mapping[str, Score]) -> dict[
 
 
 def _cell_text(run: ReportRun, cell: Record) -> str:
-    test, train = (run.task_titles.get(cell[key], cell[key]) for key in ("test", "train"))
+    test, train = (
+        run.task_titles.get(cell[key], cell[key]) for key in ("test", "train")
+    )
     trained = "" if train == test else f", trained on {train}"
     return f"{model_and_store(cell)}: {test}{trained}"
 
@@ -103,15 +116,24 @@ class Explainer:
     @cached_property
     def typical(self) -> NDArray[np.float64]:
         """The typical margins of training clips without each concept, and with it."""
-        view, listed, clips = self.model.info.training.view, self.model.clips, self.manifest
+        view, listed, clips = (
+            self.model.info.training.view,
+            self.model.clips,
+            self.manifest,
+        )
         clips = clips.view(view) if clips.header.view == "raw" else clips
         trained = [clip for clip in clips if listed is None or _is_listed(clip, listed)]
         known = {clip.clip_id: clip for clip in trained}
         known |= {unannotated_id(clip): clip for clip in trained}
         rows, _ = read_features(self.model, self.store, trained)
         found = (known[clip].concepts for clip in rows.clip_ids.tolist())
-        has = [[name in concepts for name in self.model.info.concepts] for concepts in found]
-        values = TrueValues.from_training(self.model.estimator.margins(rows.values), has)
+        has = [
+            [name in concepts for name in self.model.info.concepts]
+            for concepts in found
+        ]
+        values = TrueValues.from_training(
+            self.model.estimator.margins(rows.values), has
+        )
         return np.stack([values.absent, values.present])
 
     def explain(self, clip_id: str, switched: Mapping[str, bool]) -> dict[str, Any]:
@@ -121,7 +143,11 @@ class Explainer:
             clip_id: The clip.
             switched: Concepts that are given the margin of clips with them (True) or without.
         """
-        info, bottleneck, listed = self.model.info, self.model.estimator, self.model.clips
+        info, bottleneck, listed = (
+            self.model.info,
+            self.model.estimator,
+            self.model.clips,
+        )
         rows, _ = read_features(self.model, self.store, [self.manifest[clip_id]])
         if not len(rows.values):
             raise NotFound(f"no features of {clip_id}")
@@ -135,7 +161,9 @@ class Explainer:
         changed = np.repeat(margins, 2 * n, axis=0)
         changed[np.arange(2 * n), np.repeat(np.arange(n), 2)] = self.typical.T.ravel()
         rows_of = np.vstack([own, margins, changed])
-        found = bottleneck.proba_of_margins(rows_of, np.repeat(x, len(rows_of), axis=0))[:, -1]
+        found = bottleneck.proba_of_margins(
+            rows_of, np.repeat(x, len(rows_of), axis=0)
+        )[:, -1]
         base, parts = bottleneck.contributions(x)
         keys = ("name", "adds", "off", "on")
         each = zip(info.concepts, parts[0], found[2::2], found[3::2], strict=False)
@@ -147,7 +175,9 @@ class Explainer:
             "probability": found[0],
             "changed": found[1],
             "rest": parts[0, -1] if parts.shape[1] > n else None,
-            "trained_on_it": None if listed is None else _is_listed(self.manifest[clip_id], listed),
+            "trained_on_it": None
+            if listed is None
+            else _is_listed(self.manifest[clip_id], listed),
         }
 
 

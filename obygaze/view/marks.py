@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
-from obygaze_features.core.files import csv_bytes, json_values, locked, sha256_bytes, write_atomic
+from obygaze_features.core.files import (
+    csv_bytes,
+    json_values,
+    locked,
+    sha256_bytes,
+    write_atomic,
+)
 from obygaze_features.manifest.exchange import plain
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import LEVELS
@@ -28,7 +34,10 @@ ID = re.compile(r"[0-9a-f-]{8,40}")
 # `arm` is "blind" if the page showed neither predictions nor labels, else "assisted"; `when` is in
 # UTC; `version` counts the changes of a mark from 1.
 # `framerate` and the times make the table one that other programs can place on other clips.
-MORE_COLUMNS = (*("framerate", "start_s", "end_s"), *("comment", "arm", "when", "mark", "version"))
+MORE_COLUMNS = (
+    *("framerate", "start_s", "end_s"),
+    *("comment", "arm", "when", "mark", "version"),
+)
 MAX_COMMENT = 2000
 
 Mark = dict[str, Any]
@@ -40,7 +49,9 @@ class Outdated(ObygazeError):
     status = 409
 
     def __init__(self, newer: Mark | None) -> None:
-        super().__init__("this mark was changed in another window since it was shown here")
+        super().__init__(
+            "this mark was changed in another window since it was shown here"
+        )
         self.facts = {"newer": newer}
 
 
@@ -60,7 +71,9 @@ class MarkTable:
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.annotator) or self.annotator == SHOTS:
             hint = f"--annotate NAME: letters, digits, - and _; not {SHOTS}"
-            raise FixUsage(f"invalid name of an annotator: {self.annotator!r}", hint=hint)
+            raise FixUsage(
+                f"invalid name of an annotator: {self.annotator!r}", hint=hint
+            )
         self.path.parent.mkdir(exist_ok=True)
         self.read()
 
@@ -68,9 +81,13 @@ class MarkTable:
         """Return the marks by their id; a row that was added by hand gets a hash as its id."""
         if not self.path.exists():
             return {}
-        table = read_table(self.path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True)
+        table = read_table(
+            self.path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True
+        )
         other_columns = [
-            name for name in table.columns if name and name not in (*SEGMENT_COLUMNS, *MORE_COLUMNS)
+            name
+            for name in table.columns
+            if name and name not in (*SEGMENT_COLUMNS, *MORE_COLUMNS)
         ]
         segments = read_segments(self.path) if table.rows else ()
         marks: dict[str, Mark] = {}
@@ -105,7 +122,9 @@ class MarkTable:
         """
         made = self._checked(wanted)
         made["framerate"] = frame_rate_text(rate) if rate else ""
-        made["start_s"], made["end_s"] = (repr(time) for time in span_s) if span_s else ("", "")
+        made["start_s"], made["end_s"] = (
+            (repr(time) for time in span_s) if span_s else ("", "")
+        )
         deleted = wanted.get("deleted") is True
         with locked(self.path.parent):
             marks = self.read()
@@ -121,8 +140,14 @@ class MarkTable:
             names = [name for mark in marks.values() for name in mark["more"]]
             columns = (*SEGMENT_COLUMNS, *MORE_COLUMNS, *dict.fromkeys(names))
             rows = sorted(_row(mark, columns) for mark in marks.values())
-            line = {"before": before, "after": None if deleted else made, "when": made["when"]}
-            with self.path.with_suffix(".history.jsonl").open("a", encoding="utf-8") as history:
+            line = {
+                "before": before,
+                "after": None if deleted else made,
+                "when": made["when"],
+            }
+            with self.path.with_suffix(".history.jsonl").open(
+                "a", encoding="utf-8"
+            ) as history:
                 # The line break comes first: the last line may have been cut off by a kill.
                 history.write(f"\n{json.dumps(line, ensure_ascii=False)}")
             write_atomic(self.path, csv_bytes(columns, rows))
@@ -132,9 +157,13 @@ class MarkTable:
         """Return the mark that was asked for; an error where a value is not valid."""
         names = ("mark", "version", "movie_id", "level", "start_frame", "end_frame")
         own_id, version, movie, level, start, end = (wanted.get(name) for name in names)
-        concepts, comment = wanted.get("concepts") or [], str(wanted.get("comment") or "")
+        concepts, comment = (
+            wanted.get("concepts") or [],
+            str(wanted.get("comment") or ""),
+        )
         wrong = {
-            "mark: expected an id": not isinstance(own_id, str) or not ID.fullmatch(own_id),
+            "mark: expected an id": not isinstance(own_id, str)
+            or not ID.fullmatch(own_id),
             "version: expected a whole number": type(version) is not int,
             f"the manifest has no film {movie!r}": movie not in self.movies,
             f"level must be one of {', '.join(LEVELS)}": level not in LEVELS,
@@ -188,5 +217,7 @@ def first_marks(table: Path) -> tuple[dict[str, str], list[Segment]]:
         except ValueError:
             continue  # a line that was cut off
         if mark and mark["arm"] == arms.setdefault(mark["movie_id"], mark["arm"]):
-            first.setdefault(mark["mark"], Segment(*(mark[name] for name in SEGMENT_COLUMNS)))
+            first.setdefault(
+                mark["mark"], Segment(*(mark[name] for name in SEGMENT_COLUMNS))
+            )
     return arms, list(first.values())

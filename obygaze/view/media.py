@@ -80,8 +80,15 @@ class Media:
     def path(self, name: str) -> Path:
         """Return the file of a video."""
         path = Path(self.root, name)
-        if not self.root or not name or path.suffix.lower() not in EXTENSIONS or not path.is_file():
-            raise NotFound("the video is missing", where=str(path), hint="obygaze manifest link")
+        if (
+            not self.root
+            or not name
+            or path.suffix.lower() not in EXTENSIONS
+            or not path.is_file()
+        ):
+            raise NotFound(
+                "the video is missing", where=str(path), hint="obygaze manifest link"
+            )
         return path
 
     def facts(self, name: str) -> MediaFacts:
@@ -104,14 +111,23 @@ class Media:
     def describe(self, name: str) -> dict[str, Any]:
         """Return how the page plays a video, or why browsers do not play it."""
         facts = self.facts(name)
-        is_copied = facts.refused and facts.rate and self.playable(name) != self.path(name)
+        is_copied = (
+            facts.refused and facts.rate and self.playable(name) != self.path(name)
+        )
         refused = "" if is_copied else facts.refused
         subtitles = bool(self._subtitle_files(name))
-        return {"key": self.names.index(name), "refused": refused, "subtitles": subtitles}
+        return {
+            "key": self.names.index(name),
+            "refused": refused,
+            "subtitles": subtitles,
+        }
 
     def make_proxies(self, bars: ProgressBars) -> None:
         """Make the playable copies that are missing."""
-        folder, indexes = self.workspace.folder("proxies"), self.workspace.folder("indexes")
+        folder, indexes = (
+            self.workspace.folder("proxies"),
+            self.workspace.folder("indexes"),
+        )
         for name in self.names:
             facts = self.facts(name)
             # Without a rate, the video cannot be read.
@@ -120,13 +136,21 @@ class Media:
                     make_proxy(self.path(name), folder, indexes, progress)
 
     def _subtitle_files(self, name: str) -> list[Path]:
-        files = (Path(self.root, name).with_suffix(suffix) for suffix in (".vtt", ".srt"))
+        files = (
+            Path(self.root, name).with_suffix(suffix) for suffix in (".vtt", ".srt")
+        )
         return [file for file in files if file.is_file()]
 
     def subtitles(self, name: str) -> bytes:
         """Return the subtitles beside a video as WebVTT."""
-        text = self._subtitle_files(name)[0].read_bytes().decode("utf-8-sig", errors="replace")
-        if not text.startswith("WEBVTT"):  # SubRip differs in the first line and in its times
+        text = (
+            self._subtitle_files(name)[0]
+            .read_bytes()
+            .decode("utf-8-sig", errors="replace")
+        )
+        if not text.startswith(
+            "WEBVTT"
+        ):  # SubRip differs in the first line and in its times
             text = "WEBVTT\n\n" + re.sub(r"(\d\d:\d\d),(\d{3})", r"\1.\2", text)
         return text.encode("utf-8")
 
@@ -163,7 +187,11 @@ class Media:
         if self.maps is None:
             return []
         found = self.maps.matrix(MAPS, clips=[clip_id], missing="drop")
-        return [name for name in map_names(self.maps) if len(found) and not name.startswith(RANDOM)]
+        return [
+            name
+            for name in map_names(self.maps)
+            if len(found) and not name.startswith(RANDOM)
+        ]
 
     def map_sheet(self, clip: Clip, direction: str) -> bytes:
         """Return the maps of a direction over the pictures of a clip, as PNG."""
@@ -176,8 +204,12 @@ class Media:
             return decode_clip(path, view, **part, max_substituted=1, indexes=indexes)
 
 
-@lru_cache(maxsize=2)  # the page asks for each direction of a clip; all are drawn at once
-def _map_sheets(workspace: Workspace, maps: Store | None, clip_id: str) -> dict[str, bytes]:
+@lru_cache(
+    maxsize=2
+)  # the page asks for each direction of a clip; all are drawn at once
+def _map_sheets(
+    workspace: Workspace, maps: Store | None, clip_id: str
+) -> dict[str, bytes]:
     return dict(map_sheets(workspace, maps, clip_id)) if maps else {}
 
 
@@ -192,7 +224,10 @@ def media_facts(path: Path) -> MediaFacts:
     """Return the facts in the header of a video; BadVideo if it cannot be opened."""
     with open_video(path) as (container, stream):
         name, codec = container.format.name, stream.codec_context.codec.canonical_name
-        sound = [one.codec_context.codec.canonical_name for one in container.streams.audio[:1]]
+        sound = [
+            one.codec_context.codec.canonical_name
+            for one in container.streams.audio[:1]
+        ]
         refused = [f"{name} files"] if CONTAINERS.isdisjoint(name.split(",")) else []
         if codec not in VIDEO_CODECS or stream.codec_context.pix_fmt not in PIXELS:
             refused.append(f"{codec} video ({stream.codec_context.pix_fmt})")
@@ -212,11 +247,20 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
     `indexes` is the folder that keeps the indexes of films; `progress` counts the pictures.
     """
     index, target = film_index(video, indexes)[0], proxy_path(video, folder)
-    with new_file(target, force=True) as draft, open_film(video, indexes, threads=0) as source:
+    with (
+        new_file(target, force=True) as draft,
+        open_film(video, indexes, threads=0) as source,
+    ):
         geometry = source.geometry
-        turn = PictureConverter(geometry).convert if geometry.rotation or geometry.flip else None
+        turn = (
+            PictureConverter(geometry).convert
+            if geometry.rotation or geometry.flip
+            else None
+        )
         scale = min(1.0, MOST_LINES / geometry.upright[0])
-        height, width = (2 * max(1, round(scale * edge / 2)) for edge in geometry.upright)
+        height, width = (
+            2 * max(1, round(scale * edge / 2)) for edge in geometry.upright
+        )
         with av().open(str(draft), "w", format="mp4", options=MP4) as out:
             rate = Fraction(index.rate).limit_denominator(1001)
             pictures = out.add_stream("libx264", rate=rate, options=X264)
@@ -232,7 +276,9 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
                 if rank <= last:  # it is not shown, or damage has changed the order
                     return
                 if turn is not None:
-                    frame = av().VideoFrame.from_ndarray(turn(frame).copy(), format="rgb24")
+                    frame = av().VideoFrame.from_ndarray(
+                        turn(frame).copy(), format="rgb24"
+                    )
                 picture = frame.reformat(width, height, format="yuv420p")
                 # Files begin with a picture: the first is shown from 0 on.
                 time_s = float(index.times_s[rank]) if last >= 0 else 0.0
@@ -261,6 +307,9 @@ def _encoded_sound(video: Path, out: Any, origin_s: float) -> Iterator[float]:
                 if frame.time is not None:
                     start_s, rate = frame.time - origin_s, frame.sample_rate
                     yield start_s
-                    frame.pts, frame.time_base = round(start_s * rate), Fraction(1, rate)
+                    frame.pts, frame.time_base = (
+                        round(start_s * rate),
+                        Fraction(1, rate),
+                    )
                     out.mux(stream.encode(frame))
         out.mux(stream.encode())

@@ -50,7 +50,10 @@ class Reply:
     @classmethod
     def of(cls, value: Any, status: int = 200) -> Self:
         """Return a value as JSON; a number that is not finite becomes null."""
-        return cls(json.dumps(json_values(value), allow_nan=False).encode("utf-8"), status=status)
+        return cls(
+            json.dumps(json_values(value), allow_nan=False).encode("utf-8"),
+            status=status,
+        )
 
 
 class Refused(ObygazeError):
@@ -124,9 +127,14 @@ class _Handler(BaseHTTPRequestHandler):
         if headers.get("Origin", "" if self.command == "POST" else own) != own:
             raise Refused(403, "a request of another page")
         address = urlsplit(self.path)
-        path, asked = address.path.removeprefix("/"), dict(parse_qsl(address.query, True))
+        path, asked = (
+            address.path.removeprefix("/"),
+            dict(parse_qsl(address.query, True)),
+        )
         token = asked.pop("token", "") if path == "" else ""
-        pairs = (pair.strip().partition("=") for pair in headers.get("Cookie", "").split(";"))
+        pairs = (
+            pair.strip().partition("=") for pair in headers.get("Cookie", "").split(";")
+        )
         cookies = {name: value for name, _, value in pairs}
         sent = (token or cookies.get(server.cookie, "")).encode("utf-8")
         if not hmac.compare_digest(sent, server.token.encode("utf-8")):
@@ -143,7 +151,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> dict[str, Any]:
         length = self.headers.get("Content-Length", "")
-        if self.headers.get_content_type() != "application/json" or not length.isdecimal():
+        if (
+            self.headers.get_content_type() != "application/json"
+            or not length.isdecimal()
+        ):
             raise Refused(415, "expected JSON")
         if int(length) > MAX_BODY:
             raise Refused(413, f"more than {MAX_BODY} bytes")
@@ -156,7 +167,9 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(reply.body, Path):
             self._send_file(reply.body)
             return
-        self._start(reply.status, len(reply.body), {"Content-Type": reply.kind, **reply.headers})
+        self._start(
+            reply.status, len(reply.body), {"Content-Type": reply.kind, **reply.headers}
+        )
         if self.command != "HEAD":
             self.wfile.write(reply.body)
 
@@ -186,7 +199,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _start(self, status: int, n_bytes: int, headers: Mapping[str, str]) -> None:
         self.send_response(status)
-        for name, value in {**HEADERS, **headers, "Content-Length": str(n_bytes)}.items():
+        for name, value in {
+            **HEADERS,
+            **headers,
+            "Content-Length": str(n_bytes),
+        }.items():
             self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")
@@ -216,7 +233,13 @@ def _reply_of(error: Exception) -> Reply:
         facts = getattr(error, "facts", {})
         return Reply.of({"error": error.what, "hint": error.hint, **facts}, status)
     if isinstance(error, OSError):
-        status = 507 if error.errno in DISK_FULL else 404 if error.errno == errno.ENOENT else 500
+        status = (
+            507
+            if error.errno in DISK_FULL
+            else 404
+            if error.errno == errno.ENOENT
+            else 500
+        )
         return Reply.of({"error": error.strerror or str(error)}, status)
     if isinstance(error, LookupError | TypeError | ValueError):
         status = 404 if isinstance(error, KeyError) else 400

@@ -18,7 +18,14 @@ from sklearn.preprocessing import normalize
 
 from obygaze.features import PathLike, open_store, workspace_of
 from obygaze.models import load_model, named_manifest, read_run
-from obygaze.view.decisions import Explainer, Score, agreement, cells_of, run_facts, scores_of
+from obygaze.view.decisions import (
+    Explainer,
+    Score,
+    agreement,
+    cells_of,
+    run_facts,
+    scores_of,
+)
 from obygaze.view.marks import NAME, SHOTS, MarkTable, first_marks
 from obygaze.view.media import Media
 from obygaze.view.watched import WatchedTable, checked_stretches
@@ -74,7 +81,9 @@ class Site:
     def overview(self, cell: int = 0) -> Document:
         """Return what all parts of the page need: films, clips, levels, concepts, the run."""
         scores, header = self._scores(cell), self.manifest.header
-        levels = {n: {"name": LEVEL_NAMES[n], "color": LEVEL_COLORS[n]} for n in LEVEL_NAMES}
+        levels = {
+            n: {"name": LEVEL_NAMES[n], "color": LEVEL_COLORS[n]} for n in LEVEL_NAMES
+        }
         return {
             "title": self.manifest.name,
             "dataset": header.dataset,
@@ -95,13 +104,28 @@ class Site:
         found = lay_out(self.films[film], self._length, float(rate or 0))
         if found["unknown"]:
             missing = ", ".join(found["unknown"])
-            notes.append(f"The lengths of videos are not known, so marks have no place: {missing}.")
-        pieces = [{**piece, **self.media.describe(piece["video"])} for piece in found["pieces"]]
+            notes.append(
+                f"The lengths of videos are not known, so marks have no place: {missing}."
+            )
+        pieces = [
+            {**piece, **self.media.describe(piece["video"])}
+            for piece in found["pieces"]
+        ]
         marked = [asdict(one) for one in self._segments(notes) if one.movie_id == film]
         own = self.marks.read().values() if self.marks else ()
         return {
-            **{"id": film, "title": self._title(film), "rate": float(rate or 0), "notes": notes},
-            **{**found, "pieces": pieces, "segments": marked, "shots": self._shots(film)},
+            **{
+                "id": film,
+                "title": self._title(film),
+                "rate": float(rate or 0),
+                "notes": notes,
+            },
+            **{
+                **found,
+                "pieces": pieces,
+                "segments": marked,
+                "shots": self._shots(film),
+            },
             "marks": [mark for mark in own if mark["movie_id"] == film],
             "watched": self.watched.stretches(film) if self.watched else [],
         }
@@ -140,7 +164,9 @@ class Site:
         unknown = lay_out(self.films[film], self._length, float(rate))["unknown"]
         if unknown:
             what = f"marks in {film} have no place: the length of {unknown[0]} is not known"
-            raise FixUsage(what, hint="obygaze manifest link, with all videos of the film")
+            raise FixUsage(
+                what, hint="obygaze manifest link, with all videos of the film"
+            )
         return rate
 
     @cached_property
@@ -150,7 +176,9 @@ class Site:
             return None
         return WatchedTable(watched_path(self.marks.path), self.marks.annotator)
 
-    def clip(self, clip_id: str, cell: int = 0, on: str = "", off: str = "") -> Document:
+    def clip(
+        self, clip_id: str, cell: int = 0, on: str = "", off: str = ""
+    ) -> Document:
         """Return a clip: its facts, why the model decided as it did, and similar clips.
 
         Args:
@@ -161,7 +189,9 @@ class Site:
         """
         entry = self._entry(self.shown[clip_id], self._scores(cell))
         document = {**entry, "notes": [], "maps": self.media.directions(clip_id)}
-        switched = dict.fromkeys(on.split("|"), True) | dict.fromkeys(off.split("|"), False)
+        switched = dict.fromkeys(on.split("|"), True) | dict.fromkeys(
+            off.split("|"), False
+        )
         try:
             if self.explainer:
                 document["explanation"] = self.explainer.explain(clip_id, switched)
@@ -179,7 +209,9 @@ class Site:
         run = self.run
         task = run.protocol["tasks"][cells_of(run)[cell]["test"]] if run else {}
         if not task.get("classes"):
-            raise FixUsage("agreement needs a run whose classes are levels", hint="--run RUN")
+            raise FixUsage(
+                "agreement needs a run whose classes are levels", hint="--run RUN"
+            )
         rows, spans, scores = list[Document](), self._spans(), self._scores(cell)
         for path in self._tables():
             arms, first = first_marks(path)
@@ -212,7 +244,9 @@ class Site:
             if rate is None or axis["unknown"]:
                 continue  # its marks cannot be placed on clips
             for clip, (start, end) in axis["spans"].items():
-                found.append(ClipSpan(clip, film, round(start * rate), round(end * rate) - 1))
+                found.append(
+                    ClipSpan(clip, film, round(start * rate), round(end * rate) - 1)
+                )
         return found
 
     def where(self, expression: str) -> list[str]:
@@ -229,7 +263,9 @@ class Site:
 
     @lru_cache(maxsize=1)  # noqa: B019 - there is one site in a program
     def _tower(self, card: str) -> TextTower:
-        return load_text_tower(card, self.weights, workspace=self.workspace, download=False)
+        return load_text_tower(
+            card, self.weights, workspace=self.workspace, download=False
+        )
 
     @cached_property
     def media(self) -> Media:
@@ -247,7 +283,10 @@ class Site:
         """The clips by id; in the blind arm without labels, and no segments of annotators."""
         if not self.blind:
             return dict(self.manifest.by_id)
-        of_clips = self.manifest.header.unit == "clip" and "annotator" not in self.manifest.columns
+        of_clips = (
+            self.manifest.header.unit == "clip"
+            and "annotator" not in self.manifest.columns
+        )
         clips = self.manifest if of_clips else ()
         return {c.clip_id: replace(c, level="", concepts=(), extra={}) for c in clips}
 
@@ -261,8 +300,12 @@ class Site:
         if self.store is None:
             return {}
         ids, noted = self.store.clip_ids.tolist(), self.store.status().noted
-        absent = dict.fromkeys(self.manifest.by_id.keys() - set(ids), "not in the store")
-        return absent | {ids[row]: str(one) for row, one in noted.items() if not one.is_ok}
+        absent = dict.fromkeys(
+            self.manifest.by_id.keys() - set(ids), "not in the store"
+        )
+        return absent | {
+            ids[row]: str(one) for row, one in noted.items() if not one.is_ok
+        }
 
     @cached_property
     def _features(self) -> tuple[list[str], NDArray[np.float64]]:
@@ -309,7 +352,9 @@ class Site:
             rate = known_frame_rate(clip.extra.get("framerate", ""))
             if rate is not None:
                 return rate
-        for video in dict.fromkeys(clip.video for clip in self.films[film] if clip.video):
+        for video in dict.fromkeys(
+            clip.video for clip in self.films[film] if clip.video
+        ):
             rate = known_frame_rate(self.media.facts(video).rate)
             if rate is not None:
                 return rate
@@ -323,7 +368,9 @@ class Site:
             if path != own:
                 try:
                     segments = read_segments(path)
-                    yield from (segment for segment in segments if segment.level != WATCHED)
+                    yield from (
+                        segment for segment in segments if segment.level != WATCHED
+                    )
                 except ObygazeError as error:
                     notes.append(f"{path.name} is not shown: {error.what}")
 
@@ -342,7 +389,9 @@ class Site:
         if not path.is_file():
             return []
         rows = read_table(path, required=("movie_id", "start_frame", "end_frame")).rows
-        return [span for row in rows if row["movie_id"] == film and (span := row.frames())]
+        return [
+            span for row in rows if row["movie_id"] == film and (span := row.frames())
+        ]
 
 
 def open_site(
@@ -376,12 +425,16 @@ def open_site(
     scored = ReportRun.of_run(read_run(run, workspace=workspace)) if run else None
     if manifest is None and scored:
         used = scored.about["manifest"]
-        manifest = used["name"] if used["name"] in place.names("manifests") else used["path"]
+        manifest = (
+            used["name"] if used["name"] in place.names("manifests") else used["path"]
+        )
     clips = named_manifest(manifest, workspace)[0]
     if annotate is not None:
         path = place.folder("segments") / f"{clips.name}.{annotate}.csv"
         arm = "blind" if blind else "assisted"
-        marks = MarkTable(path, annotate, arm, clips.movies, tuple(clips.header.concepts))
+        marks = MarkTable(
+            path, annotate, arm, clips.movies, tuple(clips.header.concepts)
+        )
     site: dict[str, Any] = {"workspace": place, "manifest": clips, "marks": marks}
     if blind:
         return Site(**site, blind=True)
@@ -393,7 +446,9 @@ def open_site(
     found = open_store(store, workspace=workspace) if store else None
     if saved and not (found and isinstance(saved.estimator, Bottleneck)):
         what = f"--model {saved.info.name} ({saved.info.kind}) must be a bottleneck, with --store"
-        raise FixUsage(what, hint="a model of obygaze train pcbm-lr, and the store of its features")
+        raise FixUsage(
+            what, hint="a model of obygaze train pcbm-lr, and the store of its features"
+        )
     opened = open_store(maps, workspace=workspace) if maps else None
     if opened:
         map_names(opened)  # raises an error for another kind of store
@@ -408,7 +463,9 @@ def open_site(
     )
 
 
-def lay_out(clips: Sequence[Clip], length_of: Callable[[str], float], rate: float) -> Document:
+def lay_out(
+    clips: Sequence[Clip], length_of: Callable[[str], float], rate: float
+) -> Document:
     """Return the axis of a film, in seconds: the time in the film, or that in the video.
 
     Clips with files of their own and without times in the film follow each other by their scenes.
@@ -429,10 +486,16 @@ def lay_out(clips: Sequence[Clip], length_of: Callable[[str], float], rate: floa
     videos = {clip.video for clip in clips if clip.video}
     if len(videos) == 1 and in_video and in_film in ({}, in_video):
         (video,) = videos
-        spans, end = in_video, max(length_of(video), *(end for _, end in in_video.values()))
+        spans, end = (
+            in_video,
+            max(length_of(video), *(end for _, end in in_video.values())),
+        )
         pieces = [Document(start=0.0, end=end, video=video, offset=0.0, frame=0)]
     else:
-        spans, end = dict(in_film), max((end for _, end in in_film.values()), default=0.0)
+        spans, end = (
+            dict(in_film),
+            max((end for _, end in in_film.values()), default=0.0),
+        )
         for clip in () if in_film else sorted(clips, key=lambda clip: clip.scene or 0):
             first, last = span_in_video(clip) or (0.0, length_of(clip.video))
             if last <= first:
@@ -455,4 +518,8 @@ def lay_out(clips: Sequence[Clip], length_of: Callable[[str], float], rate: floa
 
 def span_in_video(clip: Clip) -> tuple[float, float] | None:
     """Return start and end of a clip in its video; None if it is all of it."""
-    return None if clip.start_s is None or clip.end_s is None else (clip.start_s, clip.end_s)
+    return (
+        None
+        if clip.start_s is None or clip.end_s is None
+        else (clip.start_s, clip.end_s)
+    )

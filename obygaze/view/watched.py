@@ -14,7 +14,12 @@ from typing import Any
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import csv_bytes, locked, write_atomic
 from obygaze_features.manifest.frame_rate import frame_rate_text
-from obygaze_features.manifest.projection import SEGMENT_COLUMNS, WATCHED, Segment, Stretches
+from obygaze_features.manifest.projection import (
+    SEGMENT_COLUMNS,
+    WATCHED,
+    Segment,
+    Stretches,
+)
 from obygaze_features.manifest.tables import read_table
 
 COLUMNS = (*SEGMENT_COLUMNS, "framerate")
@@ -41,7 +46,9 @@ class WatchedTable:
             for first, last, _ in rows
         ]
 
-    def add(self, movie_id: str, stretches: Sequence[Stretch], rate: Fraction) -> list[Stretch]:
+    def add(
+        self, movie_id: str, stretches: Sequence[Stretch], rate: Fraction
+    ) -> list[Stretch]:
         """Add stretches of a film, and return all that was watched of it."""
         with locked(self.path.parent):
             rows = self._read()
@@ -52,7 +59,9 @@ class WatchedTable:
             lines = []
             for movie, of_movie in sorted(rows.items()):
                 for first, last, framerate in of_movie:
-                    lines.append((movie, self.annotator, first, last, WATCHED, "", framerate))
+                    lines.append(
+                        (movie, self.annotator, first, last, WATCHED, "", framerate)
+                    )
             write_atomic(self.path, csv_bytes(COLUMNS, lines))
         return watched
 
@@ -60,19 +69,26 @@ class WatchedTable:
         if not self.path.exists():
             return {}
         rows: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-        table = read_table(self.path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True)
+        table = read_table(
+            self.path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True
+        )
         for row in table.rows:
             if row["level"] != WATCHED:
                 row.add(
-                    "level", f"expected {WATCHED}, got {row['level']!r}: marks have their table"
+                    "level",
+                    f"expected {WATCHED}, got {row['level']!r}: marks have their table",
                 )
             if self.annotator and row["annotator"] != self.annotator:
-                row.add("annotator", f"expected {self.annotator}, got {row['annotator']!r}")
+                row.add(
+                    "annotator", f"expected {self.annotator}, got {row['annotator']!r}"
+                )
             frames = row.frames()
             if frames is not None:
                 rows[row["movie_id"]].append((*frames, row.cells.get("framerate", "")))
         if table.rows:
-            table.rows[0].violations.raise_if_any("this table of what was watched cannot be read")
+            table.rows[0].violations.raise_if_any(
+                "this table of what was watched cannot be read"
+            )
         return dict(rows)
 
 
@@ -83,9 +99,13 @@ def checked_stretches(sent: Mapping[str, Any], n_frames: int) -> list[Stretch]:
         raise FixInput("stretches: expected a list of first and last pictures")
     checked = []
     for stretch in stretches:
-        is_pair = isinstance(stretch, list) and [type(number) for number in stretch] == [int, int]
+        is_pair = isinstance(stretch, list) and [
+            type(number) for number in stretch
+        ] == [int, int]
         if not is_pair or not 0 <= stretch[0] <= stretch[1]:
-            raise FixInput(f"expected the first and the last picture, from 0, got {stretch!r}")
+            raise FixInput(
+                f"expected the first and the last picture, from 0, got {stretch!r}"
+            )
         first, last = stretch
         if first < n_frames:
             checked.append((first, min(last, n_frames - 1)))

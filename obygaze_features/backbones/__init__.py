@@ -25,14 +25,24 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.torch_backbone import TorchBackbone as TorchBackbone
 else:
     _EXPORTS = {
-        "obygaze_features.backbones.base": ("Backbone", "Card", "Family", "Placement", "Preset"),
+        "obygaze_features.backbones.base": (
+            "Backbone",
+            "Card",
+            "Family",
+            "Placement",
+            "Preset",
+        ),
         "obygaze_features.backbones.cards": ("find_card", "find_cards"),
         "obygaze_features.backbones.check": ("check_backbone",),
         "obygaze_features.backbones.geometry": ("Geometry",),
         "obygaze_features.backbones.hub": ("find_weights",),
         "obygaze_features.backbones.load": ("load_backbone",),
         "obygaze_features.backbones.own": ("module_card",),
-        "obygaze_features.backbones.text": ("embed_prompts", "load_text_tower", "read_prompts"),
+        "obygaze_features.backbones.text": (
+            "embed_prompts",
+            "load_text_tower",
+            "read_prompts",
+        ),
         "obygaze_features.backbones.torch_backbone": ("TorchBackbone",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

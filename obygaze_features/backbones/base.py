@@ -43,7 +43,11 @@ class Preset:
     """
 
     mean: Annotated[tuple[float, ...], list_of(number(), **_THREE)] = (0.5, 0.5, 0.5)
-    std: Annotated[tuple[float, ...], list_of(number(0, above=True), **_THREE)] = (0.5, 0.5, 0.5)
+    std: Annotated[tuple[float, ...], list_of(number(0, above=True), **_THREE)] = (
+        0.5,
+        0.5,
+        0.5,
+    )
     resize: Annotated[str, choice(("shortest-edge", "squash"))] = "shortest-edge"
     filter: Annotated[str, choice(("bilinear", "bicubic"))] = "bilinear"
     edge: Annotated[int, COUNT] = 0
@@ -71,8 +75,12 @@ class Preset:
         if self.resize == "squash":
             edge = size
         if edge < size:
-            raise FixInput(f"frames of shortest edge {edge} cannot be cropped to {size} x {size}")
-        return Resize(edge, size, self.resize, self.filter, self.crop_offset, self.squash_first)
+            raise FixInput(
+                f"frames of shortest edge {edge} cannot be cropped to {size} x {size}"
+            )
+        return Resize(
+            edge, size, self.resize, self.filter, self.crop_offset, self.squash_first
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings that change pixels and frames, as plain values, for recipes."""
@@ -202,16 +210,22 @@ class Card:
     weights_sha256: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return short_repr("Card", repr(self.label), self.title, f"levels {', '.join(self.sources)}")
+        return short_repr(
+            "Card", repr(self.label), self.title, f"levels {', '.join(self.sources)}"
+        )
 
     def _repr_html_(self) -> str:
-        levels = {name: " x ".join(map(str, lv.shape)) for name, lv in self.levels.items()}
+        levels = {
+            name: " x ".join(map(str, lv.shape)) for name, lv in self.levels.items()
+        }
         return html_summary(f"Card {self.label}: {self.title}", levels)
 
     @property
     def label(self) -> str:
         """The name for commands: that of the card, with the preset unless it is the default."""
-        return self.name if self.preset == DEFAULT_PRESET else f"{self.name}@{self.preset}"
+        return (
+            self.name if self.preset == DEFAULT_PRESET else f"{self.name}@{self.preset}"
+        )
 
     @property
     def input(self) -> Preset:
@@ -232,7 +246,9 @@ class Card:
         """Return the same card with another preset."""
         if preset not in self.presets:
             where, hint = self.origin, f"one of {', '.join(sorted(self.presets))}"
-            raise FixUsage(f"the card {self.name} has no preset {preset!r}", where=where, hint=hint)
+            raise FixUsage(
+                f"the card {self.name} has no preset {preset!r}", where=where, hint=hint
+            )
         return replace(self, preset=preset)
 
     def to_json(self) -> dict[str, Any]:
@@ -244,7 +260,9 @@ class Card:
             **{key: getattr(self, key) for key in ("licence", "citation", "gflop")},
             "geometry": self.geometry.declared(),
             "levels": dict(self.sources),
-            "presets": {name: preset.to_json() for name, preset in self.presets.items()},
+            "presets": {
+                name: preset.to_json() for name, preset in self.presets.items()
+            },
         }
 
 
@@ -275,12 +293,19 @@ class Backbone(ABC):
         self.geometry, self.levels = found.geometry, found.levels
         family = card.family
         self.takes_mask = family.takes_mask
-        memory = family.activation_bytes(self.geometry, placement.dtype, placement.attention)
+        memory = family.activation_bytes(
+            self.geometry, placement.dtype, placement.attention
+        )
         self.activation_bytes = memory
 
     def __repr__(self) -> str:
         where = f"{self.placement.dtype} on {self.placement.device}"
-        facts = (repr(self.card.label), self.geometry.input_size, where, ", ".join(self.levels))
+        facts = (
+            repr(self.card.label),
+            self.geometry.input_size,
+            where,
+            ", ".join(self.levels),
+        )
         return short_repr(type(self).__name__, *facts)
 
     @abstractmethod
@@ -300,13 +325,20 @@ class Backbone(ABC):
         A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
         """
         check_pixels(pixels, self.geometry, self.card.label)
-        levels = {n: level for n, level in self.levels.items() if only is None or n in only}
+        levels = {
+            n: level for n, level in self.levels.items() if only is None or n in only
+        }
         outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
         for name, level in levels.items():
-            expected, got = [len(pixels), *level.shape], list(outputs[level.source].shape)
+            expected, got = (
+                [len(pixels), *level.shape],
+                list(outputs[level.source].shape),
+            )
             if got != expected:
                 what = f"{name}: expected shape {expected}, the model returned {got}"
-                raise FixInput(what, hint="compare [tokens] of the card with the checkpoint")
+                raise FixInput(
+                    what, hint="compare [tokens] of the card with the checkpoint"
+                )
         return {name: outputs[level.source] for name, level in levels.items()}
 
     def _checked_mask(self, mask: Any, n_clips: int) -> npt.NDArray[np.float32]:
@@ -318,8 +350,14 @@ class Backbone(ABC):
             return np.ones(shape, np.float32)
         given = np.asarray(mask).astype(np.float32)
         if not self.takes_mask and not (given == 1).all():
-            raise FixInput(f"{self.card.label} takes no mask: every clip needs all its frames")
-        if given.shape != shape or not np.isin(given, (0, 1)).all() or not given.any(axis=1).all():
+            raise FixInput(
+                f"{self.card.label} takes no mask: every clip needs all its frames"
+            )
+        if (
+            given.shape != shape
+            or not np.isin(given, (0, 1)).all()
+            or not given.any(axis=1).all()
+        ):
             raise FixInput(
                 f"the mask must be {list(shape)}, 1 for real frames and 0 for padding, with some 1"
                 f" in each clip; got {list(given.shape)}"
@@ -375,7 +413,9 @@ def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
     expected = (g.frames, 3, size, size)
     if len(shape) != 5 or shape[1:] != expected or not shape[0]:
         what = f"{label} takes pixels [B, {', '.join(map(str, expected))}], got {list(shape)}"
-        raise FixInput(what, hint=f"{g.frames} frames a clip, in 3 channels of {size} x {size}")
+        raise FixInput(
+            what, hint=f"{g.frames} frames a clip, in 3 channels of {size} x {size}"
+        )
 
 
 def check_frames(frames: Any) -> Any:

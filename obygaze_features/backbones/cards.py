@@ -45,7 +45,9 @@ def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
     needed = ("clip", "pooled", "frames")
     preset = Table(table_of(Preset).keys)
     tokens = {
-        k: rule for k, rule in table_of(Geometry, depth=anything).keys.items() if k != "depth"
+        k: rule
+        for k, rule in table_of(Geometry, depth=anything).keys.items()
+        if k != "depth"
     }
     return Table(
         {
@@ -61,9 +63,21 @@ def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
             "depth": Table(dict.fromkeys(("layers", "hidden", "heads"), COUNT)),
             "levels": Table(dict.fromkeys(needed, output), needed, others=output),
             "preset": Table({DEFAULT_PRESET: preset}, (DEFAULT_PRESET,), others=preset),
-            "weights_sha256": list_of(matching("[0-9a-f]{64}", "64 hexadecimal digits")),
+            "weights_sha256": list_of(
+                matching("[0-9a-f]{64}", "64 hexadecimal digits")
+            ),
         },
-        ("name", "family", "title", "licence", "frames", "size", "tokens", "levels", "preset"),
+        (
+            "name",
+            "family",
+            "title",
+            "licence",
+            "frames",
+            "size",
+            "tokens",
+            "levels",
+            "preset",
+        ),
     )
 
 
@@ -84,7 +98,9 @@ def card_from(document: Document) -> Card:
         family=FAMILIES[kind],
         geometry=Geometry(values.pop("frames"), values.pop("size"), **sizes),
         sources=values.pop("levels"),
-        presets={name: _preset(own, presets[DEFAULT_PRESET]) for name, own in presets.items()},
+        presets={
+            name: _preset(own, presets[DEFAULT_PRESET]) for name, own in presets.items()
+        },
         gflop=float(values.pop("gflop", 0)),
         origin=document.where,
         **values,
@@ -94,7 +110,9 @@ def card_from(document: Document) -> Card:
 def _preset(own: Mapping[str, Any], default: Mapping[str, Any]) -> Preset:
     """Return a preset; its missing values are the default preset's, except `reproduces`."""
     values: dict[str, Any] = {**default, "reproduces": "", **own}
-    values.update({k: tuple(map(float, values[k])) for k in ("mean", "std") if k in values})
+    values.update(
+        {k: tuple(map(float, values[k])) for k in ("mean", "std") if k in values}
+    )
     return Preset(**values)
 
 
@@ -136,8 +154,12 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
             if plugin.name == plain:
                 cards_of_plugin(plugin)  # the error says why it was skipped
         if plain.endswith(".py"):
-            raise NotFound("expected FILE.py:FUNCTION", where=plain, hint=f"{plain}:FUNCTION")
-        family = difflib.get_close_matches(plain, {name.partition("-")[0] for name in sources}, 1)
+            raise NotFound(
+                "expected FILE.py:FUNCTION", where=plain, hint=f"{plain}:FUNCTION"
+            )
+        family = difflib.get_close_matches(
+            plain, {name.partition("-")[0] for name in sources}, 1
+        )
         similar = [name for name in sources if name.partition("-")[0] in family][:3]
         similar = similar or difflib.get_close_matches(plain, sources, n=3, cutoff=0.5)
         hint = f"one of {', '.join(similar)}" if similar else "obygaze backbones ls"
@@ -184,7 +206,9 @@ def _add_source(sources: dict[str, Path | Card], source: Path | Card) -> None:
     """Add a card under its name, or raise an error where another card has it."""
     name = source.name if isinstance(source, Card) else source.stem
     other = sources.setdefault(name, source)
-    here, there = (Path(x.origin if isinstance(x, Card) else x) for x in (source, other))
+    here, there = (
+        Path(x.origin if isinstance(x, Card) else x) for x in (source, other)
+    )
     if here.resolve() != there.resolve():
         what = f"two cards are called {name!r}"
         raise FixInput(what, where=f"{here} and {there}", hint="rename your own card")
@@ -226,8 +250,13 @@ def _card(source: Path | Card, sources: Sources) -> Card:
         return source
     card = card_from(_document(source, sources, ()))
     if card.name != source.stem:
-        where, hint = str(source), f"name = {source.stem!r}, or rename the file to {card.name}.toml"
-        raise FixInput(f"the card in {source.name} is called {card.name!r}", where=where, hint=hint)
+        where, hint = (
+            str(source),
+            f"name = {source.stem!r}, or rename the file to {card.name}.toml",
+        )
+        raise FixInput(
+            f"the card in {source.name} is called {card.name!r}", where=where, hint=hint
+        )
     return card
 
 
@@ -248,7 +277,9 @@ def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
         circle = " -> ".join(each.stem for each in (*seen, base))
         raise FixInput(f"circular `like`: {circle}", where=str(path))
     tree = _document(base, sources, seen).tree
-    document.tree = _merged(document.tree, {k: tree[k] for k in tree if k not in _NOT_INHERITED})
+    document.tree = _merged(
+        document.tree, {k: tree[k] for k in tree if k not in _NOT_INHERITED}
+    )
     return document
 
 
@@ -256,6 +287,10 @@ def _merged(tree: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """Merge a tree into another: tables are merged, `levels` and other values replaced."""
     merged = {**base, **tree}
     for key, value in tree.items():
-        if isinstance(value, dict) and isinstance(base.get(key), dict) and key != "levels":
+        if (
+            isinstance(value, dict)
+            and isinstance(base.get(key), dict)
+            and key != "levels"
+        ):
             merged[key] = _merged(value, base[key])
     return merged

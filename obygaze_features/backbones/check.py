@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card, Placement, Preset
+from obygaze_features.backbones.base import (
+    DEFAULT_PRESET,
+    Backbone,
+    Card,
+    Placement,
+    Preset,
+)
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import NO_WEIGHTS, WeightFiles, find_weights
 from obygaze_features.backbones.load import as_arrays, check_device, load_from
@@ -25,7 +31,10 @@ from obygaze_features.core.workspace import Workspace
 TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
 HUB, PAPER = "hub", "paper"
 _NAMES = {HUB: "the hub's processor", PAPER: "the paper's extraction"}
-_HOW = {PAPER: "as the paper's extraction does", "training": "as in the network's training"}
+_HOW = {
+    PAPER: "as the paper's extraction does",
+    "training": "as in the network's training",
+}
 _RANGE = ("rescale", "mean", "std")
 _PIXELS = (*_RANGE, "resize", "filter", "edge", "crop_offset", "squash_first")
 # The kinds that have a form without torchvision and give one picture of pixels for each frame.
@@ -52,7 +61,9 @@ class CheckReport:
 
     def __repr__(self) -> str:
         failed = ", ".join(line.name for line in self.failed)
-        return short_repr("CheckReport", repr(self.label), f"failed: {failed or 'none'}")
+        return short_repr(
+            "CheckReport", repr(self.label), f"failed: {failed or 'none'}"
+        )
 
     @property
     def failed(self) -> list[CheckLine]:
@@ -98,7 +109,11 @@ def check_backbone(
         report.lines.append(CheckLine("weights", FAILED, error.what))
         return report
     names = ", ".join(path.name for path in files.files)
-    found = f"{names} ({human(files.n_bytes)}) in {files.folder}" if names else "none needed"
+    found = (
+        f"{names} ({human(files.n_bytes)}) in {files.folder}"
+        if names
+        else "none needed"
+    )
     report.lines.append(CheckLine("weights", OK, found))
     try:
         backbone = load_from(card, files, placement)
@@ -110,7 +125,9 @@ def check_backbone(
         report.lines.append(CheckLine(name, FAILED, found))
         return report
     source = "every tensor is from the files" if files.files else "loaded without files"
-    report.lines.append(CheckLine("complete", OK, f"{source}; {backbone.geometry.input_size}"))
+    report.lines.append(
+        CheckLine("complete", OK, f"{source}; {backbone.geometry.input_size}")
+    )
     if isinstance(backbone, TorchBackbone):
         report.lines += _of_card(backbone, files)
     report.lines += _of_outputs(backbone, TOLERANCE[dtype])
@@ -130,14 +147,20 @@ def _of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]
     if any(map(is_blob, files.files)):
         yield CheckLine("sha256", OK, "equal to the hub's")
     elif files.files:
-        yield CheckLine("sha256", SKIPPED, "not in the hub cache, which has the expected sha256")
+        yield CheckLine(
+            "sha256", SKIPPED, "not in the hub cache, which has the expected sha256"
+        )
     depth = ", ".join(f"{key} {value}" for key, value in card.depth.items())
-    yield CheckLine("card", OK, f"the sizes match; {depth or 'the card declares no depth'}")
+    yield CheckLine(
+        "card", OK, f"the sizes match; {depth or 'the card declares no depth'}"
+    )
     if card.checkpoint and backbone.verified:
         yield CheckLine("checkpoint", OK, card.checkpoint)
     elif card.checkpoint:
         hashes = backbone.hashes.items()
-        shown = ", ".join(f"{name} sha256 {sha}" for name, sha in hashes if name != TENSORS)
+        shown = ", ".join(
+            f"{name} sha256 {sha}" for name, sha in hashes if name != TENSORS
+        )
         found = f"not verified to be {card.checkpoint}: {files.origin}, {shown}"
         yield CheckLine("checkpoint", SKIPPED, found)
 
@@ -145,25 +168,37 @@ def _of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]
 def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
     shape = (3, backbone.geometry.frames, 90, 120, 3)
     frames = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    made = [as_arrays({"pixels": backbone.preprocess(each)})["pixels"] for each in frames]
+    made = [
+        as_arrays({"pixels": backbone.preprocess(each)})["pixels"] for each in frames
+    ]
     clips = np.stack(made)
     # A level of another shape than the card's is an error of `forward`.
     first = as_arrays(backbone.forward(clips[:2]))
-    shapes = ", ".join(f"{name} {list(values.shape[1:])}" for name, values in first.items())
+    shapes = ", ".join(
+        f"{name} {list(values.shape[1:])}" for name, values in first.items()
+    )
     yield CheckLine("shapes", OK, shapes)
     broken = [name for name, values in first.items() if not np.isfinite(values).all()]
     yield _passed("finite", not broken, ", ".join(broken) or "every number")
 
     other = as_arrays(backbone.forward(clips[[0, 2]]))
-    mixed = [n for n in first if not np.array_equal(first[n][0], other[n][0], equal_nan=True)]
-    found = f"another clip in the batch changes {', '.join(mixed)}" if mixed else "clips do not mix"
+    mixed = [
+        n for n in first if not np.array_equal(first[n][0], other[n][0], equal_nan=True)
+    ]
+    found = (
+        f"another clip in the batch changes {', '.join(mixed)}"
+        if mixed
+        else "clips do not mix"
+    )
     yield _passed("clip isolation", not mixed, found)
 
     alone, worst = as_arrays(backbone.forward(clips[:1])), 0.0
     for name, values in first.items():
         largest = float(np.abs(values[:1]).max()) or 1.0
         worst = max(worst, float(np.abs(values[:1] - alone[name]).max()) / largest)
-    yield _passed("batch invariance", worst <= tolerance, f"{worst:.1e} of {tolerance:.0e}")
+    yield _passed(
+        "batch invariance", worst <= tolerance, f"{worst:.1e} of {tolerance:.0e}"
+    )
 
 
 def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
@@ -173,7 +208,9 @@ def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
     if settings is None or not isinstance(backbone, TorchBackbone):
         yield CheckLine(name, SKIPPED, "no preprocessor_config.json beside the weights")
         return
-    kind = str(settings.get("image_processor_type") or settings.get("feature_extractor_type"))
+    kind = str(
+        settings.get("image_processor_type") or settings.get("feature_extractor_type")
+    )
     # Those that resize with torchvision alone differ by version, which is why pixels are our own.
     if re.sub("(ImageProcessor|FeatureExtractor)(Fast)?$", "", kind) not in _KINDS:
         yield CheckLine(name, SKIPPED, f"{kind} has no form without torchvision")
@@ -183,11 +220,17 @@ def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
     value = (x * (2 + c) + y * (4 - c)) // 3 + ((x // 24 + y // 24) % 2) * 80 + t * 30
     frames = np.asarray(value % 256, dtype=np.uint8)
     with silenced():
-        processor = auto.from_pretrained(files.folder, use_fast=False, local_files_only=True)
-        theirs = np.asarray(processor(list(frames), return_tensors="np")["pixel_values"])
+        processor = auto.from_pretrained(
+            files.folder, use_fast=False, local_files_only=True
+        )
+        theirs = np.asarray(
+            processor(list(frames), return_tensors="np")["pixel_values"]
+        )
     theirs = theirs.reshape(-1, *theirs.shape[-3:]).astype(np.float32)
     if theirs.shape[-2:] != (size, size):
-        found = f"expected {[size, size]}, its processor gives {list(theirs.shape[-2:])}"
+        found = (
+            f"expected {[size, size]}, its processor gives {list(theirs.shape[-2:])}"
+        )
         yield CheckLine(name, FAILED, found)
         return
 
@@ -195,7 +238,10 @@ def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
         ours = Preprocessor(preset, size, backbone.checkpoint_edge)(frames).numpy()
         if np.array_equal(ours, theirs):
             return True, "the same bits"
-        difference, std = np.abs(ours - theirs), np.array(preset.std)[None, :, None, None]
+        difference, std = (
+            np.abs(ours - theirs),
+            np.array(preset.std)[None, :, None, None],
+        )
         scale = 127.5 if preset.rescale == "1/127.5-1" else 255.0
         levels = float((difference * std).max() * scale)
         if levels <= 1.01:
@@ -218,7 +264,9 @@ def hub_preset(card: Card) -> str:
 
 
 def _that_reproduces(card: Card, what: str) -> str:
-    return next((name for name, own in card.presets.items() if own.reproduces == what), "")
+    return next(
+        (name for name, own in card.presets.items() if own.reproduces == what), ""
+    )
 
 
 def preset_note(card: Card) -> str:
@@ -229,7 +277,9 @@ def preset_note(card: Card) -> str:
     keys = [key for key in _PIXELS if mine[key] != theirs[key]]
     if not keys:
         return ""
-    differences = [f"{key} {mine[key] or 'none'}, not {theirs[key] or 'none'}" for key in keys]
+    differences = [
+        f"{key} {mine[key] or 'none'}, not {theirs[key] or 'none'}" for key in keys
+    ]
     if set(keys) & set(_RANGE):
         differences.append(f"values in {_range(card.input)}, not {_range(hub)}")
     how = _HOW.get(card.input.reproduces, "in its own way")

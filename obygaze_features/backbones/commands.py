@@ -87,7 +87,9 @@ def _row(card: Card) -> list[Any]:
         card.licence.split(" (")[0],
         _download(card),
         _weights_state(card),
-        " ".join(f"{n}[{'x'.join(map(str, lv.shape))}]" for n, lv in card.levels.items()),
+        " ".join(
+            f"{n}[{'x'.join(map(str, lv.shape))}]" for n, lv in card.levels.items()
+        ),
     ]
 
 
@@ -101,7 +103,11 @@ def _summary(card: Card) -> dict[str, Any]:
     return {
         **card.to_json(),
         "levels": {
-            name: {"dims": list(level.dims), "shape": list(level.shape), "dtype": level.dtype}
+            name: {
+                "dims": list(level.dims),
+                "shape": list(level.shape),
+                "dtype": level.dtype,
+            }
             for name, level in card.levels.items()
         },
         "sources": dict(card.sources),
@@ -135,7 +141,13 @@ def show(session: Session, name: str) -> None:
 
 def _card_text(card: Card) -> str:
     rows = [
-        [level.name, " x ".join(map(str, level.shape)), level.dtype, level.n_bytes, level.source]
+        [
+            level.name,
+            " x ".join(map(str, level.shape)),
+            level.dtype,
+            level.n_bytes,
+            level.source,
+        ]
         for level in card.levels.values()
     ]
     facts: dict[str, Any] = {
@@ -143,7 +155,9 @@ def _card_text(card: Card) -> str:
         "download": _download(card),
         "table": table(["level", "shape", "kept as", "bytes a clip", "from"], rows),
         "presets": {
-            name: ", ".join(f"{key} {value}" for key, value in preset.to_json().items() if value)
+            name: ", ".join(
+                f"{key} {value}" for key, value in preset.to_json().items() if value
+            )
             for name, preset in card.presets.items()
         },
     }
@@ -154,7 +168,11 @@ def _card_text(card: Card) -> str:
 @name_argument
 @placement_options
 def check(
-    session: Session, name: str, weights: Path | None, attention: str | None, **placement: str
+    session: Session,
+    name: str,
+    weights: Path | None,
+    attention: str | None,
+    **placement: str,
 ) -> None:
     """Check the weights, the outputs and the pixels of a backbone.
 
@@ -173,7 +191,9 @@ def check(
     from obygaze_features.backbones.check import check_backbone
 
     card = find_card(name, session.workspace)
-    report = check_backbone(card, _own(weights, name), attn_implementation=attention, **placement)
+    report = check_backbone(
+        card, _own(weights, name), attn_implementation=attention, **placement
+    )
     shown = {"failed": "FAILED", "skipped": "-"}
     rows = [[shown.get(x.state, x.state), x.name, x.found] for x in report.lines]
     session.console.show(report.to_json(), table(["", "check", "found"], rows))
@@ -197,7 +217,11 @@ def fetch(session: Session, names: tuple[str, ...]) -> None:
     """
     fetched, lines = [], []
     for card in [find_card(name, session.workspace) for name in names]:
-        files = find_weights(card, download=True) if card.family.needs_weights else NO_WEIGHTS
+        files = (
+            find_weights(card, download=True)
+            if card.family.needs_weights
+            else NO_WEIGHTS
+        )
         folder = str(files.folder) if files.files else None
         found = f"{human(files.n_bytes)} in {folder}" if folder else "no weights needed"
         lines.append(f"{card.name}: {found}")
@@ -208,9 +232,14 @@ def fetch(session: Session, names: tuple[str, ...]) -> None:
 @backbones.command()
 @name_argument
 @click.option(
-    "--pixels", type=path_type, required=True, help="A .npy of normalised pixels [B, T, 3, S, S]."
+    "--pixels",
+    type=path_type,
+    required=True,
+    help="A .npy of normalised pixels [B, T, 3, S, S].",
 )
-@click.option("--mask", type=path_type, help="A .npy [B, T]: 1 for frames, 0 for padding.")
+@click.option(
+    "--mask", type=path_type, help="A .npy [B, T]: 1 for frames, 0 for padding."
+)
 @click.option("-o", "out", type=path_type, required=True, help="The .npz to write.")
 @placement_options
 @force_option
@@ -242,22 +271,30 @@ def forward(
     clips = _array(pixels, "f")
     real = _array(mask, "fiub") if mask else None
     card = find_card(name, session.workspace)
-    backbone = load_backbone(card, _own(weights, name), attn_implementation=attention, **placement)
+    backbone = load_backbone(
+        card, _own(weights, name), attn_implementation=attention, **placement
+    )
     check_pixels(clips, backbone.geometry, backbone.card.label)
     found = []
     for one in (slice(row, row + 1) for row in range(len(clips))):
         clip = np.array(clips[one], dtype=np.float32)
-        found.append(as_arrays(backbone.forward(clip, None if real is None else real[one])))
+        found.append(
+            as_arrays(backbone.forward(clip, None if real is None else real[one]))
+        )
     levels = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
     buffer = io.BytesIO()
     np.savez(buffer, **levels)  # type: ignore[arg-type]
     write_new(out, buffer.getvalue(), force=force)
     shapes = {level: list(values.shape) for level, values in levels.items()}
-    broken = [level for level, values in levels.items() if not np.isfinite(values).all()]
+    broken = [
+        level for level, values in levels.items() if not np.isfinite(values).all()
+    ]
     if broken:
         session.console.warn(f"not every number is finite: {', '.join(broken)}")
     document = {"file": str(out), "levels": shapes, "recipe": backbone.recipe()}
-    session.console.show(document, f"{table(['level', 'shape'], shapes.items())}\n{out}")
+    session.console.show(
+        document, f"{table(['level', 'shape'], shapes.items())}\n{out}"
+    )
 
 
 def _own(weights: Path | None, name: str) -> Path | None:
@@ -273,9 +310,15 @@ def _array(path: Path, kinds: str) -> Any:
     try:
         found = np.load(path, allow_pickle=False, mmap_mode="r")
     except (ValueError, EOFError, OSError):
-        raise FixInput("not a .npy file of numbers", where=str(path), hint=_NPY) from None
+        raise FixInput(
+            "not a .npy file of numbers", where=str(path), hint=_NPY
+        ) from None
     if not isinstance(found, np.ndarray) or found.dtype.kind not in kinds:
         kind = getattr(found, "dtype", type(found).__name__)
-        expected = "floating point numbers, already normalised" if kinds == "f" else "numbers"
-        raise FixInput(f"expected a .npy of {expected}, got {kind}", where=str(path), hint=_NPY)
+        expected = (
+            "floating point numbers, already normalised" if kinds == "f" else "numbers"
+        )
+        raise FixInput(
+            f"expected a .npy of {expected}, got {kind}", where=str(path), hint=_NPY
+        )
     return found

@@ -100,7 +100,13 @@ def describe(clip: Array) -> Array:
     shares = _shares(luma, np.ones_like(luma), 8)
     logs = np.log(np.where(shares > 0, shares, 1.0))
     entropy = -(shares * logs).sum(axis=1, keepdims=True) / np.log(shares.shape[1])
-    columns = [_colour(clip, shares), _grid(luma), entropy, _edges(luma), _balance(luma)]
+    columns = [
+        _colour(clip, shares),
+        _grid(luma),
+        entropy,
+        _edges(luma),
+        _balance(luma),
+    ]
     return np.concatenate([*columns, _motion(luma, shares)], axis=1)
 
 
@@ -112,7 +118,9 @@ def _shares(values: Array, weights: Array, n: int) -> Array:
     sums = np.bincount(places, weights=weights.ravel(), minlength=n * n_frames)
     sums = sums.reshape(n_frames, n)
     total = sums.sum(axis=1, keepdims=True)
-    return np.asarray(np.divide(sums, total, out=np.zeros_like(sums), where=total > 1e-9))
+    return np.asarray(
+        np.divide(sums, total, out=np.zeros_like(sums), where=total > 1e-9)
+    )
 
 
 def _colour(clip: Array, shares: Array) -> Array:
@@ -135,7 +143,9 @@ def _colour(clip: Array, shares: Array) -> Array:
             clip.mean(axis=(2, 3)),
             clip.std(axis=(2, 3)),
             shares,
-            np.stack([saturation.mean(axis=(1, 2)), saturation.std(axis=(1, 2))], axis=1),
+            np.stack(
+                [saturation.mean(axis=(1, 2)), saturation.std(axis=(1, 2))], axis=1
+            ),
             hues,
             np.stack([colourfulness, (red - blue).mean(axis=(1, 2))], axis=1),
         ],
@@ -151,7 +161,10 @@ def _grid(values: Array) -> Array:
 
 
 def _edges(luma: Array) -> Array:
-    across, down = luma[:, 1:-1, 2:] - luma[:, 1:-1, :-2], luma[:, 2:, 1:-1] - luma[:, :-2, 1:-1]
+    across, down = (
+        luma[:, 1:-1, 2:] - luma[:, 1:-1, :-2],
+        luma[:, 2:, 1:-1] - luma[:, :-2, 1:-1],
+    )
     strength = np.hypot(across, down)
     # Shifted too, so that vertical and horizontal edges are in the middle of a bin.
     turn = (np.arctan2(down, across) / np.pi + 1 / 16) % 1.0
@@ -162,12 +175,17 @@ def _edges(luma: Array) -> Array:
 
 def _balance(luma: Array) -> Array:
     half = luma.shape[2] // 2
-    left, right = luma[:, :, :half].mean(axis=(1, 2)), luma[:, :, -half:].mean(axis=(1, 2))
+    left, right = (
+        luma[:, :, :half].mean(axis=(1, 2)),
+        luma[:, :, -half:].mean(axis=(1, 2)),
+    )
     edge = luma.shape[1] // 4
     centre = luma[:, edge:-edge, edge:-edge]
     border = luma.sum(axis=(1, 2)) - centre.sum(axis=(1, 2))
     n_border = luma[0].size - centre[0].size
-    return np.stack([left - right, centre.mean(axis=(1, 2)) - border / n_border], axis=1)
+    return np.stack(
+        [left - right, centre.mean(axis=(1, 2)) - border / n_border], axis=1
+    )
 
 
 def _motion(luma: Array, shares: Array) -> Array:

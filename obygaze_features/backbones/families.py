@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 # `tokens` contains all tokens of a frame (with the prefix) for models of frames, and only the
 # patches for models of clips.
-_OF_FRAMES = {"tokens": "step token width", "token-max": "width", "frame-cls": "step width"}
+_OF_FRAMES = {
+    "tokens": "step token width",
+    "token-max": "width",
+    "frame-cls": "step width",
+}
 _DIVIDED = "divided_space_time"
 _VECTORS = {"frame-vector": "step out"}
 _IMAGE = {**_OF_FRAMES, **_VECTORS, "frame-mean": "out"}
@@ -38,7 +42,9 @@ def _one(value: Any) -> int:
     if isinstance(value, int):
         return value
     if len(set(value)) != 1:
-        raise FixInput(f"only square frames and patches are supported, got {list(value)}")
+        raise FixInput(
+            f"only square frames and patches are supported, got {list(value)}"
+        )
     return int(value[0])
 
 
@@ -68,7 +74,9 @@ def _image_geometry(
     prefix += getattr(config, "num_register_tokens", 0)
     grid, width = (card.frames, size // patch, size // patch), config.hidden_size
     depth, vector = _depth(config, patch), getattr(config, out)
-    return Geometry(card.frames, size, "frame", prefix, "hw", grid, width, vector, depth)
+    return Geometry(
+        card.frames, size, "frame", prefix, "hw", grid, width, vector, depth
+    )
 
 
 # --- X-CLIP: an image tower with attention between the frames of a clip
@@ -84,11 +92,17 @@ def _xclip_keep(model: Any) -> torch.nn.Module:
     """Return the model without the text model, which would occupy memory of the device."""
     import torch
 
-    parts = {"vision": model.vision_model, "projection": model.visual_projection, "mit": model.mit}
+    parts = {
+        "vision": model.vision_model,
+        "projection": model.visual_projection,
+        "mit": model.mit,
+    }
     return torch.nn.ModuleDict(parts)
 
 
-def _xclip_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
+def _xclip_run(
+    module: Any, pixels: Tensor, mask: Tensor, g: Geometry
+) -> dict[str, Tensor]:
     b, t = pixels.shape[:2]
     # By position: the outputs of these modules have names only in some releases.
     seen = module["vision"](pixel_values=pixels.flatten(0, 1))
@@ -108,7 +122,9 @@ def _xclip_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[s
 # --- Image models: each frame on its own
 
 
-def _image_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
+def _image_run(
+    module: Any, pixels: Tensor, mask: Tensor, g: Geometry
+) -> dict[str, Tensor]:
     b, t = pixels.shape[:2]
     seen = module(pixel_values=pixels.flatten(0, 1))
     tokens = seen.last_hidden_state.unflatten(0, (b, t))
@@ -136,7 +152,10 @@ def _video_geometry(
     patch = getattr(config, "patch_size", None)
     if patch is None:
         tubelet, *patch = tubelet
-    size, patch = _one(getattr(config, "crop_size", None) or config.image_size), _one(patch)
+    size, patch = (
+        _one(getattr(config, "crop_size", None) or config.image_size),
+        _one(patch),
+    )
     frames = getattr(config, "num_frames", None)
     # V-JEPA 2 takes any even number of frames up to its own; the card declares it.
     frames = frames or min(card.frames, config.frames_per_clip)
@@ -172,9 +191,15 @@ def _video_run(
 
 
 _HEADS = r"position_ids$|^(classifier|fc_norm|pooler|vivit\.pooler)\."
-_image_family = partial(PretrainedFamily, outputs=_IMAGE, run=_image_run, ignored=_HEADS)
+_image_family = partial(
+    PretrainedFamily, outputs=_IMAGE, run=_image_run, ignored=_HEADS
+)
 _video_family = partial(
-    PretrainedFamily, outputs=_VIDEO, geometry=_video_geometry, run=_video_run, ignored=_HEADS
+    PretrainedFamily,
+    outputs=_VIDEO,
+    geometry=_video_geometry,
+    run=_video_run,
+    ignored=_HEADS,
 )
 _PRETRAINED: tuple[PretrainedFamily, ...] = (
     PretrainedFamily(
@@ -187,7 +212,9 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         run=_xclip_run,
         keep=_xclip_keep,
         # Before the video prompts change it; the model's own logits use the changed text.
-        text=Text("XCLIPModel", lambda m, tokens: m.text_projection(m.text_model(**tokens)[1])),
+        text=Text(
+            "XCLIPModel", lambda m, tokens: m.text_projection(m.text_model(**tokens)[1])
+        ),
     ),
     _image_family(
         "clip",
@@ -195,7 +222,9 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         model_types=("clip", "clip_vision_model"),
         geometry=partial(_image_geometry, out="projection_dim"),
         ignored=r"position_ids$|^(text_model|text_projection)\.|^logit_scale$",
-        text=Text("CLIPTextModelWithProjection", lambda m, tokens: m(**tokens).text_embeds),
+        text=Text(
+            "CLIPTextModelWithProjection", lambda m, tokens: m(**tokens).text_embeds
+        ),
     ),
     _image_family(
         "siglip",
@@ -210,7 +239,9 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
             lower=True,
         ),
     ),
-    _image_family("dinov2", "Dinov2Model", geometry=partial(_image_geometry, any_size=True)),
+    _image_family(
+        "dinov2", "Dinov2Model", geometry=partial(_image_geometry, any_size=True)
+    ),
     _image_family(
         "dinov3",
         "DINOv3ViTModel",
@@ -244,7 +275,10 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         attention="factorised",
     ),
     _video_family(
-        "vjepa2", "VJEPA2Model", run=partial(_video_run, skip_predictor=True), keep=_vjepa2_keep
+        "vjepa2",
+        "VJEPA2Model",
+        run=partial(_video_run, skip_predictor=True),
+        keep=_vjepa2_keep,
     ),
 )
 _OTHERS = (
@@ -275,4 +309,7 @@ _OTHERS = (
     ),
 )
 PRETRAINED = {family.name: family for family in _PRETRAINED}
-FAMILIES: dict[str, Family] = {**PRETRAINED, **{family.name: family for family in _OTHERS}}
+FAMILIES: dict[str, Family] = {
+    **PRETRAINED,
+    **{family.name: family for family in _OTHERS},
+}

@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card, Family, Placement
+from obygaze_features.backbones.base import (
+    DEFAULT_PRESET,
+    Backbone,
+    Card,
+    Family,
+    Placement,
+)
 from obygaze_features.backbones.geometry import Geometry, Level
 from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.core.errors import FixUsage
@@ -75,11 +81,18 @@ def frames_card(card: Card) -> Card:
     size, count = resize.shape(1, 1)[0], card.geometry.frames
     words = [f"frames-{count}x{size}", resize.filter]
     words += [f"edge{resize.edge}"] * (resize.edge != size)
-    words += ["squash"] * (resize.fit == "squash") + ["round"] * (resize.crop_offset == "round")
+    words += ["squash"] * (resize.fit == "squash") + ["round"] * (
+        resize.crop_offset == "round"
+    )
     words += [f"opencv{resize.squash_first}"] * bool(resize.squash_first)
     words += [card.input.sampling] * (card.input.sampling != "even")
     family = FramesFamily(
-        "frames", "uint8", outputs={}, needs_weights=False, needs_torch=False, kept=resize
+        "frames",
+        "uint8",
+        outputs={},
+        needs_weights=False,
+        needs_torch=False,
+        kept=resize,
     )
     return Card(
         "-".join(words),

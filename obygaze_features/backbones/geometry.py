@@ -43,7 +43,9 @@ class Geometry:
     unit: Annotated[str, choice(("frame", "clip"))] = "frame"
     prefix: Annotated[int, COUNT] = 0
     order: Annotated[str, choice(("thw", "hwt", "hw"))] = "hw"
-    grid: Annotated[tuple[int, int, int], list_of(COUNT, least=3, most=3, unique=False)] = (0, 0, 0)
+    grid: Annotated[
+        tuple[int, int, int], list_of(COUNT, least=3, most=3, unique=False)
+    ] = (0, 0, 0)
     width: Annotated[int, COUNT] = 0
     out: Annotated[int, COUNT] = 0
     depth: Depth | None = None
@@ -54,9 +56,8 @@ class Geometry:
     @property
     def input_size(self) -> str:
         """The number and the size of the frames, in words."""
-        return (
-            f"{self.frames} frames of {f'{self.size} x {self.size}' if self.size else 'any size'}"
-        )
+        size = f"{self.size} x {self.size}" if self.size else "any size"
+        return f"{self.frames} frames of {size}"
 
     @property
     def steps(self) -> int:

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.backbones.base import Card
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError, first_line
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    NotFound,
+    ObygazeError,
+    first_line,
+)
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import cache_folder, offline
 from obygaze_features.core.schema_check import read_json
@@ -15,8 +21,14 @@ from obygaze_features.core.schema_check import read_json
 FETCH_AGAIN = "fetch the checkpoint again"
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
 _CONNECT_S = 5.0
-_TENSORS = re.compile(r"\.(safetensors|bin|pt|pth)(\.\d+)?$")  # pytorch_model.bin.3 of an epoch
-SMALL_FILES = ("config.json", "preprocessor_config.json", "video_preprocessor_config.json")
+_TENSORS = re.compile(
+    r"\.(safetensors|bin|pt|pth)(\.\d+)?$"
+)  # pytorch_model.bin.3 of an epoch
+SMALL_FILES = (
+    "config.json",
+    "preprocessor_config.json",
+    "video_preprocessor_config.json",
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,9 @@ class WeightFiles:
         """Return a JSON file beside the weights, or None where there is none."""
         path = self.folder / name
         return (
-            read_json(path.read_bytes(), str(path), error=Corrupt).tree if path.is_file() else None
+            read_json(path.read_bytes(), str(path), error=Corrupt).tree
+            if path.is_file()
+            else None
         )
 
     @property
@@ -170,8 +184,12 @@ def _shards(folder: Path, index: Path) -> list[Path]:
     tree = read_json(index.read_bytes(), str(index), error=Corrupt).tree
     names = tree.get("weight_map")
     if not isinstance(names, dict):
-        raise Corrupt("the key weight_map is missing", where=str(index), hint=FETCH_AGAIN)
-    files = [folder / Path(str(name)).name for name in sorted(set(map(str, names.values())))]
+        raise Corrupt(
+            "the key weight_map is missing", where=str(index), hint=FETCH_AGAIN
+        )
+    files = [
+        folder / Path(str(name)).name for name in sorted(set(map(str, names.values())))
+    ]
     missing = [path.name for path in files if not path.is_file()]
     if missing:
         what = f"{len(missing)} of {len(files)} weight files are missing: {', '.join(missing[:3])}"

@@ -38,7 +38,9 @@ _OF_FRAMES = ("frame_logit_weight", "frame_mat_weight", "frame_mat_weight2")
 class LsmdcFamily(Family):
     """Checkpoints of any size, as training wrote them; their tensors give the sizes."""
 
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
+    def load(
+        self, card: Card, files: WeightFiles, placement: Placement
+    ) -> TorchBackbone:
         """Return a card's model; every tensor of its towers is from the files, and all are used."""
         from obygaze_features.backbones.lsmdc_model import lsmdc_model, outputs
 
@@ -66,21 +68,32 @@ class LsmdcFamily(Family):
     def inspect(self, card: Card, files: WeightFiles) -> Card:
         """Return a card with the geometry and levels of its checkpoint."""
         raw = read_tensors(files.files)
-        return _found(card, files, {key.removeprefix("module."): raw[key] for key in raw})
+        return _found(
+            card, files, {key.removeprefix("module."): raw[key] for key in raw}
+        )
 
 
 def _found(card: Card, files: WeightFiles, tensors: Mapping[str, Tensor]) -> Card:
     """Return a card with the geometry and levels of the tensors; their sizes must be the card's."""
     where = str(files.files[0])
     for key, kind in _OTHER_KINDS.items():
-        if any(name == key or (key.endswith(".") and name.startswith(key)) for name in tensors):
+        if any(
+            name == key or (key.endswith(".") and name.startswith(key))
+            for name in tensors
+        ):
             raise FixInput(
                 f"another architecture: this checkpoint has {kind} ({key.rstrip('.')})",
                 where=where,
                 hint="use a checkpoint trained with the mean or a transformer over frames",
             )
-    needed = {f"{_VISUAL}conv1.weight": 4, f"{_VISUAL}positional_embedding": 2, f"{_VISUAL}proj": 2}
-    missing = [key for key, n in needed.items() if key not in tensors or tensors[key].ndim != n]
+    needed = {
+        f"{_VISUAL}conv1.weight": 4,
+        f"{_VISUAL}positional_embedding": 2,
+        f"{_VISUAL}proj": 2,
+    }
+    missing = [
+        key for key, n in needed.items() if key not in tensors or tensors[key].ndim != n
+    ]
     depth = _depth(tensors, f"{_VISUAL}transformer.")
     if missing or depth is None:
         raise FixInput(
@@ -91,7 +104,9 @@ def _found(card: Card, files: WeightFiles, tensors: Mapping[str, Tensor]) -> Car
         )
     conv, positions, proj = (tensors[key] for key in needed)
     patch, side = int(conv.shape[-1]), math.isqrt(max(len(positions) - 1, 0))
-    n_frames = [len(tensors[key]) for key in _OF_FRAMES if key in tensors and tensors[key].ndim]
+    n_frames = [
+        len(tensors[key]) for key in _OF_FRAMES if key in tensors and tensors[key].ndim
+    ]
     frames = n_frames[0] if n_frames else card.geometry.frames
     geometry = Geometry(
         frames,
@@ -105,16 +120,24 @@ def _found(card: Card, files: WeightFiles, tensors: Mapping[str, Tensor]) -> Car
         depth=replace(depth, patch=patch),
     )
     check_sizes(card, geometry, files)
-    over_frames = {"frames_temporal": "frame-temporal"} if _depth(tensors, _OVER_FRAMES) else {}
+    over_frames = (
+        {"frames_temporal": "frame-temporal"} if _depth(tensors, _OVER_FRAMES) else {}
+    )
     return replace(card, geometry=geometry, sources={**card.sources, **over_frames})
 
 
 def _depth(tensors: Mapping[str, Tensor], transformer: str) -> Depth | None:
     """Return the number and sizes of a transformer's layers, or None if there are none."""
     prefix = f"{transformer}resblocks."
-    numbers = {key[len(prefix) :].split(".")[0] for key in tensors if key.startswith(prefix)}
-    dense = [tensors.get(f"{prefix}{number}.mlp.c_fc.weight") for number in sorted(numbers)]
-    sizes = [tensor.shape for tensor in dense if tensor is not None and tensor.ndim == 2]
+    numbers = {
+        key[len(prefix) :].split(".")[0] for key in tensors if key.startswith(prefix)
+    }
+    dense = [
+        tensors.get(f"{prefix}{number}.mlp.c_fc.weight") for number in sorted(numbers)
+    ]
+    sizes = [
+        tensor.shape for tensor in dense if tensor is not None and tensor.ndim == 2
+    ]
     if not sizes:
         return None
     hidden, width = map(int, sizes[0])

@@ -42,7 +42,9 @@ class Attention(nn.Module):
 class ResidualLayer(nn.Module):
     """One layer of a transformer: attention, then two dense layers, each added to its input."""
 
-    def __init__(self, width: int, hidden: int, heads: int, eps: float, attention: str) -> None:
+    def __init__(
+        self, width: int, hidden: int, heads: int, eps: float, attention: str
+    ) -> None:
         super().__init__()
         self.ln_1 = nn.LayerNorm(width, eps)
         self.attn = Attention(width, heads, attention)
@@ -60,7 +62,9 @@ class ResidualLayer(nn.Module):
 
 
 def _layers(count: int, *sizes: Any) -> nn.ModuleDict:
-    return nn.ModuleDict({"resblocks": nn.ModuleList(ResidualLayer(*sizes) for _ in range(count))})
+    return nn.ModuleDict(
+        {"resblocks": nn.ModuleList(ResidualLayer(*sizes) for _ in range(count))}
+    )
 
 
 def _through(layers: Any, x: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -78,7 +82,10 @@ class VisualTower(nn.Module):
         self.conv1 = nn.Conv2d(3, g.width, depth.patch, depth.patch, bias=False)
         self.class_embedding = nn.Parameter(torch.empty(g.width))
         self.positional_embedding = nn.Parameter(torch.empty(1 + g.patches, g.width))
-        self.ln_pre, self.ln_post = nn.LayerNorm(g.width, _EPS), nn.LayerNorm(g.width, _EPS)
+        self.ln_pre, self.ln_post = (
+            nn.LayerNorm(g.width, _EPS),
+            nn.LayerNorm(g.width, _EPS),
+        )
         self.transformer = _layers(
             depth.layers, g.width, depth.hidden, depth.heads, _EPS, attention
         )
@@ -88,7 +95,9 @@ class VisualTower(nn.Module):
         """Return the tokens [B, 1 + P, D] of frames [B, 3, S, S]."""
         patches = self.conv1(frames).flatten(2).mT
         first = self.class_embedding.expand(len(patches), 1, -1)
-        x: Tensor = self.ln_pre(torch.cat([first, patches], dim=1) + self.positional_embedding)
+        x: Tensor = self.ln_pre(
+            torch.cat([first, patches], dim=1) + self.positional_embedding
+        )
         return _through(self.transformer, x)
 
 
@@ -105,7 +114,9 @@ def lsmdc_model(
     return model
 
 
-def outputs(module: Any, pixels: Tensor, mask: Tensor, geometry: Geometry) -> dict[str, Tensor]:
+def outputs(
+    module: Any, pixels: Tensor, mask: Tensor, geometry: Geometry
+) -> dict[str, Tensor]:
     """Return tokens, frame vectors before and after the projection, and the clip's own vector."""
     tower = module["clip"]["visual"]
     tokens = tower(pixels.flatten(0, 1)).unflatten(0, pixels.shape[:2])
@@ -122,7 +133,9 @@ def outputs(module: Any, pixels: Tensor, mask: Tensor, geometry: Geometry) -> di
     return {
         "tokens": tokens,
         "token-max": tokens.amax(dim=(1, 2)),
-        "masked-token-max": tokens.masked_fill(weight.unsqueeze(-1) == 0, lowest).amax(dim=(1, 2)),
+        "masked-token-max": tokens.masked_fill(weight.unsqueeze(-1) == 0, lowest).amax(
+            dim=(1, 2)
+        ),
         "frame-cls": cls,
         "frame-cls-ln": after_norm,
         "frame-vector": vectors,

@@ -12,7 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Placement, Preset
+from obygaze_features.backbones.base import (
+    DEFAULT_PRESET,
+    Card,
+    Family,
+    Placement,
+    Preset,
+)
 from obygaze_features.backbones.geometry import Geometry, Level
 from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.backbones.own_code import OwnCode, code_of_installed, own_code
@@ -21,7 +27,12 @@ from obygaze_features.backbones.weights import TENSORS, tensors_sha256
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.plugins import call_foreign
-from obygaze_features.store.format.schema import PICTURES, SPAN_ARRAYS, TIME_ARRAYS, ArraySpec
+from obygaze_features.store.format.schema import (
+    PICTURES,
+    SPAN_ARRAYS,
+    TIME_ARRAYS,
+    ArraySpec,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,27 +85,54 @@ def module_card(
             raise FixInput(f"module_card: {argument} must be a string, got {value!r}")
     for argument, length in (("frames", frames), ("size", size)):
         if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-            raise FixInput(f"module_card: {argument} must be at least 1, got {length!r}")
+            raise FixInput(
+                f"module_card: {argument} must be at least 1, got {length!r}"
+            )
     if not callable(load) or not callable(run) or not isinstance(preset, Preset):
-        raise FixInput("module_card: load and run must be functions, and preset a Preset")
+        raise FixInput(
+            "module_card: load and run must be functions, and preset a Preset"
+        )
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
-        raise FixInput(f"the name of a backbone is letters, digits, '-', '_', '.', got {name!r}")
+        raise FixInput(
+            f"the name of a backbone is letters, digits, '-', '_', '.', got {name!r}"
+        )
     shapes = {level: tuple(map(int, shape)) for level, shape in levels.items()}
     if not shapes or not all(shapes.values()) or min(map(min, shapes.values())) < 1:
-        raise FixInput(f"levels must give a shape for each level, got {dict(levels)}", where=name)
+        raise FixInput(
+            f"levels must give a shape for each level, got {dict(levels)}", where=name
+        )
     for level, shape in shapes.items():
         ArraySpec(level, shape)  # raises an error for a name that stores do not take
         if level in _OTHER_ARRAYS:
             what = f"a level cannot be called {level!r}: stores have another array of this name"
             raise FixInput(what, where=name, hint="another name in levels and in run()")
-    paths = None if files is None else tuple(Path(file).expanduser().absolute() for file in files)
+    paths = (
+        None
+        if files is None
+        else tuple(Path(file).expanduser().absolute() for file in files)
+    )
     family = ModuleFamily(
-        "own", "torch.nn.Module", outputs={}, shapes=shapes, make=load, run=run, files=paths
+        "own",
+        "torch.nn.Module",
+        outputs={},
+        shapes=shapes,
+        make=load,
+        run=run,
+        files=paths,
     )
     geometry = Geometry(frames, size)
     sources = {level: level for level in shapes}
     presets = {DEFAULT_PRESET: preset}
-    return Card(name, family, title or name, licence, geometry, sources, presets, citation=citation)
+    return Card(
+        name,
+        family,
+        title or name,
+        licence,
+        geometry,
+        sources,
+        presets,
+        citation=citation,
+    )
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,20 +155,30 @@ class ModuleFamily(Family):
     own: OwnCode | None = None
     needs_weights: bool = False
 
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
+    def load(
+        self, card: Card, files: WeightFiles, placement: Placement
+    ) -> TorchBackbone:
         """Return the backbone of the module."""
         with nullcontext() if self.own is None else self.own.visible():
             made = _call(self.make, f"{card.name}: load() failed")
-        module, preprocess = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+        module, preprocess = (
+            made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+        )
         hashes = self._hashes(card, module)
         if self.own is not None:
             card = replace(card, code=self.own.fix())
 
-        def run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
+        def run(
+            module: Any, pixels: Tensor, mask: Tensor, g: Geometry
+        ) -> dict[str, Tensor]:
             failed = f"{card.name}: run() failed"
-            found: dict[str, Tensor] = _call(lambda: dict(self.run(module, pixels)), failed)
+            found: dict[str, Tensor] = _call(
+                lambda: dict(self.run(module, pixels)), failed
+            )
             if absent := sorted(self.shapes.keys() - found.keys()):
-                raise FixInput(f"{card.name}: run() returned no level {', '.join(absent)}")
+                raise FixInput(
+                    f"{card.name}: run() returned no level {', '.join(absent)}"
+                )
             return found
 
         backbone = ModuleBackbone(
@@ -149,20 +197,32 @@ class ModuleFamily(Family):
             hint = "keep another model in an attribute of a torch.nn.Module, and name its files"
             what = f"{card.name}: load() must return a torch.nn.Module, or one with a function"
             raise FixInput(f"{what}, got {kind}", hint=hint)
-        tensors = {key: value for key, value in module.state_dict().items() if value is not None}
+        tensors = {
+            key: value
+            for key, value in module.state_dict().items()
+            if value is not None
+        }
         if self.files is None:
             hint = "module_card(files=[PATH]) names the files of the model, files=[] says none"
             if not tensors:
                 what = f"{card.name}: the module has no weights in its state_dict"
                 raise FixInput(what, where=card.origin, hint=hint)
-            if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
+            if any(
+                isinstance(part, torch.jit.ScriptModule) for part in module.modules()
+            ):
                 what = f"{card.name}: the program of a TorchScript module is not in its state_dict"
                 raise FixInput(what, where=card.origin, hint=hint)
         hashes = {TENSORS: tensors_sha256(tensors)}
         for path in self.files or ():
             if not path.is_file():
-                raise NotFound(f"{card.name}: no model file", where=str(path), hint=_FILES)
-            name = path.name if path.name not in hashes else f"{path.parent.name}/{path.name}"
+                raise NotFound(
+                    f"{card.name}: no model file", where=str(path), hint=_FILES
+                )
+            name = (
+                path.name
+                if path.name not in hashes
+                else f"{path.parent.name}/{path.name}"
+            )
             if name in hashes:
                 what = f"{card.name}: two model files are called {name}"
                 raise FixInput(what, where=str(path), hint="rename one of them")
@@ -177,8 +237,12 @@ class ModuleFamily(Family):
             first = "frame" if shape[0] == card.geometry.frames else f"step_{shape[0]}"
             dims = [first] if len(shape) > 1 else []
             for length in shape[1:-1]:
-                same = [dim for dim in dims if re.fullmatch(rf"token_{length}(_\d+)?", dim)]
-                dims.append(f"token_{length}_{len(same) + 1}" if same else f"token_{length}")
+                same = [
+                    dim for dim in dims if re.fullmatch(rf"token_{length}(_\d+)?", dim)
+                ]
+                dims.append(
+                    f"token_{length}_{len(same) + 1}" if same else f"token_{length}"
+                )
             dims.append(f"feature_{shape[-1]}")
             levels[name] = Level(name, name, tuple(dims), shape)
         return levels
@@ -198,13 +262,19 @@ class ModuleBackbone(TorchBackbone):
         own = self.preprocess_own
         if own is None:
             return super().normalise(pictures)
-        pixels = _call(lambda: own(pictures), f"{self.card.name}: the preprocessing failed")
+        pixels = _call(
+            lambda: own(pictures), f"{self.card.name}: the preprocessing failed"
+        )
         tensor = on_device(pixels, self.placement.device)
         return tensor.reshape(-1, *tensor.shape[-3:]).float()
 
     def preprocessing(self) -> dict[str, Any]:
         """Return what changes the pixels."""
-        return super().preprocessing() if self.preprocess_own is None else {"by": "own code"}
+        return (
+            super().preprocessing()
+            if self.preprocess_own is None
+            else {"by": "own code"}
+        )
 
 
 def card_of_code(name: str) -> Card:
@@ -240,10 +310,13 @@ def card_of_function(function: Callable[[], Any], own: OwnCode | None = None) ->
             card = _call(function, f"{where} failed")
     if not isinstance(card, Card):
         raise FixInput(
-            f"{where} must return a card, got {type(card).__name__}", hint="return module_card(...)"
+            f"{where} must return a card, got {type(card).__name__}",
+            hint="return module_card(...)",
         )
     if own is None:
-        return replace(card, origin=str(file), code=code_of_installed(file, original.__module__))
+        return replace(
+            card, origin=str(file), code=code_of_installed(file, original.__module__)
+        )
     if isinstance(card.family, ModuleFamily):
         card = replace(card, family=replace(card.family, own=own))
     return replace(card, origin=str(file), code=own.code())
@@ -256,8 +329,12 @@ def _file_of(function: Callable[[], Any], name: str) -> Path:
     except TypeError:  # a partial, or an object that can be called
         file = None
     if file is None:
-        what = f"{name} is not a function of a file, so that its code cannot be recorded"
-        raise FixInput(what, where=str(function), hint="def NAME(): return module_card(...)")
+        what = (
+            f"{name} is not a function of a file, so that its code cannot be recorded"
+        )
+        raise FixInput(
+            what, where=str(function), hint="def NAME(): return module_card(...)"
+        )
     return Path(file)
 
 

@@ -64,7 +64,8 @@ class OwnCode:
     def is_current(self) -> bool:
         """Return whether the imported files are still as they were."""
         return all(
-            path.is_file() and sha256_file(path) == sha256 for path, sha256 in self.files.items()
+            path.is_file() and sha256_file(path) == sha256
+            for path, sha256 in self.files.items()
         )
 
     def has(self, root: str) -> bool:
@@ -113,10 +114,14 @@ class OwnCode:
             label = _label(path, self.main)
             if label not in self.recorded["files"]:
                 what = f"{label} is imported while clips are computed, so the recipe lacks it"
-                raise FixInput(what, where=str(self.main), hint="import it at the top of the file")
+                raise FixInput(
+                    what, where=str(self.main), hint="import it at the top of the file"
+                )
             if self.recorded["files"][label] != sha256:
                 what = f"{label} was changed since the backbone was loaded"
-                raise FixInput(what, where=str(self.main), hint="load the backbone again")
+                raise FixInput(
+                    what, where=str(self.main), hint="load the backbone again"
+                )
         self.files[path] = sha256
 
     def spec(self, name: str) -> ModuleSpec | None:
@@ -137,7 +142,9 @@ class OwnCode:
         """Make the imports of a module look into the folder first."""
         module.__dict__["__builtins__"] = self._builtins
 
-    def _spec_of(self, name: str, path: Path, inside: list[str] | None) -> ModuleSpec | None:
+    def _spec_of(
+        self, name: str, path: Path, inside: list[str] | None
+    ) -> ModuleSpec | None:
         loader = _OwnLoader(self, name, str(path))
         return importlib.util.spec_from_file_location(
             name, path, loader=loader, submodule_search_locations=inside
@@ -172,7 +179,9 @@ class OwnCode:
         try:
             if level > 0 or fromlist:
                 full_name = name if level > 0 else f"{self.package}.{name}"
-                return builtins.__import__(full_name, globals, locals, fromlist or (), level)
+                return builtins.__import__(
+                    full_name, globals, locals, fromlist or (), level
+                )
             importlib.import_module(f"{self.package}.{name}")
             return sys.modules[f"{self.package}.{root}"]
         except ModuleNotFoundError as error:
@@ -208,7 +217,10 @@ class _OwnFinder(MetaPathFinder):
     """Find the modules of the packages of own code."""
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """Return how a module is imported; None for modules of others."""
         own = _NAMESPACES.get(fullname.partition(".")[0])
@@ -224,12 +236,17 @@ class _Aliases(MetaPathFinder, Loader):
         self.specs: dict[str, ModuleSpec | None] = {}
 
     def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """Return how a module is imported; None for modules of others."""
         root = fullname.partition(".")[0]
         is_alias = root in self.found
-        if not is_alias and (root in _NAMESPACES or not self.own.has(root) or _is_installed(root)):
+        if not is_alias and (
+            root in _NAMESPACES or not self.own.has(root) or _is_installed(root)
+        ):
             return None
         self.found.add(fullname)
         return ModuleSpec(fullname, self)
@@ -290,19 +307,26 @@ def files_of_code(main: Path, folder: Path, has: Callable[[str], bool]) -> list[
             parts = name.split(".")
             for n_parts in range(1, len(parts) + 1):
                 place = folder.joinpath(*parts[:n_parts])
-                for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+                for file in (
+                    place.with_name(f"{place.name}.py"),
+                    place / "__init__.py",
+                ):
                     if file not in found and file.is_file():
                         found.append(file)
                         to_read.append(file)
     return found
 
 
-def _imported_names(path: Path, folder: Path, has: Callable[[str], bool]) -> Iterator[str]:
+def _imported_names(
+    path: Path, folder: Path, has: Callable[[str], bool]
+) -> Iterator[str]:
     """Yield the names of modules of the folder that a file may import, with their dots."""
     package = path.relative_to(folder).parts[:-1]
     for node in _imports(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if has(alias.name.partition(".")[0]))
+            yield from (
+                alias.name for alias in node.names if has(alias.name.partition(".")[0])
+            )
             continue
         module = node.module or ""
         if node.level == 0:
@@ -318,12 +342,19 @@ def _imports(path: Path) -> list[ast.Import | ast.ImportFrom]:
     """Return the import statements of a file; none if it is not valid Python."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):  # the import of the file says what is wrong with it
+    except (
+        SyntaxError,
+        ValueError,
+    ):  # the import of the file says what is wrong with it
         return []
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [
+        node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
 
 
-def _recorded(hashes: Mapping[Path, str], main: Path, has: Callable[[str], bool]) -> Code:
+def _recorded(
+    hashes: Mapping[Path, str], main: Path, has: Callable[[str], bool]
+) -> Code:
     """Return the files by their place relative to the main file, and the versions of packages."""
     distributions = _distributions()
     packages = {"torch": metadata.version("torch")}
@@ -337,7 +368,9 @@ def _recorded(hashes: Mapping[Path, str], main: Path, has: Callable[[str], bool]
             for root in (name.partition(".")[0] for name in names):
                 if has(root) or root.startswith("obygaze"):
                     continue
-                packages |= {d: metadata.version(d) for d in distributions.get(root, ())}
+                packages |= {
+                    d: metadata.version(d) for d in distributions.get(root, ())
+                }
     files = {_label(path, main): sha256 for path, sha256 in hashes.items()}
     return {"files": dict(sorted(files.items())), "packages": packages}
 

@@ -44,7 +44,9 @@ def _weighted_mean(hidden: Tensor, mask: Tensor) -> Tensor:
     """Weigh the first token with 1, the second with 2, and so on."""
     import torch
 
-    weights = torch.arange(1, hidden.shape[1] + 1, dtype=hidden.dtype)[None, :, None] * mask
+    weights = (
+        torch.arange(1, hidden.shape[1] + 1, dtype=hidden.dtype)[None, :, None] * mask
+    )
     return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
 
 
@@ -110,10 +112,17 @@ def read_pooling(name: str) -> Pooling:
     if modules is None:
         settings = _read(name, "1_Pooling/config.json")
         return Pooling() if settings is None else Pooling(_modes(settings, name))
-    if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
-        raise FixInput("modules.json is not a list of modules", where=name, hint=ANOTHER)
+    if not isinstance(modules, list) or not all(
+        isinstance(each, dict) for each in modules
+    ):
+        raise FixInput(
+            "modules.json is not a list of modules", where=name, hint=ANOTHER
+        )
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+    if kinds not in (
+        ["Transformer", "Pooling"],
+        ["Transformer", "Pooling", "Normalize"],
+    ):
         what = f"this encoder has the modules {', '.join(kinds)}"
         what += "; known are Transformer, Pooling, Normalize"
         raise FixInput(what, where=name, hint=ANOTHER)
@@ -135,7 +144,9 @@ def read_pooling(name: str) -> Pooling:
         raise FixInput(what, where=name, hint=ANOTHER)
     prompt = texts_by_name.get(default_name) or ""
     if prompt and settings.get("include_prompt") is False:
-        what = "this encoder leaves its prompt out of its pooling, which is not known here"
+        what = (
+            "this encoder leaves its prompt out of its pooling, which is not known here"
+        )
         raise FixInput(what, where=name, hint=ANOTHER)
     max_tokens = most if isinstance(most, int) and most > 0 else None
     return Pooling(_modes(settings, name), max_tokens, lower, str(prompt))
@@ -174,7 +185,9 @@ def _read(name: str, file: str) -> Any:
     try:
         return parse_json(path.read_bytes())
     except ValueError as error:
-        raise FixInput(f"not valid JSON: {first_line(error)}", where=str(path)) from error
+        raise FixInput(
+            f"not valid JSON: {first_line(error)}", where=str(path)
+        ) from error
 
 
 def _read_object(name: str, file: str) -> dict[str, Any]:
@@ -195,7 +208,9 @@ def _of_hub(name: str, file: str) -> Path | None:
         if cached is not None:  # the hub has said before that there is no such file
             return None
         hint = "the same command once with a network, or a folder with all files of the model"
-        raise NotFound(f"whether {name} has a {file} is not known", where=name, hint=hint)
+        raise NotFound(
+            f"whether {name} has a {file} is not known", where=name, hint=hint
+        )
     try:
         return Path(hub.hf_hub_download(name, file, cache_dir=str(cache_folder())))
     except Exception as error:

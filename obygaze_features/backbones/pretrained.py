@@ -20,7 +20,13 @@ from obygaze_features.backbones.weights import (
     check_tensors,
     read_weights,
 )
-from obygaze_features.core.errors import FixInput, InstallExtra, NotFound, ObygazeError, first_line
+from obygaze_features.core.errors import (
+    FixInput,
+    InstallExtra,
+    NotFound,
+    ObygazeError,
+    first_line,
+)
 from obygaze_features.core.lazy import need
 
 if TYPE_CHECKING:
@@ -112,14 +118,24 @@ class PretrainedFamily(Family):
         module = library(f"models.{package}.modeling_{package}")
         return getattr(module, class_name or self.class_name)
 
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
+    def load(
+        self, card: Card, files: WeightFiles, placement: Placement
+    ) -> TorchBackbone:
         """Return a card's model with every weight it needs, and of the sizes of the card."""
         found = self.inspect(card, files)
         kind = self.model()
         placement = supported(kind, placement)
-        model, hashes = load_strictly(kind, card, files, placement, self.ignored, **self.options)
+        model, hashes = load_strictly(
+            kind, card, files, placement, self.ignored, **self.options
+        )
         return TorchBackbone(
-            card, found, self.keep(model), self.run, files=files, hashes=hashes, placement=placement
+            card,
+            found,
+            self.keep(model),
+            self.run,
+            files=files,
+            hashes=hashes,
+            placement=placement,
         )
 
     def inspect(self, card: Card, files: WeightFiles) -> Card:
@@ -194,7 +210,9 @@ def load_strictly(
 
 def _config(kind: Any, files: WeightFiles) -> Any:
     error = _loading_error(kind, files)
-    return from_pretrained(kind.config_class, files.folder, error, local_files_only=True)
+    return from_pretrained(
+        kind.config_class, files.folder, error, local_files_only=True
+    )
 
 
 def _loading_error(kind: Any, files: WeightFiles) -> FixInput:
@@ -202,7 +220,9 @@ def _loading_error(kind: Any, files: WeightFiles) -> FixInput:
     return FixInput(what, where=files.origin, hint=ANOTHER_CHECKPOINT)
 
 
-def save_random(family: PretrainedFamily, sizes: Mapping[str, Any], folder: Path) -> Path:
+def save_random(
+    family: PretrainedFamily, sizes: Mapping[str, Any], folder: Path
+) -> Path:
     """Write a checkpoint with random weights; `sizes` are its configuration."""
     torch = need("torch", "extract", "making random weights")
     kind = family.model()

@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
 Maps = npt.NDArray[np.float32]
 CHANNELS_A_BATCH = 16
-LOGIT_SCALE = 100  # of CLIP and X-CLIP; the cosines themselves would weigh all channels alike
+LOGIT_SCALE = (
+    100  # of CLIP and X-CLIP; the cosines themselves would weigh all channels alike
+)
 
 
-def grad_cam(backbone: Backbone, pixels: Any, level: str, directions: npt.NDArray[Any]) -> Maps:
+def grad_cam(
+    backbone: Backbone, pixels: Any, level: str, directions: npt.NDArray[Any]
+) -> Maps:
     """Return maps [B, direction, T, h, w] of where a clip comes closer to each direction.
 
     The score is the cosine of a direction and the level, averaged over frames where the level has a
@@ -58,7 +62,9 @@ def grad_cam(backbone: Backbone, pixels: Any, level: str, directions: npt.NDArra
     return _relative(np.stack(maps, axis=1))
 
 
-def score_cam(backbone: Backbone, pixels: Any, level: str, directions: npt.NDArray[Any]) -> Maps:
+def score_cam(
+    backbone: Backbone, pixels: Any, level: str, directions: npt.NDArray[Any]
+) -> Maps:
     """Return maps as `grad_cam` does; each channel costs one more pass over the clip.
 
     The pictures are shown through each channel, from 0 where it is smallest in the clip to 1. The
@@ -76,11 +82,15 @@ def score_cam(backbone: Backbone, pixels: Any, level: str, directions: npt.NDArr
             largest = masks.amax(dim=(1, 2, 3), keepdim=True)
             masks = masks * (largest > 1e-6) / largest.clamp(min=1e-6)
             for part in torch.split(masks, CHANNELS_A_BATCH):
-                wide = torch.nn.functional.interpolate(part, (size, size), mode="bilinear")
+                wide = torch.nn.functional.interpolate(
+                    part, (size, size), mode="bilinear"
+                )
                 shown = clip * wide[:, :, None].cpu().numpy()
                 scores.append(_cosines(own, shown, level, directions))
             weights = (LOGIT_SCALE * torch.cat(scores)).softmax(dim=0)
-            maps.append(torch.einsum("cthw,cd->dthw", channels, weights).relu().cpu().numpy())
+            maps.append(
+                torch.einsum("cthw,cd->dthw", channels, weights).relu().cpu().numpy()
+            )
     return _relative(np.stack(maps))
 
 
@@ -119,16 +129,24 @@ def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:
     family = backbone.card.family.name
     if family not in ("clip", "xclip") or not isinstance(backbone, TorchBackbone):
         what = f"{backbone.card.label} is neither CLIP nor X-CLIP"
-        raise FixUsage(what, hint="obygaze explain concepts reads the stored tokens of any model")
+        raise FixUsage(
+            what, hint="obygaze explain concepts reads the stored tokens of any model"
+        )
     module: Any = backbone.module if family == "clip" else backbone.module["vision"]  # type: ignore[index]
-    named = (each for each in module.modules() if type(each).__name__.endswith("EncoderLayer"))
+    named = (
+        each
+        for each in module.modules()
+        if type(each).__name__.endswith("EncoderLayer")
+    )
     return backbone, list(named)
 
 
 def _entering(norm: Any, backbone: TorchBackbone, pixels: Any) -> Tensor:
     """Return the output of a norm when the model sees some clips."""
     found: list[Tensor] = []
-    hook = norm.register_forward_hook(lambda module, inputs, output: found.append(output))
+    hook = norm.register_forward_hook(
+        lambda module, inputs, output: found.append(output)
+    )
     _run(backbone, pixels)
     hook.remove()
     return found[0]
@@ -140,12 +158,18 @@ def _patches(backbone: TorchBackbone, tokens: Tensor) -> Tensor:
     return tokens[:, first : first + backbone.geometry.patches].float()
 
 
-def _cosines(backbone: TorchBackbone, pixels: Any, level: str, directions: Any) -> Tensor:
+def _cosines(
+    backbone: TorchBackbone, pixels: Any, level: str, directions: Any
+) -> Tensor:
     """Return the cosine of each clip with each direction, the mean over frames."""
     from torch.nn.functional import normalize
 
-    vectors = normalize(_run(backbone, pixels)[backbone.levels[level].source].float(), dim=-1)
-    wanted = on_device(np.asarray(directions, dtype=np.float32), backbone.placement.device)
+    vectors = normalize(
+        _run(backbone, pixels)[backbone.levels[level].source].float(), dim=-1
+    )
+    wanted = on_device(
+        np.asarray(directions, dtype=np.float32), backbone.placement.device
+    )
     cosines = vectors @ normalize(wanted, dim=-1).T
     return cosines.reshape(len(pixels), -1, len(wanted)).mean(dim=1)
 

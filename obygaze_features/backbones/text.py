@@ -33,20 +33,30 @@ from obygaze_features.store.format.recipe import space_id_of
 from obygaze_features.store.format.schema import TextTable
 
 SCHEMA = "obygaze-prompts/1"
-SHIPPED = {path.stem: path for path in sorted(Path(__file__).with_name("prompts").glob("*.toml"))}
+SHIPPED = {
+    path.stem: path
+    for path in sorted(Path(__file__).with_name("prompts").glob("*.toml"))
+}
 BATCH = 64
 SENTENCES = 32
 _PROMPTS = Table(
     {
         "name": text,
         "templates": list_of(
-            matching(r"(?s)(?!.*\{\}.*\{\}).*\{\}.*", "a text with one {} in it"), least=1
+            matching(r"(?s)(?!.*\{\}.*\{\}).*\{\}.*", "a text with one {} in it"),
+            least=1,
         ),
         "attributes": Table(others=list_of(filled, least=1)),
     },
     ("templates", "attributes"),
 )
-_TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model", "spiece.model", "vocab.txt")
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "vocab.json",
+    "tokenizer.model",
+    "spiece.model",
+    "vocab.txt",
+)
 
 
 class Prompt(NamedTuple):
@@ -66,7 +76,9 @@ class PromptSet:
 
     def __repr__(self) -> str:
         attributes = ", ".join(self.attributes)
-        return short_repr("PromptSet", repr(self.name), f"{len(self.prompts)} prompts", attributes)
+        return short_repr(
+            "PromptSet", repr(self.name), f"{len(self.prompts)} prompts", attributes
+        )
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -112,7 +124,9 @@ class TextTower:
     space_id: str
 
     def __repr__(self) -> str:
-        return short_repr("TextTower", self.text.model, f"at most {self.max_length} tokens")
+        return short_repr(
+            "TextTower", self.text.model, f"at most {self.max_length} tokens"
+        )
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one raw vector for each text; raise an error for a text that is too long."""
@@ -129,7 +143,9 @@ class TextTower:
         parts = []
         for start in range(0, len(texts), BATCH):
             found = self.tokenizer(cased[start : start + BATCH], **options)
-            tokens = {k: found[k] for k in ("input_ids", "attention_mask") if k in found}
+            tokens = {
+                k: found[k] for k in ("input_ids", "attention_mask") if k in found
+            }
             with torch.inference_mode():
                 parts.append(self.text.embed(self.model, tokens).float().cpu().numpy())
         vectors: npt.NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
@@ -167,11 +183,18 @@ def load_text_tower(
     files = find_weights(card, weights, download=download)
     family.inspect(card, files)
     if "text_config" not in (files.json_file("config.json") or {}):
-        what, hint = "the checkpoint has no text model", "use the whole checkpoint, as on the hub"
+        what, hint = (
+            "the checkpoint has no text model",
+            "use the whole checkpoint, as on the hub",
+        )
         raise FixInput(what, where=str(files.folder / "config.json"), hint=hint)
     kind = family.model(family.text.model)
     model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))
-    claim = (card.checkpoint, card.revision) if is_verified(card, files, hashes) else ("", "")
+    claim = (
+        (card.checkpoint, card.revision)
+        if is_verified(card, files, hashes)
+        else ("", "")
+    )
     config = getattr(model.config, "text_config", model.config)
     words = _tokenizer(card, files, download=download and not offline())
     if len(words) > int(config.vocab_size):
@@ -183,7 +206,9 @@ def load_text_tower(
         )
     space = space_id_of(*claim, hashes[TENSORS])
     model.eval().requires_grad_(False)
-    return TextTower(family.text, model, words, int(config.max_position_embeddings), space)
+    return TextTower(
+        family.text, model, words, int(config.max_position_embeddings), space
+    )
 
 
 def embed_prompts(tower: TextTower, prompts: PromptSet) -> TextTable:
@@ -204,7 +229,9 @@ def _tokenizer(card: Card, files: WeightFiles, *, download: bool) -> Any:
     if not here and not (card.checkpoint and download):
         hint = "put tokenizer.json of the checkpoint there, as on the hub"
         raise NotFound("no tokenizer beside the weights", where=str(folder), hint=hint)
-    source, options = (str(folder), {}) if here else (card.checkpoint, {"revision": card.revision})
+    source, options = (
+        (str(folder), {}) if here else (card.checkpoint, {"revision": card.revision})
+    )
     error = FixInput("this tokenizer cannot be read", where=source)
     return from_pretrained(auto, source, error, local_files_only=here, **options)
 
@@ -217,7 +244,9 @@ class LanguageModel:
         ends = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
         known = [token for token in ends if token is not None]
         if not known:
-            raise FixInput("this language model has no token for the start of a text", where=name)
+            raise FixInput(
+                "this language model has no token for the start of a text", where=name
+            )
         self.begin, self.end = known[0], known[-1]
 
     def prior(self, text: str) -> float:
@@ -246,19 +275,27 @@ class SentenceEncoder:
         """Return vectors of length one."""
         import torch
 
-        options: dict[str, Any] = {"padding": True, "truncation": True, "return_tensors": "pt"}
+        options: dict[str, Any] = {
+            "padding": True,
+            "truncation": True,
+            "return_tensors": "pt",
+        }
         if self.pooling.max_tokens is not None:
             options["max_length"] = self.pooling.max_tokens
         parts = []
         for start in range(0, len(texts), SENTENCES):
-            some = [self.pooling.text(text) for text in texts[start : start + SENTENCES]]
+            some = [
+                self.pooling.text(text) for text in texts[start : start + SENTENCES]
+            ]
             tokens = self.tokenizer(some, **options)
             mask = tokens["attention_mask"][:, :, None].double()
             with torch.inference_mode():
                 hidden = self.model(**tokens).last_hidden_state.double()
                 parts.append(self.pooling(hidden, mask).numpy())
         vectors = np.concatenate(parts)
-        unit: npt.NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit: npt.NDArray[np.float64] = vectors / np.linalg.norm(
+            vectors, axis=1, keepdims=True
+        )
         return unit
 
     def similarity(self, texts: Sequence[str], others: Sequence[str]) -> list[float]:
@@ -271,10 +308,15 @@ class SentenceEncoder:
 
 def _load(name: str, kind: str) -> tuple[Any, Any]:
     need("torch", "extract", "scoring captions")
-    models, words = library("models.auto.modeling_auto"), library("models.auto.tokenization_auto")
+    models, words = (
+        library("models.auto.modeling_auto"),
+        library("models.auto.tokenization_auto"),
+    )
     folder = Path(name).expanduser()
     local = folder.is_dir()
-    if not local and ("\\" in name or name.count("/") > 1 or name.startswith((".", "~", "/"))):
+    if not local and (
+        "\\" in name or name.count("/") > 1 or name.startswith((".", "~", "/"))
+    ):
         raise NotFound("no such model folder", where=str(folder))
     source = str(folder) if local else name
     hint = "use a folder with the files of the hub, or a name of the hub with a network"

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.base import Backbone, Card, Placement, Preset, check_frames
+from obygaze_features.backbones.base import (
+    Backbone,
+    Card,
+    Placement,
+    Preset,
+    check_frames,
+)
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.backbones.weights import Hashes, check_sizes, is_verified
@@ -35,14 +41,18 @@ class Preprocessor:
     checkpoint.
     """
 
-    def __init__(self, preset: Preset, size: int, checkpoint_edge: int | None = None) -> None:
+    def __init__(
+        self, preset: Preset, size: int, checkpoint_edge: int | None = None
+    ) -> None:
         self.preset, self.resize = preset, preset.resize_to(size, checkpoint_edge)
         levels = np.arange(256, dtype=np.float64)
         if preset.rescale == "1/127.5-1":
             scaled = (levels * (1 / 127.5)).astype(np.float32) - np.float32(1)
         else:
             scaled = (levels * (1 / 255)).astype(np.float32)
-        mean, std = (np.array(x, dtype=np.float32)[:, None] for x in (preset.mean, preset.std))
+        mean, std = (
+            np.array(x, dtype=np.float32)[:, None] for x in (preset.mean, preset.std)
+        )
         self.table = np.asarray((scaled[None] - mean) / std, dtype=np.float32)
         self._tables: dict[str, Tensor] = {}
 
@@ -58,7 +68,9 @@ class Preprocessor:
         if device not in self._tables:
             self._tables[device] = torch.from_numpy(self.table).to(device)
         channels = zip(self._tables[device], pictures.int().unbind(3), strict=True)
-        values = [row.index_select(0, x.reshape(-1)).view(x.shape) for row, x in channels]
+        values = [
+            row.index_select(0, x.reshape(-1)).view(x.shape) for row, x in channels
+        ]
         return torch.stack(values, dim=1)
 
     def recipe(self) -> dict[str, Any]:
@@ -66,7 +78,11 @@ class Preprocessor:
         others = ("sampling", "attention", "edge_from_checkpoint")
         pixels = self(known_picture()).numpy().astype("<f4").tobytes()
         return {
-            **{key: value for key, value in self.preset.to_json().items() if key not in others},
+            **{
+                key: value
+                for key, value in self.preset.to_json().items()
+                if key not in others
+            },
             "size": self.resize.crop,
             "edge": self.resize.edge,
             "antialias": True,
@@ -122,22 +138,30 @@ class TorchBackbone(Backbone):
 
         check_sizes(card, found.geometry, files)
         self.checkpoint_edge = files.shortest_edge
-        self.pixels = Preprocessor(card.input, found.geometry.size, self.checkpoint_edge)
+        self.pixels = Preprocessor(
+            card.input, found.geometry.size, self.checkpoint_edge
+        )
         super().__init__(card, found, placement, self.pixels.resize)
         self.run, self.hashes = run, hashes
         self.verified = is_verified(card, files, hashes)
         self.dtype: torch.dtype = getattr(torch, placement.dtype)
         self.module = place(module, placement.device, self.dtype).eval()
-        for parameter in self.module.parameters():  # a TorchScript module has no requires_grad_
+        for (
+            parameter
+        ) in self.module.parameters():  # a TorchScript module has no requires_grad_
             parameter.requires_grad_(False)
         if placement.compiled:
             compile_layers(self.module)
 
     def normalise(self, pictures: Any) -> Tensor:
         """Return resized pictures [t, S, S, 3] as pixels [t, 3, S, S] float32 on the device."""
-        return self.pixels.normalise(on_device(check_frames(pictures), self.placement.device))
+        return self.pixels.normalise(
+            on_device(check_frames(pictures), self.placement.device)
+        )
 
-    def outputs(self, pixels: Any, mask: npt.NDArray[np.float32]) -> Mapping[str, Tensor]:
+    def outputs(
+        self, pixels: Any, mask: npt.NDArray[np.float32]
+    ) -> Mapping[str, Tensor]:
         """Return the tensors that the family names."""
         import torch
 
@@ -169,7 +193,9 @@ def compile_layers(module: torch.nn.Module, backend: str = "inductor") -> int:
 
     Families call their sub-modules one by one, so compiling the whole would compile nothing.
     """
-    layers = [part for part in module.modules() if type(part).__name__.endswith("Layer")]
+    layers = [
+        part for part in module.modules() if type(part).__name__.endswith("Layer")
+    ]
     for layer in layers:
         layer.compile(backend=backend)
     return len(layers)

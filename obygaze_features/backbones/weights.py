@@ -33,7 +33,9 @@ Hashes = Mapping[str, str]
 class WrongWeights(FixInput):
     """Raised for weights of another model than the card's."""
 
-    def __init__(self, card: Card, files: WeightFiles, how: str, details: list[str]) -> None:
+    def __init__(
+        self, card: Card, files: WeightFiles, how: str, details: list[str]
+    ) -> None:
         super().__init__(
             f"these weights do not have the {how} of the card {card.name}",
             where=files.origin,
@@ -47,13 +49,17 @@ def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Has
     tensors = read_tensors(files.files)
     hashes = {path.name: sha256_file(path) for path in sorted(files.files)}
     # The hub's cache names each large file by its sha256.
-    damaged = [p.name for p in files.files if is_blob(p) and p.resolve().name != hashes[p.name]]
+    damaged = [
+        p.name for p in files.files if is_blob(p) and p.resolve().name != hashes[p.name]
+    ]
     if damaged:
         what = f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged"
         raise Corrupt(what, where=files.origin, hint=FETCH_AGAIN)
     hashes[TENSORS] = tensors_sha256(tensors)
     if card.weights_sha256 and not _is_listed(card, hashes):
-        details = [f"expected {' or '.join(card.weights_sha256)}, got {hashes[TENSORS]}"]
+        details = [
+            f"expected {' or '.join(card.weights_sha256)}, got {hashes[TENSORS]}"
+        ]
         raise WrongWeights(card, files, "sha256", details)
     return tensors, hashes
 
@@ -83,7 +89,9 @@ def is_verified(card: Card, files: WeightFiles, hashes: Hashes) -> bool:
 
 def _is_listed(card: Card, hashes: Hashes) -> bool:
     listed, of_files = set(card.weights_sha256), {**hashes}
-    return of_files.pop(TENSORS) in listed or (bool(listed) and set(of_files.values()) <= listed)
+    return of_files.pop(TENSORS) in listed or (
+        bool(listed) and set(of_files.values()) <= listed
+    )
 
 
 def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:
@@ -127,7 +135,9 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
     safetensors = need("safetensors.torch", "extract", "reading weights")
     tensors: dict[str, Tensor] = {}
     for path in files:
-        check_memory(path.stat().st_size, "weights", str(path), "a machine with more memory")
+        check_memory(
+            path.stat().st_size, "weights", str(path), "a machine with more memory"
+        )
         try:
             if path.suffix == ".safetensors":
                 tree = safetensors.load_file(path)
@@ -149,13 +159,18 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
         named = {key: value for key, value in found if isinstance(value, torch.Tensor)}
         if not named or not all(isinstance(key, str) for key in named):
             hint = "use the file of the model, not of its optimiser"
-            raise FixInput("this file holds no named tensors", where=str(path), hint=hint)
+            raise FixInput(
+                "this file holds no named tensors", where=str(path), hint=hint
+            )
         tensors |= named
     return tensors
 
 
 def check_tensors(
-    missing: Collection[str], unused: Collection[str], wrong: Collection[str], where: str
+    missing: Collection[str],
+    unused: Collection[str],
+    wrong: Collection[str],
+    where: str,
 ) -> None:
     """Raise an error for tensors that are missing, of another shape, or not used."""
     found = (

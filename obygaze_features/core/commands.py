@@ -58,7 +58,9 @@ def _console_option(
             console = Console(before.verbosity + louder, before.as_json or as_json)
             ctx.obj = replace(session, console=console)
 
-    return click.option(*names, is_flag=True, expose_value=False, callback=apply, **settings)
+    return click.option(
+        *names, is_flag=True, expose_value=False, callback=apply, **settings
+    )
 
 
 json_option = _console_option("--json", as_json=True, help="Print one JSON document.")
@@ -84,7 +86,9 @@ class SessionCommand(click.Command):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        about, _, examples = inspect.cleandoc(kwargs["help"] or "").partition("\nExamples:\n")
+        about, _, examples = inspect.cleandoc(kwargs["help"] or "").partition(
+            "\nExamples:\n"
+        )
         kwargs |= {"help": about, "callback": pass_session(kwargs["callback"])}
         kwargs["context_settings"] = {"show_default": True}
         super().__init__(*args, **kwargs)
@@ -104,7 +108,9 @@ class SessionCommand(click.Command):
             error.hint = error.hint or f"{ctx.command_path} --help"
             raise
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         """List the options by group, in the order in which the groups first appear."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
@@ -134,11 +140,16 @@ class LazyGroup(click.Group):
     command_class = SessionCommand
 
     def __init__(
-        self, *args: Any, table: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        table: Mapping[str, tuple[str, str]] | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.table = dict(table or {})
-        if not self.params:  # the root group has options of its own, which make the session
+        if (
+            not self.params
+        ):  # the root group has options of its own, which make the session
             _verbose_option(_quiet_option(_hidden_json_option(self)))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -162,12 +173,16 @@ class LazyGroup(click.Group):
             ctx.fail(f"no command {name!r}{near(name, known)}")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         """List the commands with their one line, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(self._rows(ctx))
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
         """Complete the commands without importing them."""
         rows = [row for row in self._rows(ctx) if row[0].startswith(incomplete)]
         commands = [CompletionItem(name, help=summary) for name, summary in rows]
@@ -215,7 +230,9 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
     return values
 
 
-force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
+force_option = click.option(
+    "--force", is_flag=True, help="Replace the output if it exists."
+)
 spreadsheet_option = click.option(
     "--for-spreadsheets",
     is_flag=True,

@@ -48,7 +48,9 @@ def _escaped(found: re.Match[str]) -> str:
 
 def json_text(value: Any, indent: int | None = None) -> str:
     """Return JSON for a terminal: control characters in strings are escapes."""
-    text = json.dumps(json_values(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        json_values(value), indent=indent, ensure_ascii=False, allow_nan=False
+    )
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -122,7 +124,9 @@ def human(amount: float, unit: str = "B") -> str:
         return f"{amount:,.0f} {unit}"
     for prefix in ("", "k", "M", "G"):
         digits = 1 if prefix else 0
-        if round(abs(amount), digits) < 1000:  # a value that rounds to 1000 takes the next prefix
+        if (
+            round(abs(amount), digits) < 1000
+        ):  # a value that rounds to 1000 takes the next prefix
             return f"{amount:.{digits}f} {prefix}B"
         amount /= 1000
     return f"{amount:.1f} TB"
@@ -177,7 +181,9 @@ class Console:
             click.echo(printable(f"  Try: {one_line(hint)}"), err=True)
 
     @contextmanager
-    def progress(self, label: str, total: int = 0, unit: str = "clips") -> Iterator[Progress]:
+    def progress(
+        self, label: str, total: int = 0, unit: str = "clips"
+    ) -> Iterator[Progress]:
         """Show a bar on a terminal, a line every half minute elsewhere, nothing with -q.
 
         Work that finds out only later how much it is calls `expect`.
@@ -208,25 +214,32 @@ def table(
     headers = [_cell(header) for header in headers]
     cells = [[_cell(value) for value in row] for row in rows]
     columns = list(zip(headers, *cells, strict=True))
-    numeric = [bool(cells) and all(_looks_numeric(text) for text in c[1:]) for c in columns]
+    numeric = [
+        bool(cells) and all(_looks_numeric(text) for text in c[1:]) for c in columns
+    ]
     widths = [max(len(click.unstyle(text)) for text in column) for column in columns]
     if width is None and sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
     if width:
         widths = _shrunk(columns, widths, width)
     lines = [
-        "  ".join(_padded(*cell) for cell in zip(line, widths, numeric, strict=True)).rstrip()
+        "  ".join(
+            _padded(*cell) for cell in zip(line, widths, numeric, strict=True)
+        ).rstrip()
         for row in [list(headers), *cells]
         for line in zip_longest(*map(_wrapped, row, widths), fillvalue="")
     ]
     return "\n".join(lines)
 
 
-def _shrunk(columns: Sequence[Sequence[str]], widths: Sequence[int], total: int) -> list[int]:
+def _shrunk(
+    columns: Sequence[Sequence[str]], widths: Sequence[int], total: int
+) -> list[int]:
     """Return widths of columns that fit a line: first cells are cut at blanks, then in words."""
     found = list(widths)
     words = [
-        max(map(len, click.unstyle(" ".join(column)).split()), default=0) for column in columns
+        max(map(len, click.unstyle(" ".join(column)).split()), default=0)
+        for column in columns
     ]
     for least in (words, [min(word, LEAST_WIDTH) for word in words]):
         while sum(found) + 2 * (len(found) - 1) > total:
@@ -277,4 +290,6 @@ def _cell(value: object) -> str:
 
 
 def _looks_numeric(text: str) -> bool:
-    return re.fullmatch(r"-|nan|[-+]?(inf|[0-9][0-9,]*(\.[0-9]+)?)[%x]?", text) is not None
+    return (
+        re.fullmatch(r"-|nan|[-+]?(inf|[0-9][0-9,]*(\.[0-9]+)?)[%x]?", text) is not None
+    )

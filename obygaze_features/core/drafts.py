@@ -18,7 +18,13 @@ from typing import Self
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage, Stopped
 from obygaze_features.core.files import parse_json, sync_dir, take_name, taken
-from obygaze_features.core.holds import STALE_AFTER_S, TAG, HeldFolder, hold_new, take_over
+from obygaze_features.core.holds import (
+    STALE_AFTER_S,
+    TAG,
+    HeldFolder,
+    hold_new,
+    take_over,
+)
 
 # In the hidden folder: what is written, and what it replaces where names cannot be exchanged.
 DRAFT, OLD = "draft", "old"
@@ -64,7 +70,9 @@ def made_by_obygaze(document: Path) -> bool:
         value = parse_json(document.read_bytes())
     except (OSError, ValueError):
         return False
-    return isinstance(value, dict) and str(value.get("created_by", "")).startswith("obygaze ")
+    return isinstance(value, dict) and str(value.get("created_by", "")).startswith(
+        "obygaze "
+    )
 
 
 def check_name(path: Path) -> Path:
@@ -109,7 +117,11 @@ def check_file(path: Path, *, force: bool, own: OwnFolder | None = None) -> None
     if os.path.lexists(path) and not force:
         raise taken("this file exists", path)
     if os.path.lexists(path) and own is not None:
-        _check_own(path, own, own.refusal(path) if path.is_file() else "it is not a regular file")
+        _check_own(
+            path,
+            own,
+            own.refusal(path) if path.is_file() else "it is not a regular file",
+        )
 
 
 @contextmanager
@@ -131,7 +143,9 @@ def new_folder(folder: Path, own: OwnFolder, *, force: bool = False) -> Iterator
 
 
 @contextmanager
-def new_file(path: Path, own: OwnFolder | None = None, *, force: bool = False) -> Iterator[Path]:
+def new_file(
+    path: Path, own: OwnFolder | None = None, *, force: bool = False
+) -> Iterator[Path]:
     """Yield a hidden name to write to; when the block ends, the file gets its name in one step.
 
     With `force` it may replace a file, but only one of its own kind if that is given.
@@ -192,10 +206,16 @@ def remove_abandoned(path: Path) -> None:
     for left in sorted(path.parent.iterdir()):
         match = form.fullmatch(left.name.removeprefix(start))
         # A "~" in the host: a draft of another name that begins like this one.
-        if match is None or not left.name.startswith(start) or "~" in (match["host"] or ""):
+        if (
+            match is None
+            or not left.name.startswith(start)
+            or "~" in (match["host"] or "")
+        ):
             continue
         with suppress(OSError):
-            if left.lstat().st_uid == os.getuid():  # in a shared folder anyone can make such a name
+            if (
+                left.lstat().st_uid == os.getuid()
+            ):  # in a shared folder anyone can make such a name
                 _remove_if_abandoned(left, match, path)
 
 
@@ -222,7 +242,11 @@ def _remove_if_abandoned(left: Path, match: re.Match[str], path: Path) -> None:
 def short_name(path: Path) -> str:
     """Return the name of a path, or a hash of it where a longer hidden name would be too long."""
     name = os.fsencode(path.name)
-    return path.name if len(name) <= _MAX_NAME_BYTES else hashlib.sha256(name).hexdigest()[:32]
+    return (
+        path.name
+        if len(name) <= _MAX_NAME_BYTES
+        else hashlib.sha256(name).hexdigest()[:32]
+    )
 
 
 def _take_folder_name(draft: Path, place: Path) -> None:

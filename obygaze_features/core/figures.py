@@ -11,7 +11,12 @@ from obygaze_features.core.files import write_all_new
 
 # Ordered from absence to presence, distinct in print and to colour-blind eyes.
 LEVEL_COLORS = {"EN": "#d4d4d0", "HN": "#7fa8c9", "NS": "#e3a857", "S": "#a8324a"}
-LEVEL_NAMES = {"EN": "easy negative", "HN": "hard negative", "NS": "not sure", "S": "sure"}
+LEVEL_NAMES = {
+    "EN": "easy negative",
+    "HN": "hard negative",
+    "NS": "not sure",
+    "S": "sure",
+}
 INK = "#2b2b2b"
 MUTED = "#77756f"
 PALE = "#ecebe7"
@@ -66,7 +71,9 @@ def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
     # The layout of the SVG, which is not computed again.
     figure.set(layout_engine="none", dpi=160)
     drawn["png"] = _printed(FigureCanvasAgg(figure).print_png, "Software")
-    files = {stem.with_name(f"{stem.name}.{kind}"): data for kind, data in drawn.items()}
+    files = {
+        stem.with_name(f"{stem.name}.{kind}"): data for kind, data in drawn.items()
+    }
     write_all_new(files, force=force)
     first, second = files
     return first, second
@@ -105,11 +112,19 @@ def draw_bars(
     from matplotlib.collections import PolyCollection
 
     corners = [
-        [(x, bottom), (x, bottom + height), (x + width, bottom + height), (x + width, bottom)]
-        for x, height in zip((place - width / 2 for place in places), heights, strict=True)
+        [
+            (x, bottom),
+            (x, bottom + height),
+            (x + width, bottom + height),
+            (x + width, bottom),
+        ]
+        for x, height in zip(
+            (place - width / 2 for place in places), heights, strict=True
+        )
     ]
     axes.add_collection(
-        PolyCollection(corners, facecolors=colors, linewidths=0, zorder=zorder), autolim=False
+        PolyCollection(corners, facecolors=colors, linewidths=0, zorder=zorder),
+        autolim=False,
     )
 
 
@@ -141,7 +156,12 @@ def draw_grid(axes: Any, direction: str = "x") -> None:
 
 
 def label_rows(
-    axes: Any, names: Sequence[str], *, upwards: bool = False, space: float = 0.4, **style: Any
+    axes: Any,
+    names: Sequence[str],
+    *,
+    upwards: bool = False,
+    space: float = 0.4,
+    **style: Any,
 ) -> None:
     """Label rows 0, 1, ... without tick marks.
 

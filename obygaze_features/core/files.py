@@ -31,7 +31,11 @@ LOCK_WAIT_S = 0.1
 def canonical_json(value: Any) -> bytes:
     """Return the canonical JSON of a value, over which fingerprints are computed."""
     text = json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        value,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
     )
     return text.encode("utf-8")
 
@@ -94,7 +98,9 @@ def not_a_formula(cell: Any) -> Any:
 
 def csv_for_people(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
     """Return a table as CSV that may be opened in a spreadsheet: no text in it is a formula."""
-    return csv_bytes(map(not_a_formula, columns), (map(not_a_formula, row) for row in rows))
+    return csv_bytes(
+        map(not_a_formula, columns), (map(not_a_formula, row) for row in rows)
+    )
 
 
 def spreadsheet_cell(cell: Any) -> Any:
@@ -114,9 +120,13 @@ def original_cell(cell: str) -> str:
     return text if text.startswith((*_FORMULA_STARTS, "'")) else cell
 
 
-def csv_for_spreadsheets(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
+def csv_for_spreadsheets(
+    columns: Iterable[str], rows: Iterable[Iterable[Any]]
+) -> bytes:
     """Return a table as CSV for spreadsheet programs, which begins with SPREADSHEET_LINE."""
-    table = csv_bytes(map(spreadsheet_cell, columns), (map(spreadsheet_cell, row) for row in rows))
+    table = csv_bytes(
+        map(spreadsheet_cell, columns), (map(spreadsheet_cell, row) for row in rows)
+    )
     return f"{SPREADSHEET_LINE}\n".encode() + table
 
 
@@ -331,13 +341,17 @@ def is_printable_name(name: str) -> bool:
 
     Half of a surrogate pair stands for a byte that is not UTF-8, and cannot be shown either.
     """
-    return all(sign.isprintable() or unicodedata.category(sign) == "Zs" for sign in name)
+    return all(
+        sign.isprintable() or unicodedata.category(sign) == "Zs" for sign in name
+    )
 
 
 def leads_out(relative: str) -> bool:
     """Return whether a relative path could lead out of the folder it is relative to."""
     foreign = PureWindowsPath(relative)  # it also splits names at a backslash
-    is_absolute = PurePosixPath(relative).is_absolute() or bool(foreign.drive or foreign.root)
+    is_absolute = PurePosixPath(relative).is_absolute() or bool(
+        foreign.drive or foreign.root
+    )
     return is_absolute or "\x00" in relative or ".." in foreign.parts
 
 
@@ -345,16 +359,23 @@ def confined(root: Path, relative: str) -> Path:
     """Return the path of `relative` under `root`; raise an error if it is outside `root`."""
     pure = PurePosixPath(relative)
     if leads_out(relative):
-        raise FixInput(f"the path {relative!r} leads out of its folder", where=str(root))
+        raise FixInput(
+            f"the path {relative!r} leads out of its folder", where=str(root)
+        )
     if not pure.parts:
         raise FixInput(f"the path {relative!r} is empty", where=str(root))
     path = root / pure
     try:
         inside = path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError) as error:  # a name that is too long, or circular links
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # a name that is too long, or circular links
         raise FixInput(
             f"the path {relative!r} is too long or has circular links", where=str(root)
         ) from error
     if not inside:
-        raise FixInput(f"the path {relative!r} leads out of its folder by a link", where=str(root))
+        raise FixInput(
+            f"the path {relative!r} leads out of its folder by a link", where=str(root)
+        )
     return path

@@ -117,10 +117,14 @@ def take_over(folder: Path, tag: re.Match[str], lease_s: float = LEASE_S) -> int
     """
     descriptor, is_locked = _locked(folder)
     try:
-        is_abandoned = is_locked and tag["machine"] == _machine(os.fstat(descriptor).st_dev)
+        is_abandoned = is_locked and tag["machine"] == _machine(
+            os.fstat(descriptor).st_dev
+        )
         if not is_abandoned:
             longest = lease_s if tag["machine"] else STALE_AFTER_S
-            is_abandoned = _file_system_time(folder) - os.fstat(descriptor).st_mtime > longest
+            is_abandoned = (
+                _file_system_time(folder) - os.fstat(descriptor).st_mtime > longest
+            )
     except BaseException:
         os.close(descriptor)
         raise
@@ -141,7 +145,9 @@ def _kernel() -> str:
     try:
         return _BOOT_ID.read_text("ascii")
     except OSError:
-        return uuid.uuid4().hex  # unknown: no other process counts as one of this kernel
+        return (
+            uuid.uuid4().hex
+        )  # unknown: no other process counts as one of this kernel
 
 
 def _machine(device: int) -> str:

@@ -43,13 +43,20 @@ def package_version(name: str) -> str | None:
 
 
 # What errors for too little memory contain, in lower case.
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
+OUT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "not enough memory",
+    "alloc_failed",
+)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error means too little memory; torch has no type of its own on a CPU."""
     said = str(error).lower()
-    return isinstance(error, MemoryError) or any(words in said for words in OUT_OF_MEMORY)
+    return isinstance(error, MemoryError) or any(
+        words in said for words in OUT_OF_MEMORY
+    )
 
 
 def offline() -> bool:
@@ -81,7 +88,9 @@ class Machine:
 
     def line(self) -> str:
         """Return the machine in one line."""
-        packages = "".join(f", {name} {version}" for name, version in self.packages.items())
+        packages = "".join(
+            f", {name} {version}" for name, version in self.packages.items()
+        )
         return f"{self.cpu}, {self.cores} cores, {self.system}, Python {self.python}{packages}"
 
     def to_json(self) -> dict[str, Any]:
@@ -162,7 +171,9 @@ def duration(seconds: float) -> str:
         return f"{seconds:,.0f} s"
     if seconds >= 0.9995:  # a value that rounds to 1000 is shown in the larger unit
         return f"{seconds:.3g} s"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 0.9995e-3 else f"{seconds * 1e6:.3g} us"
+    return (
+        f"{seconds * 1e3:.3g} ms" if seconds >= 0.9995e-3 else f"{seconds * 1e6:.3g} us"
+    )
 
 
 def _cpu_time() -> float:

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from jinja2.runtime import Context
 
-CROISSANT_FILE, CITATION_FILE, ZENODO_FILE = "croissant.json", "CITATION.cff", ".zenodo.json"
+CROISSANT_FILE, CITATION_FILE, ZENODO_FILE = (
+    "croissant.json",
+    "CITATION.cff",
+    ".zenodo.json",
+)
 # The licences that the hub, Zenodo and CITATION.cff know, by their SPDX identifiers.
 LICENCES = (
     *("Apache-2.0", "BSD-3-Clause", "CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-4.0"),
@@ -64,10 +68,14 @@ class Publication:
             name: The name of the file.
             facts: What else its template names in its first lines.
         """
-        text = render(name.lstrip("."), publication=self, spdx=spdx_of(self.licence), **facts)
+        text = render(
+            name.lstrip("."), publication=self, spdx=spdx_of(self.licence), **facts
+        )
         if not name.endswith(".json"):
             return text.encode()
-        return pretty_json({key: value for key, value in json.loads(text).items() if value})
+        return pretty_json(
+            {key: value for key, value in json.loads(text).items() if value}
+        )
 
 
 def spdx_of(licence: str) -> str:
@@ -77,7 +85,9 @@ def spdx_of(licence: str) -> str:
     ('CC-BY-4.0', 'ODbL-1.0', '')
     """
     given = licence.lower()
-    return next((known for known in LICENCES if known.lower() in (given, f"{given}-1.0")), "")
+    return next(
+        (known for known in LICENCES if known.lower() in (given, f"{given}-1.0")), ""
+    )
 
 
 def render(template: str, package: str = "obygaze_features.core", **facts: Any) -> str:
@@ -89,7 +99,13 @@ def render(template: str, package: str = "obygaze_features.core", **facts: Any) 
 @cache
 def environment(package: str) -> Environment:
     """Return the environment of the templates of a package; HTML is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context, select_autoescape
+    from jinja2 import (
+        Environment,
+        PackageLoader,
+        StrictUndefined,
+        pass_context,
+        select_autoescape,
+    )
 
     made = Environment(
         loader=PackageLoader(package),
@@ -111,7 +127,11 @@ def environment(package: str) -> Environment:
 
 # How values are made safe in the templates of each extension. Those of other formats (JSON, YAML,
 # LaTeX, shell) name the filter themselves; values in HTML are escaped by Jinja after this.
-_MEDIA: Mapping[str, Medium] = {".txt": "terminal", ".md": "markdown", ".html": "terminal"}
+_MEDIA: Mapping[str, Medium] = {
+    ".txt": "terminal",
+    ".md": "markdown",
+    ".html": "terminal",
+}
 
 
 def _printed(context: Context, value: Any) -> Any:
@@ -148,7 +168,11 @@ def _number(value: Any) -> str:
 
 def _json(value: Any) -> str:
     """Return a text, or a list of texts, as JSON; it is YAML too."""
-    shown = visible(value) if isinstance(value, str) else [visible(str(item)) for item in value]
+    shown = (
+        visible(value)
+        if isinstance(value, str)
+        else [visible(str(item)) for item in value]
+    )
     return SafeText(json.dumps(shown, ensure_ascii=False))
 
 

@@ -40,11 +40,15 @@ def data_frame(columns: Mapping[str, Sequence[Any]], index: str | None = None) -
     return frame if index is None else frame.set_index(index)
 
 
-def unknown_name(what: str, name: object, known: Sequence[str], where: str) -> UnknownName:
+def unknown_name(
+    what: str, name: object, known: Sequence[str], where: str
+) -> UnknownName:
     """Return the error that an object has no `what` of a name; it suggests the most similar one."""
     shown = f"one of {', '.join(known[:8])}{', ...' if len(known) > 8 else ''}"
     hint = shown if known else f"it has no {what}"
-    return UnknownName(f"no {what} {name!r}{near(str(name), known)}", where=where, hint=hint)
+    return UnknownName(
+        f"no {what} {name!r}{near(str(name), known)}", where=where, hint=hint
+    )
 
 
 def _cut(text: str) -> str:

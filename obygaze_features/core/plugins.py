@@ -78,7 +78,11 @@ def _points(group: str) -> list[EntryPoint]:
     """Return the entry points of a group; a package whose list cannot be read is skipped."""
     try:
         return [*entry_points(group=group)]
-    except (TypeError, ValueError, OSError):  # one damaged list hides those of all packages
+    except (
+        TypeError,
+        ValueError,
+        OSError,
+    ):  # one damaged list hides those of all packages
         points: dict[EntryPoint, None] = {}
     for distribution in distributions():
         read = _reader(distribution, group)
@@ -131,7 +135,9 @@ def find_plugin(group: str, name: str) -> Plugin:
         raise NotFound(f"no plugin {name!r}{near(name, names)}", where=group, hint=hint)
     if len(found) > 1:
         places = " and ".join(plugin.where for plugin in found)
-        raise FixInput(f"two packages add {name!r}", where=places, hint="uninstall one of them")
+        raise FixInput(
+            f"two packages add {name!r}", where=places, hint="uninstall one of them"
+        )
     return found[0]
 
 

@@ -28,7 +28,15 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
 from obygaze_features.core.files import parse_json
@@ -58,7 +66,9 @@ class Violations:
     `names` maps the columns that a reader uses to the columns of the file, where they differ.
     """
 
-    def __init__(self, path: Path | str, names: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, path: Path | str, names: Mapping[str, str] | None = None
+    ) -> None:
         self.path = str(path)
         self.names = names or {}
         self.lines: list[str] = []
@@ -83,7 +93,10 @@ class Violations:
 
 
 def raise_together(
-    what: str, *files: Violations, hint: str | None = None, error: type[ObygazeError] = FixInput
+    what: str,
+    *files: Violations,
+    hint: str | None = None,
+    error: type[ObygazeError] = FixInput,
 ) -> None:
     """Raise one error that lists the violations of several files, if there are any."""
     lines = [line for violations in files for line in violations.lines]
@@ -92,7 +105,9 @@ def raise_together(
     details = lines[:MAX_LISTED]
     if len(lines) > MAX_LISTED:
         details.append(f"... and {len(lines) - MAX_LISTED} more")
-    where = ", ".join(dict.fromkeys(violations.path for violations in files if violations))
+    where = ", ".join(
+        dict.fromkeys(violations.path for violations in files if violations)
+    )
     raise error(
         f"{what}: {len(lines)} violation{'s' if len(lines) > 1 else ''}",
         where=where,
@@ -183,7 +198,9 @@ class Document:
         values = self._table(self.tree, table, "")
         return None if values is _INVALID else values
 
-    def unknown(self, place: str, name: str, known: Iterable[str], what: str = "key") -> None:
+    def unknown(
+        self, place: str, name: str, known: Iterable[str], what: str = "key"
+    ) -> None:
         """Add the violation that `name` is not one of the `known` names."""
         names = list(known)
         meant = near(name, names) or f"; known: {', '.join(names)}"
@@ -227,7 +244,9 @@ class Document:
             self.add(place, f"must be a list of tables{least}, got {value!r}")
             return _INVALID
         items = enumerate(value)
-        checked = [self._table(item, rows.table, f"{place}[{index}]") for index, item in items]
+        checked = [
+            self._table(item, rows.table, f"{place}[{index}]") for index, item in items
+        ]
         return tuple(item for item in checked if item is not _INVALID)
 
     def _line_of(self, place: str) -> int | None:
@@ -238,7 +257,11 @@ class Document:
 
 
 def read_toml(
-    data: bytes, where: str, *, overrides: Mapping[str, str] | None = None, max_bytes: int = 1 << 20
+    data: bytes,
+    where: str,
+    *,
+    overrides: Mapping[str, str] | None = None,
+    max_bytes: int = 1 << 20,
 ) -> Document:
     """Return the document of a TOML file, from its bytes."""
     if len(data) > max_bytes:
@@ -248,7 +271,9 @@ def read_toml(
         tree = tomllib.loads(toml)
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise FixInput("not UTF-8", where=f"{where}:{line}", hint="save it as UTF-8") from error
+        raise FixInput(
+            "not UTF-8", where=f"{where}:{line}", hint="save it as UTF-8"
+        ) from error
     except tomllib.TOMLDecodeError as error:
         hint = 'correct this line; text is in quotes: name = "value"'
         raise FixInput(f"not valid TOML: {error}", where=where, hint=hint) from error
@@ -257,7 +282,9 @@ def read_toml(
     return Document(tree, where, lines=line_numbers(toml), overrides=overrides)
 
 
-def read_json(data: bytes, where: str, *, error: type[ObygazeError] = FixInput) -> Document:
+def read_json(
+    data: bytes, where: str, *, error: type[ObygazeError] = FixInput
+) -> Document:
     """Return the document of a JSON file, from its bytes."""
     try:
         tree, what = parse_json(data), "not a JSON object"

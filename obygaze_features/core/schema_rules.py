@@ -32,7 +32,11 @@ def text(value: Any) -> str | None:
 
 def filled(value: Any) -> str | None:
     """Allow any string that is not empty."""
-    return None if isinstance(value, str) and value else "must be a string that is not empty"
+    return (
+        None
+        if isinstance(value, str) and value
+        else "must be a string that is not empty"
+    )
 
 
 def name(value: Any) -> str | None:
@@ -52,7 +56,11 @@ def matching(form: str, what: str) -> Rule:
     pattern = re.compile(form)
 
     def check(value: Any) -> str | None:
-        return None if isinstance(value, str) and pattern.fullmatch(value) else f"must be {what}"
+        return (
+            None
+            if isinstance(value, str) and pattern.fullmatch(value)
+            else f"must be {what}"
+        )
 
     return check
 
@@ -72,14 +80,20 @@ def whole(least: int | None = 0, most: int | None = None) -> Rule:
     """Allow a whole number within bounds; None is no bound."""
 
     def check(value: Any) -> str | None:
-        if isinstance(value, int) and not isinstance(value, bool) and _within(value, least, most):
+        if (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and _within(value, least, most)
+        ):
             return None
         return f"must be a whole number{_bounds(least, most)}"
 
     return check
 
 
-def number(least: float | None = None, most: float | None = None, *, above: bool = False) -> Rule:
+def number(
+    least: float | None = None, most: float | None = None, *, above: bool = False
+) -> Rule:
     """Allow a finite number within bounds; `above` excludes the lower bound itself."""
 
     def check(value: Any) -> str | None:
@@ -110,7 +124,9 @@ def _in_full(bound: float) -> str:
     return f"{bound:d}" if isinstance(bound, int) else f"{bound:g}"
 
 
-def list_of(rule: Rule, *, least: int = 0, most: int | None = None, unique: bool = True) -> Rule:
+def list_of(
+    rule: Rule, *, least: int = 0, most: int | None = None, unique: bool = True
+) -> Rule:
     """Allow a list of `least` to `most` values that each keep a rule, with `unique` none twice."""
 
     def check(value: Any) -> str | None:

@@ -80,7 +80,9 @@ class Workspace:
     def target(self, kind: str, name: str) -> Path:
         """Return where a new run or model is written: the folder of a name, or the given path."""
         if not name.strip("./") or not name.isprintable():
-            raise FixUsage(f"invalid name {name!r}", hint="-o NAME: letters, digits, - and _")
+            raise FixUsage(
+                f"invalid name {name!r}", hint="-o NAME: letters, digits, - and _"
+            )
         return self.checked(Path(name) if "/" in name else self.folder(kind) / name)
 
     def new_store(self, name: str) -> Path:
@@ -96,7 +98,10 @@ class Workspace:
 
     def checked(self, path: Path) -> Path:
         """Return the path; raise an error if it is the workspace or one of its folders."""
-        if path.resolve() in {self.root.resolve(), *(self.folder(k).resolve() for k in KINDS)}:
+        if path.resolve() in {
+            self.root.resolve(),
+            *(self.folder(k).resolve() for k in KINDS),
+        }:
             raise FixUsage(
                 "expected a new folder, got a folder of the workspace",
                 where=str(path),
@@ -148,7 +153,10 @@ class Workspace:
         """Return the error that there is no such name; it suggests a similar one or lists all."""
         folder, known = self.folder(kind), self.names(kind)
         if kind == "stores":
-            paths = {one: (folder / one / "store.json", folder / f"{one}.zip") for one in known}
+            paths = {
+                one: (folder / one / "store.json", folder / f"{one}.zip")
+                for one in known
+            }
             known = [one for one in known if any(path.exists() for path in paths[one])]
         hint = f"one of {few(known)}" if known else f"{MAKERS[kind]}, or -C WORKSPACE"
         if Path(name).exists():
@@ -161,5 +169,7 @@ class Workspace:
         if "/" in name or "\\" in name or name.endswith((".toml", ".csv", ".zip")):
             return False
         if name in {"", ".", ".."} or not name.isprintable() or name.startswith("-"):
-            raise FixUsage(f"invalid name {name!r}", hint="use letters, digits, - and _")
+            raise FixUsage(
+                f"invalid name {name!r}", hint="use letters, digits, - and _"
+            )
         return True

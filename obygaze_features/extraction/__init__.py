@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.run import RowProgress as RowProgress
     from obygaze_features.extraction.run import extract as extract
     from obygaze_features.extraction.shared_machine import StopFlag as StopFlag
-    from obygaze_features.extraction.shared_machine import stop_on_signals as stop_on_signals
+    from obygaze_features.extraction.shared_machine import (
+        stop_on_signals as stop_on_signals,
+    )
     from obygaze_features.extraction.slurm import SlurmArray as SlurmArray
     from obygaze_features.extraction.slurm import array_for as array_for
     from obygaze_features.extraction.status import StoreStatus as StoreStatus

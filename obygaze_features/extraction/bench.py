@@ -12,7 +12,12 @@ from obygaze_features.backbones.commands import placement_options
 from obygaze_features.core.commands import LazyGroup, Session
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.machine import duration, this_machine, time_runs, usable_cores
+from obygaze_features.core.machine import (
+    duration,
+    this_machine,
+    time_runs,
+    usable_cores,
+)
 
 ROUNDS, MAX_S = 3, 30.0
 # The size of the frames that time a model of any size.
@@ -33,7 +38,9 @@ def decode_runs(videos: Sequence[Path], count: int) -> Iterator[Measurement]:
     for video in videos:
         for view in (View(count, "even"), View(count, "keyframes")):
             frames = decode_clip(video, view).frames
-            name = f"{video.name}, {frames.shape[2]} x {frames.shape[1]}, {view.sampling}"
+            name = (
+                f"{video.name}, {frames.shape[2]} x {frames.shape[1]}, {view.sampling}"
+            )
             yield _measure(name, partial(decode_clip, video, view), 1, frames.nbytes)
 
 
@@ -60,7 +67,9 @@ def forward_runs(
     clip = DecodedClip(Path(), pictures, *facts)
     prepare = partial(model.normalise, pictures)
     measurements = [_measure("prepare frames", prepare, 1, frames.nbytes, rounds)]
-    specs = [spec for spec in arrays_of(model, chosen_levels(model, ())) if spec.is_level]
+    specs = [
+        spec for spec in arrays_of(model, chosen_levels(model, ())) if spec.is_level
+    ]
     with clip_threads(usable_cores()) as pool:
         computer = computer_for(model, specs, pool)
         for batch in batches:
@@ -142,7 +151,9 @@ def _show(
         for one in runs
     ]
     about = f"medians of {ROUNDS} runs after a warm-up run; {machine.line()}"
-    text = "\n".join([title, table(("", "median", "CPU time", "clips/s", "speed"), rows), about])
+    text = "\n".join(
+        [title, table(("", "median", "CPU time", "clips/s", "speed"), rows), about]
+    )
     document = {"title": title, "measurements": runs, "machine": machine.to_json()}
     session.console.show(document, text)
 
@@ -154,7 +165,9 @@ def bench() -> None:
 
 @bench.command()
 @click.argument("videos", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--count", type=click.IntRange(1, 100_000), default=32, help="Frames of a clip.")
+@click.option(
+    "--count", type=click.IntRange(1, 100_000), default=32, help="Frames of a clip."
+)
 def decode(session: Session, videos: tuple[Path, ...], count: int) -> None:
     """Measure how fast your videos are decoded.
 
@@ -179,7 +192,11 @@ def decode(session: Session, videos: tuple[Path, ...], count: int) -> None:
     help="Clips computed at once; can be repeated.",
 )
 def forward(
-    session: Session, name: str, batches: Sequence[int], attention: str | None, **settings: Any
+    session: Session,
+    name: str,
+    batches: Sequence[int],
+    attention: str | None,
+    **settings: Any,
 ) -> None:
     """Measure how many clips a second a backbone handles.
 

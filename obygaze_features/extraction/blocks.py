@@ -26,7 +26,13 @@ from obygaze_features.extraction.decoding import DecodedRow, Jobs
 from obygaze_features.extraction.shared_machine import StopFlag, gpu_name
 from obygaze_features.store.format.makers import Maker
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.schema import MASK, OK, SPAN_ARRAYS, RowSource, RowStatus
+from obygaze_features.store.format.schema import (
+    MASK,
+    OK,
+    SPAN_ARRAYS,
+    RowSource,
+    RowStatus,
+)
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import DecodedClip, View
 
@@ -38,7 +44,9 @@ Decode = Callable[[Jobs], Iterator[DecodedRow]]
 Watch = Callable[[int, bool], None]
 
 
-def run_rows(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch) -> None:
+def run_rows(
+    makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch
+) -> None:
     """Extract the rows of all makers; after a stop, only committed blocks are kept.
 
     `decode` yields the rows of jobs in order. `watch` is called when a row is decoded, and again if
@@ -65,10 +73,15 @@ def run_rows(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch
             maker.close()
 
 
-def _pass(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch) -> None:
+def _pass(
+    makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch
+) -> None:
     rows = sorted(set().union(*(maker.rows for maker in makers)))
     views = ([maker.view for maker in makers if row in maker.rows] for row in rows)
-    jobs = [(row, tuple(dict.fromkeys(those))) for row, those in zip(rows, views, strict=True)]
+    jobs = [
+        (row, tuple(dict.fromkeys(those)))
+        for row, those in zip(rows, views, strict=True)
+    ]
     results = iter(decode(jobs))
     while not stop:
         started = time.monotonic()
@@ -79,8 +92,12 @@ def _pass(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: W
         seconds = {"wait": waited, "decode": decoded.seconds}
         for maker in makers:
             if decoded.row in maker.rows:
-                maker.add(decoded.row, decoded.clips[maker.view], decoded.source, seconds)
-        statuses = [clip for clip in decoded.clips.values() if isinstance(clip, RowStatus)]
+                maker.add(
+                    decoded.row, decoded.clips[maker.view], decoded.source, seconds
+                )
+        statuses = [
+            clip for clip in decoded.clips.values() if isinstance(clip, RowStatus)
+        ]
         watch(decoded.row, any(status.state == "failed" for status in statuses))
     for maker in makers:
         maker.finish()
@@ -146,7 +163,9 @@ class BlockMaker:
             rows = self.wanted[number]
             arrays = {
                 spec.name: np.full(
-                    (len(rows), *spec.tail_shape), np.nan if spec.is_float else 0, spec.dtype
+                    (len(rows), *spec.tail_shape),
+                    np.nan if spec.is_float else 0,
+                    spec.dtype,
                 )
                 for spec in self.writer.plan.arrays
             }
@@ -220,7 +239,9 @@ class BlockMaker:
         for name, values in computed.levels.items():
             block.arrays[name][slots] = values
         for i, slot in enumerate(slots):
-            infinite = [name for name, finite in computed.finite.items() if not finite[i]]
+            infinite = [
+                name for name, finite in computed.finite.items() if not finite[i]
+            ]
             if infinite:
                 message = f"{', '.join(infinite)} not finite as stored"
                 status = RowStatus.failed("forward", "NotFinite", message)

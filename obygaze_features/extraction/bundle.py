@@ -26,7 +26,9 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan, read_plan_file
 
 
-def make_bundle(plan: ExtractPlan, folder: Path, pip: Sequence[str] = ()) -> list[ObygazeError]:
+def make_bundle(
+    plan: ExtractPlan, folder: Path, pip: Sequence[str] = ()
+) -> list[ObygazeError]:
     """Write wheels, weights, plan and README, and return why weights are missing.
 
     The same call again adds what is missing: a checkpoint or the wheels are there whole or not.
@@ -38,7 +40,9 @@ def make_bundle(plan: ExtractPlan, folder: Path, pip: Sequence[str] = ()) -> lis
     """
     own = [t.backbone for t in plan.targets if ":" in t.backbone.removeprefix(FRAMES)]
     if own:
-        hint = "make it a plugin (docs/plugins.md), and name the plugin's folder after --"
+        hint = (
+            "make it a plugin (docs/plugins.md), and name the plugin's folder after --"
+        )
         raise FixUsage(f"own code cannot be bundled: {', '.join(own)}", hint=hint)
     workspace, missing = Workspace(Path(plan.workspace)), list[ObygazeError]()
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
@@ -49,7 +53,9 @@ def make_bundle(plan: ExtractPlan, folder: Path, pip: Sequence[str] = ()) -> lis
     for path in [*of_workspace, *(path for path in named if path is not None)]:
         write_new(folder / "backbones" / path.name, path.read_bytes())
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    readme = render("bundle.md", "obygaze_features.extraction", plan=plan, python=python)
+    readme = render(
+        "bundle.md", "obygaze_features.extraction", plan=plan, python=python
+    )
     write_atomic(folder / "README.md", readme.encode())
     extra = "extract" if any(card.family.needs_torch for card in cards) else "video"
     _collect_wheels(folder / "wheels", [f"obygaze[{extra}]{_source()}", *pip])
@@ -112,7 +118,9 @@ def _write_plan(plan: ExtractPlan, folder: Path) -> None:
     data, path = plan.to_bytes(), folder / "plan.json"
     is_new = not folder.exists() or not any(folder.iterdir())
     if not is_new and not (path.is_file() and path.read_bytes() == data):
-        raise AlreadyThere("not a bundle of this plan", where=str(folder), hint="-o NEW_FOLDER")
+        raise AlreadyThere(
+            "not a bundle of this plan", where=str(folder), hint="-o NEW_FOLDER"
+        )
     write_new(path, data)
 
 
@@ -158,7 +166,10 @@ def _follow_links_outside(source: Path, copy: Path) -> None:
     root = source.resolve()
     for link in [path for path in copy.rglob("*") if path.is_symlink()]:
         original = source / link.relative_to(copy)
-        is_inside = original.resolve().is_relative_to(root) and not link.readlink().is_absolute()
+        is_inside = (
+            original.resolve().is_relative_to(root)
+            and not link.readlink().is_absolute()
+        )
         if is_inside or not original.exists():
             continue
         link.unlink()
@@ -184,7 +195,9 @@ def _collect_wheels(folder: Path, words: Sequence[str]) -> None:
         return
     with draft_beside(folder) as draft:
         call = [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(draft), *words]
-        if subprocess.run(call, stdout=2, check=False).returncode:  # to stderr, like all progress
+        if subprocess.run(
+            call, stdout=2, check=False
+        ).returncode:  # to stderr, like all progress
             what = "pip could not collect the packages; its lines above have the reason"
             raise ObygazeError(what, where=str(folder), hint="options of pip after --")
         draft.rename(folder)
@@ -193,8 +206,12 @@ def _collect_wheels(folder: Path, words: Sequence[str]) -> None:
 @command("bundle")
 @click.argument("plan", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("pip_words", nargs=-1, metavar="[-- PIP_OPTIONS...]")
-@click.option("-o", "folder", type=click.Path(path_type=Path), required=True, help="A new folder.")
-def bundle(session: Session, plan: Path, pip_words: tuple[str, ...], folder: Path) -> None:
+@click.option(
+    "-o", "folder", type=click.Path(path_type=Path), required=True, help="A new folder."
+)
+def bundle(
+    session: Session, plan: Path, pip_words: tuple[str, ...], folder: Path
+) -> None:
     """Collect what a plan needs, for a node without a network.
 
     The folder holds packages, weights, the plan, and a README with the commands to type on the
@@ -210,6 +227,10 @@ def bundle(session: Session, plan: Path, pip_words: tuple[str, ...], folder: Pat
     if missing:
         hint = "the same command again, when the lines above are corrected"
         details = [line for error in missing for line in str(error).splitlines()]
-        what = f"the bundle is not complete: {count(len(missing), 'checkpoint')} missing"
+        what = (
+            f"the bundle is not complete: {count(len(missing), 'checkpoint')} missing"
+        )
         raise ObygazeError(what, where=str(folder), hint=hint, details=details)
-    session.console.show({"folder": str(folder)}, f"{folder}: complete; copy it to the node")
+    session.console.show(
+        {"folder": str(folder)}, f"{folder}: complete; copy it to the node"
+    )

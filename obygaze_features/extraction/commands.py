@@ -29,11 +29,23 @@ SHOWN = 20
 
 _HERE = "obygaze_features.extraction"
 COMMANDS = {
-    "plan": (f"{_HERE}.commands_plan:plan", "Estimate the cost of a run, and what is missing."),
-    "run": (f"{_HERE}.commands_run:run", "Extract what is missing; the same command resumes."),
-    "text": (f"{_HERE}.commands:text", "Embed prompts in the space of a backbone's clips."),
+    "plan": (
+        f"{_HERE}.commands_plan:plan",
+        "Estimate the cost of a run, and what is missing.",
+    ),
+    "run": (
+        f"{_HERE}.commands_run:run",
+        "Extract what is missing; the same command resumes.",
+    ),
+    "text": (
+        f"{_HERE}.commands:text",
+        "Embed prompts in the space of a backbone's clips.",
+    ),
     "captions": (f"{_HERE}.commands:captions", "Score captions with language models."),
-    "slurm": (f"{_HERE}.commands_plan:slurm", "Write a plan as a Slurm array, and submit it."),
+    "slurm": (
+        f"{_HERE}.commands_plan:slurm",
+        "Write a plan as a Slurm array, and submit it.",
+    ),
     "status": (f"{_HERE}.commands:status", "Show the progress of stores."),
 }
 
@@ -42,7 +54,9 @@ _cores: Any = {
     "default": usable_cores,
     "show_default": "cores",
 }
-workers_option = click.option("--workers", **_cores, help="Processes that decode or read.")
+workers_option = click.option(
+    "--workers", **_cores, help="Processes that decode or read."
+)
 
 
 class ExtractGroup(LazyGroup):
@@ -87,12 +101,20 @@ def show_states(console: Console, states: Iterable[StoreStatus]) -> None:
     """Print the status of stores; of many failed clips, the first, or all with -v."""
     for state in states:
         to_go = state.seconds_to_go
-        left = "" if state.done or to_go is None else f", about {to_go:.0f} s to go for one worker"
+        left = (
+            ""
+            if state.done or to_go is None
+            else f", about {to_go:.0f} s to go for one worker"
+        )
         console.result(
             f"{Path(state.store).name} ({state.backbone}): {state.blocks_done} of {state.blocks}"
             f" blocks{left}{', sealed' if state.sealed else ''}"
         )
-        counts = [("ok", state.ok), ("failed", state.failed), ("missing", state.missing)]
+        counts = [
+            ("ok", state.ok),
+            ("failed", state.failed),
+            ("missing", state.missing),
+        ]
         console.result(table(("clips", str(state.clips)), counts))
         if state.seconds:
             console.result(table(("stage", "seconds"), list(state.seconds.items())))
@@ -109,7 +131,10 @@ def show_states(console: Console, states: Iterable[StoreStatus]) -> None:
 
 @command()
 @click.option(
-    *("-b", "backbone"), required=True, metavar="NAME", help="A backbone with a text model."
+    *("-b", "backbone"),
+    required=True,
+    metavar="NAME",
+    help="A backbone with a text model.",
 )
 @click.option(
     "--prompts",
@@ -117,9 +142,15 @@ def show_states(console: Console, states: Iterable[StoreStatus]) -> None:
     metavar="SET",
     help="emotion, emotion-contrast, person, profession, or TOML.",
 )
-@click.option("--store", metavar="STORE", help="Add them to a store that is not sealed.")
-@click.option("-o", "out", type=_FILE, help="An npz file. [default: texts/BACKBONE.SET.npz]")
-@click.option("--weights", metavar="PATH", help="Weights and tokenizer. [default: the hub's]")
+@click.option(
+    "--store", metavar="STORE", help="Add them to a store that is not sealed."
+)
+@click.option(
+    "-o", "out", type=_FILE, help="An npz file. [default: texts/BACKBONE.SET.npz]"
+)
+@click.option(
+    "--weights", metavar="PATH", help="Weights and tokenizer. [default: the hub's]"
+)
 @force_option
 def text(
     session: Session, /, backbone: str, prompts: str, store: str | None, **options: Any
@@ -141,18 +172,32 @@ def text(
     table, places = embed_texts(session.workspace, backbone, prompts, place, **options)
     n_texts, width = table.embeddings.shape
     names = list(dict.fromkeys(table.attribute))
-    facts = {"texts": n_texts, "width": width, "attributes": names, "space_id": table.space_id}
+    facts = {
+        "texts": n_texts,
+        "width": width,
+        "attributes": names,
+        "space_id": table.space_id,
+    }
     text = f"{n_texts} texts of {width} numbers: {', '.join(names)}\nin {' and '.join(places)}"
     session.console.show({**facts, "written": places}, text)
 
 
 @command()
 @click.argument("table", type=_FILE)
-@click.option("--lm", required=True, metavar="MODEL", help="Causal language model: folder or name.")
-@click.option("--sim", required=True, metavar="MODEL", help="Sentence encoder: folder or name.")
+@click.option(
+    "--lm",
+    required=True,
+    metavar="MODEL",
+    help="Causal language model: folder or name.",
+)
+@click.option(
+    "--sim", required=True, metavar="MODEL", help="Sentence encoder: folder or name."
+)
 @click.option("-o", "out", type=_FILE, required=True, help="The table to write.")
 @force_option
-def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool) -> None:
+def captions(
+    session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool
+) -> None:
     """Score captions with language models.
 
     Adds the prior of each caption and its similarity to the visual word, which `obygaze audit
@@ -169,7 +214,9 @@ def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, for
 
     if out.resolve() == table.resolve():
         raise FixUsage("-o must not be the input table")
-    n_rows = score_captions(table, out, LanguageModel(lm), SentenceEncoder(sim), force=force)
+    n_rows = score_captions(
+        table, out, LanguageModel(lm), SentenceEncoder(sim), force=force
+    )
     session.console.note(f"wrote {n_rows} captions to {out}")
     if session.console.as_json:
         session.console.json({"captions": n_rows, "written": str(out)})
@@ -181,15 +228,25 @@ def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, for
 @option_group(
     "Grid",
     click.option("--window", type=click.IntRange(1), help="Pictures in a window."),
-    click.option("--stride", type=click.IntRange(1), help="Pictures from window to window."),
-    click.option("--fps", type=POSITIVE, help="Take pictures at this rate. [default: all]"),
+    click.option(
+        "--stride", type=click.IntRange(1), help="Pictures from window to window."
+    ),
+    click.option(
+        "--fps", type=POSITIVE, help="Take pictures at this rate. [default: all]"
+    ),
     click.option("--seconds", type=POSITIVE, help="Seconds of a window."),
     click.option("--every", type=POSITIVE, help="Seconds from window to window."),
 )
 @workers_option
 @force_option
 def windows(
-    session: Session, /, films: str, name: str, workers: int, force: bool, **options: float | None
+    session: Session,
+    /,
+    films: str,
+    name: str,
+    workers: int,
+    force: bool,
+    **options: float | None,
 ) -> None:
     """Cut whole films into windows.
 
@@ -208,7 +265,9 @@ def windows(
 
     path = session.workspace.manifest(name)
     grid = Grid(**{key: value or 0 for key, value in options.items()}).check()  # type: ignore[arg-type]
-    made = make_windows(films, grid, workspace=session.workspace, name=path.stem, workers=workers)
+    made = make_windows(
+        films, grid, workspace=session.workspace, name=path.stem, workers=workers
+    )
     write_manifest(made, path, force=force)
     facts = {"name": made.name, "path": str(path), "sha256": manifest_sha256(made)}
     counts = {"windows": len(made), "movies": len(made.movies), "grid": grid.to_json()}

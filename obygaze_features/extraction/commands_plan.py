@@ -56,9 +56,14 @@ feature_options = option_group(
         metavar="NAME",
         help="A backbone, or your own code (FILE.py:FUNCTION); can be repeated.",
     ),
-    click.option("--levels", metavar="A,B", help="Feature levels. [default: all but tokens]"),
     click.option(
-        "--weights", multiple=True, metavar="[NAME=]PATH", help="File or folder of weights."
+        "--levels", metavar="A,B", help="Feature levels. [default: all but tokens]"
+    ),
+    click.option(
+        "--weights",
+        multiple=True,
+        metavar="[NAME=]PATH",
+        help="File or folder of weights.",
     ),
     click.option(
         *("--store", "stores"),
@@ -95,11 +100,15 @@ device_option = click.option(
     "--device", default="cpu", help="cpu, cuda, several (cuda:0,cuda:1), or cuda:all."
 )
 batch_option = click.option(
-    "--batch", type=click.IntRange(1), help="Clips computed at once. [default: as many as fit]"
+    "--batch",
+    type=click.IntRange(1),
+    help="Clips computed at once. [default: as many as fit]",
 )
 
 
-def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> ExtractPlan:
+def chosen_plan(
+    session: Session, source: str, options: Mapping[str, Any]
+) -> ExtractPlan:
     """Return the plan of a file, or of a manifest and the options."""
     if source.endswith(".json"):
         return _plan_of_file(Path(source), options)
@@ -112,7 +121,9 @@ def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> Ex
         session.workspace,
         stores=named_values(options["stores"], "--store"),
         weights=named_values(_named_weights(options), "--weights"),
-        levels=tuple(filter(None, map(str.strip, (options["levels"] or "").split(",")))),
+        levels=tuple(
+            filter(None, map(str.strip, (options["levels"] or "").split(",")))
+        ),
         **{name: options[name] for name in _SETTINGS},
     )
     return make_plan(
@@ -165,11 +176,20 @@ def _plan_of_file(path: Path, options: Mapping[str, Any]) -> ExtractPlan:
     help="Decode this many clips, and time each backbone; 0 times nothing.",
 )
 @click.option(
-    "-o", "out", type=click.Path(path_type=Path), help="Write the plan to a file, for workers."
+    "-o",
+    "out",
+    type=click.Path(path_type=Path),
+    help="Write the plan to a file, for workers.",
 )
 @force_option
 def plan(
-    session: Session, /, manifest: str, probe: int, out: Path | None, force: bool, **options: Any
+    session: Session,
+    /,
+    manifest: str,
+    probe: int,
+    out: Path | None,
+    force: bool,
+    **options: Any,
 ) -> None:
     """Estimate the cost of a run, and what is missing.
 
@@ -206,10 +226,14 @@ def plan(
         type=click.IntRange(1),
         help="Number of tasks. [default: that of the last submission]",
     ),
-    click.option("--at-once", type=click.IntRange(1), help="Run at most this many at a time."),
+    click.option(
+        "--at-once", type=click.IntRange(1), help="Run at most this many at a time."
+    ),
     click.option("--resume", is_flag=True, help="Only tasks with missing clips."),
     click.option(
-        "--retry-failed", is_flag=True, help="Only tasks with failed clips, to retry these."
+        "--retry-failed",
+        is_flag=True,
+        help="Only tasks with failed clips, to retry these.",
     ),
     click.option(
         "--changed",
@@ -255,7 +279,9 @@ def plan(
         type=click.Path(path_type=Path),
         help="File of the script. [default: PLAN with .sbatch]",
     ),
-    click.option("--submit", "submit_now", is_flag=True, help="Submit the script with sbatch."),
+    click.option(
+        "--submit", "submit_now", is_flag=True, help="Submit the script with sbatch."
+    ),
     force_option,
     json_option,
 )
@@ -303,9 +329,13 @@ def slurm(
         written = _script_as_edited(made, plan, script, edited, given, again)
         session.console.note(f"{script} was edited: only its tasks change")
     else:
-        written = _new_script(made, plan, script, earlier, settings, given, resume, again, force)
+        written = _new_script(
+            made, plan, script, earlier, settings, given, resume, again, force
+        )
         if earlier is not None and written is not None:
-            session.console.note(f"options of the last submission: {Submission.path_of(plan)}")
+            session.console.note(
+                f"options of the last submission: {Submission.path_of(plan)}"
+            )
     if written is None:
         empty = {"job": None, "script": None}
         nothing_left = "no clip to extract again" if again else "no clip is missing"
@@ -337,7 +367,9 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _edited_script(script: Path, earlier: Submission | None, given: Mapping[str, Any]) -> str:
+def _edited_script(
+    script: Path, earlier: Submission | None, given: Mapping[str, Any]
+) -> str:
     """Return the script of an earlier submission if a person edited it, else "".
 
     Raise an error if options are given that it would not get.
@@ -349,10 +381,17 @@ def _edited_script(script: Path, earlier: Submission | None, given: Mapping[str,
     if SCRIPT_MARK not in data or (earlier is not None and not earlier.is_edited(data)):
         return ""
     text = data.decode("utf-8")
-    other = [name for name in given if name != "workers" or given[name] != workers_of(text)]
+    other = [
+        name for name in given if name != "workers" or given[name] != workers_of(text)
+    ]
     if other:
-        flags = {param.name: param.opts[0] for param in click.get_current_context().command.params}
-        names = ", ".join("-- OPTIONS" if name == "run_options" else flags[name] for name in other)
+        flags = {
+            param.name: param.opts[0]
+            for param in click.get_current_context().command.params
+        }
+        names = ", ".join(
+            "-- OPTIONS" if name == "run_options" else flags[name] for name in other
+        )
         raise FixUsage(
             f"this script was edited since it was written, or its options are not known: "
             f"{names} would not be in it",
@@ -363,7 +402,12 @@ def _edited_script(script: Path, earlier: Submission | None, given: Mapping[str,
 
 
 def _script_as_edited(
-    made: ExtractPlan, plan: Path, script: Path, text: str, given: Mapping[str, Any], again: str
+    made: ExtractPlan,
+    plan: Path,
+    script: Path,
+    text: str,
+    given: Mapping[str, Any],
+    again: str,
 ) -> tuple[SlurmArray, str] | None:
     """Change the tasks of an edited script; None if no task has anything to do."""
     from obygaze_features.extraction.slurm import array_for
@@ -396,16 +440,22 @@ def _new_script(
     options = dict(settings)
     if earlier is not None:
         names = options.keys()
-        options = joined_options({name: getattr(earlier, name) for name in names}, given)
+        options = joined_options(
+            {name: getattr(earlier, name) for name in names}, given
+        )
     workers = options["workers"]
     if workers is None:
-        raise FixUsage("-k is missing: the number of tasks", hint="obygaze extract slurm PLAN -k 8")
+        raise FixUsage(
+            "-k is missing: the number of tasks", hint="obygaze extract slurm PLAN -k 8"
+        )
     minutes = minutes_of(options["walltime"])
     where = plan.resolve()
     array = array_for(made, where, workers, resume=resume, again=again, minutes=minutes)
     if array is None:
         return None
-    of_array = {n: options[n] for n in options if n not in ("workers", "walltime", "mem_gb")}
+    of_array = {
+        n: options[n] for n in options if n not in ("workers", "walltime", "mem_gb")
+    }
     folder = Path.cwd() if earlier is None else Path(earlier.folder)
     array = replace(array, mem_gb=_memory(made, options), folder=folder, **of_array)
     array.log_folder.mkdir(parents=True, exist_ok=True)
@@ -427,13 +477,23 @@ def _new_script(
 
 def _memory(made: ExtractPlan, options: Mapping[str, Any]) -> int | None:
     """Return the GB that a task asks for; None for no request."""
-    from obygaze_features.extraction.slurm import GPU_OPTIONS, MEMORY_OPTIONS, asks_for, memory_gb
+    from obygaze_features.extraction.slurm import (
+        GPU_OPTIONS,
+        MEMORY_OPTIONS,
+        asks_for,
+        memory_gb,
+    )
 
     directives, mem_gb = options["directives"], options["mem_gb"]
     if mem_gb is None and asks_for(directives, MEMORY_OPTIONS):
         return None
     if mem_gb is not None:
         return mem_gb or None
-    resources = [options["gres"] or "", *(d for d in directives if asks_for([d], ["gres"]))]
-    has_gpu = asks_for(directives, GPU_OPTIONS) or any("gpu" in text for text in resources)
+    resources = [
+        options["gres"] or "",
+        *(d for d in directives if asks_for([d], ["gres"])),
+    ]
+    has_gpu = asks_for(directives, GPU_OPTIONS) or any(
+        "gpu" in text for text in resources
+    )
     return memory_gb(made, options["cpus"], gpu=has_gpu)

@@ -21,7 +21,11 @@ from obygaze_features.extraction.commands_plan import (
     device_option,
     feature_options,
 )
-from obygaze_features.extraction.shared_machine import idle_gpus, refuse_busy_gpus, stop_on_signals
+from obygaze_features.extraction.shared_machine import (
+    idle_gpus,
+    refuse_busy_gpus,
+    stop_on_signals,
+)
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.plan import ExtractPlan
@@ -35,14 +39,18 @@ if TYPE_CHECKING:
 @option_group(
     "Clips",
     click.option(
-        "--retry-failed", is_flag=True, help="Retry all clips that failed or had no video."
+        "--retry-failed",
+        is_flag=True,
+        help="Retry all clips that failed or had no video.",
     ),
     click.option(
         "--changed",
         is_flag=True,
         help="As --retry-failed, and also clips whose times or video changed.",
     ),
-    click.option("--worker", metavar="I/K", help="Extract every K-th unit of the plan, from I."),
+    click.option(
+        "--worker", metavar="I/K", help="Extract every K-th unit of the plan, from I."
+    ),
 )
 @feature_options
 @option_group(
@@ -52,18 +60,27 @@ if TYPE_CHECKING:
     batch_option,
     click.option("--share", is_flag=True, help="Use a GPU that other people use."),
     click.option(
-        "--mixed", is_flag=True, help="Add to clips of another version or kind of device."
+        "--mixed",
+        is_flag=True,
+        help="Add to clips of another version or kind of device.",
     ),
 )
 @option_group(
     "Output",
     click.option(
-        "--seal/--no-seal", default=None, help="Seal complete stores. [default: if no clip failed]"
+        "--seal/--no-seal",
+        default=None,
+        help="Seal complete stores. [default: if no clip failed]",
     ),
     json_option,
 )
 def run(
-    session: Session, /, manifest: str, worker: str | None, seal: bool | None, **options: Any
+    session: Session,
+    /,
+    manifest: str,
+    worker: str | None,
+    seal: bool | None,
+    **options: Any,
 ) -> None:
     """Extract what is missing; the same command resumes.
 
@@ -85,7 +102,11 @@ def run(
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals() as stop, ExitStack() as stack:
-        from obygaze_features.extraction.run import RowProgress, seal_complete, stores_read
+        from obygaze_features.extraction.run import (
+            RowProgress,
+            seal_complete,
+            stores_read,
+        )
 
         plan = chosen_plan(session, manifest, options)
         rows = None if worker is None else plan.worker_rows(worker)
@@ -97,7 +118,9 @@ def run(
         if options["device"] == "cpu":
             _name_idle_gpus(session, plan)
         bar = session.console.progress
-        progress = RowProgress(lambda n_rows: stack.enter_context(bar("extract", n_rows)))
+        progress = RowProgress(
+            lambda n_rows: stack.enter_context(bar("extract", n_rows))
+        )
         states = _extract(plan, stop, rows, options, progress)
         stack.close()
         states = seal_complete(states, seal)
@@ -117,7 +140,9 @@ def run(
         f"{done} of {sum(state.blocks for state in states)} {whose} are committed"
     )
     if not any(state.ok for state in states):
-        raise ObygazeError("no clip was extracted", hint="correct what the lines above list")
+        raise ObygazeError(
+            "no clip was extracted", hint="correct what the lines above list"
+        )
     if any(state.failed for state in states):
         click.get_current_context().exit(EXIT_SOME_FAILED)
 
@@ -128,7 +153,9 @@ def _show_idle(session: Session, plan: ExtractPlan, worker: str) -> None:
         _show_json(session, [], worker, [])
         return
     units = count(plan.n_units, "unit")
-    session.console.note(f"worker {worker} has no clips: the plan has {units}; nothing to do")
+    session.console.note(
+        f"worker {worker} has no clips: the plan has {units}; nothing to do"
+    )
 
 
 def _name_idle_gpus(session: Session, plan: ExtractPlan) -> None:
@@ -137,7 +164,9 @@ def _name_idle_gpus(session: Session, plan: ExtractPlan) -> None:
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
     idle = idle_gpus() if any(card.family.needs_torch for card in cards) else []
     if idle:
-        session.console.note(f"{', '.join(idle)} is idle: --device {idle[0]} is faster than cpu")
+        session.console.note(
+            f"{', '.join(idle)} is idle: --device {idle[0]} is faster than cpu"
+        )
 
 
 def _next_steps(
@@ -146,7 +175,10 @@ def _next_steps(
     """Return the command to type for clips without a video, and for clips that failed."""
     steps, again, retry = [], "the same command", " and --retry-failed"
     if any(state.sealed and state.ok < state.clips for state in states):
-        again, retry = f"{again} with --store NAME=STORE: a sealed store stays as it is", ""
+        again, retry = (
+            f"{again} with --store NAME=STORE: a sealed store stays as it is",
+            "",
+        )
     chosen = range(len(plan.rows)) if rows is None else rows
     without = sum(not plan.rows[row].video for row in chosen)
     link = f"obygaze manifest link {plan.manifest} FOLDER"
@@ -157,7 +189,9 @@ def _next_steps(
     elif any(state.failed for state in states):
         steps.append(f"failed clips: correct their files, then {again}{retry}")
         if rows is not None and retry:
-            steps.append("failed clips of a Slurm array: obygaze extract slurm PLAN --retry-failed")
+            steps.append(
+                "failed clips of a Slurm array: obygaze extract slurm PLAN --retry-failed"
+            )
     return steps
 
 
@@ -202,7 +236,10 @@ def _extract(
 
 
 def _show_json(
-    session: Session, states: Sequence[StoreStatus], worker: str | None, rows: Sequence[int] | None
+    session: Session,
+    states: Sequence[StoreStatus],
+    worker: str | None,
+    rows: Sequence[int] | None,
 ) -> None:
     from obygaze_features.extraction.status import joint_status
 

@@ -73,16 +73,22 @@ class Computer(ABC):
     def compute_all(self, clips: Sequence[DecodedClip]) -> list[Computed]:
         """Compute clips at once, and wait for them."""
         n_clips = self.split(len(clips))[0]
-        results = [self.start(clips[i : i + n_clips]) for i in range(0, len(clips), n_clips)]
+        results = [
+            self.start(clips[i : i + n_clips]) for i in range(0, len(clips), n_clips)
+        ]
         return [result() for result in results]
 
-    def forward(self, frames: Sequence[Any], masks: Sequence[Any], clock: Clock) -> dict[str, Any]:
+    def forward(
+        self, frames: Sequence[Any], masks: Sequence[Any], clock: Clock
+    ) -> dict[str, Any]:
         """Return the levels of clips, given the frames and the mask of each."""
         mask = None
         with clock.of("preprocess"):
             pixels = [self.backbone.normalise(each) for each in frames]
             if self.backbone.takes_mask:
-                pixels = [blank_padding(x, one) for x, one in zip(pixels, masks, strict=True)]
+                pixels = [
+                    blank_padding(x, one) for x, one in zip(pixels, masks, strict=True)
+                ]
                 mask = np.stack(masks)
         with clock.of("forward"):
             return self.backbone.forward(stack(pixels), mask, only=set(self.dtypes))
@@ -91,7 +97,9 @@ class Computer(ABC):
 class ThreadComputer(Computer):
     """Compute each clip alone, in a thread of `pool`."""
 
-    def __init__(self, backbone: Backbone, specs: Sequence[ArraySpec], pool: Executor) -> None:
+    def __init__(
+        self, backbone: Backbone, specs: Sequence[ArraySpec], pool: Executor
+    ) -> None:
         super().__init__(backbone, specs)
         self.pool = pool
 
@@ -110,8 +118,12 @@ class ThreadComputer(Computer):
         found = self.forward([clip.frames], [clip.mask], clock)
         with np.errstate(over="ignore"):  # what overflows is not finite
             arrays = as_arrays({name: found[name] for name in self.dtypes})
-            levels = {name: arrays[name].astype(dtype) for name, dtype in self.dtypes.items()}
-        finite = {name: np.array([np.isfinite(level).all()]) for name, level in levels.items()}
+            levels = {
+                name: arrays[name].astype(dtype) for name, dtype in self.dtypes.items()
+            }
+        finite = {
+            name: np.array([np.isfinite(level).all()]) for name, level in levels.items()
+        }
         return Computed(levels, finite, clock)
 
 
@@ -127,7 +139,10 @@ class BatchComputer(Computer):
         super().__init__(backbone, specs)
         cuda: Any = torch.cuda
         self.device, self.cuda = backbone.placement.device, cuda
-        self.incoming, self.outgoing = cuda.Stream(self.device), cuda.Stream(self.device)
+        self.incoming, self.outgoing = (
+            cuda.Stream(self.device),
+            cuda.Stream(self.device),
+        )
 
     def start(self, clips: Sequence[DecodedClip]) -> Callable[[], Computed]:
         """Start to compute a batch."""
@@ -142,7 +157,9 @@ class BatchComputer(Computer):
             name: found[name].to(getattr(torch, dtype)).contiguous()
             for name, dtype in self.dtypes.items()
         }
-        finite = {name: torch.isfinite(x).flatten(1).all(1) for name, x in levels.items()}
+        finite = {
+            name: torch.isfinite(x).flatten(1).all(1) for name, x in levels.items()
+        }
         numbers, flags = self._download(levels), self._download(finite)
 
         def result() -> Computed:
@@ -188,9 +205,13 @@ class BatchComputer(Computer):
         return wait
 
 
-def computer_for(backbone: Backbone, specs: Sequence[ArraySpec], pool: Executor) -> Computer:
+def computer_for(
+    backbone: Backbone, specs: Sequence[ArraySpec], pool: Executor
+) -> Computer:
     """Return how a backbone's clips are computed on its device; `pool` is for the CPU."""
-    if backbone.card.family.needs_torch and backbone.placement.device.startswith("cuda"):
+    if backbone.card.family.needs_torch and backbone.placement.device.startswith(
+        "cuda"
+    ):
         return BatchComputer(backbone, specs)
     return ThreadComputer(backbone, specs, pool)
 

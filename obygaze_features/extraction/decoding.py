@@ -71,11 +71,15 @@ class KeptFrames:
         recipe = self.store.recipe.to_json()
         n_frames, resize = recipe["sampling"]["frames"], view.resize
         # The pictures for a divisor are among those for a number, but not with one a second.
-        fits = n_frames == view.count or (view.sampling != "fps" and n_frames % view.count == 0)
+        fits = n_frames == view.count or (
+            view.sampling != "fps" and n_frames % view.count == 0
+        )
         if not fits or resize is None:
             return False
         if any_edge:
-            resize = replace(resize, edge=recipe["preprocessing"].get("edge", resize.edge))
+            resize = replace(
+                resize, edge=recipe["preprocessing"].get("edge", resize.edge)
+            )
         is_sampled_so: bool = recipe["sampling"] == sampling_recipe(
             replace(view, count=n_frames), grid
         )
@@ -118,7 +122,9 @@ def stores_of_frames(plan: ExtractPlan) -> list[Store]:
     folder = Workspace(Path(plan.workspace)).folder("stores")
     # A name may hold signs of a pattern, such as films[1].
     found = sorted(folder.glob(f"{glob.escape(plan.manifest)}.frames-*/{Plan.FILE}"))
-    stores = [open_store(path.parent) for path in found if path.parent.resolve() not in own]
+    stores = [
+        open_store(path.parent) for path in found if path.parent.resolve() not in own
+    ]
     return [
         store
         for store in stores
@@ -127,7 +133,11 @@ def stores_of_frames(plan: ExtractPlan) -> list[Store]:
 
 
 def find_kept_frames(
-    plan: ExtractPlan, rows: Iterable[int], views: Iterable[View], *, changed: bool = False
+    plan: ExtractPlan,
+    rows: Iterable[int],
+    views: Iterable[View],
+    *,
+    changed: bool = False,
 ) -> dict[View, KeptFrames]:
     """Return the kept pictures of each view that some store has.
 
@@ -144,7 +154,9 @@ def find_kept_frames(
         planned = {row: plan.rows[row] for row in sorted(wanted & kept.rows)}
         differs = check_sources(kept.store, planned).changed
         if differs and not changed:
-            lines = {plan.rows[row].clip_id: ", ".join(what) for row, what in differs.items()}
+            lines = {
+                plan.rows[row].clip_id: ", ".join(what) for row, what in differs.items()
+            }
             hint = "remove this store of pictures, and extract -b frames:NAME again"
             raise changed_error(lines, where=kept.store.location, hint=hint)
         found[view] = replace(kept, rows=kept.rows.difference(differs))
@@ -163,7 +175,11 @@ def decode_rows(
 
     Rows whose pictures are `kept` for all their views are read from there.
     """
-    read = {row for row, views in jobs if all(v in kept and row in kept[v].rows for v in views)}
+    read = {
+        row
+        for row, views in jobs
+        if all(v in kept and row in kept[v].rows for v in views)
+    }
     planned = [(row, plan.rows[row], views) for row, views in jobs]
     to_decode = [one for one in planned if one[0] not in read]
     folder = str(Workspace(Path(plan.workspace)).folder("indexes"))
@@ -187,7 +203,10 @@ def decode_rows(
             yield DecodedRow(row, dict.fromkeys(views, status), result.seconds, source)
             continue
         limit = plan.max_substituted
-        clips = {view: _checked(decoded, limit) for view, decoded in (result.clips or {}).items()}
+        clips = {
+            view: _checked(decoded, limit)
+            for view, decoded in (result.clips or {}).items()
+        }
         yield DecodedRow(row, clips, result.seconds, source_of(clip))
 
 
@@ -220,7 +239,9 @@ def _decode_jobs(
                 pool.submit(DecodeJob(films[0], (), indexes=folder))
         if clip.video:
             indexes = folder if clip.video in shared else None
-            yield DecodeJob(clip.video, views, clip.start_s, clip.end_s, indexes=indexes)
+            yield DecodeJob(
+                clip.video, views, clip.start_s, clip.end_s, indexes=indexes
+            )
 
 
 def _checked(clip: DecodedClip, max_substituted: float) -> DecodedClip | RowStatus:

@@ -40,13 +40,19 @@ def devices_of(text: str) -> list[str]:
         if not names:
             raise FixUsage("this machine has no CUDA device", hint="--device cpu")
     if not names:
-        raise FixUsage(f"--device names no device: {text!r}", hint="cpu, cuda, or cuda:1")
+        raise FixUsage(
+            f"--device names no device: {text!r}", hint="cpu, cuda, or cuda:1"
+        )
     kinds = {name.partition(":")[0] for name in names}
-    if unknown := [name for name in names if not re.fullmatch("cpu|cuda(:[0-9]+)?", name)]:
+    if unknown := [
+        name for name in names if not re.fullmatch("cpu|cuda(:[0-9]+)?", name)
+    ]:
         raise FixUsage(f"unknown device {unknown[0]!r}", hint="cpu, cuda, or cuda:1")
     if len(kinds) > 1:
         what = f"expected only GPUs or only cpu, got {text}: features of a GPU differ slightly"
-        raise FixUsage(what, hint="run the command once for each, with a store of its own")
+        raise FixUsage(
+            what, hint="run the command once for each, with a store of its own"
+        )
     return names
 
 
@@ -91,7 +97,9 @@ def extract_on_devices(
     running: dict[Any, SpawnProcess] = {}
     n_rows = 0
     for first, share in enumerate(shares):
-        rows_of_share = [row for u in units[first :: len(shares)] for row in plan.unit_range(u)]
+        rows_of_share = [
+            row for u in units[first :: len(shares)] for row in plan.unit_range(u)
+        ]
         n_rows += len(rows_of_share)
         if rows_of_share:
             connection, process = _started(plan, share, rows_of_share, settings)
@@ -122,7 +130,10 @@ def extract_on_devices(
 
 
 def _started(
-    plan: ExtractPlan, resources: Resources, rows: Sequence[int], settings: Mapping[str, bool]
+    plan: ExtractPlan,
+    resources: Resources,
+    rows: Sequence[int],
+    settings: Mapping[str, bool],
 ) -> tuple[Connection, SpawnProcess]:
     """Start a process that extracts rows, named after its device; return its messages and it."""
     spawn = multiprocessing.get_context("spawn")
@@ -173,6 +184,8 @@ def _work(
     with stop_on_signals() as stop, suppress(BrokenPipeError):
         try:
             read = plan_from_bytes(plan, "plan")
-            extract(read, resources, stop, rows=rows, progress=_Sender(messages), **settings)
+            extract(
+                read, resources, stop, rows=rows, progress=_Sender(messages), **settings
+            )
         except ObygazeError as error:
             messages.send(error)

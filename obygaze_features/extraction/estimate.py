@@ -17,7 +17,12 @@ from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound, Obyga
 from obygaze_features.core.machine import duration
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.bench import forward_runs
-from obygaze_features.extraction.decoding import Jobs, KeptFrames, decode_rows, find_kept_frames
+from obygaze_features.extraction.decoding import (
+    Jobs,
+    KeptFrames,
+    decode_rows,
+    find_kept_frames,
+)
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import chosen_levels, load_target, view_of
 from obygaze_features.extraction.run import Resources
@@ -102,7 +107,9 @@ class CostEstimate:
             a_clip = sum((store.forward_s or 0) * store.share_left for store in left)
             forward = a_clip * self.with_video / 3600 / (self.device.count("cuda") or 1)
         if decode is not None and forward is not None:
-            together = max(decode, forward) if "cuda" in self.device else decode + forward
+            together = (
+                max(decode, forward) if "cuda" in self.device else decode + forward
+            )
         return {"decode_hours": decode, "forward_hours": forward, "hours": together}
 
     @property
@@ -111,17 +118,27 @@ class CostEstimate:
         found = []
         if self.not_found:
             names = few(self.not_found)
-            found.append(f"{len(self.not_found)} videos of the manifest are missing: {names}")
-        found += [f"{name} cannot be decoded: {why}" for name, why in self.unreadable.items()]
+            found.append(
+                f"{len(self.not_found)} videos of the manifest are missing: {names}"
+            )
+        found += [
+            f"{name} cannot be decoded: {why}" for name, why in self.unreadable.items()
+        ]
         if self.with_video < self.clips:
             without = self.clips - self.with_video
             found.append(f"{without} clips have no video: their rows stay missing")
         needed = sum(store.n_bytes * store.share_left for store in self.stores)
         if needed > self.free_bytes:
-            found.append(f"{human(needed)} of disk needed, {human(self.free_bytes)} free")
+            found.append(
+                f"{human(needed)} of disk needed, {human(self.free_bytes)} free"
+            )
         found += [
             f"{s.backbone}: weights {s.weights}"
-            + (f": {s.why}" if s.why else "; obygaze backbones fetch" * (s.weights == "not cached"))
+            + (
+                f": {s.why}"
+                if s.why
+                else "; obygaze backbones fetch" * (s.weights == "not cached")
+            )
             for s in self.stores
             if s.weights in UNAVAILABLE or s.why
         ]
@@ -168,13 +185,20 @@ class CostEstimate:
                 "",
                 table(headers, rows),
                 *(f"  ! {text}" for text in self.obstacles),
-                *(f"  {device} is idle: use --device {device}" for device in self.idle_gpus),
+                *(
+                    f"  {device} is idle: use --device {device}"
+                    for device in self.idle_gpus
+                ),
             ]
         )
 
 
 def estimate(
-    plan: ExtractPlan, shares: Sequence[Resources], *, n_probed: int = N_PROBED, timed: bool = True
+    plan: ExtractPlan,
+    shares: Sequence[Resources],
+    *,
+    n_probed: int = N_PROBED,
+    timed: bool = True,
 ) -> CostEstimate:
     """Estimate what a plan needs; decodes a few clips, writes nothing.
 
@@ -192,7 +216,9 @@ def estimate(
     with_video = [row for row, clip in enumerate(plan.rows) if clip.video]
     kept = find_kept_frames(plan, with_video, views, changed=True)
     # Each file is checked once: a million checks take long on a network disk.
-    readable = set.intersection(*({*kept[v].rows} if v in kept else set() for v in views))
+    readable = set.intersection(
+        *({*kept[v].rows} if v in kept else set() for v in views)
+    )
     readable.update(row for row in with_video if Path(plan.rows[row].video).is_file())
     probed = sorted(readable)[:: max(1, len(readable) // max(n_probed, 1))][:n_probed]
     jobs = [(row, tuple(dict.fromkeys(views))) for row in probed]
@@ -211,7 +237,9 @@ def estimate(
         stores=stores,
         decode_s=seconds,
         unreadable=unreadable,
-        peak_bytes=sum(_peak_bytes(plan, stores, clip_bytes, share) for share in shares),
+        peak_bytes=sum(
+            _peak_bytes(plan, stores, clip_bytes, share) for share in shares
+        ),
         free_bytes=shutil.disk_usage(folder).free,
         workers=sum(share.workers for share in shares),
         device=",".join(share.device for share in shares),
@@ -253,17 +281,25 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate
             weight_bytes = files.n_bytes
             # Without the library the checkpoint cannot be read: use the sizes of the card.
             with suppress(InstallExtra):
-                card = card if target.weights is None else card.family.inspect(card, files)
+                card = (
+                    card if target.weights is None else card.family.inspect(card, files)
+                )
         except NotFound:
             weights = "not cached" if target.weights is None else "not found"
         except ObygazeError as error:
-            weights, why = "unusable", "; ".join([f"{error.what} ({error.where})", *error.details])
+            weights, why = (
+                "unusable",
+                "; ".join([f"{error.what} ({error.where})", *error.details]),
+            )
     if card.family.needs_torch and not weight_bytes:
         weight_bytes = TYPICAL_WEIGHT_BYTES
     block_rows = min(target.block_rows or BLOCK_ROWS, len(plan.rows))
     blocks = -(-len(plan.rows) // block_rows)
     chosen = chosen_levels(card, target.levels)
-    folder, levels = Path(target.store), {name: one.n_bytes for name, one in chosen.items()}
+    folder, levels = (
+        Path(target.store),
+        {name: one.n_bytes for name, one in chosen.items()},
+    )
     committed = sum(1 for _ in (folder / "commits").glob("block-*.json"))
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.
@@ -282,7 +318,9 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate
         gflop_a_clip=card.gflop,
         weights=weights,
         weight_bytes=weight_bytes,
-        activation_bytes=card.family.activation_bytes(card.geometry, target.dtype, attention),
+        activation_bytes=card.family.activation_bytes(
+            card.geometry, target.dtype, attention
+        ),
         why=why,
     )
     return store, view_of(card, target)
@@ -297,11 +335,15 @@ def _probe(
     unreadable: dict[str, str] = {}
     with DecodePool(1, timeout_s=plan.timeout_s) as pool:
         for one in decode_rows(plan, jobs, pool, ahead=1, kept=kept):
-            failed = [clip for clip in one.clips.values() if isinstance(clip, RowStatus)]
+            failed = [
+                clip for clip in one.clips.values() if isinstance(clip, RowStatus)
+            ]
             if failed:
                 unreadable[plan.rows[one.row].clip_id] = failed[0].message
                 continue
-            clips = [clip for clip in one.clips.values() if isinstance(clip, DecodedClip)]
+            clips = [
+                clip for clip in one.clips.values() if isinstance(clip, DecodedClip)
+            ]
             seconds.append(one.seconds)
             shared = {id(clip.pictures): clip.pictures.nbytes for clip in clips}
             sizes.append(sum(shared.values()))
@@ -310,7 +352,10 @@ def _probe(
 
 
 def _peak_bytes(
-    plan: ExtractPlan, stores: Sequence[StoreEstimate], clip_bytes: int, share: Resources
+    plan: ExtractPlan,
+    stores: Sequence[StoreEstimate],
+    clip_bytes: int,
+    share: Resources,
 ) -> int:
     """Return the peak memory: decoders, pictures, clips on the CPU, two blocks a store, weights.
 
@@ -319,11 +364,20 @@ def _peak_bytes(
     batches = [_batch(share, store.activation_bytes) for store in stores]
     # Each backbone holds the frames of a batch that waits, and of two on their way to a GPU.
     waiting = share.ahead(batches) + 1 + 3 * sum(batches)
-    computing = max(n * s.activation_bytes for n, s in zip(batches, stores, strict=True))
+    computing = max(
+        n * s.activation_bytes for n, s in zip(batches, stores, strict=True)
+    )
     rows = [target.block_rows or BLOCK_ROWS for target in plan.targets]
     blocks = sum(n * sum(s.levels.values()) for n, s in zip(rows, stores, strict=True))
     weights = sum(store.weight_bytes for store in stores)
     floor = FLOOR_WITH_TORCH_BYTES if weights else FLOOR_BYTES
     on_host = computing if share.device == "cpu" else 0
     pictures = waiting * clip_bytes
-    return floor + share.workers * DECODER_BYTES + pictures + on_host + 2 * blocks + weights
+    return (
+        floor
+        + share.workers * DECODER_BYTES
+        + pictures
+        + on_host
+        + 2 * blocks
+        + weights
+    )

@@ -54,7 +54,9 @@ def write_saliency(
     recipe = store.recipe.to_json()
     backbone = load_target(target_of(recipe, weights), workspace)
     if backbone.hashes != recipe["weights"]:
-        raise Mismatch("these weights are not those of the store", hint="--weights PATH")
+        raise Mismatch(
+            "these weights are not those of the store", hint="--weights PATH"
+        )
 
     def made() -> Iterator[NDArray[Any] | RowStatus]:
         for clip in clips:
@@ -70,8 +72,17 @@ def write_saliency(
             else:
                 yield rollout(backbone, pixels)[0]
 
-    made_by = {"method": method, "level": level} if directions else {"method": "rollout"}
-    write_maps(path, store, clips, list(directions) or ["rollout"], {**made_by, **facts}, made())
+    made_by = (
+        {"method": method, "level": level} if directions else {"method": "rollout"}
+    )
+    write_maps(
+        path,
+        store,
+        clips,
+        list(directions) or ["rollout"],
+        {**made_by, **facts},
+        made(),
+    )
 
 
 def draw_maps(
@@ -94,7 +105,9 @@ def draw_maps(
     return paths
 
 
-def map_sheets(workspace: Workspace, store: Store, clip: str) -> Iterator[tuple[str, bytes]]:
+def map_sheets(
+    workspace: Workspace, store: Store, clip: str
+) -> Iterator[tuple[str, bytes]]:
     """Yield each direction not at random, with a PNG of the maps of a clip over its pictures."""
     names, maps = map_names(store), store.matrix(MAPS, clips=[clip])
     decoded = exact_pictures(workspace, store, clip)
@@ -111,7 +124,9 @@ def overlay(pictures: NDArray[np.uint8], maps: NDArray[Any]) -> NDArray[np.uint8
     seen = np.maximum(wide - wide.mean(), 0)
     seen /= max(float(seen.max()), 1e-12)
     smooth = Image.Resampling.BILINEAR
-    large = [np.asarray(Image.fromarray(one).resize((width, height), smooth)) for one in seen]
+    large = [
+        np.asarray(Image.fromarray(one).resize((width, height), smooth)) for one in seen
+    ]
     share = 0.8 * np.repeat(np.stack(large), n // len(wide), axis=0)[..., None]
     mixed = pictures.mean(axis=3, keepdims=True) * (1 - share) + np.array(COLOR) * share
     return np.asarray(mixed.round(), dtype=np.uint8)

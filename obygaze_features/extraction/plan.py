@@ -95,7 +95,9 @@ class ExtractPlan:
     def __post_init__(self) -> None:
         """Check the time limit and the share of damage."""
         if not 0 < self.timeout_s < inf:
-            raise FixUsage(f"--timeout must be above 0 and finite, got {self.timeout_s:g}")
+            raise FixUsage(
+                f"--timeout must be above 0 and finite, got {self.timeout_s:g}"
+            )
         if not 0 <= self.max_substituted <= 1:
             got = f"{self.max_substituted:g}"
             raise FixUsage(f"--max-substituted must be a share from 0 to 1, got {got}")
@@ -119,8 +121,12 @@ class ExtractPlan:
     @cached_property
     def shared_films(self) -> frozenset[str]:
         """The videos that hold several clips, whose index is kept in the workspace."""
-        parts = Counter(c.video for c in self.rows if (c.start_s, c.end_s) != (None, None))
-        return frozenset(video for video, n_clips in parts.items() if video and n_clips > 1)
+        parts = Counter(
+            c.video for c in self.rows if (c.start_s, c.end_s) != (None, None)
+        )
+        return frozenset(
+            video for video, n_clips in parts.items() if video and n_clips > 1
+        )
 
     @property
     def n_units(self) -> int:
@@ -147,8 +153,14 @@ class ExtractPlan:
         form = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", worker)
         first, step = (int(form[1]), int(form[2])) if form else (0, 0)
         if first >= step:
-            raise FixUsage(f"--worker must be I/K, such as 0/8, with I below K, got {worker!r}")
-        return [row for unit in range(first, self.n_units, step) for row in self.unit_range(unit)]
+            raise FixUsage(
+                f"--worker must be I/K, such as 0/8, with I below K, got {worker!r}"
+            )
+        return [
+            row
+            for unit in range(first, self.n_units, step)
+            for row in self.unit_range(unit)
+        ]
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the plan's file."""
@@ -157,7 +169,10 @@ class ExtractPlan:
         if not isinstance(self.rows, PlannedWindows):
             rows = [dict(vars(row)) for row in self.rows]
         else:
-            rows = {"grid": self.rows.grid.to_json(), "films": list(map(vars, self.rows.films))}
+            rows = {
+                "grid": self.rows.grid.to_json(),
+                "films": list(map(vars, self.rows.films)),
+            }
         targets = [asdict(target) for target in self.targets]
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return pretty_json({"schema": SCHEMA, **own, "rows": rows, "targets": targets})
@@ -191,7 +206,9 @@ def make_plan(
         raise FixUsage("no backbone given", hint=hint)
     stores = [target.store for target in targets]
     if len(set(stores)) < len(stores):
-        raise FixUsage("each backbone needs a store of its own", where=", ".join(stores))
+        raise FixUsage(
+            "each backbone needs a store of its own", where=", ".join(stores)
+        )
     given = _checked_terms(licence, citation, stores)
     return ExtractPlan(
         manifest=manifest.name,
@@ -276,12 +293,16 @@ def _clips(value: Any) -> str | None:
     """Allow the rows of a plan; a table of rules would take minutes for a million."""
     if isinstance(value, list) and value and all(map(_is_clip, value)):
         return None
-    return "must be a list of clips, each with clip_id, movie_id, video, start_s and end_s"
+    return (
+        "must be a list of clips, each with clip_id, movie_id, video, start_s and end_s"
+    )
 
 
 def _is_clip(row: Any) -> bool:
     if not isinstance(row, dict) or row.keys() - _CLIP_KINDS.keys() or len(row) < 3:
         return False
-    are_kinds = all(isinstance(row.get(key), kinds) for key, kinds in _CLIP_KINDS.items())
+    are_kinds = all(
+        isinstance(row.get(key), kinds) for key, kinds in _CLIP_KINDS.items()
+    )
     start_s, end_s = row.get("start_s") or 0, row.get("end_s")
     return are_kinds and -inf < start_s <= (start_s if end_s is None else end_s) < inf

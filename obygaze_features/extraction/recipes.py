@@ -20,9 +20,19 @@ from obygaze_features.extraction.sources import check_sources, clips_of_store
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.schema import MASK, PICTURES, SPAN_ARRAYS, TIME_ARRAYS, ArraySpec
+from obygaze_features.store.format.schema import (
+    MASK,
+    PICTURES,
+    SPAN_ARRAYS,
+    TIME_ARRAYS,
+    ArraySpec,
+)
 from obygaze_features.store.read.reader import Store
-from obygaze_features.store.write.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
+from obygaze_features.store.write.create import (
+    BLOCK_ROWS,
+    BLOCK_ROWS_LARGE,
+    LARGE_ROW_BYTES,
+)
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -74,8 +84,12 @@ def targets_for(
     for option, given in (("--store", stores), ("--weights", weights)):
         for name in sorted(given.keys() - set(backbones)):
             what = f"{option} names the backbone {name!r}, which -b does not"
-            raise FixUsage(what, hint=f"add -b {name}, or correct the name{near(name, backbones)}")
-    found = (Target(stores.get(b, ""), b, weights.get(b), **settings) for b in backbones)
+            raise FixUsage(
+                what, hint=f"add -b {name}, or correct the name{near(name, backbones)}"
+            )
+    found = (
+        Target(stores.get(b, ""), b, weights.get(b), **settings) for b in backbones
+    )
     return [complete_target(target, manifest, workspace) for target in found]
 
 
@@ -142,10 +156,13 @@ def arrays_of(
     A store of windows also has the start and the end of each.
     """
     specs = [
-        ArraySpec(name, level.shape, level.dims, level.dtype) for name, level in levels.items()
+        ArraySpec(name, level.shape, level.dims, level.dtype)
+        for name, level in levels.items()
     ]
     n_frames = backbone.geometry.frames
-    specs += [ArraySpec(name, (n_frames,), ("frame",), "float64") for name in TIME_ARRAYS]
+    specs += [
+        ArraySpec(name, (n_frames,), ("frame",), "float64") for name in TIME_ARRAYS
+    ]
     if grid is not None:
         specs += [ArraySpec(name, (), (), "float64") for name in SPAN_ARRAYS]
     if backbone.takes_mask:
@@ -156,7 +173,10 @@ def arrays_of(
 
 
 def recipe_of(
-    backbone: Backbone, view: View, levels: Mapping[str, Level], grid: Grid | None = None
+    backbone: Backbone,
+    view: View,
+    levels: Mapping[str, Level],
+    grid: Grid | None = None,
 ) -> Recipe:
     """Return the recipe: everything that determines the numbers of a store."""
     return Recipe.of(
@@ -175,7 +195,11 @@ def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
 
 def decoder_recipe() -> dict[str, Any]:
     """Return the section of a recipe on the decoder."""
-    return {"name": "pyav", "rule": DECODER_RULE, "conversion_sha256": conversion_sha256()}
+    return {
+        "name": "pyav",
+        "rule": DECODER_RULE,
+        "conversion_sha256": conversion_sha256(),
+    }
 
 
 def redecoder(
@@ -223,7 +247,9 @@ def redecoder(
                 continue
             with clip_threads(1) as pool:
                 (found,) = computer_for(backbone, specs, pool).compute_all([decoded])
-            made[clip.clip_id] = {name: level[0] for name, level in found.levels.items()}
+            made[clip.clip_id] = {
+                name: level[0] for name, level in found.levels.items()
+            }
         return made
 
     return extract_again
@@ -241,14 +267,21 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     card, grid = find_card(target.backbone, workspace), Grid(**cut) if cut else None
     view = view_of(card, target)
     if view.resize is not None:  # only a checkpoint knows the edge of some presets
-        view = replace(view, resize=replace(view.resize, edge=recipe["preprocessing"]["edge"]))
-    clip, (row,) = clips_of_store(workspace, store)[clip_id], store.select(clips=[clip_id]).rows
+        view = replace(
+            view, resize=replace(view.resize, edge=recipe["preprocessing"]["edge"])
+        )
+    clip, (row,) = (
+        clips_of_store(workspace, store)[clip_id],
+        store.select(clips=[clip_id]).rows,
+    )
     changed = check_sources(store, {int(row): clip}).changed
     here = [card.sha256, sampling_recipe(view, grid), decoder_recipe()]
     there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
     if changed or here != there:
         what = f"the pictures of {clip_id} would not be those of the features"
-        raise Mismatch(what, where=store.location, hint="the same card, versions and video")
+        raise Mismatch(
+            what, where=store.location, hint="the same card, versions and video"
+        )
     return _decode(clip, view, grid, workspace.folder("indexes"))
 
 
@@ -270,7 +303,9 @@ def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
     )
 
 
-def _decode(clip: PlannedClip, view: View, grid: Grid | None, indexes: Path) -> DecodedClip:
+def _decode(
+    clip: PlannedClip, view: View, grid: Grid | None, indexes: Path
+) -> DecodedClip:
     if grid is None or not isinstance(clip, PlannedWindow):
         return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
     index, _ = film_index(Path(clip.video), indexes)

@@ -16,7 +16,11 @@ from obygaze_features.core.errors import AlreadyThere, NotFound
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BlockMaker, maker_of, run_rows
-from obygaze_features.extraction.compute import BatchComputer, clip_threads, computer_for
+from obygaze_features.extraction.compute import (
+    BatchComputer,
+    clip_threads,
+    computer_for,
+)
 from obygaze_features.extraction.decoding import (
     KeptFrames,
     decode_rows,
@@ -32,8 +36,16 @@ from obygaze_features.extraction.recipes import (
     view_of,
 )
 from obygaze_features.extraction.shared_machine import StopFlag, free_gpu_memory
-from obygaze_features.extraction.sources import refuse_changed, refuse_without_videos, rows_again
-from obygaze_features.extraction.status import StoreStatus, rows_with_new_video, store_status
+from obygaze_features.extraction.sources import (
+    refuse_changed,
+    refuse_without_videos,
+    rows_again,
+)
+from obygaze_features.extraction.status import (
+    StoreStatus,
+    rows_with_new_video,
+    store_status,
+)
 from obygaze_features.store.format.limits import memory_bytes
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.read.reader import Store
@@ -69,8 +81,12 @@ class Resources:
 
     def shared_by(self, devices: Sequence[str]) -> list[Self]:
         """Return the resources of a process for each device; they share decoders and cores."""
-        workers, threads = (max(1, n // len(devices)) for n in (self.workers, self.compute_threads))
-        return [replace(self, device=d, workers=workers, threads=threads) for d in devices]
+        workers, threads = (
+            max(1, n // len(devices)) for n in (self.workers, self.compute_threads)
+        )
+        return [
+            replace(self, device=d, workers=workers, threads=threads) for d in devices
+        ]
 
     def batch_of(self, clip_bytes: int, gpu_bytes: int | None = None) -> int:
         """Return how many clips that need so much memory are computed at once.
@@ -81,7 +97,9 @@ class Resources:
         give the same.
         """
         if gpu_bytes is None:
-            fits = max(1, min(memory_bytes() // 4 // max(clip_bytes, 1), self.compute_threads))
+            fits = max(
+                1, min(memory_bytes() // 4 // max(clip_bytes, 1), self.compute_threads)
+            )
             return min(fits, self.batch or fits)
         if self.batch:
             return self.batch
@@ -102,7 +120,9 @@ class RowProgress:
     `new_bar` gets the number of rows, and returns the bar.
     """
 
-    def __init__(self, new_bar: Callable[[int], Progress] = lambda n_rows: Quiet()) -> None:
+    def __init__(
+        self, new_bar: Callable[[int], Progress] = lambda n_rows: Quiet()
+    ) -> None:
         self.new_bar, self.bar = new_bar, Progress()
         self.seen, self.failed = set[int](), set[int]()
 
@@ -138,7 +158,9 @@ class LoadedTarget:
         on_gpu = isinstance(computer, BatchComputer)
         free = free_gpu_memory(resources.device) if on_gpu else None
         batch = resources.batch_of(self.backbone.activation_bytes, free)
-        return BlockMaker(computer, self.writer, self.view, wanted, batch=batch, retry=retry)
+        return BlockMaker(
+            computer, self.writer, self.view, wanted, batch=batch, retry=retry
+        )
 
 
 # A store, its rows to extract, and whether these replace rows of committed blocks.
@@ -150,11 +172,18 @@ def load_targets(
 ) -> list[LoadedTarget]:
     """Load every backbone of a plan on a device, then open or create every store."""
     workspace = Workspace(Path(plan.workspace))
-    loaded = [(target, load_target(target, workspace, device)) for target in plan.targets]
+    loaded = [
+        (target, load_target(target, workspace, device)) for target in plan.targets
+    ]
     # A run that is refused must create no store: options are checked first, then existing stores.
     parts = {t: (b, view_of(b, t), chosen_levels(b, t.levels)) for t, b in loaded}
-    existing_first = sorted(plan.targets, key=lambda target: not Path(target.store).exists())
-    opened = {target: _open(plan, target, *parts[target], mixed=mixed) for target in existing_first}
+    existing_first = sorted(
+        plan.targets, key=lambda target: not Path(target.store).exists()
+    )
+    opened = {
+        target: _open(plan, target, *parts[target], mixed=mixed)
+        for target in existing_first
+    }
     return [opened[target] for target in plan.targets]
 
 
@@ -258,7 +287,11 @@ def stores_read(plan: ExtractPlan) -> list[Store]:
         card = find_card(target.backbone, workspace)
         view = view_of(card, target)
         any_edge = card.input.edge_from_checkpoint
-        serving = [kept for kept in of_frames if kept.serves(view, plan.grid, any_edge=any_edge)]
+        serving = [
+            kept
+            for kept in of_frames
+            if kept.serves(view, plan.grid, any_edge=any_edge)
+        ]
         serving = [kept for kept in serving if kept.rows]
         if not serving:
             return []
@@ -287,20 +320,27 @@ def extract_rows(
         loaded.writer.refuse_other_kinds(maker.kind)
     with ExitStack() as stack:
         threads = stack.enter_context(clip_threads(resources.compute_threads))
-        makers = [one.maker(rows, resources, threads, retry=retry) for one, rows, retry in work]
+        makers = [
+            one.maker(rows, resources, threads, retry=retry)
+            for one, rows, retry in work
+        ]
         wanted = set[int]().union(*(maker.rows for maker in makers))
         progress = progress or RowProgress()
         progress.begin(len(wanted))
         ahead = resources.ahead(maker.batch for maker in makers)
         views = (maker.view for maker in makers)
         kept = find_kept_frames(plan, wanted, views, changed=changed)
-        pool = stack.enter_context(DecodePool(resources.workers, timeout_s=plan.timeout_s))
+        pool = stack.enter_context(
+            DecodePool(resources.workers, timeout_s=plan.timeout_s)
+        )
         decode = partial(decode_rows, plan, pool=pool, ahead=ahead, kept=kept)
         run_rows(makers, decode, stop, progress)
 
 
 def pending_work(
-    targets: Iterable[LoadedTarget], plan: ExtractPlan, rows: Iterable[int] | None = None
+    targets: Iterable[LoadedTarget],
+    plan: ExtractPlan,
+    rows: Iterable[int] | None = None,
 ) -> Iterator[RowsToExtract]:
     """Yield what is missing: blocks not committed, and rows of others whose video is new."""
     for target in targets:
@@ -308,7 +348,9 @@ def pending_work(
         yield target, rows_with_new_video(target.writer, plan, rows), True
 
 
-def pending_rows(loaded: LoadedTarget, rows: Iterable[int] | None = None) -> dict[int, list[int]]:
+def pending_rows(
+    loaded: LoadedTarget, rows: Iterable[int] | None = None
+) -> dict[int, list[int]]:
     """Return the rows of each block that is not committed; only of blocks wholly in `rows`.
 
     What a killed process left is finished or removed first.
@@ -317,9 +359,14 @@ def pending_rows(loaded: LoadedTarget, rows: Iterable[int] | None = None) -> dic
     plan = loaded.writer.plan
     chosen = None if rows is None else set(rows)
     blocks = {
-        block: list(range(*plan.block_range(block))) for block in loaded.writer.pending_blocks()
+        block: list(range(*plan.block_range(block)))
+        for block in loaded.writer.pending_blocks()
     }
-    return {b: those for b, those in blocks.items() if chosen is None or chosen.issuperset(those)}
+    return {
+        b: those
+        for b, those in blocks.items()
+        if chosen is None or chosen.issuperset(those)
+    }
 
 
 def refuse_retry(plan: ExtractPlan, rows: Sequence[int] | None = None) -> None:
@@ -343,7 +390,10 @@ def refuse_retry(plan: ExtractPlan, rows: Sequence[int] | None = None) -> None:
 
 
 def rows_to_retry(
-    loaded: LoadedTarget, plan: ExtractPlan, changed: bool, rows: Iterable[int] | None = None
+    loaded: LoadedTarget,
+    plan: ExtractPlan,
+    changed: bool,
+    rows: Iterable[int] | None = None,
 ) -> dict[int, list[int]]:
     """Return the rows of each block that failed or had no video; with `changed`, changed ones.
 
@@ -351,12 +401,16 @@ def rows_to_retry(
     """
     loaded.writer.clean_litter()
     wanted: dict[int, list[int]] = {}
-    for row in sorted(rows_again(loaded.target.store, plan, changed=changed, rows=rows)):
+    for row in sorted(
+        rows_again(loaded.target.store, plan, changed=changed, rows=rows)
+    ):
         wanted.setdefault(row // loaded.writer.plan.block_rows, []).append(row)
     return wanted
 
 
-def seal_complete(states: Sequence[StoreStatus], seal: bool | None = None) -> list[StoreStatus]:
+def seal_complete(
+    states: Sequence[StoreStatus], seal: bool | None = None
+) -> list[StoreStatus]:
     """Seal the stores whose blocks are all committed, and return the new status of each.
 
     Args:

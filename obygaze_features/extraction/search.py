@@ -110,7 +110,10 @@ def _of_text(
     """Return the vector of a text, which must be in the space of the level."""
     space, texts = space_of_level(store.recipe, level), store.text()
     if texts is not None and text in texts.prompt:
-        vector, text_space = texts.embeddings[list(texts.prompt).index(text)], texts.space_id
+        vector, text_space = (
+            texts.embeddings[list(texts.prompt).index(text)],
+            texts.space_id,
+        )
     else:
         tower = load(store.recipe.to_json().get("backbone", {}).get("name", ""))
         vector, text_space = tower.embed([text])[0], tower.space_id
@@ -125,12 +128,20 @@ def _of_text(
 @click.argument("store")
 @click.option("--text", metavar="WORDS", help="Find clips like this text.")
 @click.option("--like", metavar="CLIP", help="Find clips like this one.")
-@click.option("--level", help="The features to compare. [default: clip, or the first level]")
+@click.option(
+    "--level", help="The features to compare. [default: clip, or the first level]"
+)
 @click.option("--top", type=click.IntRange(min=1), default=20, help="How many clips.")
-@click.option("--weights", help="Weights of the text tower. [default: the backbone's own]")
-@click.option("-o", "out", type=click.Path(path_type=Path), help="Write the clips as CSV.")
+@click.option(
+    "--weights", help="Weights of the text tower. [default: the backbone's own]"
+)
+@click.option(
+    "-o", "out", type=click.Path(path_type=Path), help="Write the clips as CSV."
+)
 @force_option
-def search_(session: Session, store: str, out: Path | None, force: bool, **query: Any) -> None:
+def search_(
+    session: Session, store: str, out: Path | None, force: bool, **query: Any
+) -> None:
     """Find clips by a text or a clip.
 
     A text needs a store of CLIP, SigLIP or X-CLIP. What -o writes becomes segments with
@@ -143,4 +154,6 @@ def search_(session: Session, store: str, out: Path | None, force: bool, **query
     hits = search(store, **query, workspace=session.workspace.root)
     if out is not None:
         write_new(out, csv_bytes(Hit._fields, hits), force=force)
-    session.console.show({"clips": [hit._asdict() for hit in hits]}, table(Hit._fields, hits))
+    session.console.show(
+        {"clips": [hit._asdict() for hit in hits]}, table(Hit._fields, hits)
+    )

@@ -39,7 +39,8 @@ class StopFlag:
         if not self:
             return
         error = Stopped(
-            f"stopped by {self.signal_name}, {left}", hint="run the same command again to resume"
+            f"stopped by {self.signal_name}, {left}",
+            hint="run the same command again to resume",
         )
         if self.signal_name == "SIGINT":
             error.exit_code = EXIT_INTERRUPTED
@@ -75,7 +76,9 @@ def refuse_busy_gpus(devices: Sequence[str]) -> None:
             f"this GPU is in use by others: {len(others)} processes compute on it",
             where=", ".join(dict.fromkeys(gpu for gpu, _, _ in others)),
             hint="use another --device, wait, or use --share to compute beside them",
-            details=[f"  process {pid} on {gpu}: {memory} MB" for gpu, pid, memory in others],
+            details=[
+                f"  process {pid} on {gpu}: {memory} MB" for gpu, pid, memory in others
+            ],
         )
 
 
@@ -119,7 +122,8 @@ def _visible_gpus() -> list[str]:
     numbered = dict(zip(map(str, range(len(known))), known, strict=True))
     # A name may be the beginning of a UUID.
     return [
-        numbered.get(name) or next((u for u in known if name and u.startswith(name)), "")
+        numbered.get(name)
+        or next((u for u in known if name and u.startswith(name)), "")
         for name in map(str.strip, visible.split(","))
     ]
 
@@ -132,13 +136,19 @@ def _nvidia_smi(query: str, *, columns: int) -> list[list[str]] | None:
     words = [program, query, "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(
-            words, capture_output=True, encoding="utf-8", errors="replace", timeout=NVIDIA_SMI_S
+            words,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=NVIDIA_SMI_S,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
     if done.returncode:  # what it printed then is the reason, not a GPU
         return None
-    lines = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
+    lines = [
+        [part.strip() for part in line.split(",")] for line in done.stdout.splitlines()
+    ]
     return [line for line in lines if len(line) == columns]
 
 

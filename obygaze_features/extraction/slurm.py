@@ -96,7 +96,9 @@ class SlurmArray:
     def script(self, plan: ExtractPlan) -> str:
         """Return the text of the script."""
         if not self.tasks or not all(0 <= task < self.workers for task in self.tasks):
-            raise FixUsage(f"tasks must be 0 to {self.workers - 1}, got {list(self.tasks)}")
+            raise FixUsage(
+                f"tasks must be 0 to {self.workers - 1}, got {list(self.tasks)}"
+            )
         plan_file = (self.folder / self.plan_file).resolve()
         folder, program = str(self.folder.resolve()), obygaze_command()
         if self.container is not None:
@@ -129,8 +131,14 @@ class SlurmArray:
             "output": self.log_folder / "%x-%A_%a.log",
             "open-mode": "append",
         }
-        lines = [f"--{key}={_plain(value)}" for key, value in asked.items() if value is not None]
-        more = (line if line.startswith("-") else f"--{line}" for line in self.directives)
+        lines = [
+            f"--{key}={_plain(value)}"
+            for key, value in asked.items()
+            if value is not None
+        ]
+        more = (
+            line if line.startswith("-") else f"--{line}" for line in self.directives
+        )
         return [*lines, "--requeue", *map(_plain, more)]
 
 
@@ -158,7 +166,9 @@ def array_for(
         units = units_again(plan, changed=again == "--changed")
     everyone = range(min(workers, plan.n_units))
     tasks = sorted({unit % workers for unit in units}) if resume or again else everyone
-    return SlurmArray(plan_file, workers, tasks, minutes, again=again) if tasks else None
+    return (
+        SlurmArray(plan_file, workers, tasks, minutes, again=again) if tasks else None
+    )
 
 
 def minutes_of(walltime: str) -> int:
@@ -166,7 +176,9 @@ def minutes_of(walltime: str) -> int:
     found = WALLTIME.fullmatch(walltime)
     minutes = 60 * int(found[1]) + int(found[2]) if found else 0
     if not minutes:
-        raise FixUsage(f"--time must have the form HH:MM, such as 04:00, got {walltime!r}")
+        raise FixUsage(
+            f"--time must have the form HH:MM, such as 04:00, got {walltime!r}"
+        )
     return minutes
 
 
@@ -195,7 +207,9 @@ def submit(script: Path) -> str:
     if done.returncode:
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         hint = f"correct the options, or edit the script and: sbatch {script}"
-        raise ObygazeError(f"sbatch rejected the script: {reason}", where=str(script), hint=hint)
+        raise ObygazeError(
+            f"sbatch rejected the script: {reason}", where=str(script), hint=hint
+        )
     return done.stdout.strip().partition(";")[0]
 
 

@@ -11,7 +11,12 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch, NotFound
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, planned_clips
+from obygaze_features.extraction.plan import (
+    ExtractPlan,
+    PlannedClip,
+    Target,
+    planned_clips,
+)
 from obygaze_features.extraction.status import missing_units
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store.format.records import Plan
@@ -76,7 +81,11 @@ def check_sources(store: Store, rows: Mapping[int, PlannedClip]) -> SourceCheck:
 
 
 def rows_again(
-    location: str, plan: ExtractPlan, *, changed: bool = False, rows: Iterable[int] | None = None
+    location: str,
+    plan: ExtractPlan,
+    *,
+    changed: bool = False,
+    rows: Iterable[int] | None = None,
 ) -> set[int]:
     """Return the rows of a store that failed or had no video; with `changed`, also changed ones.
 
@@ -172,10 +181,17 @@ def compare_sources(workspace: Workspace, store: Store, report: VerifyReport) ->
     """Add the clips whose times or video changed to the report of a verification."""
     clips = clips_of_store(workspace, store)
     ids: list[str] = store.clip_ids.tolist()
-    found = check_sources(store, {row: clips[clip_id] for row, clip_id in enumerate(ids)})
-    report.changed = {ids[row]: list(what) for row, what in sorted(found.changed.items())}
+    found = check_sources(
+        store, {row: clips[clip_id] for row, clip_id in enumerate(ids)}
+    )
+    report.changed = {
+        ids[row]: list(what) for row, what in sorted(found.changed.items())
+    }
     for those, why in (
-        (found.unrecorded, "extracted before videos and times were recorded: not compared"),
+        (
+            found.unrecorded,
+            "extracted before videos and times were recorded: not compared",
+        ),
         (found.without_file, "without a video here: only the times were compared"),
     ):
         if those:
@@ -192,7 +208,9 @@ def clips_of_store(workspace: Workspace, store: Store) -> dict[str, PlannedClip]
     return clips
 
 
-def _differences(source: RowSource, clip: PlannedClip, facts: tuple[int, str] | None) -> list[str]:
+def _differences(
+    source: RowSource, clip: PlannedClip, facts: tuple[int, str] | None
+) -> list[str]:
     differences = []
     for name in ("start_s", "end_s"):
         then, now = getattr(source, name), getattr(clip, name)
@@ -202,7 +220,9 @@ def _differences(source: RowSource, clip: PlannedClip, facts: tuple[int, str] | 
         return differences
     n_bytes, quick = facts
     if n_bytes != source.n_bytes:
-        differences.append(f"the video had {source.n_bytes} bytes, has {n_bytes} ({clip.video})")
+        differences.append(
+            f"the video had {source.n_bytes} bytes, has {n_bytes} ({clip.video})"
+        )
     elif quick != source.quick_sha256:
         differences.append(f"the video has other bytes ({clip.video})")
     return differences

@@ -104,7 +104,9 @@ def joint_status(
     }
 
 
-def store_status(location: str | Path, rows: Sequence[int] | None = None) -> StoreStatus:
+def store_status(
+    location: str | Path, rows: Sequence[int] | None = None
+) -> StoreStatus:
     """Return the status of a store; rows without a video or not extracted yet are missing.
 
     Args:
@@ -117,7 +119,9 @@ def store_status(location: str | Path, rows: Sequence[int] | None = None) -> Sto
     blocks = sorted({row // store.plan.block_rows for row in chosen})
     done, seconds = _progress(store, blocks)
     noted_here = {row: status.noted[row] for row in chosen.intersection(status.noted)}
-    failed = {row: noted for row, noted in noted_here.items() if noted.state == "failed"}
+    failed = {
+        row: noted for row, noted in noted_here.items() if noted.state == "failed"
+    }
     ok = int(status.is_ok[sorted(chosen)].sum())
     reasons = Counter(f"{noted.stage}: {noted.error}" for noted in failed.values())
     return StoreStatus(
@@ -130,7 +134,10 @@ def store_status(location: str | Path, rows: Sequence[int] | None = None) -> Sto
         blocks=len(blocks),
         blocks_done=done,
         reasons=dict(reasons.most_common()),
-        failures={str(store.clip_ids[row]): str(noted) for row, noted in sorted(failed.items())},
+        failures={
+            str(store.clip_ids[row]): str(noted)
+            for row, noted in sorted(failed.items())
+        },
         seconds=seconds,
         sealed=store.sealed,
     )
@@ -139,7 +146,9 @@ def store_status(location: str | Path, rows: Sequence[int] | None = None) -> Sto
 def _progress(store: Store, blocks: Sequence[int]) -> tuple[int, dict[str, float]]:
     """Return how many of these blocks are committed, and their seconds by stage."""
     if store.commits.seal is None:
-        markers = [m for block in blocks if (m := store.commits.marker(block)) is not None]
+        markers = [
+            m for block in blocks if (m := store.commits.marker(block)) is not None
+        ]
         total: Counter[str] = Counter()
         for marker in markers:
             total.update(dict(marker.seconds))
@@ -194,7 +203,9 @@ def missing_units(plan: ExtractPlan) -> list[int]:
         if not (Path(target.store) / Plan.FILE).exists():
             return list(range(plan.n_units))
         writer = StoreWriter(target.store)
-        other_blocks = writer.plan.n_blocks > 1 and plan.unit_rows % writer.plan.block_rows
+        other_blocks = (
+            writer.plan.n_blocks > 1 and plan.unit_rows % writer.plan.block_rows
+        )
         if writer.plan.n_clips != len(plan.rows) or other_blocks:
             raise Mismatch(
                 "this store belongs to another plan",

@@ -17,7 +17,9 @@ from obygaze_features.core.schema_rules import any_of, list_of, nothing, text, w
 SCHEMA = "obygaze-slurm/1"
 # The lines of a script that a later submission changes, whatever else a person edited.
 _ARRAY = re.compile(r"^(#SBATCH --array=)[0-9,-]+(.*)$", re.MULTILINE)
-_WORKER = re.compile(r'(--worker "\$SLURM_ARRAY_TASK_ID/(\d+)")(?: --retry-failed| --changed)?')
+_WORKER = re.compile(
+    r'(--worker "\$SLURM_ARRAY_TASK_ID/(\d+)")(?: --retry-failed| --changed)?'
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,12 @@ class Submission:
         document.require_schema(SCHEMA, "submission")
         words = list_of(text, unique=False)
         optional = any_of(whole(0), nothing)
-        rules = {"workers": whole(1), "cpus": whole(1), "at_once": optional, "mem_gb": optional}
+        rules = {
+            "workers": whole(1),
+            "cpus": whole(1),
+            "at_once": optional,
+            "mem_gb": optional,
+        }
         lists = {"directives": words, "setup": words, "run_options": words}
         submission: Self = document.check(table_of(cls, **rules, **lists))
         document.raise_if_any("the options of the last submission are not valid")
@@ -72,7 +79,9 @@ class Submission:
         return sha256_bytes(script) != self.sha256
 
 
-def joined_options(earlier: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def joined_options(
+    earlier: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the options of an earlier submission with those that are given now.
 
     Of options that may be repeated, those that are new are added: of two that exclude each other,

@@ -54,7 +54,9 @@ def embed_texts(
 def add_texts(store: Path, table: TextTable) -> Path:
     """Add texts to a store of the same embedding space, once, before the store is sealed."""
     if not (store / Plan.FILE).is_file():
-        raise NotFound("no store here", where=str(store), hint="obygaze store ls lists the stores")
+        raise NotFound(
+            "no store here", where=str(store), hint="obygaze store ls lists the stores"
+        )
     writer = StoreWriter(store)
     recipe = writer.plan.recipe
     spaces = []
@@ -86,14 +88,21 @@ def add_texts(store: Path, table: TextTable) -> Path:
 def write_texts(path: Path, table: TextTable, *, force: bool = False) -> Path:
     """Write a table of texts as an npz file, with the names of a store's arrays."""
     stream = io.BytesIO()
-    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in vars(table).items()}
+    arrays: dict[str, Any] = {
+        name: np.asarray(value) for name, value in vars(table).items()
+    }
     np.savez(stream, **arrays)
     write_new(path, stream.getvalue(), force=force)
     return path
 
 
 def score_captions(
-    table: Path, out: Path, lm: LanguageModel, encoder: SentenceEncoder, *, force: bool = False
+    table: Path,
+    out: Path,
+    lm: LanguageModel,
+    encoder: SentenceEncoder,
+    *,
+    force: bool = False,
 ) -> int:
     """Write a table of captions with columns for prior and similarity; return its rows.
 
@@ -108,13 +117,18 @@ def score_captions(
     """
     read = read_table(table, required=("caption", "visual"))
     if not read.rows:
-        raise FixInput("the table has no captions (no row after the header)", where=str(table))
+        raise FixInput(
+            "the table has no captions (no row after the header)", where=str(table)
+        )
     masked = any(MASK in row["caption"] for row in read.rows)
     endings = [f"_{word}" for word in MASK_WORDS] if masked else [""]
     new = [f"{name}{ending}" for ending in endings for name in ("lm", "sim")]
     taken = [name for name in new if name in read.columns]
     if taken:
-        what, hint = f"the table already has a column {taken[0]!r}", "rename or remove the column"
+        what, hint = (
+            f"the table already has a column {taken[0]!r}",
+            "rename or remove the column",
+        )
         raise FixInput(what, where=str(table), hint=hint)
     visual = [row["visual"] for row in read.rows]
     filled: dict[str, list[float]] = {}

@@ -61,26 +61,34 @@ def make_windows(
     grid.check()
     source, folder, videos = _videos_of(films, workspace)
     indexes = workspace.folder("indexes")
-    jobs = [DecodeJob(folder / video, (), indexes=str(indexes)) for video in videos.values()]
+    jobs = [
+        DecodeJob(folder / video, (), indexes=str(indexes)) for video in videos.values()
+    ]
     with DecodePool(workers, timeout_s=timeout_s) as pool:
         errors = [result.error for result in pool.map(jobs) if result.error is not None]
     if errors:
         lines = [f"{error.where}: {error.what}" for error in errors]
         hint = "move these files away, or repair them"
-        raise FixInput(f"{count(len(lines), 'film')} cannot be read", hint=hint, details=lines)
+        raise FixInput(
+            f"{count(len(lines), 'film')} cannot be read", hint=hint, details=lines
+        )
     cut = []
     for movie_id, video in sorted(videos.items()):
         index, _ = film_index(folder / video, indexes)
         cut.append(_film(movie_id, video, index))
     if not any(grid.n_windows(film.n_frames, film.duration_s) for film in cut):
         raise FixInput(
-            "no film holds a whole window", where=str(films), hint="use a shorter window"
+            "no film holds a whole window",
+            where=str(films),
+            hint="use a shorter window",
         )
     header = replace(source, unit="window", grid=grid, video_root=str(folder.resolve()))
     return Manifest(name, header, Windows(tuple(cut), grid))
 
 
-def _videos_of(films: Path | str, workspace: Workspace) -> tuple[Header, Path, dict[str, str]]:
+def _videos_of(
+    films: Path | str, workspace: Workspace
+) -> tuple[Header, Path, dict[str, str]]:
     """Return the header of the films, their folder, and the video of each film."""
     path = Path(films)
     if path.is_dir():
@@ -101,9 +109,13 @@ def _videos_of(films: Path | str, workspace: Workspace) -> tuple[Header, Path, d
     for movie_id, video in pairs:
         if not movie_id or not video:
             what = f"a film needs an id and a video, got movie_id {movie_id!r} and video {video!r}"
-            raise FixInput(what, where=str(films), hint="complete the row, or remove it")
+            raise FixInput(
+                what, where=str(films), hint="complete the row, or remove it"
+            )
         if videos.setdefault(movie_id, video) != video:
-            what = f"two videos for the film {movie_id!r}: {videos[movie_id]} and {video}"
+            what = (
+                f"two videos for the film {movie_id!r}: {videos[movie_id]} and {video}"
+            )
             raise FixInput(what, where=str(films), hint="one video for each film")
     if not videos:
         hint = "obygaze manifest link, or a folder of films"
@@ -137,7 +149,9 @@ def decode_windows(
     """
     with_video = (one for one in planned if one[1].video)
     # Two films may be one video: the windows of each begin at its first picture.
-    for (_, video), rows in groupby(with_video, lambda one: (one[1].movie_id, one[1].video)):
+    for (_, video), rows in groupby(
+        with_video, lambda one: (one[1].movie_id, one[1].video)
+    ):
         job = DecodeJob(video, (), indexes=indexes)
         error = pool.submit(job).result().error
         if error is None:
@@ -150,7 +164,9 @@ def decode_windows(
                 yield DecodeResult(job, None, error, 0.0)
             continue
         sweep = _Sweep(grid, index, pool, job)
-        numbered = [(c.window, views) for _, c, views in rows if isinstance(c, PlannedWindow)]
+        numbered = [
+            (c.window, views) for _, c, views in rows if isinstance(c, PlannedWindow)
+        ]
         yield from sweep.results(numbered, size)
 
 
@@ -164,7 +180,9 @@ class _Window:
 
     @property
     def needed(self) -> Ints:
-        return np.unique(np.concatenate([sampled.index for sampled in self.samples.values()]))
+        return np.unique(
+            np.concatenate([sampled.index for sampled in self.samples.values()])
+        )
 
 
 @dataclass(frozen=True)
@@ -182,7 +200,9 @@ class _DecodedPart:
 class _Sweep:
     """One pass over the pictures of a film."""
 
-    def __init__(self, grid: Grid, index: FrameIndex, pool: DecodePool, job: DecodeJob) -> None:
+    def __init__(
+        self, grid: Grid, index: FrameIndex, pool: DecodePool, job: DecodeJob
+    ) -> None:
         self.grid, self.index, self.pool, self.job = grid, index, pool, job
         self.clock_s = index.times_s - index.times_s[0]
         # Pictures that were decoded together, as each kind of view sees them.
@@ -197,7 +217,9 @@ class _Sweep:
         windows: list[_Window | None] = []
         for number, views in wanted:
             windows.append(self._window(number, views) if number < n_whole else None)
-        decoded = self._decoded_parts([window for window in windows if window is not None], size)
+        decoded = self._decoded_parts(
+            [window for window in windows if window is not None], size
+        )
         what = f"the film has {self.index.frames} pictures; the window lies after them"
         outside = BadVideo(what, path=self.job.path, stage="decode", reason="outside")
         for window in windows:
@@ -224,11 +246,16 @@ class _Sweep:
             height, width = kind.resize.shape(*size) if kind.resize else size
             n_bytes += 3 * height * width
         n_bytes = max(1, n_bytes)
-        ranks = np.unique(np.concatenate([np.zeros(0, np.int64), *(w.needed for w in windows)]))
+        ranks = np.unique(
+            np.concatenate([np.zeros(0, np.int64), *(w.needed for w in windows)])
+        )
         keys = np.sort(self.index.ranks[self.index.keys])
         least, most = max(1, PART_BYTES // n_bytes), max(1, MOST_BYTES // n_bytes)
         parts = cut_at_keys(ranks, keys, least, most)
-        jobs = (self._job(part, [_pictures(kind, len(part)) for kind in kinds]) for part in parts)
+        jobs = (
+            self._job(part, [_pictures(kind, len(part)) for kind in kinds])
+            for part in parts
+        )
         for part, result in zip(parts, self.pool.map(jobs), strict=True):
             yield _DecodedPart(part, result)
 
@@ -238,7 +265,9 @@ class _Sweep:
     def _window(self, number: int, views: tuple[View, ...]) -> _Window:
         ranks = self.grid.ranks(self.clock_s, number)
         span = int(ranks[0]), int(ranks[-1]) + 1
-        samples = {v: sample(self.index, span, v.count, v.sampling, ranks) for v in views}
+        samples = {
+            v: sample(self.index, span, v.count, v.sampling, ranks) for v in views
+        }
         ends = np.append(self.clock_s, self.clock_s[-1] + self.index.last_s)
         return _Window(ranks, samples, self.grid.span_s(number, 0.0, ends))
 
@@ -254,7 +283,10 @@ class _Sweep:
 
     def _decoded_alone(self, window: _Window, seconds: float) -> DecodeResult:
         alone = self.pool.submit(self._job(window.ranks, window.samples)).result()
-        clips = {view: self._placed(clip, window) for view, clip in (alone.clips or {}).items()}
+        clips = {
+            view: self._placed(clip, window)
+            for view, clip in (alone.clips or {}).items()
+        }
         return replace(alone, clips=clips or None, seconds=seconds + alone.seconds)
 
     def _clip(self, window: _Window, view: View) -> DecodedClip | None:
@@ -278,7 +310,9 @@ class _Sweep:
             start = 0
             for of_part, part_rows in pieces:
                 target = pictures[start : start + len(part_rows)]
-                of_part.take(part_rows, 0, target, "clip")  # in other modes they are copied twice
+                of_part.take(
+                    part_rows, 0, target, "clip"
+                )  # in other modes they are copied twice
                 start += len(part_rows)
             rows = np.arange(len(pictures))
         times_s, mask = self.index.times_s, sampled.mask

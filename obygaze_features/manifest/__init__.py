@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.adapters import ImportedManifest as ImportedManifest
     from obygaze_features.manifest.adapters import source_of as source_of
     from obygaze_features.manifest.folds import grouped as grouped
-    from obygaze_features.manifest.folds import leave_one_movie_out as leave_one_movie_out
+    from obygaze_features.manifest.folds import (
+        leave_one_movie_out as leave_one_movie_out,
+    )
     from obygaze_features.manifest.folds import stratified as stratified
     from obygaze_features.manifest.io import check_manifest as check_manifest
     from obygaze_features.manifest.io import manifest_sha256 as manifest_sha256
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.projection import read_inputs as read_inputs
     from obygaze_features.manifest.stats import Stats as Stats
     from obygaze_features.manifest.stats import compute_stats as compute_stats
-    from obygaze_features.manifest.vocabulary import canonical_concept as canonical_concept
+    from obygaze_features.manifest.vocabulary import (
+        canonical_concept as canonical_concept,
+    )
     from obygaze_features.manifest.vocabulary import canonical_level as canonical_level
     from obygaze_features.manifest.vocabulary import film_title as film_title
     from obygaze_features.manifest.windows import Film as Film
@@ -35,7 +39,11 @@ if TYPE_CHECKING:
 else:
     _EXPORTS = {
         "obygaze_features.manifest.adapters": ("ImportedManifest", "source_of"),
-        "obygaze_features.manifest.folds": ("grouped", "leave_one_movie_out", "stratified"),
+        "obygaze_features.manifest.folds": (
+            "grouped",
+            "leave_one_movie_out",
+            "stratified",
+        ),
         "obygaze_features.manifest.io": (
             "check_manifest",
             "manifest_sha256",

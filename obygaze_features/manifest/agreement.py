@@ -32,7 +32,9 @@ Values = dict[str, float | None]
 
 NULLS = ("uniform", "own", "pooled")
 # The paper's distances in tenths, rows and columns in the order of LEVELS.
-TENTHS: Ints = np.array([[0, 3, 7, 10], [3, 0, 4, 7], [7, 4, 0, 3], [10, 7, 3, 0]], dtype=np.int64)
+TENTHS: Ints = np.array(
+    [[0, 3, 7, 10], [3, 0, 4, 7], [7, 4, 0, 3], [10, 7, 3, 0]], dtype=np.int64
+)
 WITHOUT_NS = [LEVELS.index(level) for level in LEVELS if level != "NS"]
 
 
@@ -53,7 +55,9 @@ class AnnotatorPair:
     @property
     def observed(self) -> float | None:
         """The mean distance between the two levels of a clip; None without clips."""
-        return int((self.counts * self.tenths).sum()) / (10 * self.n) if self.n else None
+        return (
+            int((self.counts * self.tenths).sum()) / (10 * self.n) if self.n else None
+        )
 
     def expected(self, null: str) -> float | None:
         """Return the mean distance if both answered by chance; None without clips."""
@@ -118,7 +122,9 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
     threshold) says nothing of agreement, and is not counted as an easy negative.
     """
     movie_of = {span.clip_id: span.movie_id for span in spans}
-    films: dict[str, dict[str, list[ClipLevel]]] = defaultdict(lambda: defaultdict(list))
+    films: dict[str, dict[str, list[ClipLevel]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for annotator, rows in projection.by_annotator.items():
         for row in rows:
             films[movie_of[row.clip_id]][annotator].append(row)
@@ -127,13 +133,17 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
         for first, second in combinations(sorted(films[movie]), 2):
             # An annotator has a row for each clip of a film or for none, so that lists go together.
             rows_of_both = zip(films[movie][first], films[movie][second], strict=True)
-            labelled = [rows for rows in rows_of_both if all(row.labelled for row in rows)]
+            labelled = [
+                rows for rows in rows_of_both if all(row.labelled for row in rows)
+            ]
             levels = [[rows[side].level for rows in labelled] for side in (0, 1)]
             pairs.append(pair_of(*levels, movie_id=movie, annotators=(first, second)))
     return pairs
 
 
-def mean_of_groups(groups: Iterable[object], values: Iterable[float | None]) -> float | None:
+def mean_of_groups(
+    groups: Iterable[object], values: Iterable[float | None]
+) -> float | None:
     """Return the mean over groups of the mean over a group's values; None is left out."""
     by_group: dict[object, list[float]] = defaultdict(list)
     for group, value in zip(groups, values, strict=True):
@@ -178,7 +188,10 @@ def agreement(
     """
     reduced = [pair.without_ns() for pair in pairs]
     draws = permutations, seed
-    less = {f"{name}_without_ns": value for name, value in _measures(reduced, *draws).items()}
+    less = {
+        f"{name}_without_ns": value
+        for name, value in _measures(reduced, *draws).items()
+    }
     return {
         **_measures(pairs, *draws),
         **less,
@@ -197,12 +210,19 @@ def agreement(
     }
 
 
-def _measures(pairs: Sequence[AnnotatorPair], permutations: int, seed: int) -> dict[str, Any]:
+def _measures(
+    pairs: Sequence[AnnotatorPair], permutations: int, seed: int
+) -> dict[str, Any]:
     """Return gamma and alpha as means over films and over pairs, and the p-values."""
     films, each = [pair.movie_id for pair in pairs], range(len(pairs))
 
-    def means(groups: Iterable[object], of: Callable[[AnnotatorPair, str], float | None]) -> Values:
-        return {null: mean_of_groups(groups, [of(pair, null) for pair in pairs]) for null in NULLS}
+    def means(
+        groups: Iterable[object], of: Callable[[AnnotatorPair, str], float | None]
+    ) -> Values:
+        return {
+            null: mean_of_groups(groups, [of(pair, null) for pair in pairs])
+            for null in NULLS
+        }
 
     alphas = [pair.alpha for pair in pairs]
     return {
@@ -216,7 +236,11 @@ def _measures(pairs: Sequence[AnnotatorPair], permutations: int, seed: int) -> d
 
 def _record(pair: AnnotatorPair, *draws: int) -> dict[str, Any]:
     expected = {null: pair.expected(null) for null in NULLS}
-    own = {name: v for name, v in _measures([pair], *draws).items() if "over_pairs" not in name}
+    own = {
+        name: v
+        for name, v in _measures([pair], *draws).items()
+        if "over_pairs" not in name
+    }
     return {"n": pair.n, "observed": pair.observed, "expected": expected, **own}
 
 
@@ -224,7 +248,9 @@ def _gamma(observed: float | None, expected: float | None) -> float | None:
     return None if observed is None or not expected else 1.0 - observed / expected
 
 
-def shuffled_tables(counts: Ints, null: str, times: int, generator: np.random.Generator) -> Ints:
+def shuffled_tables(
+    counts: Ints, null: str, times: int, generator: np.random.Generator
+) -> Ints:
     """Return random tables with as many clips as `counts`, for a permutation test of a null.
 
     `uniform` draws levels at random, `own` shuffles one annotator's labels over the clips,
@@ -233,12 +259,16 @@ def shuffled_tables(counts: Ints, null: str, times: int, generator: np.random.Ge
     first, second = counts.sum(axis=1), counts.sum(axis=0)
     if null == "uniform":
         cells = np.full(counts.size, 1 / counts.size)
-        return generator.multinomial(int(counts.sum()), cells, times).reshape(times, *counts.shape)
+        return generator.multinomial(int(counts.sum()), cells, times).reshape(
+            times, *counts.shape
+        )
     if null == "own":
         shape = (times, len(counts))
         rows, columns = np.broadcast_to(first, shape), np.broadcast_to(second, shape)
         return _with_margins(rows, columns, generator)
-    rows = generator.multivariate_hypergeometric(first + second, int(first.sum()), times)
+    rows = generator.multivariate_hypergeometric(
+        first + second, int(first.sum()), times
+    )
     return _with_margins(rows, first + second - rows, generator)
 
 

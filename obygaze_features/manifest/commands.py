@@ -23,27 +23,49 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.manifest.figures import draw_stats
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, update_manifest
 from obygaze_features.manifest.link import link
-from obygaze_features.manifest.model import FOLD_PREFIX, LEVELS, VIEWS, Clip, Manifest, clock
+from obygaze_features.manifest.model import (
+    FOLD_PREFIX,
+    LEVELS,
+    VIEWS,
+    Clip,
+    Manifest,
+    clock,
+)
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.vocabulary import concept_meaning, film_facts
 
 _HERE = "obygaze_features.manifest"
 COMMANDS = {
-    "import": (f"{_HERE}.commands_import:import_", "Make a manifest from a data set's own files."),
+    "import": (
+        f"{_HERE}.commands_import:import_",
+        "Make a manifest from a data set's own files.",
+    ),
     "join": (
         f"{_HERE}.commands_import:join",
         "Add the columns of a table to the clips of a manifest.",
     ),
-    "windows": ("obygaze_features.extraction.commands:windows", "Cut whole films into windows."),
+    "windows": (
+        "obygaze_features.extraction.commands:windows",
+        "Cut whole films into windows.",
+    ),
     "ls": (f"{_HERE}.commands:ls", "List the manifests of the workspace."),
     "show": (f"{_HERE}.commands:show", "Show a manifest's header and clips."),
     "check": (f"{_HERE}.commands:check", "Check manifests against the schema."),
     "stats": (f"{_HERE}.commands:stats", "Count levels, concepts, films and folds."),
     "link": (f"{_HERE}.commands:link_", "Find the video of each clip under a folder."),
     "folds": (f"{_HERE}.commands:folds", "Assign each clip to one fold."),
-    "project": (f"{_HERE}.commands_projection:project", "Turn experts' segments into clip labels."),
-    "agree": (f"{_HERE}.commands_projection:agree", "Measure the agreement of the annotators."),
-    "export": (f"{_HERE}.commands_projection:export", "Write segments for other programs."),
+    "project": (
+        f"{_HERE}.commands_projection:project",
+        "Turn experts' segments into clip labels.",
+    ),
+    "agree": (
+        f"{_HERE}.commands_projection:agree",
+        "Measure the agreement of the annotators.",
+    ),
+    "export": (
+        f"{_HERE}.commands_projection:export",
+        "Write segments for other programs.",
+    ),
 }
 
 
@@ -77,29 +99,49 @@ def ls(session: Session) -> None:
     if session.console.as_json:
         session.console.json({"manifests": rows, "broken": broken})
     elif rows:
-        headers = ("name", "dataset", "unit", "view", "clips", "movies", "videos found", "folds")
+        headers = (
+            "name",
+            "dataset",
+            "unit",
+            "view",
+            "clips",
+            "movies",
+            "videos found",
+            "folds",
+        )
         keys = ("name", "dataset", "unit", "view", "clips", "movies", "videos_found")
         lines = [[*(row[key] for key in keys), len(row["folds"])] for row in rows]
         session.console.result(table(headers, lines))
     elif not broken:
         folder = session.workspace.folder("manifests")
-        session.console.note(f"no manifests in {folder} yet; obygaze manifest import --help")
+        session.console.note(
+            f"no manifests in {folder} yet; obygaze manifest import --help"
+        )
 
 
 @command()
 @click.argument("name")
 @click.option("--movie", "movie_id", help="Only the clips of this film.")
 @click.option("--clip", "clip_id", help="Only the clip of this id.")
-@click.option("--level", type=click.Choice(LEVELS), help="Only the clips of this level.")
+@click.option(
+    "--level", type=click.Choice(LEVELS), help="Only the clips of this level."
+)
 @click.option("--concept", help="Only the clips with this concept.")
-@click.option("--where", metavar="EXPRESSION", help="Only the clips for which this holds.")
+@click.option(
+    "--where", metavar="EXPRESSION", help="Only the clips for which this holds."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     help="Show at most this many clips; 0 shows all. [default: 20; with --json all]",
 )
 def show(
-    session: Session, /, name: str, where: str | None, limit: int | None, **wanted: str | None
+    session: Session,
+    /,
+    name: str,
+    where: str | None,
+    limit: int | None,
+    **wanted: str | None,
 ) -> None:
     """Show a manifest's header and clips.
 
@@ -122,19 +164,25 @@ def show(
         kept = kept.where(test)
     if tests and not len(kept):
         hint = f"obygaze manifest stats {name} lists films, levels and concepts"
-        raise NotFound(f"no clip with {' and '.join(tests)}", where=found.name, hint=hint)
+        raise NotFound(
+            f"no clip with {' and '.join(tests)}", where=found.name, hint=hint
+        )
     if limit is None:
         limit = 0 if session.console.as_json else SHOWN_CLIPS
     shown = kept.clips[: limit or None]
     if session.console.as_json:
-        session.console.json({**_summary(found), "clips": [vars(clip) for clip in shown]})
+        session.console.json(
+            {**_summary(found), "clips": [vars(clip) for clip in shown]}
+        )
         return
     session.console.result(_describe(found))
     if meaning := concept_meaning(wanted["concept"] or ""):
         session.console.result(f"{wanted['concept']}: {meaning}\n")
     session.console.result(_clip_table(shown))
     if len(shown) < len(kept):
-        session.console.note(f"{len(kept) - len(shown)} more clips; --limit 0 shows all")
+        session.console.note(
+            f"{len(kept) - len(shown)} more clips; --limit 0 shows all"
+        )
 
 
 @command()
@@ -170,12 +218,18 @@ def check(session: Session, names: tuple[str, ...]) -> None:
 
 @command()
 @click.argument("name")
-@click.option("--view", type=click.Choice(VIEWS), help="View to count. [default: as stored]")
 @click.option(
-    "--figure", type=click.Path(path_type=Path), help="Draw the counts as PATH.svg and PATH.png."
+    "--view", type=click.Choice(VIEWS), help="View to count. [default: as stored]"
+)
+@click.option(
+    "--figure",
+    type=click.Path(path_type=Path),
+    help="Draw the counts as PATH.svg and PATH.png.",
 )
 @force_option
-def stats(session: Session, name: str, view: str | None, figure: Path | None, force: bool) -> None:
+def stats(
+    session: Session, name: str, view: str | None, figure: Path | None, force: bool
+) -> None:
     """Count levels, concepts, films and folds.
 
     Examples:
@@ -211,7 +265,9 @@ def link_(session: Session, name: str, folder: Path) -> None:
     report = link(found, folder)
     if not (report.by_name or report.by_time or report.ambiguous):
         raise NotFound(
-            "no file matches a clip", where=str(folder), hint="give the folder of the videos"
+            "no file matches a clip",
+            where=str(folder),
+            hint="give the folder of the videos",
         )
     update_manifest(found, report.manifest, path)
     if report.unusable:
@@ -240,12 +296,21 @@ def link_(session: Session, name: str, folder: Path) -> None:
 )
 @click.option("-k", "k", default=5, help="Number of folds.")
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, help="Seed of the random assignment."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Seed of the random assignment.",
 )
 @click.option("--as", "column", help="Name of the split. [default: the kind]")
 @click.option("--force", is_flag=True, help="Replace a split of that name.")
 def folds(
-    session: Session, /, name: str, kind: str, column: str | None, force: bool, **settings: int
+    session: Session,
+    /,
+    name: str,
+    kind: str,
+    column: str | None,
+    force: bool,
+    **settings: int,
 ) -> None:
     """Assign each clip to one fold.
 
@@ -261,7 +326,9 @@ def folds(
     if not split.replace("-", "").replace("_", "").isalnum():
         raise FixUsage(f"--as must be letters, digits, - and _, got {split!r}")
     if split in found.folds and not force:
-        raise AlreadyThere(f"{name} already has a split {split!r}", hint="--as NAME, or --force")
+        raise AlreadyThere(
+            f"{name} already has a split {split!r}", hint="--as NAME, or --force"
+        )
     from obygaze_features.manifest.folds import KINDS
 
     deal, names = KINDS[kind]
@@ -319,13 +386,17 @@ def _clip_table(clips: Sequence[Clip]) -> str:
         "title": [own.get("movie_title") or facts.get("title") for own, facts in films],
         "annotator": [clip.extra.get("annotator") for clip in clips],
         "scene": [clip.scene for clip in clips],
-        "start": [None if clip.start_s is None else clock(clip.start_s, 1) for clip in clips],
+        "start": [
+            None if clip.start_s is None else clock(clip.start_s, 1) for clip in clips
+        ],
         "end": [None if clip.end_s is None else clock(clip.end_s, 1) for clip in clips],
         "level": [clip.level for clip in clips],
         "concepts": [", ".join(clip.concepts) for clip in clips],
         "video": [clip.video for clip in clips],
     }
-    shown = {name: cells for name, cells in columns.items() if any(one for one in cells)}
+    shown = {
+        name: cells for name, cells in columns.items() if any(one for one in cells)
+    }
     return table(tuple(shown), zip(*shown.values(), strict=True))
 
 
@@ -335,8 +406,14 @@ def _describe(found: Manifest) -> str:
         f"{found.name}: {count(len(found), header.unit)} of {count(len(found.movies), 'film')}"
         f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"
     ]
-    lines += [f"  licence: {safe_text(header.licence, 'terminal')}"] if header.licence else []
-    lines += [f"  cite: {safe_text(header.citation, 'terminal')}"] if header.citation else []
+    lines += (
+        [f"  licence: {safe_text(header.licence, 'terminal')}"]
+        if header.licence
+        else []
+    )
+    lines += (
+        [f"  cite: {safe_text(header.citation, 'terminal')}"] if header.citation else []
+    )
     lines += [f"  note: {safe_text(note, 'terminal')}" for note in header.notes]
     lines += [f"  folds: {', '.join(found.folds)}"] if found.folds else []
     return "\n".join([*lines, ""])

@@ -39,12 +39,18 @@ from obygaze_features.manifest.model import Manifest, ascii_id
 from obygaze_features.manifest.stats import compute_stats
 
 FILE = click.Path(path_type=Path)
-name_option = click.option("-o", "name", help="Name of the manifest. [default: the data set's]")
+name_option = click.option(
+    "-o", "name", help="Name of the manifest. [default: the data set's]"
+)
 
 terms_options = option_group(
     "Options",
-    click.option("--licence", default="", show_default=False, help="The licence of the labels."),
-    click.option("--citation", default="", show_default=False, help="What to cite for them."),
+    click.option(
+        "--licence", default="", show_default=False, help="The licence of the labels."
+    ),
+    click.option(
+        "--citation", default="", show_default=False, help="What to cite for them."
+    ),
 )
 
 
@@ -53,7 +59,9 @@ def import_() -> None:
     """Make a manifest from a data set's own files."""
 
 
-def _importer(dataset: str) -> Callable[[Callable[..., ImportedManifest]], click.Command]:
+def _importer(
+    dataset: str,
+) -> Callable[[Callable[..., ImportedManifest]], click.Command]:
     """Return a decorator that makes an import command of a function that reads a data set."""
 
     def decorate(read: Callable[..., ImportedManifest]) -> click.Command:
@@ -71,7 +79,9 @@ def _importer(dataset: str) -> Callable[[Callable[..., ImportedManifest]], click
             if dataset in ("csv", "folder"):
                 default = ascii_id(given[dataset].resolve().stem) or dataset
             path = session.workspace.manifest(default if name is None else name)
-            imported = read(session, name=path.stem, **given).with_terms(licence, citation)
+            imported = read(session, name=path.stem, **given).with_terms(
+                licence, citation
+            )
             gone = _lost(path, imported.manifest) if force and path.is_file() else []
             write_manifest(imported.manifest, path, force=force)
             _report(session, imported, path)
@@ -92,7 +102,9 @@ def _lost(path: Path, made: Manifest) -> list[str]:
         return [name for name in names if any(clip.values(name) for clip in rows)]
 
     try:
-        return [name for name in filled(read_manifest(path)) if name not in filled(made)]
+        return [
+            name for name in filled(read_manifest(path)) if name not in filled(made)
+        ]
     except ObygazeError:
         return []  # it is replaced, whatever it was
 
@@ -106,7 +118,9 @@ def _report(session: Session, imported: ImportedManifest, path: Path) -> None:
     document = {**summary, "warnings": list(imported.warnings), **stats.to_json()}
     levels = ", ".join(f"{level} {n}" for level, n in stats.levels.items() if n)
     what = f"{count(len(made), made.header.unit)} of {count(stats.movies, 'film')}"
-    session.console.show(document, f"{path}: {what}" + (f" ({levels})" if levels else ""))
+    session.console.show(
+        document, f"{path}: {what}" + (f" ({levels})" if levels else "")
+    )
 
 
 @_importer("obygaze12")
@@ -136,7 +150,9 @@ def import_mobygaze(session: Session, /, **given: Any) -> ImportedManifest:
 
 @_importer("moviegraphs")
 @click.argument("source", type=FILE)
-@click.option("--offset", "offsets", multiple=True, metavar="FILM=SECONDS", help="Shift a film.")
+@click.option(
+    "--offset", "offsets", multiple=True, metavar="FILM=SECONDS", help="Shift a film."
+)
 def import_moviegraphs(
     session: Session, /, offsets: Sequence[str], **given: Any
 ) -> ImportedManifest:
@@ -149,7 +165,9 @@ def import_moviegraphs(
         obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo --offset tt0108160=2.5
     """
     try:
-        shifts = {film: float(s) for film, s in named_values(offsets, "--offset").items()}
+        shifts = {
+            film: float(s) for film, s in named_values(offsets, "--offset").items()
+        }
     except ValueError as error:
         raise FixUsage(f"--offset must be FILM=SECONDS: {error}") from None
     return moviegraphs.read(offsets=shifts, **given)
@@ -171,8 +189,12 @@ def import_liris_accede(session: Session, /, **given: Any) -> ImportedManifest:
 
 @_importer("csv")
 @click.argument("csv", type=FILE)
-@click.option("--map", "pairs", multiple=True, metavar="TARGET=COLUMN", help="Map a column.")
-@click.option("--mapping", type=FILE, help="Map columns, levels and concepts in a TOML file.")
+@click.option(
+    "--map", "pairs", multiple=True, metavar="TARGET=COLUMN", help="Map a column."
+)
+@click.option(
+    "--mapping", type=FILE, help="Map columns, levels and concepts in a TOML file."
+)
 def import_csv(
     session: Session, /, pairs: Sequence[str], mapping: Path | None, **given: Any
 ) -> ImportedManifest:
@@ -190,7 +212,9 @@ def import_csv(
 
 @_importer("segments")
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option("--fps", metavar="RATE", required=True, help="Frames per second: 25, 23.976.")
+@click.option(
+    "--fps", metavar="RATE", required=True, help="Frames per second: 25, 23.976."
+)
 def import_segments(session: Session, /, **given: Any) -> ImportedManifest:
     """Segments from ELAN, WebVTT, PySceneDetect, or a table.
 
@@ -207,9 +231,13 @@ def import_segments(session: Session, /, **given: Any) -> ImportedManifest:
 @command()
 @click.argument("name")
 @click.argument("csv", type=FILE)
-@click.option("--map", "pairs", multiple=True, metavar="TARGET=COLUMN", help="Rename a column.")
+@click.option(
+    "--map", "pairs", multiple=True, metavar="TARGET=COLUMN", help="Rename a column."
+)
 @click.option("--force", is_flag=True, help="Replace columns of the manifest.")
-def join(session: Session, name: str, csv: Path, pairs: Sequence[str], force: bool) -> None:
+def join(
+    session: Session, name: str, csv: Path, pairs: Sequence[str], force: bool
+) -> None:
     """Add the columns of a table to the clips of a manifest.
 
     CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
@@ -221,7 +249,9 @@ def join(session: Session, name: str, csv: Path, pairs: Sequence[str], force: bo
     """
     path = session.workspace.existing_manifest(name)
     found = read_manifest(path)
-    joined, warnings = csv_table.join(found, csv, named_values(pairs, "--map"), force=force)
+    joined, warnings = csv_table.join(
+        found, csv, named_values(pairs, "--map"), force=force
+    )
     update_manifest(found, joined, path)
     for warning in warnings:
         session.console.warn(warning)
@@ -231,7 +261,9 @@ def join(session: Session, name: str, csv: Path, pairs: Sequence[str], force: bo
         if force or column not in found.columns
     }
     document = {"name": found.name, "columns": added, "warnings": list(warnings)}
-    session.console.show(document, table(("column", "clips with a value"), added.items()))
+    session.console.show(
+        document, table(("column", "clips with a value"), added.items())
+    )
 
 
 @_importer("folder")
@@ -259,7 +291,9 @@ def _add_installed(plugin: Plugin) -> None:
         f"The data set that the package {plugin.package} reads.\n\n"
         f"Examples:\n    obygaze manifest import {plugin.name} FILES"
     )
-    _importer(plugin.name)(click.argument("files", nargs=-1, required=True, type=FILE)(read))
+    _importer(plugin.name)(
+        click.argument("files", nargs=-1, required=True, type=FILE)(read)
+    )
 
 
 for _plugin in plugins(DATASETS):

@@ -8,7 +8,13 @@ from typing import Any
 
 import click
 
-from obygaze_features.core.commands import Session, command, force_option, json_option, option_group
+from obygaze_features.core.commands import (
+    Session,
+    command,
+    force_option,
+    json_option,
+    option_group,
+)
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new, write_new
@@ -40,7 +46,9 @@ input_options = option_group(
         help="CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).",
     ),
     click.option(
-        "--every", metavar="SECONDS", help="Cut the films into clips of this length instead."
+        "--every",
+        metavar="SECONDS",
+        help="Cut the films into clips of this length instead.",
     ),
     click.option(
         "--fps",
@@ -65,7 +73,9 @@ input_options = option_group(
         type=click.Path(dir_okay=False, path_type=Path),
         help="Write the rows as CSV, print the counts; a clip without a label has an empty level.",
     ),
-    click.option("--by-annotator", is_flag=True, help="-o: each annotator's rows, not the merge."),
+    click.option(
+        "--by-annotator", is_flag=True, help="-o: each annotator's rows, not the merge."
+    ),
     force_option,
     json_option,
 )
@@ -106,7 +116,9 @@ def project(
             session.console.result(_levels_text(made))
         counts = ", ".join(f"{level} {n}" for level, n in made.counts().items())
         unlabelled = f"without a label {len(made.unlabelled)}"
-        session.console.note(f"{count(len(made.merged), 'clip')}: {counts}, {unlabelled}")
+        session.console.note(
+            f"{count(len(made.merged), 'clip')}: {counts}, {unlabelled}"
+        )
 
 
 @command()
@@ -117,8 +129,12 @@ def project(
     default=9999,
     help="Number of draws for each p-value; 0 for no p-values.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the random draws.")
-def agree(session: Session, /, threshold: str, permutations: int, seed: int, **source: Any) -> None:
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, help="Seed of the random draws."
+)
+def agree(
+    session: Session, /, threshold: str, permutations: int, seed: int, **source: Any
+) -> None:
     """Measure the agreement of the annotators.
 
     Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
@@ -137,7 +153,9 @@ def agree(session: Session, /, threshold: str, permutations: int, seed: int, **s
     inputs, made = _project(session, share, **source)
     pairs = pairs_of(made, inputs[1])
     if not pairs:
-        session.console.warn("no film has both clips and two annotators; nothing to compare")
+        session.console.warn(
+            "no film has both clips and two annotators; nothing to compare"
+        )
     document = agreement(pairs, permutations, seed)
     session.console.show(
         {"threshold": threshold_text(share), **document}, _agreement_text(document)
@@ -155,28 +173,44 @@ def _project(
 ) -> tuple[Inputs, Projection]:
     """Read both tables and project the segments; warn of concepts and clips that cannot be used."""
     if (clips is None) == (every is None):
-        raise FixUsage("expected one of --clips and --every", hint="--clips FILE or --every 30")
+        raise FixUsage(
+            "expected one of --clips and --every", hint="--clips FILE or --every 30"
+        )
     if every is not None and not _LENGTH.fullmatch(every):
-        raise FixUsage(f"--every must be a number of seconds, got {every!r}", hint="--every 30")
+        raise FixUsage(
+            f"--every must be a number of seconds, got {every!r}", hint="--every 30"
+        )
     cut = Fraction(every) if every is not None else _table_path(session, clips or "")
-    inputs = read_inputs([_table_path(session, name) for name in segments], cut, **options)
+    inputs = read_inputs(
+        [_table_path(session, name) for name in segments], cut, **options
+    )
     concepts = {concept for segment in inputs[0] for concept in segment.concepts}
-    unknown = sorted(concept for concept in concepts if canonical_concept(concept) is None)
+    unknown = sorted(
+        concept for concept in concepts if canonical_concept(concept) is None
+    )
     if unknown:
         session.console.warn(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
     made = project_clips(*inputs, share)
     if made.assumed:
         named = few([f"{annotator} in {movie}" for movie, annotator in made.assumed], 3)
-        session.console.warn(f"not known what was watched, unmarked clips count as EN: {named}")
+        session.console.warn(
+            f"not known what was watched, unmarked clips count as EN: {named}"
+        )
     if made.unseen:
         n_clips = count(len(made.unseen), "clip")
-        session.console.warn(f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}")
+        session.console.warn(
+            f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}"
+        )
     if not made.merged:
         what = (
-            "no clip lies in a film with segments" if clips else "the segments span no whole clip"
+            "no clip lies in a film with segments"
+            if clips
+            else "the segments span no whole clip"
         )
         hint = (
-            "use the same movie_id in both tables" if clips else "use a smaller number for --every"
+            "use the same movie_id in both tables"
+            if clips
+            else "use a smaller number for --every"
         )
         raise FixInput(what, where=clips or ", ".join(segments), hint=hint)
     return inputs, made
@@ -200,9 +234,13 @@ def _levels_text(made: Projection) -> str:
     }
     rows = []
     for row in made.merged:
-        share = None if row.ratio is None else f"{100 * row.ratio[0] / row.ratio[1]:.1f} %"
+        share = (
+            None if row.ratio is None else f"{100 * row.ratio[0] / row.ratio[1]:.1f} %"
+        )
         given = [levels_of[annotator].get(row.clip_id) for annotator in annotators]
-        rows.append((row.clip_id, *given, _level_text(row), share, ", ".join(row.concepts)))
+        rows.append(
+            (row.clip_id, *given, _level_text(row), share, ", ".join(row.concepts))
+        )
     return table(("clip", *annotators, "level", "share", "concepts"), rows)
 
 
@@ -219,7 +257,10 @@ def _agreement_text(document: Mapping[str, Any]) -> str:
         if isinstance(means, Mapping) and tuple(means) == NULLS:
             values = means.values()
             # A p-value is never 0, and must not be shown as 0.
-            cells = [f"{value:.6g}" if value and "p_value" in name else value for value in values]
+            cells = [
+                f"{value:.6g}" if value and "p_value" in name else value
+                for value in values
+            ]
             measures.append((name.replace("_", " ").replace("ns", "NS"), *cells))
     pairs = [
         (
@@ -240,11 +281,17 @@ def _agreement_text(document: Mapping[str, Any]) -> str:
 @command()
 @click.argument("kind", metavar="FORMAT", type=click.Choice([*exchange.FORMATS]))
 @click.argument("name")
-@click.option("--predictions", type=FILE, help="CSV of clips with scores, instead of the levels.")
-@click.option("--fps", metavar="RATE", help="Frames per second of clips: 25, 23.976, 24000/1001.")
+@click.option(
+    "--predictions", type=FILE, help="CSV of clips with scores, instead of the levels."
+)
+@click.option(
+    "--fps", metavar="RATE", help="Frames per second of clips: 25, 23.976, 24000/1001."
+)
 @click.option("-o", "folder", type=FILE, default=".", help="The folder for the files.")
 @force_option
-def export(session: Session, kind: str, name: str, folder: Path, force: bool, **given: Any) -> None:
+def export(
+    session: Session, kind: str, name: str, folder: Path, force: bool, **given: Any
+) -> None:
     """Write segments for other programs.
 
     FORMAT is elan, vtt, otio, edl, webannotation or csv; each film becomes a file. --predictions
@@ -259,6 +306,8 @@ def export(session: Session, kind: str, name: str, folder: Path, force: bool, **
     files = exchange.export(films, kind, folder)
     write_all_new(files, force=force)
     if without:
-        session.console.warn(f"{count(len(without), 'clip')} without times: {few(without, 5)}")
+        session.console.warn(
+            f"{count(len(without), 'clip')} without times: {few(without, 5)}"
+        )
     document = {"written": [str(path) for path in files], "without_times": without}
     session.console.show(document, "\n".join(map(str, files)))

@@ -18,7 +18,11 @@ from xml.etree import ElementTree
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
-from obygaze_features.manifest.frame_rate import frame_rate, frame_rate_text, known_frame_rate
+from obygaze_features.manifest.frame_rate import (
+    frame_rate,
+    frame_rate_text,
+    known_frame_rate,
+)
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.projection import WATCHED, Segment
@@ -32,10 +36,15 @@ from obygaze_features.manifest.vocabulary import (
 
 # The template of each format; its extension is that of the files.
 FORMATS = {
-    path.stem: path for path in sorted(Path(__file__).with_name("exchange_formats").iterdir())
+    path.stem: path
+    for path in sorted(Path(__file__).with_name("exchange_formats").iterdir())
 }
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
-SHOT_COLUMNS = {"Start Frame": "start_frame", "End Frame": "end_frame", "Scene Number": "comment"}
+SHOT_COLUMNS = {
+    "Start Frame": "start_frame",
+    "End Frame": "end_frame",
+    "Scene Number": "comment",
+}
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 _TIME = r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})"
 _CUE = re.compile(rf"(?:.*\n)?{_TIME}[ \t]+-->[ \t]+{_TIME}(?:[ \t].*)?(?:\n([^\0]*))?")
@@ -66,7 +75,9 @@ class FilmSegments:
     def lanes(self) -> dict[str, list[Segment]]:
         """Return the segments of each annotator in order; overlapping ones in further lanes."""
         lanes: dict[str, list[Segment]] = {}
-        for one in sorted(self.segments, key=lambda s: (s.annotator, s.start_frame, s.end_frame)):
+        for one in sorted(
+            self.segments, key=lambda s: (s.annotator, s.start_frame, s.end_frame)
+        ):
             for number in range(1, len(self.segments) + 1):
                 name = one.annotator if number == 1 else f"{one.annotator} #{number}"
                 lane = lanes.setdefault(name, [])
@@ -76,7 +87,9 @@ class FilmSegments:
         return lanes
 
 
-def frames_between(start_s: Fraction, end_s: Fraction, fps: Fraction) -> tuple[int, int]:
+def frames_between(
+    start_s: Fraction, end_s: Fraction, fps: Fraction
+) -> tuple[int, int]:
     """Return the first and the last frame between two times, at least one frame."""
     first = max(0, round(start_s * fps))
     return first, max(first, round(end_s * fps) - 1)
@@ -88,7 +101,10 @@ def plain(text: str) -> str:
 
 
 def films_of(
-    manifest: Manifest, predictions: Path | None = None, *, fps: float | str | None = None
+    manifest: Manifest,
+    predictions: Path | None = None,
+    *,
+    fps: float | str | None = None,
 ) -> tuple[list[FilmSegments], list[str]]:
     """Return the segments of each film, and the clips left out because they have no times in it.
 
@@ -111,8 +127,12 @@ def films_of(
             films[clip.movie_id] = film
         if film.fps != rate:
             shown = f"{frame_rate_text(film.fps)} and {frame_rate_text(rate)}"
-            what = f"clips of the film {clip.movie_id} have several frame rates: {shown}"
-            raise FixInput(what, where=manifest.name, hint="correct the column framerate")
+            what = (
+                f"clips of the film {clip.movie_id} have several frame rates: {shown}"
+            )
+            raise FixInput(
+                what, where=manifest.name, hint="correct the column framerate"
+            )
         start_s, end_s = (Fraction(repr(seconds)) for seconds in span_s)
         first, last = frames_between(start_s, end_s, rate)
         concepts_marked = tuple(dict.fromkeys(plain(name) for name in names))
@@ -146,7 +166,9 @@ def _rate_of(clip: Clip, fps: float | str | None) -> Fraction:
     written = clip.extra.get("framerate") or fps or ""
     rate = known_frame_rate(written)
     if rate is None:
-        what = f"the frame rate of clip {clip.clip_id} is not known, got {str(written)!r}"
+        what = (
+            f"the frame rate of clip {clip.clip_id} is not known, got {str(written)!r}"
+        )
         raise FixUsage(what, hint="--fps 24, or that of the film")
     return rate
 
@@ -157,7 +179,10 @@ def _film_videos(manifest: Manifest) -> dict[str, Path]:
     for clip in manifest:
         if clip.video:
             # Times of a part of the film's file are times in the film.
-            is_part = _span_in_film(clip, manifest.header.unit) == (clip.start_s, clip.end_s)
+            is_part = _span_in_film(clip, manifest.header.unit) == (
+                clip.start_s,
+                clip.end_s,
+            )
             files_of[clip.movie_id].add(clip.video if is_part else "")
     videos: dict[str, Path] = {}
     for movie_id, files in files_of.items():
@@ -170,15 +195,30 @@ def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
     """Yield what is to be exported: clip, annotator, level, concepts, comment."""
     if predictions is None:
         for clip in manifest:
-            who, comment = clip.extra.get("annotator", ""), clip.extra.get("comment", "")
+            who, comment = (
+                clip.extra.get("annotator", ""),
+                clip.extra.get("comment", ""),
+            )
             if who or clip.level:
-                yield clip.clip_id, who or manifest.name, clip.level, clip.concepts, comment
+                yield (
+                    clip.clip_id,
+                    who or manifest.name,
+                    clip.level,
+                    clip.concepts,
+                    comment,
+                )
         return
     table = read_table(predictions, required=("clip_id",), content="predictions")
-    makers = [name for name in ("task", "model", "feature", "seed") if name in table.columns]
+    makers = [
+        name for name in ("task", "model", "feature", "seed") if name in table.columns
+    ]
     for row in table.rows:
         who = " ".join(row[name] for name in makers) or predictions.stem
-        scores = [f"{name} {cell}" for name, cell in row.cells.items() if _SCORE.fullmatch(name)]
+        scores = [
+            f"{name} {cell}"
+            for name, cell in row.cells.items()
+            if _SCORE.fullmatch(name)
+        ]
         level = row.cells.get("decision", "")
         yield row["clip_id"], who, canonical_level(level) or "", (), ", ".join(scores)
 
@@ -188,11 +228,15 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
     from jinja2 import Template
 
     text, ending = FORMATS[kind].read_text("utf-8"), FORMATS[kind].suffix
-    template = Template(text, autoescape=True, trim_blocks=True, extensions=["jinja2.ext.do"])
+    template = Template(
+        text, autoescape=True, trim_blocks=True, extensions=["jinja2.ext.do"]
+    )
     meanings = {name: concept_meaning(name) for name in concepts()}
     files: dict[Path, bytes] = {}
     for film in films:
-        text = template.render(film=film, fps_text=frame_rate_text(film.fps), meanings=meanings)
+        text = template.render(
+            film=film, fps_text=frame_rate_text(film.fps), meanings=meanings
+        )
         files[folder / f"{film.movie_id}{ending}"] = text.encode()
     return files
 
@@ -204,7 +248,9 @@ def read_elan(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
     """
     try:
         if b"<!DOCTYPE" in data:
-            raise ValueError("a document type is not allowed")  # it could define entities
+            raise ValueError(
+                "a document type is not allowed"
+            )  # it could define entities
         root = ElementTree.fromstring(data)
     except (ElementTree.ParseError, LookupError, ValueError) as error:
         what = f"not a file of ELAN: {error}"
@@ -212,7 +258,8 @@ def read_elan(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
     media = root.find("HEADER/MEDIA_DESCRIPTOR[@TIME_ORIGIN]")
     origin = "0" if media is None else media.get("TIME_ORIGIN", "")
     times = {
-        slot.get("TIME_SLOT_ID"): slot.get("TIME_VALUE", "") for slot in root.iter("TIME_SLOT")
+        slot.get("TIME_SLOT_ID"): slot.get("TIME_VALUE", "")
+        for slot in root.iter("TIME_SLOT")
     }
     timed: list[tuple[str, str, list[str]]] = []
     text_of: dict[str, Text] = {}
@@ -261,8 +308,12 @@ def read_vtt(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
             continue
         cue = _CUE.fullmatch(block)
         if cue is None:
-            shown = plain(next(line for line in block.splitlines() if "-->" in line))[:60]
-            what = f"expected times such as 00:01:02.500 --> 00:01:04.000, got {shown!r}"
+            shown = plain(next(line for line in block.splitlines() if "-->" in line))[
+                :60
+            ]
+            what = (
+                f"expected times such as 00:01:02.500 --> 00:01:04.000, got {shown!r}"
+            )
             raise FixInput(what, where=str(path), hint="correct the cue")
         *cells, payload = cue.groups("")
         start_s = _clock_s(cells[:3])
@@ -302,7 +353,9 @@ def read_rows(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
     for row in rows:
         first, last = row.frames() or (first_number, first_number)
         if first < first_number:
-            row.add("start_frame", "shots of PySceneDetect are numbered from 1, got frame 0")
+            row.add(
+                "start_frame", "shots of PySceneDetect are numbered from 1, got frame 0"
+            )
         texts = [("concept", name) for name in row.cells.get("concepts", "").split("|")]
         texts += [(kind, row.cells.get(kind, "")) for kind in ("level", "comment")]
         written = row.cells.get("framerate", "").strip()
@@ -332,13 +385,17 @@ def label_of(texts: Iterable[Text]) -> tuple[str, tuple[str, ...], str]:
     return "".join(found["level"][:1]), own, " ".join(found["comment"])
 
 
-def import_segments(files: Sequence[Path], name: str, fps: float | str) -> ImportedManifest:
+def import_segments(
+    files: Sequence[Path], name: str, fps: float | str
+) -> ImportedManifest:
     """Return the manifest of the segments in files (`READERS`), each called after its film."""
     rate = frame_rate(fps)
     clips: list[Clip] = []
     for path in files:
         if path.suffix not in READERS:
-            raise FixUsage(f"expected a file named {', '.join(READERS)}", where=str(path))
+            raise FixUsage(
+                f"expected a file named {', '.join(READERS)}", where=str(path)
+            )
         with open_file(path) as stream:
             data = stream.read()
         stem = ascii_id(path.stem.removesuffix("-Scenes"))
@@ -346,13 +403,25 @@ def import_segments(files: Sequence[Path], name: str, fps: float | str) -> Impor
             film, (level, own, comment) = given or stem, label_of(texts)
             first, last = frames_between(start, end, rate)
             clip_id = ascii_id(f"{film}-{who or 'cue'}-{len(clips) + 1:04d}")
-            cells = (plain(who) or "cue", str(first), str(last), frame_rate_text(rate), comment)
+            cells = (
+                plain(who) or "cue",
+                str(first),
+                str(last),
+                frame_rate_text(rate),
+                comment,
+            )
             span = (float(first / rate), float((last + 1) / rate))
             extra = dict(zip(EXTRA, cells, strict=True))
             clips.append(Clip(clip_id, film, None, "", *span, level, own, extra))
     if not clips:
-        hint = "check that the program that wrote the file opens it and shows annotations"
-        raise FixInput("no annotation has times", where=", ".join(map(str, files)), hint=hint)
-    known = {name: "unknown" for clip in clips for name in clip.concepts} | {**concepts()}
+        hint = (
+            "check that the program that wrote the file opens it and shows annotations"
+        )
+        raise FixInput(
+            "no annotation has times", where=", ".join(map(str, files)), hint=hint
+        )
+    known = {name: "unknown" for clip in clips for name in clip.concepts} | {
+        **concepts()
+    }
     header = Header(name, known, unit="segment", sources=tuple(map(source_of, files)))
     return ImportedManifest(Manifest(name, header, tuple(clips), EXTRA))

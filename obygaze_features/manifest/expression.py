@@ -71,7 +71,9 @@ class _Parser:
             tree = ast.parse(self.text.strip(), mode="eval")
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             offset = (getattr(error, "offset", None) or 1) - 1
-            raise self.error("the expression is not complete or not valid", offset) from None
+            raise self.error(
+                "the expression is not complete or not valid", offset
+            ) from None
         return self.condition(tree.body, MAX_DEPTH)
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
@@ -91,7 +93,9 @@ class _Parser:
                 condition = self.has(column, [value])
             case _:
                 return self.has(node, [])
-        return negated(condition) if isinstance(op, ast.NotEq | ast.NotIn) else condition
+        return (
+            negated(condition) if isinstance(op, ast.NotEq | ast.NotIn) else condition
+        )
 
     def has(self, column: ast.expr, values: Sequence[ast.expr]) -> Condition:
         """Return the condition that a column has one of these values, or without them any value."""
@@ -111,7 +115,8 @@ class _Parser:
         if isinstance(node, ast.Constant | ast.Name) and NAME.fullmatch(word):
             return word[1:-1] if word[0] in "\"'" else word
         raise self.error_at(
-            "expected a column or a value: letters, digits and _, or text in quotes", node
+            "expected a column or a value: letters, digits and _, or text in quotes",
+            node,
         )
 
     def error_at(self, what: str, node: ast.expr) -> BadExpression:
@@ -135,7 +140,9 @@ def negated(condition: Condition) -> Condition:
     return lambda values_of: not condition(values_of)
 
 
-def joined(enough: Callable[[list[bool]], bool], parts: Sequence[Condition]) -> Condition:
+def joined(
+    enough: Callable[[list[bool]], bool], parts: Sequence[Condition]
+) -> Condition:
     """Return the condition that `any` or `all` of these hold."""
 
     def condition(values_of: Callable[[str], Collection[str]]) -> bool:

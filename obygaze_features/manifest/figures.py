@@ -20,11 +20,16 @@ from obygaze_features.manifest.stats import Stats
 DOT, STEP = 0.018, 0.24  # the size of a dot across (of all shares), and along the rows
 
 
-def draw_stats(stats: Stats, stem: Path, title: str, *, force: bool = True) -> tuple[Path, Path]:
+def draw_stats(
+    stats: Stats, stem: Path, title: str, *, force: bool = True
+) -> tuple[Path, Path]:
     """Draw the shares of the levels, and the concepts of each level, as Figure 2 of the paper."""
     concepts = _concepts(stats)
     n_rows = max(len(concepts), 3)
-    with canvas(7.2, 2.1 + 0.42 * n_rows, nrows=2, height_ratios=[1.4, n_rows]) as (figure, axes):
+    with canvas(7.2, 2.1 + 0.42 * n_rows, nrows=2, height_ratios=[1.4, n_rows]) as (
+        figure,
+        axes,
+    ):
         figure.suptitle(title, x=0.01, ha="left", weight="bold")
         _draw_levels(axes[0], stats)
         _draw_concepts(axes[1], stats, concepts)
@@ -47,7 +52,15 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
         if count > 0.04 * stats.clips:
             color = "white" if level == "S" else "black"
             text = f"{level}\n{count}\n{100 * count / stats.clips:.0f} %"
-            axes.text(left + count / 2, 0, text, ha="center", va="center", color=color, fontsize=7)
+            axes.text(
+                left + count / 2,
+                0,
+                text,
+                ha="center",
+                va="center",
+                color=color,
+                fontsize=7,
+            )
         left += count
     axes.set_title(f"{stats.clips} {stats.unit}s of {stats.movies} films")
     axes.set_xlim(0, max(left, 1))
@@ -58,15 +71,22 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
     """Draw one row a concept with a dot a level: the share of its clips with the concept."""
     levels = [level for level in LEVELS if stats.concepts[level]]
     found = [
-        [100 * stats.concepts[one].get(name, 0) / max(stats.levels[one], 1) for one in levels]
+        [
+            100 * stats.concepts[one].get(name, 0) / max(stats.levels[one], 1)
+            for one in levels
+        ]
         for name in names
     ]
     widest = max((share for shares in found for share in shares), default=1.0)
     for row, shares in enumerate(found):
-        axes.plot([min(shares), max(shares)], [row, row], color="#e4e3df", lw=3, zorder=1)
+        axes.plot(
+            [min(shares), max(shares)], [row, row], color="#e4e3df", lw=3, zorder=1
+        )
         moved = spread_dots(shares, DOT * widest)
         for level, share, step in zip(levels, shares, moved, strict=True):
-            dot = axes.scatter(share, row + STEP * step, s=46, color=LEVEL_COLORS[level])
+            dot = axes.scatter(
+                share, row + STEP * step, s=46, color=LEVEL_COLORS[level]
+            )
             dot.set(edgecolor="white", zorder=2, clip_on=False)
     for level in levels:
         mean = stats.concepts_per_clip.get(level)

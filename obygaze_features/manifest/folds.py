@@ -44,7 +44,9 @@ def grouped(manifest: Manifest, k: int, seed: int = 0) -> Folds:
         seed: The seed of the random assignment.
     """
     _check_folds(k, len(manifest.movies), "films", FixUsage)
-    films, levels = zip(*((clip.movie_id, clip.level) for clip in manifest), strict=True)
+    films, levels = zip(
+        *((clip.movie_id, clip.level) for clip in manifest), strict=True
+    )
     return _by_id(manifest, grouped_folds(films, levels, k, seed=seed))
 
 
@@ -80,7 +82,9 @@ def stratified_folds(strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
     return folds
 
 
-def grouped_folds(groups: ArrayLike, strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
+def grouped_folds(
+    groups: ArrayLike, strata: ArrayLike, n_folds: int, *, seed: int
+) -> IntArray:
     """Return folds of whole movies, as equal as movies allow in size and in each stratum.
 
     Movies are dealt largest first, then moved and swapped as long as that helps, from a few
@@ -90,8 +94,14 @@ def grouped_folds(groups: ArrayLike, strata: ArrayLike, n_folds: int, *, seed: i
     _check_folds(n_folds, names.size, "movies")
     loads = _loads(codes, np.asarray(strata), names.size)
     rng = np.random.default_rng(seed)
-    deals = [_improve(_greedy(loads, n_folds, rng), loads, n_folds) for _ in range(N_RESTARTS)]
-    best = min(deals, key=lambda deal: round(float((_filled(deal, loads, n_folds) ** 2).sum()), 12))
+    deals = [
+        _improve(_greedy(loads, n_folds, rng), loads, n_folds)
+        for _ in range(N_RESTARTS)
+    ]
+    best = min(
+        deals,
+        key=lambda deal: round(float((_filled(deal, loads, n_folds) ** 2).sum()), 12),
+    )
     return _in_order(best)[codes]
 
 
@@ -111,11 +121,16 @@ def _check_folds(
         raise error(f"cannot make {n_folds} folds of {available}", hint=hint)
 
 
-def _loads(codes: NDArray[np.intp], strata: NDArray[np.generic], n_groups: int) -> FloatArray:
+def _loads(
+    codes: NDArray[np.intp], strata: NDArray[np.generic], n_groups: int
+) -> FloatArray:
     """Return the share of each stratum, and of all clips, in each movie."""
     levels = np.unique(strata)
     counts = np.stack(
-        [np.bincount(codes, weights=strata == level, minlength=n_groups) for level in levels]
+        [
+            np.bincount(codes, weights=strata == level, minlength=n_groups)
+            for level in levels
+        ]
         + [np.bincount(codes, minlength=n_groups)],
         axis=1,
     )
@@ -124,7 +139,9 @@ def _loads(codes: NDArray[np.intp], strata: NDArray[np.generic], n_groups: int) 
 
 def _greedy(loads: FloatArray, n_folds: int, rng: np.random.Generator) -> IntArray:
     order = rng.permutation(len(loads))
-    order = order[np.argsort(-loads[order, -1] * rng.uniform(0.8, 1.0, len(loads)), kind="stable")]
+    order = order[
+        np.argsort(-loads[order, -1] * rng.uniform(0.8, 1.0, len(loads)), kind="stable")
+    ]
     deal = np.full(len(loads), OUTSIDE, dtype=np.intp)
     filled = np.zeros((n_folds, loads.shape[1]))
     for i, group in enumerate(order):

@@ -68,7 +68,9 @@ _CLIP = {
 }
 
 
-def read_installed(plugin: Plugin, files: Sequence[Path], name: str) -> ImportedManifest:
+def read_installed(
+    plugin: Plugin, files: Sequence[Path], name: str
+) -> ImportedManifest:
     """Return the manifest that a plugin reads from files, with its package as a note.
 
     Args:
@@ -80,7 +82,9 @@ def read_installed(plugin: Plugin, files: Sequence[Path], name: str) -> Imported
     function: Any = plugin.load()
     returned = plugin.call(lambda: function([*files], name=name), "failed")
     if not isinstance(returned, ImportedManifest):
-        raise plugin.refuse(f"must return an ImportedManifest, got {short_value(returned)}")
+        raise plugin.refuse(
+            f"must return an ImportedManifest, got {short_value(returned)}"
+        )
     _check(plugin, returned, _IMPORTED, "the ImportedManifest")
     _check(plugin, returned.manifest, _MANIFEST, "the Manifest")
     header = returned.manifest.header
@@ -94,7 +98,9 @@ def read_installed(plugin: Plugin, files: Sequence[Path], name: str) -> Imported
         clips = tuple(_plain_clip(plugin, clip) for clip in clips)
     columns = tuple(returned.manifest.columns)
     manifest = Manifest(name, header, clips, columns)
-    plugin.call(lambda: check_manifest(manifest), "returned a manifest that is not valid")
+    plugin.call(
+        lambda: check_manifest(manifest), "returned a manifest that is not valid"
+    )
     return ImportedManifest(manifest, tuple(returned.warnings))
 
 
@@ -108,7 +114,9 @@ def check_plugin(plugin: Plugin) -> None:
 def _plain_clip(plugin: Plugin, clip: object) -> Clip:
     """Return a clip with numbers of Python; an error where a field has another type."""
     if not isinstance(clip, Clip):
-        raise plugin.refuse(f"must return clips that are a Clip, got {short_value(clip)}")
+        raise plugin.refuse(
+            f"must return clips that are a Clip, got {short_value(clip)}"
+        )
     _check(plugin, clip, _CLIP, f"the clip {clip.clip_id!r}")
     return replace(
         clip,
@@ -119,7 +127,9 @@ def _plain_clip(plugin: Plugin, clip: object) -> Clip:
     )
 
 
-def _check(plugin: Plugin, value: object, forms: Mapping[str, _Form], what: str) -> None:
+def _check(
+    plugin: Plugin, value: object, forms: Mapping[str, _Form], what: str
+) -> None:
     for field, form in forms.items():
         found = getattr(value, field)
         if not form.holds(found):

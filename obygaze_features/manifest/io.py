@@ -68,14 +68,18 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     violations = Violations(path.with_suffix(".csv"))
     if header.unit == "window":
         return Manifest(path.stem, header, _windows(path, header, violations, rows))
-    table = read_table(path.with_suffix(".csv"), required=COLUMNS, violations=violations, data=rows)
+    table = read_table(
+        path.with_suffix(".csv"), required=COLUMNS, violations=violations, data=rows
+    )
     columns = tuple(name for name in table.columns if name not in COLUMNS)
     clips = clips_of(((row, row.cells) for row in table.rows), header.concepts, columns)
     violations.raise_if_any("the manifest is not valid")
     return Manifest(path.stem, header, clips, columns)
 
 
-def _windows(path: Path, header: Header, violations: Violations, data: bytes | None) -> Windows:
+def _windows(
+    path: Path, header: Header, violations: Violations, data: bytes | None
+) -> Windows:
     """Return the windows of the films in a table, which must be those of the header's grid."""
     csv = path.with_suffix(".csv")
     table = read_table(
@@ -87,14 +91,18 @@ def _windows(path: Path, header: Header, violations: Violations, data: bytes | N
         row.matching("movie_id", ID, ID_FORM)
         movie_id, video = row.unique("movie_id", lines), _video(row)
         n_frames, fps = row.whole("n_frames") or 0, _seconds(row, "fps") or 0.0
-        films.append(Film(movie_id, video, n_frames, fps, _seconds(row, "duration_s") or 0.0))
+        films.append(
+            Film(movie_id, video, n_frames, fps, _seconds(row, "duration_s") or 0.0)
+        )
     violations.raise_if_any("the manifest is not valid")
     windows = Windows(tuple(films), header.grid.check())
     for row, cells in zip(table.rows, windows.film_cells(), strict=True):
         for column, cell in zip(FILM_COLUMNS[-2:], cells[-2:], strict=True):
             if row[column] != str(cell):
                 row.add(column, f"expected {cell} by the grid, got {row[column]!r}")
-    violations.raise_if_any("the manifest is not valid", hint="obygaze manifest windows")
+    violations.raise_if_any(
+        "the manifest is not valid", hint="obygaze manifest windows"
+    )
     return windows
 
 
@@ -104,15 +112,22 @@ def header_to_toml(header: Header) -> str:
     strings = ((key, getattr(header, key)) for key in STRINGS)
     lines += [f"{key} = {_toml_string(value)}" for key, value in strings if value]
     if header.notes:
-        lines += ["notes = [", *(f"  {_toml_string(note)}," for note in header.notes), "]"]
+        lines += [
+            "notes = [",
+            *(f"  {_toml_string(note)}," for note in header.notes),
+            "]",
+        ]
     lines += ["", "[concepts]"]
     lines += [
-        f"{_toml_string(name)} = {_toml_string(kind)}" for name, kind in header.concepts.items()
+        f"{_toml_string(name)} = {_toml_string(kind)}"
+        for name, kind in header.concepts.items()
     ]
     if grid := header.grid.to_json():
         lines += ["", "[grid]", *(f"{key} = {value!r}" for key, value in grid.items())]
     for source in header.sources:
-        facts = (f"{key} = {_toml_string(value)}" for key, value in vars(source).items())
+        facts = (
+            f"{key} = {_toml_string(value)}" for key, value in vars(source).items()
+        )
         lines += ["", "[[sources]]", *facts]
     return "\n".join(lines) + "\n"
 
@@ -137,13 +152,18 @@ def rows_to_csv(manifest: Manifest) -> bytes:
         )
     rows = []
     for clip in manifest:
-        rows.append((*_cells(clip), *(clip.extra.get(name, "") for name in manifest.columns)))
+        rows.append(
+            (*_cells(clip), *(clip.extra.get(name, "") for name in manifest.columns))
+        )
     return csv_bytes((*COLUMNS, *manifest.columns), rows)
 
 
 def _cells(clip: Clip) -> tuple[str, ...]:
     # Adding 0.0 makes 1 and 1.0, and -0.0 and 0.0, the same text: such clips are equal.
-    numbers = ("" if value is None else repr(value + 0.0) for value in (clip.start_s, clip.end_s))
+    numbers = (
+        "" if value is None else repr(value + 0.0)
+        for value in (clip.start_s, clip.end_s)
+    )
     scene = "" if clip.scene is None else str(clip.scene)
     ids = (clip.clip_id, clip.movie_id, scene, clip.video)
     return (*ids, *numbers, clip.level, "|".join(clip.concepts))
@@ -168,7 +188,9 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
     if force and not (path.is_file() and b"obygaze-manifest/" in path.read_bytes()):
         # One of the two may be the table or the mapping that is being imported.
         for file, data in files.items():
-            if os.path.lexists(file) and not (file.is_file() and file.read_bytes() == data):
+            if os.path.lexists(file) and not (
+                file.is_file() and file.read_bytes() == data
+            ):
                 what = "the file exists and is not part of an obygaze manifest"
                 hint = "choose another name with -o, or move this file"
                 raise AlreadyThere(what, where=str(file), hint=hint)
@@ -198,10 +220,15 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
 def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
     """Return the TOML and CSV files of a manifest; an error where they could not be read back."""
     try:
-        toml, rows = header_to_toml(manifest.header).encode("utf-8"), rows_to_csv(manifest)
+        toml, rows = (
+            header_to_toml(manifest.header).encode("utf-8"),
+            rows_to_csv(manifest),
+        )
     except UnicodeEncodeError as error:
         character = error.object[error.start : error.end]
-        raise FixInput(f"UTF-8 cannot encode {character!r}", where=manifest.name) from error
+        raise FixInput(
+            f"UTF-8 cannot encode {character!r}", where=manifest.name
+        ) from error
     _parse(Path(f"{manifest.name}.toml"), toml, rows)
     return toml, rows
 
@@ -243,7 +270,9 @@ def _concepts(row: TableRow, known: Collection[str]) -> tuple[str, ...]:
     names = tuple(row["concepts"].split("|")) if row["concepts"] else ()
     for name in dict.fromkeys(names):
         if name not in known:
-            row.add("concepts", f"unknown concept {name!r}; the header lists the concepts")
+            row.add(
+                "concepts", f"unknown concept {name!r}; the header lists the concepts"
+            )
         elif names.count(name) > 1:
             row.add("concepts", f"{name!r} is listed more than once")
     return names
@@ -251,8 +280,12 @@ def _concepts(row: TableRow, known: Collection[str]) -> tuple[str, ...]:
 
 def _video(row: TableRow) -> str:
     if row["video"] and leads_out(row["video"]):
-        row.add("video", f"{row['video']!r} must be a path inside the folder of the videos")
-    elif not is_printable_name(row["video"]):  # it could control the terminal that shows it
+        row.add(
+            "video", f"{row['video']!r} must be a path inside the folder of the videos"
+        )
+    elif not is_printable_name(
+        row["video"]
+    ):  # it could control the terminal that shows it
         row.add("video", f"{row['video']!r} contains characters that cannot be printed")
     return row["video"]
 

@@ -57,10 +57,16 @@ class LinkReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
-        clips = {name: value for name, value in vars(self).items() if name != "manifest"}
+        clips = {
+            name: value for name, value in vars(self).items() if name != "manifest"
+        }
         # A name that is not UTF-8 has no place in JSON.
         unusable = [ascii(name) for name in self.unusable]
-        return {"video_root": self.manifest.header.video_root, **clips, "unusable": unusable}
+        return {
+            "video_root": self.manifest.header.video_root,
+            **clips,
+            "unusable": unusable,
+        }
 
 
 def manifest_of_folder(folder: Path, *, name: str | None = None) -> Manifest:
@@ -76,7 +82,9 @@ def manifest_of_folder(folder: Path, *, name: str | None = None) -> Manifest:
     files = [PurePosixPath(file) for file in find_videos(folder)]
     if not files:
         known = ", ".join(EXTENSIONS)
-        raise FixInput("no video in this folder", where=str(folder), hint=f"files named {known}")
+        raise FixInput(
+            "no video in this folder", where=str(folder), hint=f"files named {known}"
+        )
     stems = Counter(ascii_id(file.stem) for file in files)
     violations, file_of, rows = Violations(folder), dict[str, PurePosixPath](), []
     for number, file in enumerate(files, 1):
@@ -129,7 +137,9 @@ def find_videos(folder: Path) -> tuple[str, ...]:
     if files.unusable:
         what = "these names cannot be in a manifest"
         shown = [ascii(name) for name in files.unusable]
-        raise FixInput(what, where=str(folder), hint="rename these files", details=shown)
+        raise FixInput(
+            what, where=str(folder), hint="rename these files", details=shown
+        )
     return files.names
 
 
@@ -142,7 +152,9 @@ def list_videos(folder: Path) -> VideoFiles:
     if not folder.exists():
         raise NotFound("no such folder", where=str(folder), hint="check the path")
     if not folder.is_dir():
-        raise FixInput("expected a folder, got a file", where=str(folder), hint="name its folder")
+        raise FixInput(
+            "expected a folder, got a file", where=str(folder), hint="name its folder"
+        )
     names = sorted(_walk(folder))
     videos = [name for name in names if not name.lower().endswith(PICTURES)]
     chosen = videos or names
@@ -205,7 +217,10 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
             if span and not own:
                 clip = replace(clip, start_s=span[0], end_s=span[1])
             elif span and not _file_name(clip):
-                extra = {**clip.extra, **dict(zip(FILM_COLUMNS, map(repr, span), strict=True))}
+                extra = {
+                    **clip.extra,
+                    **dict(zip(FILM_COLUMNS, map(repr, span), strict=True)),
+                }
                 clip = replace(clip, start_s=None, end_s=None, extra=extra)
             clip = replace(clip, video=found[0])
         clips.append(clip)
@@ -218,7 +233,12 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         columns=tuple(dict.fromkeys((*manifest.columns, *blank))),
     )
     return LinkReport(
-        linked, tuple(by_name), tuple(by_time), ambiguous, tuple(without), videos.unusable
+        linked,
+        tuple(by_name),
+        tuple(by_time),
+        ambiguous,
+        tuple(without),
+        videos.unusable,
     )
 
 
@@ -259,7 +279,10 @@ class _Files:
         """Return the files of this clip alone: all files of the best kind of match."""
         wanted = PurePosixPath(_file_name(clip))
         a_part, exact = clip.start_s is not None, ("path", str(wanted))
-        for key in (("path", f"{clip.movie_id}/{wanted}"), *([exact] if a_part else [])):
+        for key in (
+            ("path", f"{clip.movie_id}/{wanted}"),
+            *([exact] if a_part else []),
+        ):
             if found := self.by_key.get(key):
                 return found
         keys: list[Key] = [exact, ("name", wanted.name), ("stem", wanted.stem)]
@@ -285,20 +308,26 @@ class _Files:
             yield "scene", scene[1], int(scene[2])
         if film == path.stem:
             yield "film", film
-        elif film and not (scene or path.stem in self.films_of or _CLIP.fullmatch(path.stem)):
+        elif film and not (
+            scene or path.stem in self.films_of or _CLIP.fullmatch(path.stem)
+        ):
             yield "film and more", film
 
     def _same_film(self, clip: Clip, names: Sequence[str]) -> tuple[str, ...]:
         """Return the files of the clip's film among these, or else those without a film."""
         same, free = [], []
         for path in map(PurePosixPath, names):
-            films = {self._film_of(part) for part in (*path.parts[:-1], path.stem)} - {""}
+            films = {self._film_of(part) for part in (*path.parts[:-1], path.stem)} - {
+                ""
+            }
             if clip.movie_id in films:
                 same.append(str(path))
             elif not films:
                 free.append(str(path))
         # `scene_1.mp4` alone could be from any film that has a clip of that name.
-        one_film = all(len(self.films_of.get(PurePosixPath(n).stem, ())) < 2 for n in names)
+        one_film = all(
+            len(self.films_of.get(PurePosixPath(n).stem, ())) < 2 for n in names
+        )
         return tuple(same or (free if one_film else ()))
 
     def _film_of(self, part: str) -> str:

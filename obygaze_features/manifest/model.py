@@ -15,7 +15,12 @@ from typing import Annotated, Any, Self
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.notebook import data_frame, html_summary, short_repr, unknown_name
+from obygaze_features.core.notebook import (
+    data_frame,
+    html_summary,
+    short_repr,
+    unknown_name,
+)
 from obygaze_features.core.schema_check import Table
 from obygaze_features.core.schema_rules import choice, matching, text
 from obygaze_features.manifest.expression import parse
@@ -24,7 +29,16 @@ from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
 
 UNITS = ("clip", "segment", "window")
 VIEWS = ("raw", "visual", "as_published")
-COLUMNS = ("clip_id", "movie_id", "scene", "video", "start_s", "end_s", "level", "concepts")
+COLUMNS = (
+    "clip_id",
+    "movie_id",
+    "scene",
+    "video",
+    "start_s",
+    "end_s",
+    "level",
+    "concepts",
+)
 FOLD_PREFIX = "fold:"
 PUBLISHED_SPLIT = "02_EN_HN_S"
 
@@ -68,7 +82,9 @@ class Clip:
         if column in ("concept", "concepts"):
             return self.concepts
         if column not in COLUMNS and column not in self.extra:
-            raise unknown_name("column", column, (*COLUMNS, *self.extra), where=self.clip_id)
+            raise unknown_name(
+                "column", column, (*COLUMNS, *self.extra), where=self.clip_id
+            )
         value = getattr(self, column) if column in COLUMNS else self.extra[column]
         cell = "" if value is None else str(value)
         return tuple(part.strip() for part in cell.split("|") if part.strip())
@@ -95,8 +111,8 @@ class Header:
     """
 
     dataset: str
-    concepts: Annotated[Mapping[str, str], Table(others=text, names=concept_name)] = field(
-        default_factory=dict
+    concepts: Annotated[Mapping[str, str], Table(others=text, names=concept_name)] = (
+        field(default_factory=dict)
     )
     unit: Annotated[str, choice(UNITS)] = "clip"
     view: Annotated[str, choice(VIEWS)] = "raw"
@@ -123,7 +139,9 @@ class Windows(FilmRows[Clip]):
         """Return a window as a clip; without times where a varying rate leaves them open."""
         known = film.fps or self.grid.fps or self.grid.seconds
         span = self.grid.span_s(window, film.fps) if known else (None, None)
-        return Clip(window_id(film.movie_id, window), film.movie_id, None, film.video, *span)
+        return Clip(
+            window_id(film.movie_id, window), film.movie_id, None, film.video, *span
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,7 +187,9 @@ class Manifest:
     def _facts(self) -> dict[str, str]:
         of_windows = isinstance(self.clips, Windows)
         levels = [] if of_windows else [clip.level for clip in self.clips]
-        counts = ", ".join(f"{n} {level}" for level in LEVELS if (n := levels.count(level)))
+        counts = ", ".join(
+            f"{n} {level}" for level in LEVELS if (n := levels.count(level))
+        )
         facts = {
             "size": f"{count(len(self), self.header.unit)} of {count(len(self.movies), 'film')}",
             "view": f"{self.header.view} view",
@@ -199,7 +219,9 @@ class Manifest:
     def folds(self) -> tuple[str, ...]:
         """The names of the splits: those published with the data, those made by `folds`."""
         return tuple(
-            name.removeprefix(FOLD_PREFIX) for name in self.columns if name.startswith(FOLD_PREFIX)
+            name.removeprefix(FOLD_PREFIX)
+            for name in self.columns
+            if name.startswith(FOLD_PREFIX)
         )
 
     def with_clips(self, clips: Iterable[Clip]) -> Self:
@@ -248,10 +270,14 @@ class Manifest:
         made = self.with_clips(_visual(self))
         if name == "as_published":
             if PUBLISHED_SPLIT not in self.folds:
-                what = f"the as_published view needs the published split {PUBLISHED_SPLIT}"
+                what = (
+                    f"the as_published view needs the published split {PUBLISHED_SPLIT}"
+                )
                 hint = "obygaze manifest import obygaze12 CSV --splits DIR"
                 raise FixInput(what, where=self.name, hint=hint)
-            made = made.with_clips(one for one in made if one.fold(PUBLISHED_SPLIT) is not None)
+            made = made.with_clips(
+                one for one in made if one.fold(PUBLISHED_SPLIT) is not None
+            )
         return replace(made, header=replace(self.header, view=name))
 
     def to_frame(self) -> Any:
@@ -270,7 +296,9 @@ class Manifest:
             columns[FOLD_PREFIX + split] = [clip.fold(split) for clip in self.clips]
         frame = data_frame(columns, index="clip_id")
         whole = ["scene", *(FOLD_PREFIX + split for split in self.folds)]
-        return frame.astype({**dict.fromkeys(whole, "Int64"), "start_s": float, "end_s": float})
+        return frame.astype(
+            {**dict.fromkeys(whole, "Int64"), "start_s": float, "end_s": float}
+        )
 
 
 def _visual(manifest: Manifest) -> Iterator[Clip]:
@@ -321,7 +349,9 @@ def ascii_id(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text.strip())
     letters = "".join(mark for mark in decomposed if not unicodedata.combining(mark))
     made = re.sub(r"[^A-Za-z0-9._+-]+", "_", letters).lstrip(".+-")
-    has_lost_letters = any(letter.isalnum() and not letter.isascii() for letter in letters)
+    has_lost_letters = any(
+        letter.isalnum() and not letter.isascii() for letter in letters
+    )
     if not has_lost_letters:
         return made if re.search("[A-Za-z0-9]", made) else text
     digest = sha256_bytes(decomposed.encode())[:6]

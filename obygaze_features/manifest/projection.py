@@ -29,11 +29,22 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.frame_rate import frame_rate, frame_rate_text, known_frame_rate
+from obygaze_features.manifest.frame_rate import (
+    frame_rate,
+    frame_rate_text,
+    known_frame_rate,
+)
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 
-SEGMENT_COLUMNS = ("movie_id", "annotator", "start_frame", "end_frame", "level", "concepts")
+SEGMENT_COLUMNS = (
+    "movie_id",
+    "annotator",
+    "start_frame",
+    "end_frame",
+    "level",
+    "concepts",
+)
 # The level of a segment that says only that its frames were watched.
 WATCHED = "watched"
 CLIP_COLUMNS = ("clip_id", "movie_id", "start_frame", "end_frame")
@@ -138,7 +149,9 @@ class Projection:
         rows = self.by_annotator.items()
         return {
             "threshold": threshold_text(self.threshold),
-            "projections": {name: [row.to_json() for row in levels] for name, levels in rows},
+            "projections": {
+                name: [row.to_json() for row in levels] for name, levels in rows
+            },
             "merged": [row.to_json() for row in self.merged],
             "unlabelled": len(self.unlabelled),
             "unlabelled_clips": list(self.unlabelled),
@@ -151,7 +164,9 @@ def as_threshold(value: str | float | Fraction) -> Fraction:
     text = str(value).strip()
     share = Fraction(text) if _SHARE.fullmatch(text) else None
     if share is None or share > 1:
-        raise FixUsage(f"the threshold must be from 0 to 1, got {text!r}", hint="0.2 or 1/3")
+        raise FixUsage(
+            f"the threshold must be from 0 to 1, got {text!r}", hint="0.2 or 1/3"
+        )
     return share
 
 
@@ -167,7 +182,9 @@ def frames_needed(n_frames: int, threshold: Fraction) -> int:
 
 
 def project(
-    segments: Iterable[Segment], spans: Iterable[ClipSpan], threshold: Fraction = DEFAULT_THRESHOLD
+    segments: Iterable[Segment],
+    spans: Iterable[ClipSpan],
+    threshold: Fraction = DEFAULT_THRESHOLD,
 ) -> Projection:
     """Return the level of every clip, by annotator and merged.
 
@@ -183,7 +200,9 @@ def project(
         by_annotator[segment.annotator] = []
     tracks: dict[str, dict[str, AnnotatorTrack]] = {}
     for movie_id, segments_of in marked.items():
-        tracks[movie_id] = {name: AnnotatorTrack(own) for name, own in segments_of.items()}
+        tracks[movie_id] = {
+            name: AnnotatorTrack(own) for name, own in segments_of.items()
+        }
     merged: list[ClipLevel] = []
     unseen: list[str] = []
     assumed: set[tuple[str, str]] = set()
@@ -199,9 +218,15 @@ def project(
             merged.append(merge(levels))
         else:
             unseen.append(span.clip_id)
-    levels_by_annotator = {annotator: tuple(levels) for annotator, levels in by_annotator.items()}
+    levels_by_annotator = {
+        annotator: tuple(levels) for annotator, levels in by_annotator.items()
+    }
     return Projection(
-        threshold, levels_by_annotator, tuple(merged), tuple(unseen), tuple(sorted(assumed))
+        threshold,
+        levels_by_annotator,
+        tuple(merged),
+        tuple(unseen),
+        tuple(sorted(assumed)),
     )
 
 
@@ -212,8 +237,12 @@ def merge(rows: Sequence[ClipLevel]) -> ClipLevel:
     return ClipLevel(
         clip_id=rows[0].clip_id,
         level=level,
-        concepts=tuple(sorted({concept for row in winners for concept in row.concepts})),
-        ratio=max((row.ratio for row in winners if row.ratio is not None), default=None),
+        concepts=tuple(
+            sorted({concept for row in winners for concept in row.concepts})
+        ),
+        ratio=max(
+            (row.ratio for row in winners if row.ratio is not None), default=None
+        ),
         labelled=any(row.labelled for row in rows),
     )
 
@@ -229,11 +258,17 @@ class AnnotatorTrack:
         self.segments = [segment for segment in segments if segment.level != WATCHED]
         self.starts = [segment.start_frame for segment in self.segments]
         # Segments may overlap each other, so ends are not sorted; how far any of them reaches is.
-        self.reach = list(accumulate((segment.end_frame for segment in self.segments), max))
-        self.marked = Stretches((one.start_frame, one.end_frame) for one in self.segments)
+        self.reach = list(
+            accumulate((segment.end_frame for segment in self.segments), max)
+        )
+        self.marked = Stretches(
+            (one.start_frame, one.end_frame) for one in self.segments
+        )
         self.watched: Stretches | None = None
         if len(self.segments) < len(segments):
-            self.watched = Stretches((one.start_frame, one.end_frame) for one in segments)
+            self.watched = Stretches(
+                (one.start_frame, one.end_frame) for one in segments
+            )
 
     def level_of(self, span: ClipSpan, threshold: Fraction) -> ClipLevel:
         """Return the level of a clip from this annotator."""
@@ -249,7 +284,9 @@ class AnnotatorTrack:
                 qualifying.append(level)
         if qualifying:
             return merge(qualifying)
-        n_watched = span.n_frames if self.watched is None else self.watched.n_frames_in(span)
+        n_watched = (
+            span.n_frames if self.watched is None else self.watched.n_frames_in(span)
+        )
         n_unmarked = n_watched - self.marked.n_frames_in(span)
         return ClipLevel(span.clip_id, LEVELS[0], labelled=n_unmarked >= needed)
 
@@ -276,7 +313,9 @@ class Stretches:
         first = bisect_left(self.ends, span.start_frame)
         last = bisect_right(self.starts, span.end_frame)
         n_frames = 0
-        for start, end in zip(self.starts[first:last], self.ends[first:last], strict=True):
+        for start, end in zip(
+            self.starts[first:last], self.ends[first:last], strict=True
+        ):
             n_frames += min(end, span.end_frame) - max(start, span.start_frame) + 1
         return n_frames
 
@@ -303,7 +342,9 @@ def projection_to_csv(
             level = row.level if row.labelled else ""
             concepts, ratio = "|".join(row.concepts), row.ratio or ("", "")
             span, fps = span_of[row.clip_id], span_of[row.clip_id].fps or 1
-            times = [repr(float(at / fps)) for at in (span.start_frame, span.end_frame + 1)]
+            times = [
+                repr(float(at / fps)) for at in (span.start_frame, span.end_frame + 1)
+            ]
             cells = (annotator, row.clip_id, span.movie_id, level, concepts, *ratio)
             rows.append((*cells, *times) if timed else cells)
     first = 0 if by_annotator else 1
@@ -343,7 +384,8 @@ def read_inputs(
     each = [Violations(path) for path in (*given, *beside)]
     wrong_clips = Violations(str(clips))
     tables = [
-        _table(Path(one.path), SEGMENT_COLUMNS, "segments", one) for one in each[: len(given)]
+        _table(Path(one.path), SEGMENT_COLUMNS, "segments", one)
+        for one in each[: len(given)]
     ]
     # What was watched has no concepts.
     needed = [column for column in SEGMENT_COLUMNS if column != "concepts"]
@@ -354,7 +396,9 @@ def read_inputs(
         rates = _film_rates(table, given_rate, wrong)
         spans = () if any(each) else _equal_clips(found, clips, rates)
     else:
-        spans = _spans(clips, wrong_clips, lambda: _film_rates(table, given_rate, wrong))
+        spans = _spans(
+            clips, wrong_clips, lambda: _film_rates(table, given_rate, wrong)
+        )
     raise_together("the segments cannot be projected on clips", *each, wrong_clips)
     return found, spans
 
@@ -364,15 +408,25 @@ def watched_path(segments: Path) -> Path:
     return segments.with_name(f"{segments.stem}.{WATCHED}.csv")
 
 
-def _table(path: Path, required: Sequence[str], content: str | None, found: Violations) -> CsvTable:
-    options: dict[str, Any] = {"delimiter": None, "skip_blank": True, "violations": found}
+def _table(
+    path: Path, required: Sequence[str], content: str | None, found: Violations
+) -> CsvTable:
+    options: dict[str, Any] = {
+        "delimiter": None,
+        "skip_blank": True,
+        "violations": found,
+    }
     return read_table(path, required=required, content=content, **options)
 
 
 def _joined(tables: Sequence[CsvTable]) -> CsvTable:
     """Return the rows of several tables, with the columns that all of them have."""
-    columns = [c for c in tables[0].columns if all(c in table.columns for table in tables)]
-    return CsvTable(tuple(columns), tuple(row for table in tables for row in table.rows))
+    columns = [
+        c for c in tables[0].columns if all(c in table.columns for table in tables)
+    ]
+    return CsvTable(
+        tuple(columns), tuple(row for table in tables for row in table.rows)
+    )
 
 
 def _segment(row: TableRow) -> Segment | None:
@@ -396,10 +450,18 @@ def _spans(
     path: Path, found: Violations, rates_of: Callable[[], Mapping[str, Fraction]]
 ) -> tuple[ClipSpan, ...]:
     table = _table(path, CLIP_COLUMNS[:2], "clips", found)
-    in_seconds = CLIP_COLUMNS[2] not in table.columns and set(TIME_COLUMNS) <= set(table.columns)
-    missing = [] if in_seconds else [n for n in CLIP_COLUMNS[2:] if n not in table.columns]
+    in_seconds = CLIP_COLUMNS[2] not in table.columns and set(TIME_COLUMNS) <= set(
+        table.columns
+    )
+    missing = (
+        [] if in_seconds else [n for n in CLIP_COLUMNS[2:] if n not in table.columns]
+    )
     if missing:
-        found.add(1, missing[0], "required column is missing; or start_s and end_s, in seconds")
+        found.add(
+            1,
+            missing[0],
+            "required column is missing; or start_s and end_s, in seconds",
+        )
         return ()
     rates, line_of = rates_of() if in_seconds else {}, dict[str, int]()
     spans = []
@@ -415,7 +477,9 @@ def _spans(
 
 def _frames_at(row: TableRow, fps: Fraction | None) -> tuple[int, int] | None:
     """Return the first and last frame of a clip from its times in seconds."""
-    start, end = (row.matching(column, SECONDS, "a time in seconds") for column in TIME_COLUMNS)
+    start, end = (
+        row.matching(column, SECONDS, "a time in seconds") for column in TIME_COLUMNS
+    )
     if start is None or end is None:
         return None
     # A film without segments has no rate; its clips get no label, whatever their frames are.
@@ -440,12 +504,17 @@ def _film_rates(
             row.add("framerate", f"{written!r} is not a frame rate; give --fps")
             continue
         if given_rate not in (None, rate):
-            row.add("framerate", f"{written} is not the rate given by --fps; leave out --fps")
+            row.add(
+                "framerate",
+                f"{written} is not the rate given by --fps; leave out --fps",
+            )
             continue
         rate_before = rates.setdefault(row["movie_id"], rate)
         if rate_before != rate:
             shown = frame_rate_text(rate_before)
-            row.add("framerate", f"{written} is not that of the film's other rows, {shown}")
+            row.add(
+                "framerate", f"{written} is not that of the film's other rows, {shown}"
+            )
     return rates
 
 
@@ -458,12 +527,17 @@ def _equal_clips(
     marked frame of the film; a rest at the end that is shorter than a clip is left out.
     """
     if any(seconds * fps < 1 for fps in rates.values()):
-        raise FixUsage(f"clips must have at least one frame, got {float(seconds):g} seconds")
+        raise FixUsage(
+            f"clips must have at least one frame, got {float(seconds):g} seconds"
+        )
     marked: dict[str, tuple[int, int]] = {}
     for segment in segments:
         span = (segment.start_frame, segment.end_frame)
         first, last = marked.get(segment.movie_id, span)
-        marked[segment.movie_id] = (min(first, segment.start_frame), max(last, segment.end_frame))
+        marked[segment.movie_id] = (
+            min(first, segment.start_frame),
+            max(last, segment.end_frame),
+        )
     clips: list[ClipSpan] = []
     for movie, fps in rates.items():
         frames_per_clip = seconds * fps

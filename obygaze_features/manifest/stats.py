@@ -66,7 +66,12 @@ class Stats:
         """Return the counts as tables for the terminal."""
         unit, mean = self.unit, self.concepts_per_clip
         levels = [
-            (level, n, f"{100 * (n / self.clips):.1f} %" if self.clips else None, mean.get(level))
+            (
+                level,
+                n,
+                f"{100 * (n / self.clips):.1f} %" if self.clips else None,
+                mean.get(level),
+            )
             for level, n in self.levels.items()
         ]
         classes = [
@@ -76,7 +81,12 @@ class Stats:
         ]
         films = []
         for movie, counts in self.by_movie.items():
-            facts = {"title": None, "year": None, "genres": (), **self.films.get(movie, {})}
+            facts = {
+                "title": None,
+                "year": None,
+                "genres": (),
+                **self.films.get(movie, {}),
+            }
             facts["genres"] = ", ".join(facts["genres"])
             n_clips = self.clips_by_movie[movie]
             films.append((movie, n_clips, *counts.values(), *facts.values()))
@@ -97,7 +107,9 @@ class Stats:
             ),
             table(("column", "class", f"{unit}s"), classes) if classes else "",
             table(("film", f"{unit}s", *LEVELS, "title", "year", "genres"), films),
-            table(("split", "folds", "clips", "share of S by fold"), splits) if splits else "",
+            table(("split", "folds", "clips", "share of S by fold"), splits)
+            if splits
+            else "",
         ]
         return "\n\n".join(part for part in parts if part)
 
@@ -128,13 +140,20 @@ def compute_stats(manifest: Manifest) -> Stats:
         by_movie={movie: _level_counts(own) for movie, own in films.items()},
         clips_by_movie={movie: len(own) for movie, own in films.items()},
         folds={
-            split: {fold: _fold_stats(own) for fold, own in _grouped(clips, fold_in).items()}
+            split: {
+                fold: _fold_stats(own) for fold, own in _grouped(clips, fold_in).items()
+            }
             for split in manifest.folds
             for fold_in in [partial(Clip.fold, name=split)]
         },
-        films={movie: facts for movie, own in films.items() if (facts := _film_facts(own))},
+        films={
+            movie: facts for movie, own in films.items() if (facts := _film_facts(own))
+        },
         by_annotator={
-            name: {"levels": _level_counts(own), "concepts": _concept_counts(own, names)}
+            name: {
+                "levels": _level_counts(own),
+                "concepts": _concept_counts(own, names),
+            }
             for name, own in annotators.items()
         },
         classes={
@@ -146,7 +165,9 @@ def compute_stats(manifest: Manifest) -> Stats:
     )
 
 
-def _grouped(clips: Iterable[Clip], key: Callable[[Clip], Any]) -> dict[Any, list[Clip]]:
+def _grouped(
+    clips: Iterable[Clip], key: Callable[[Clip], Any]
+) -> dict[Any, list[Clip]]:
     """Return the clips by a value, in the order of the values, without those that have none."""
     groups: dict[Any, list[Clip]] = {}
     for clip in clips:
@@ -158,7 +179,9 @@ def _grouped(clips: Iterable[Clip], key: Callable[[Clip], Any]) -> dict[Any, lis
 def _film_facts(clips: Sequence[Clip]) -> dict[str, Any]:
     """Return what is known of the film of these clips, or else its `movie_title` or `title`."""
     rows = (clip.extra for clip in clips)
-    titles = (title for row in rows if (title := row.get("movie_title") or row.get("title")))
+    titles = (
+        title for row in rows if (title := row.get("movie_title") or row.get("title"))
+    )
     title = next(titles, None)
     return {**({"title": title} if title else {}), **film_facts(clips[0].movie_id)}
 
@@ -168,10 +191,15 @@ def _level_counts(clips: Iterable[Clip]) -> dict[str, int]:
     return {level: counts[level] for level in LEVELS}
 
 
-def _concept_counts(clips: Iterable[Clip], names: Iterable[str]) -> dict[str, dict[str, int]]:
+def _concept_counts(
+    clips: Iterable[Clip], names: Iterable[str]
+) -> dict[str, dict[str, int]]:
     """Return how many clips of each level have each concept."""
     counts = Counter((clip.level, name) for clip in clips for name in clip.concepts)
-    return {level: {name: n for name in names if (n := counts[level, name])} for level in LEVELS}
+    return {
+        level: {name: n for name in names if (n := counts[level, name])}
+        for level in LEVELS
+    }
 
 
 def _fold_stats(clips: Sequence[Clip]) -> FoldStats:
@@ -185,8 +213,14 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _concept_table(concepts: Mapping[str, Mapping[str, int]], levels: Mapping[str, int]) -> str:
+def _concept_table(
+    concepts: Mapping[str, Mapping[str, int]], levels: Mapping[str, int]
+) -> str:
     """Return the concepts by level as a table, below all clips of each level if these are given."""
     names = sorted({name for counts in concepts.values() for name in counts})
-    rows = [[name, *(concepts[level].get(name, 0) for level in LEVELS)] for name in names]
-    return table(("concept", *LEVELS), [*([["all", *levels.values()]] if levels else []), *rows])
+    rows = [
+        [name, *(concepts[level].get(name, 0) for level in LEVELS)] for name in names
+    ]
+    return table(
+        ("concept", *LEVELS), [*([["all", *levels.values()]] if levels else []), *rows]
+    )

@@ -39,14 +39,18 @@ class TableRow:
         """Add a violation of this row."""
         self.violations.add(self.line, column, message)
 
-    def matching(self, column: str, form: re.Pattern[str], what: str) -> re.Match[str] | None:
+    def matching(
+        self, column: str, form: re.Pattern[str], what: str
+    ) -> re.Match[str] | None:
         """Return the match of a whole cell; where there is none, add that it is not `what`."""
         match = form.fullmatch(self[column])
         if match is None:
             self.add(column, f"{self[column]!r} is not {what}")
         return match
 
-    def whole(self, column: str, what: str = "a whole number", least: int = 0) -> int | None:
+    def whole(
+        self, column: str, what: str = "a whole number", least: int = 0
+    ) -> int | None:
         """Return the whole number in a cell; where there is none, add that it is not `what`."""
         value = whole_number(self[column])
         if value is None or value < least:
@@ -57,7 +61,9 @@ class TableRow:
     def frames(self) -> tuple[int, int] | None:
         """Return `start_frame` and `end_frame`; both are inclusive."""
         columns = ("start_frame", "end_frame")
-        start, end = (self.whole(column, "a frame number (whole, from 0)") for column in columns)
+        start, end = (
+            self.whole(column, "a frame number (whole, from 0)") for column in columns
+        )
         if start is None or end is None:
             return None
         if end < start:
@@ -158,7 +164,8 @@ def open_file(path: Path) -> BinaryIO:
     size = path.stat().st_size
     if size > MAX_FILE:
         raise FixInput(
-            f"the file has {human(size)}, expected at most {human(MAX_FILE)}", where=str(path)
+            f"the file has {human(size)}, expected at most {human(MAX_FILE)}",
+            where=str(path),
         )
     return path.open("rb")
 
@@ -199,15 +206,23 @@ def _records(
             yield start, record
             start = first_line + reader.line_num
     except csv.Error as error:
-        found.add(start, None, f"not valid CSV ({error}); the rest of the file is not read")
+        found.add(
+            start, None, f"not valid CSV ({error}); the rest of the file is not read"
+        )
 
 
 def _check_header(
-    line: int, header: Sequence[str], required: Sequence[str], delimiter: str, found: Violations
+    line: int,
+    header: Sequence[str],
+    required: Sequence[str],
+    delimiter: str,
+    found: Violations,
 ) -> bool:
     before = len(found)
     missing = [name for name in required if name not in header]
-    others = [mark for mark in DELIMITERS if mark in header[0]] if len(header) == 1 else []
+    others = (
+        [mark for mark in DELIMITERS if mark in header[0]] if len(header) == 1 else []
+    )
     if missing and others:
         what = f"expected cells separated by {DELIMITERS[delimiter]}, got {DELIMITERS[others[0]]}"
         found.add(line, None, what)
@@ -231,7 +246,9 @@ def _rows(
                 found.add(line, None, "the line is empty")
         elif len(cells) != len(header):
             found.add(
-                line, None, f"expected {len(header)} cells as in the header, got {len(cells)}"
+                line,
+                None,
+                f"expected {len(header)} cells as in the header, got {len(cells)}",
             )
         else:
             yield TableRow(line, dict(zip(header, cells, strict=True)), found)

@@ -19,7 +19,9 @@ def packaged(name: str) -> dict[str, Any]:
 
 def concepts() -> dict[str, str]:
     """Return the canonical concepts in their order, each with its modality."""
-    return {entry["name"]: entry["modality"] for entry in packaged(THESAURUS)["concepts"]}
+    return {
+        entry["name"]: entry["modality"] for entry in packaged(THESAURUS)["concepts"]
+    }
 
 
 def canonical_concept(spelling: str) -> str | None:
@@ -79,7 +81,9 @@ def _key(spelling: str) -> str:
 @cache
 def _canonical() -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the canonical concepts, and the canonical levels, by the keys of their spellings."""
-    concepts = {entry["name"]: entry["aliases"] for entry in packaged(THESAURUS)["concepts"]}
+    concepts = {
+        entry["name"]: entry["aliases"] for entry in packaged(THESAURUS)["concepts"]
+    }
     concept_of, level_of = (
         {_key(word): name for name, others in names.items() for word in (name, *others)}
         for names in (concepts, packaged(THESAURUS)["levels"])

@@ -24,11 +24,21 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-FILM_COLUMNS = ("movie_id", "video", "n_frames", "fps", "duration_s", "first_row", "n_rows")
+FILM_COLUMNS = (
+    "movie_id",
+    "video",
+    "n_frames",
+    "fps",
+    "duration_s",
+    "first_row",
+    "n_rows",
+)
 # Times are products of ticks: times that differ by less than this are equal.
 ROUNDING_S = 1e-6
 MAX_FPS = 1_000_000
-MAX_WINDOWS = 100_000_000  # of one film: those of its pictures are some hundred thousand
+MAX_WINDOWS = (
+    100_000_000  # of one film: those of its pictures are some hundred thousand
+)
 FORMS = "window and stride in pictures, with fps where pictures are sampled; or seconds and every"
 
 Row = TypeVar("Row")
@@ -68,7 +78,9 @@ class Grid:
     def to_json(self) -> dict[str, float]:
         """Return the values that are not 0; those that may have a fraction are floats."""
         values = {name: value for name, value in asdict(self).items() if value}
-        return {n: v if n in ("window", "stride") else float(v) for n, v in values.items()}
+        return {
+            n: v if n in ("window", "stride") else float(v) for n, v in values.items()
+        }
 
     def n_windows(self, n_frames: int, duration_s: float) -> int:
         """Return the number of whole windows of a film."""
@@ -76,7 +88,9 @@ class Grid:
             left = duration_s - self.seconds + ROUNDING_S
             n_steps = left / self.every
         else:
-            total = math.ceil(duration_s * self.fps - ROUNDING_S) if self.fps else n_frames
+            total = (
+                math.ceil(duration_s * self.fps - ROUNDING_S) if self.fps else n_frames
+            )
             left = total - self.window
             n_steps = left // self.stride
         if n_steps >= MAX_WINDOWS:
@@ -92,13 +106,22 @@ class Grid:
             bounds = window * self.every + np.array([0, self.seconds])
             first, stop = np.searchsorted(times_s, bounds - ROUNDING_S).tolist()
             # With no picture in that time, the one on the screen.
-            return np.arange(first, stop) if first < stop else np.array([max(first - 1, 0)])
+            return (
+                np.arange(first, stop)
+                if first < stop
+                else np.array([max(first - 1, 0)])
+            )
         ranks = window * self.stride + np.arange(self.window)
         if self.fps:
-            ranks = np.searchsorted(times_s, ranks / self.fps + ROUNDING_S, side="right") - 1
+            ranks = (
+                np.searchsorted(times_s, ranks / self.fps + ROUNDING_S, side="right")
+                - 1
+            )
         return ranks.clip(0)
 
-    def span_s(self, window: int, fps: float, times_s: Floats | None = None) -> tuple[float, float]:
+    def span_s(
+        self, window: int, fps: float, times_s: Floats | None = None
+    ) -> tuple[float, float]:
         """Return start and end of a window in seconds; exact for pictures with their `times_s`.
 
         The times end with the end of the last picture.
@@ -139,7 +162,9 @@ class FilmRows(Sequence[Row]):
     @cached_property
     def first_rows(self) -> tuple[int, ...]:
         """The first row of each film, and the number of all rows."""
-        sizes = [self.grid.n_windows(film.n_frames, film.duration_s) for film in self.films]
+        sizes = [
+            self.grid.n_windows(film.n_frames, film.duration_s) for film in self.films
+        ]
         return tuple(accumulate(sizes, initial=0))
 
     def __len__(self) -> int:
@@ -172,7 +197,15 @@ class FilmRows(Sequence[Row]):
     def film_cells(self) -> list[tuple[Any, ...]]:
         """Return the cells of the table of films."""
         return [
-            (f.movie_id, f.video, f.n_frames, f.fps or "", f.duration_s, first, after - first)
+            (
+                f.movie_id,
+                f.video,
+                f.n_frames,
+                f.fps or "",
+                f.duration_s,
+                first,
+                after - first,
+            )
             for f, first, after in self._spans()
         ]
 

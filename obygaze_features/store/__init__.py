@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from obygaze_features.store.format.schema import TextTable as TextTable
     from obygaze_features.store.interchange import open_features as open_features
     from obygaze_features.store.interchange.export import export_store as export_store
-    from obygaze_features.store.interchange.importing import ImportSettings as ImportSettings
-    from obygaze_features.store.interchange.importing import import_store as import_store
+    from obygaze_features.store.interchange.importing import (
+        ImportSettings as ImportSettings,
+    )
+    from obygaze_features.store.interchange.importing import (
+        import_store as import_store,
+    )
     from obygaze_features.store.read.diff import Diff as Diff
     from obygaze_features.store.read.diff import diff_stores as diff_stores
     from obygaze_features.store.read.reader import Matrix as Matrix
@@ -48,9 +52,17 @@ else:
         ),
         "obygaze_features.store.interchange": ("open_features",),
         "obygaze_features.store.interchange.export": ("export_store",),
-        "obygaze_features.store.interchange.importing": ("ImportSettings", "import_store"),
+        "obygaze_features.store.interchange.importing": (
+            "ImportSettings",
+            "import_store",
+        ),
         "obygaze_features.store.read.diff": ("Diff", "diff_stores"),
-        "obygaze_features.store.read.reader": ("Matrix", "Status", "Store", "open_store"),
+        "obygaze_features.store.read.reader": (
+            "Matrix",
+            "Status",
+            "Store",
+            "open_store",
+        ),
         "obygaze_features.store.read.segments": ("Segments",),
         "obygaze_features.store.read.verify": ("verify",),
         "obygaze_features.store.remote.fetch": ("pull", "unpack"),

@@ -5,7 +5,8 @@ import click
 from obygaze_features.core.commands import LazyGroup
 
 LOOK, COPY, INTERCHANGE = (
-    f"obygaze_features.store.commands_{name}" for name in ("look", "copy", "interchange")
+    f"obygaze_features.store.commands_{name}"
+    for name in ("look", "copy", "interchange")
 )
 COMMANDS = {
     "ls": (f"{LOOK}:ls", "List the stores of the workspace."),
@@ -17,14 +18,23 @@ COMMANDS = {
     ),
     "subset": (f"{COPY}:subset_", "Make a store of some clips or levels of another."),
     "merge": (f"{COPY}:merge_", "Make one store of several of the same recipe."),
-    "licence": (f"{COPY}:licence_", "Show or state the licence and the citation of a store."),
+    "licence": (
+        f"{COPY}:licence_",
+        "Show or state the licence and the citation of a store.",
+    ),
     "pack": (f"{COPY}:pack_", "Put a store into one zip file."),
     "unpack": (f"{COPY}:unpack_", "Make a store of a packed one."),
     "push": (f"{COPY}:push_", "Send a store to a bucket, the hub or a folder."),
     "publish": (f"{COPY}:publish_", "Publish a store with its card and metadata."),
     "pull": (f"{COPY}:pull_", "Fetch a store, or a part of it."),
-    "import": (f"{INTERCHANGE}:import_", "Make a store from features in another format."),
-    "export": (f"{INTERCHANGE}:export", "Write the features of a store in another format."),
+    "import": (
+        f"{INTERCHANGE}:import_",
+        "Make a store from features in another format.",
+    ),
+    "export": (
+        f"{INTERCHANGE}:export",
+        "Write the features of a store in another format.",
+    ),
     "card": (f"{LOOK}:card", "Print the card of a store, as the hub shows it."),
 }
 

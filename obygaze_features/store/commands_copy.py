@@ -15,7 +15,11 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import is_url, last_part
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import clips_sha256, sort_key
-from obygaze_features.store.commands_look import expect_option, open_named, recovered_option
+from obygaze_features.store.commands_look import (
+    expect_option,
+    open_named,
+    recovered_option,
+)
 from obygaze_features.store.read.describe import licence_history
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import split_expected
@@ -31,11 +35,15 @@ UNSEALED = (
     "store with failed clips"
 )
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_output = click.option("-o", "output", required=True, help="The new store: a name or a folder.")
+_output = click.option(
+    "-o", "output", required=True, help="The new store: a name or a folder."
+)
 
 
 # A repeatable option; None stands for all.
-_repeated = partial(click.option, multiple=True, callback=lambda ctx, param, chosen: chosen or None)
+_repeated = partial(
+    click.option, multiple=True, callback=lambda ctx, param, chosen: chosen or None
+)
 
 
 @command("subset")
@@ -44,7 +52,9 @@ _repeated = partial(click.option, multiple=True, callback=lambda ctx, param, cho
 @_repeated("--movie", "movies", help="Only the clips of this film; repeatable.")
 @click.option("--clips", type=FILE, help="Only the clips in this file, one id a line.")
 @_repeated("--level", "levels", help="Only this level; repeatable.")
-def subset_(session: Session, name: str, output: str, clips: Path | None, **chosen: Any) -> None:
+def subset_(
+    session: Session, name: str, output: str, clips: Path | None, **chosen: Any
+) -> None:
     """Make a store of some clips or levels of another.
 
     Times and masks are copied too. The same command again continues where it was stopped.
@@ -58,18 +68,28 @@ def subset_(session: Session, name: str, output: str, clips: Path | None, **chos
     ids = _ids(clips) if clips is not None else None
     target = session.workspace.new_store(output)
     with session.console.progress("copy") as progress:
-        _report_copied(session, subset(source, target, clips=ids, progress=progress, **chosen))
+        _report_copied(
+            session, subset(source, target, clips=ids, progress=progress, **chosen)
+        )
 
 
 @command("merge")
 @click.argument("names", nargs=-1, required=True)
 @_output
 @click.option("--manifest", help="Plan the new store for the clips of this manifest.")
-@click.option("--licence", default="", show_default=False, help="The licence, if theirs differ.")
+@click.option(
+    "--licence", default="", show_default=False, help="The licence, if theirs differ."
+)
 @click.option("--seal/--no-seal", default=True, help="Seal it if complete.")
-@click.option("--mixed", is_flag=True, help="Allow clips of several versions or kinds of device.")
+@click.option(
+    "--mixed", is_flag=True, help="Allow clips of several versions or kinds of device."
+)
 def merge_(
-    session: Session, names: tuple[str, ...], output: str, manifest: str | None, **options: Any
+    session: Session,
+    names: tuple[str, ...],
+    output: str,
+    manifest: str | None,
+    **options: Any,
 ) -> None:
     """Make one store of several of the same recipe.
 
@@ -122,15 +142,21 @@ def _report_copied(session: Session, copied: Copied) -> None:
         console.note(f"{clips} in several stores; the first that is ok counts")
     if copied.n_differing:
         clips = count(copied.n_differing, "clip")
-        console.warn(f"{clips} with other numbers in another of these stores (obygaze store diff)")
+        console.warn(
+            f"{clips} with other numbers in another of these stores (obygaze store diff)"
+        )
 
 
 @command("licence")
 @click.argument("name")
-@click.option("--licence", default="", show_default=False, help="Its short name: CC-BY-4.0.")
+@click.option(
+    "--licence", default="", show_default=False, help="Its short name: CC-BY-4.0."
+)
 @click.option("--citation", default="", show_default=False, help="What to cite.")
 @click.option("--replace", is_flag=True, help="Replace what was stated before.")
-def licence_(session: Session, name: str, licence: str, citation: str, replace: bool) -> None:
+def licence_(
+    session: Session, name: str, licence: str, citation: str, replace: bool
+) -> None:
     """Show or state the licence and the citation of a store.
 
     They are written beside the seal, to licence.json, which keeps what was stated before. Features
@@ -153,7 +179,9 @@ def licence_(session: Session, name: str, licence: str, citation: str, replace: 
         f"citation  {safe_text(store.citation or 'none given', 'terminal')}",
     ]
     for item in stated:
-        terms = f"{item['licence'] or 'no licence'}, {item['citation'] or 'no citation'}"
+        terms = (
+            f"{item['licence'] or 'no licence'}, {item['citation'] or 'no citation'}"
+        )
         statement = f"{item['stated']} with {item['stated_by']}: {terms}"
         lines.append(f"stated    {safe_text(statement, 'terminal')}")
     facts = {"name": name, **store.terms._asdict(), "licence_history": stated}
@@ -169,7 +197,9 @@ _selection_options = option_group(
 
 @command("pack")
 @click.argument("name")
-@click.option("-o", "output", help="The zip file. [default: NAME.zip in the current folder]")
+@click.option(
+    "-o", "output", help="The zip file. [default: NAME.zip in the current folder]"
+)
 @force_option
 def pack_(session: Session, name: str, output: str | None, force: bool) -> None:
     """Put a store into one zip file.
@@ -194,15 +224,23 @@ def pack_(session: Session, name: str, output: str | None, force: bool) -> None:
 
 def _name_of(store: Store) -> str:
     """Return the last part of where a store is, also if that is `.` or `..`."""
-    place = store.location if is_url(store.location) else str(Path(store.location).resolve())
+    place = (
+        store.location
+        if is_url(store.location)
+        else str(Path(store.location).resolve())
+    )
     return last_part(place).removesuffix(".zip")
 
 
 @command("unpack")
 @click.argument("packed", type=FILE)
-@click.option("-o", "output", help="The new store: a name or a folder. [default: the zip's name]")
+@click.option(
+    "-o", "output", help="The new store: a name or a folder. [default: the zip's name]"
+)
 @expect_option
-def unpack_(session: Session, packed: Path, output: str | None, expect: str | None) -> None:
+def unpack_(
+    session: Session, packed: Path, output: str | None, expect: str | None
+) -> None:
     """Make a store of a packed one.
 
     Every file is checked before it is used.
@@ -217,7 +255,9 @@ def unpack_(session: Session, packed: Path, output: str | None, expect: str | No
 
 @command("pull")
 @click.argument("source")
-@click.option("-o", "output", help="The new store: a name or a folder. [default: the last word]")
+@click.option(
+    "-o", "output", help="The new store: a name or a folder. [default: the last word]"
+)
 @_selection_options
 @expect_option
 def pull_(session: Session, source: str, output: str | None, **chosen: Any) -> None:
@@ -240,7 +280,9 @@ def pull_(session: Session, source: str, output: str | None, **chosen: Any) -> N
     name, sha256 = split_expected(source, chosen.pop("expect"))
     target = session.workspace.new_store(output or _last_word(name))
     place = name if is_url(name) else session.workspace.existing_store(name)
-    _transfer(session, "pull", partial(pull, place, target, expect=sha256 or None, **chosen))
+    _transfer(
+        session, "pull", partial(pull, place, target, expect=sha256 or None, **chosen)
+    )
 
 
 no_licence_option = click.option(
@@ -265,13 +307,19 @@ def push_(session: Session, name: str, target: str, **chosen: Any) -> None:
         obygaze store push obygaze12-xclip hf://lab/obygaze12-xclip --level pooled --level clip
         obygaze store push obygaze12-xclip /mnt/lab/xclip
     """
-    _transfer(session, "push", partial(push, open_named(session, name), target, **chosen))
+    _transfer(
+        session, "push", partial(push, open_named(session, name), target, **chosen)
+    )
 
 
 @command("publish")
 @click.argument("name")
-@click.option("--to", "target", required=True, help="hf://OWNER/NAME, or a folder for Zenodo.")
-@click.option("--creator", "creators", multiple=True, required=True, help="Who; repeatable.")
+@click.option(
+    "--to", "target", required=True, help="hf://OWNER/NAME, or a folder for Zenodo."
+)
+@click.option(
+    "--creator", "creators", multiple=True, required=True, help="Who; repeatable."
+)
 @recovered_option
 @no_licence_option
 def publish_(
@@ -297,16 +345,26 @@ def publish_(
     measured = read_recovered(recovered, store) if recovered else ()
     with session.console.progress("publish") as progress:
         files = publish(
-            store, target, creators, recovered=measured, no_licence=no_licence, progress=progress
+            store,
+            target,
+            creators,
+            recovered=measured,
+            no_licence=no_licence,
+            progress=progress,
         )
-    lines = [f"{target}:", *(f"{file}  {human(n_bytes)}" for file, n_bytes in files.items())]
+    lines = [
+        f"{target}:",
+        *(f"{file}  {human(n_bytes)}" for file, n_bytes in files.items()),
+    ]
     session.console.show({"target": target, "files": files}, "\n".join(lines))
 
 
 def _last_word(source: str) -> str:
     word = last_part(source).removesuffix(".zip")
     if not word or word in (".", ".."):
-        raise FixUsage(f"no name for the new store in {source!r}", hint="give one with -o NAME")
+        raise FixUsage(
+            f"no name for the new store in {source!r}", hint="give one with -o NAME"
+        )
     return word
 
 
@@ -314,5 +372,7 @@ def _transfer(session: Session, label: str, move: Callable[..., Transferred]) ->
     with session.console.progress(label) as progress:
         done = move(progress=progress)
     if done.partial:
-        session.console.note("this copy is partial: what was not fetched is missing in it")
+        session.console.note(
+            "this copy is partial: what was not fetched is missing in it"
+        )
     session.console.show(asdict(done), f"{done.target}: {done.line}")

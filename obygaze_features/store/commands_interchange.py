@@ -35,7 +35,9 @@ SHOWN = 20
 
 @command("import")
 @click.argument("format", type=click.Choice(list(FORMATS)))
-@click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument(
+    "sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
+)
 @click.option("-o", "output", required=True, help="The new store: a name or a folder.")
 @option_group(
     "What is in the files",
@@ -47,7 +49,8 @@ SHOWN = 20
         help="Store the array, dataset path or folder KEY as the level NAME; repeatable.",
     ),
     click.option(
-        "--id-key", help="npz, hdf5, csv: the array or column of clip ids. [default: clip_id]"
+        "--id-key",
+        help="npz, hdf5, csv: the array or column of clip ids. [default: clip_id]",
     ),
     click.option("--manifest", help="A row for each clip of this manifest."),
 )
@@ -67,7 +70,9 @@ SHOWN = 20
 )
 @option_group(
     "Facts to keep",
-    click.option("--backbone", default="", show_default=False, help="The model that made them."),
+    click.option(
+        "--backbone", default="", show_default=False, help="The model that made them."
+    ),
     click.option(
         "--fact",
         "--told",
@@ -76,8 +81,12 @@ SHOWN = 20
         metavar="KEY=VALUE",
         help="A fact to keep with the features; repeatable.",
     ),
-    click.option("--licence", default="", show_default=False, help="The licence of the features."),
-    click.option("--citation", default="", show_default=False, help="What to cite for them."),
+    click.option(
+        "--licence", default="", show_default=False, help="The licence of the features."
+    ),
+    click.option(
+        "--citation", default="", show_default=False, help="What to cite for them."
+    ),
 )
 def import_(
     session: Session,
@@ -161,7 +170,9 @@ def _aliases(manifest: Manifest) -> dict[str, str]:
         for name in (Path(clip.video).stem, clip.extra.get("given_clip_id", "")):
             if name and name not in manifest.by_id:
                 clips_of.setdefault(name, set()).add(clip.clip_id)
-    return {name: next(iter(clips)) for name, clips in clips_of.items() if len(clips) == 1}
+    return {
+        name: next(iter(clips)) for name, clips in clips_of.items() if len(clips) == 1
+    }
 
 
 def _report_import(session: Session, done: ImportedStore) -> None:
@@ -170,7 +181,9 @@ def _report_import(session: Session, done: ImportedStore) -> None:
         console.warn(warning)
     _note_reasons(session, done.failed)
     if done.not_in_manifest:
-        console.note(f"{len(done.not_in_manifest)} clips of the files are not in the manifest")
+        console.note(
+            f"{len(done.not_in_manifest)} clips of the files are not in the manifest"
+        )
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in done.levels.items())
     text = f"{done.path}: {done.n_ok} of {done.n_clips} clips, {shapes}, sealed"
     console.show({**asdict(done), "path": str(done.path)}, text)
@@ -186,10 +199,15 @@ def _note_reasons(session: Session, reasons: Mapping[str, str]) -> None:
 @click.argument("name")
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option(
-    "--level", "levels", multiple=True, help="Only this level; repeatable. [default: all]"
+    "--level",
+    "levels",
+    multiple=True,
+    help="Only this level; repeatable. [default: all]",
 )
 @click.option("--compress", is_flag=True, help="Compress (hdf5 and npz).")
-@click.option("--with-labels", metavar="MANIFEST", help="Write its levels and concepts too.")
+@click.option(
+    "--with-labels", metavar="MANIFEST", help="Write its levels and concepts too."
+)
 @spreadsheet_option
 @force_option
 def export(

@@ -16,8 +16,17 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.store.read.describe import card_text, describe, summary
 from obygaze_features.store.read.diff import Diff, LevelDiff, diff_stores
 from obygaze_features.store.read.reader import Store, open_store
-from obygaze_features.store.read.verify import Reextract, VerifyReport, compare_decoded, verify
-from obygaze_features.store.remote.publish import croissant, publication_of, read_recovered
+from obygaze_features.store.read.verify import (
+    Reextract,
+    VerifyReport,
+    compare_decoded,
+    verify,
+)
+from obygaze_features.store.remote.publish import (
+    croissant,
+    publication_of,
+    read_recovered,
+)
 
 # These packages import this one, so they are imported by name, when a command needs them. The note
 # is how the preset of a backbone differs from the processor on the hub.
@@ -27,7 +36,9 @@ COMPARE_SOURCES = "obygaze_features.extraction.sources:compare_sources"
 SHOWN_CLIPS = 20
 FILE = click.Path(dir_okay=False, path_type=Path)
 recovered_option = click.option(
-    "--recovered", type=FILE, help="What can be recovered: a document of `audit pixels`."
+    "--recovered",
+    type=FILE,
+    help="What can be recovered: a document of `audit pixels`.",
 )
 
 
@@ -89,7 +100,9 @@ CROISSANT = OwnFolder.marked("Croissant document", "the schema", SCHEMA)
 
 @command()
 @click.argument("name")
-@click.option("--croissant", "path", type=FILE, help="Write it as Croissant metadata too.")
+@click.option(
+    "--croissant", "path", type=FILE, help="Write it as Croissant metadata too."
+)
 @recovered_option
 @force_option
 def card(
@@ -133,12 +146,19 @@ expect_option = click.option(
 
 @command("verify")
 @click.argument("name")
-@click.option("--hash", "hashes", is_flag=True, help="Read every byte and compare its sha256.")
 @click.option(
-    "--decode", "k", type=click.IntRange(min=1), help="Extract this many clips again and compare."
+    "--hash", "hashes", is_flag=True, help="Read every byte and compare its sha256."
+)
+@click.option(
+    "--decode",
+    "k",
+    type=click.IntRange(min=1),
+    help="Extract this many clips again and compare.",
 )
 @click.option("--weights", help="--decode: where the backbone's weights are.")
-@click.option("--videos", is_flag=True, help="Compare times and videos with those of the clips.")
+@click.option(
+    "--videos", is_flag=True, help="Compare times and videos with those of the clips."
+)
 @expect_option
 def verify_(
     session: Session,
@@ -176,7 +196,9 @@ def verify_(
         report.warnings += again.warnings
         report.cosines = again.cosines
     if videos and not report.problems:
-        resolve_name(COMPARE_SOURCES)(session.workspace, open_named(session, name), report)
+        resolve_name(COMPARE_SOURCES)(
+            session.workspace, open_named(session, name), report
+        )
     _show_report(session, report)
     report.require_whole()
     report.require_unchanged()
@@ -250,8 +272,12 @@ def diff(session: Session, first: str, second: str) -> None:
 def _diff_text(found: Diff) -> str:
     made_by = _made_by_text(found)
     if found.same:
-        return "\n".join([f"the same: recipe, {len(found.common)} clips, every number", *made_by])
-    lines = [f"recipe: {difference}" for difference in found.recipe] or ["recipe: the same"]
+        return "\n".join(
+            [f"the same: recipe, {len(found.common)} clips, every number", *made_by]
+        )
+    lines = [f"recipe: {difference}" for difference in found.recipe] or [
+        "recipe: the same"
+    ]
     lines.append(
         f"clips: {len(found.common)} in both, {len(found.only_first)} only in the first, "
         f"{len(found.only_second)} only in the second"
@@ -259,18 +285,27 @@ def _diff_text(found: Diff) -> str:
     for differing in (found.states, found.movies):
         pairs = list(differing.items())
         lines += [
-            f"  {clip}: {here} here, {there} there" for clip, (here, there) in pairs[:SHOWN_CLIPS]
+            f"  {clip}: {here} here, {there} there"
+            for clip, (here, there) in pairs[:SHOWN_CLIPS]
         ]
         if len(pairs) > SHOWN_CLIPS:
             lines.append(f"  ... and {len(pairs) - SHOWN_CLIPS} more")
     lines += [f"{name}: only in one of them" for name in found.arrays]
     lines += [
-        f"{name}: {here} here, {there} there" for name, (here, there) in found.formats.items()
+        f"{name}: {here} here, {there} there"
+        for name, (here, there) in found.formats.items()
     ]
     if found.texts_differ:
         lines.append("texts: not the same")
     lines += made_by
-    headers = ("array", "clips", "identical", "least cosine", "median", "greatest difference")
+    headers = (
+        "array",
+        "clips",
+        "identical",
+        "least cosine",
+        "median",
+        "greatest difference",
+    )
     rows = [
         (
             level.level,

@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.schema import MASK, OK, TIME_ARRAYS, ArraySpec, RowStatus
+from obygaze_features.store.format.schema import (
+    MASK,
+    OK,
+    TIME_ARRAYS,
+    ArraySpec,
+    RowStatus,
+)
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import BLOCK_ROWS_LARGE, create_store
 from obygaze_features.store.write.writer import StoreWriter
@@ -36,7 +42,9 @@ def grid_of(store: Store) -> tuple[int, int, int]:
     grid = recipe.get("backbone", {}).get("geometry", {}).get("grid", (0, 0, 0))
     if 0 in grid:
         what = "the recipe of this store does not name a grid of spatial tokens"
-        raise FixInput(what, where=store.location, hint="a store of an image or video model")
+        raise FixInput(
+            what, where=store.location, hint="a store of an image or video model"
+        )
     return grid[0], grid[1], grid[2]
 
 
@@ -94,7 +102,11 @@ def write_maps(
         citation=source.citation,
         block_rows=BLOCK_ROWS_LARGE,
     )
-    writer, empty, rest = StoreWriter(path), np.full((len(names), *grid), np.nan), iter(made)
+    writer, empty, rest = (
+        StoreWriter(path),
+        np.full((len(names), *grid), np.nan),
+        iter(made),
+    )
     for block in range(writer.plan.n_blocks):
         own = rows[slice(*writer.plan.block_range(block))]
         found = list(islice(rest, len(own)))

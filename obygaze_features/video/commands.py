@@ -22,7 +22,9 @@ def video() -> None:
 @video.command("probe")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
-    "--quick", is_flag=True, help="Read packets only; damage inside pictures is not found."
+    "--quick",
+    is_flag=True,
+    help="Read packets only; damage inside pictures is not found.",
 )
 def probe_(session: Session, file: Path, quick: bool) -> None:
     """Count the pictures of a file and find damage.
@@ -40,10 +42,18 @@ def probe_(session: Session, file: Path, quick: bool) -> None:
 
 @video.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--count", type=click.IntRange(1, 100_000), default=32, help="Number of pictures.")
-@click.option("--start", "start_s", type=FiniteRange(0), help="Where the part begins, in seconds.")
-@click.option("--end", "end_s", type=FiniteRange(0), help="Where the part ends, in seconds.")
-@click.option("--size", type=click.IntRange(1), help="Length of the shorter edge, in pixels.")
+@click.option(
+    "--count", type=click.IntRange(1, 100_000), default=32, help="Number of pictures."
+)
+@click.option(
+    "--start", "start_s", type=FiniteRange(0), help="Where the part begins, in seconds."
+)
+@click.option(
+    "--end", "end_s", type=FiniteRange(0), help="Where the part ends, in seconds."
+)
+@click.option(
+    "--size", type=click.IntRange(1), help="Length of the shorter edge, in pixels."
+)
 @click.option(
     "--sampling",
     type=click.Choice(get_args(Sampling)),
@@ -87,6 +97,10 @@ def frames(
         obygaze video frames clip.mp4 --count 8 --sampling keyframes -o frames.npz
     """
     view = View(count, sampling, Resize(size) if size else None)
-    clip = decode_clip(file, view, start_s=start_s, end_s=end_s, max_substituted=max_substituted)
+    clip = decode_clip(
+        file, view, start_s=start_s, end_s=end_s, max_substituted=max_substituted
+    )
     save_clip(clip, output, force=force)
-    session.console.show({"output": str(output), **clip.to_json()}, f"{output}: {clip.as_line()}")
+    session.console.show(
+        {"output": str(output), **clip.to_json()}, f"{output}: {clip.as_line()}"
+    )

@@ -17,8 +17,33 @@ TIMED_CONTAINERS = ("mov", "matroska", "webm", "mpegts", "mpeg", "flv")
 # make it open other files and addresses, text art turns any text into pictures.
 CONTAINERS = (
     *TIMED_CONTAINERS,
-    *("avi", "h264", "hevc", "vvc", "m4v", "mpegvideo", "h263", "h261", "mjpeg", "obu", "av1"),
-    *("ivf", "ogg", "asf", "gif", "apng", "nut", "mxf", "rm", "dv", "wtv", "gxf", "vc1"),
+    *(
+        "avi",
+        "h264",
+        "hevc",
+        "vvc",
+        "m4v",
+        "mpegvideo",
+        "h263",
+        "h261",
+        "mjpeg",
+        "obu",
+        "av1",
+    ),
+    *(
+        "ivf",
+        "ogg",
+        "asf",
+        "gif",
+        "apng",
+        "nut",
+        "mxf",
+        "rm",
+        "dv",
+        "wtv",
+        "gxf",
+        "vc1",
+    ),
     *("yuv4mpegpipe", "swf", "dirac", "cavsvideo"),
 )
 
@@ -82,7 +107,10 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
         options = {"protocol_whitelist": "file", "format_whitelist": allowed}
         # Without the prefix, a name with a colon would be read as an address.
         container = library.open(
-            f"file:{path}", format=picture, container_options=options, metadata_errors="replace"
+            f"file:{path}",
+            format=picture,
+            container_options=options,
+            metadata_errors="replace",
         )
     except (library.FFmpegError, OSError, ValueError) as error:
         what = "no permission to read the file"
@@ -93,7 +121,9 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
             if not head:
                 what = "the file is empty"
             if b"ftyp" in head:
-                what = "the file ends before its table of contents (incomplete download)"
+                what = (
+                    "the file ends before its table of contents (incomplete download)"
+                )
         raise BadVideo(what, path=path, stage="open", reason="unreadable") from error
     with container:
         yield container, _video_stream(container, path)
@@ -164,7 +194,9 @@ def logged_errors(container: Any) -> Iterator[Callable[[], int]]:
         logging.set_skip_repeated(False)
     try:
         with logging.Capture() as lines:
-            yield lambda: sum(line[0] <= logging.ERROR and line[1] == name for line in lines)
+            yield lambda: sum(
+                line[0] <= logging.ERROR and line[1] == name for line in lines
+            )
     finally:
         with _LOG_LOCK:
             before = _LOG_LEVELS.pop()

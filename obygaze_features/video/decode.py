@@ -46,7 +46,9 @@ def decode_clip(
         max_substituted: the largest share of pictures that may be damaged or missing.
         indexes: as for `decode_views`.
     """
-    clips = decode_views(path, [view], start_s=start_s, end_s=end_s, ranks=ranks, indexes=indexes)
+    clips = decode_views(
+        path, [view], start_s=start_s, end_s=end_s, ranks=ranks, indexes=indexes
+    )
     (clip,) = clips.values()
     return clip.check(max_substituted)
 
@@ -83,12 +85,16 @@ def decode_views(
     picked = None if ranks is None else np.array(ranks, dtype=np.int64)
     if picked is not None and (not len(picked) or picked.min() < 0):
         what = "ranks must be numbers of pictures from 0"
-        raise FixUsage(f"{what}, got {'none' if not len(picked) else int(picked.min())}")
+        raise FixUsage(
+            f"{what}, got {'none' if not len(picked) else int(picked.min())}"
+        )
     folder = None if indexes is None else Path(indexes)
     for kept in (folder, folder, None):
         try:
             with open_film(Path(path), kept, progress) as source:
-                return _ClipDecoder(source, wanted, start_s, end_s, picked, allocate).clips()
+                return _ClipDecoder(
+                    source, wanted, start_s, end_s, picked, allocate
+                ).clips()
         except FilmChanged as error:
             distrust(error.film)
     what = "the file changes while it is read"
@@ -155,7 +161,10 @@ class _ClipDecoder:
     def _by_counting(self, index: FrameIndex) -> dict[View, DecodedClip]:
         """Decode everything in order, and a second time if another number of pictures comes out."""
         decoded = decoded_order(self.source)
-        if decoded is not None and (clips := self._by_decoded_order(index, decoded)) is not None:
+        if (
+            decoded is not None
+            and (clips := self._by_decoded_order(index, decoded)) is not None
+        ):
             return clips
         canvas, source, out = self._canvas(index), self.source, list[int]()
         last = max(canvas.wanted)
@@ -175,8 +184,14 @@ class _ClipDecoder:
             out = source.positions()
         # A second time, now that it is known which pictures come out.
         exact = index.corrected(out, source.damage)
-        again, ranks = self._canvas(exact), iter(np.flatnonzero(np.isin(exact.order, out)).tolist())
-        source.run(source.whole, lambda _, frame: again.offer(next(ranks, -1), frame, nearest=True))
+        again, ranks = (
+            self._canvas(exact),
+            iter(np.flatnonzero(np.isin(exact.order, out)).tolist()),
+        )
+        source.run(
+            source.whole,
+            lambda _, frame: again.offer(next(ranks, -1), frame, nearest=True),
+        )
         again.substitute()
         return self._finish(again)
 
@@ -209,7 +224,9 @@ class _ClipDecoder:
         if any(canvas.index.is_affected(damage, position) for position in wanted):
             return None
         for run in canvas.index.runs(wanted):
-            fine = self.source.run(run, partial(canvas.offer_at, nearest=False), record=False)
+            fine = self.source.run(
+                run, partial(canvas.offer_at, nearest=False), record=False
+            )
             if not fine:
                 return None
         if canvas.missing():
@@ -230,7 +247,9 @@ class _ClipDecoder:
         if not index.frames:
             raise self.source.without_pictures()
         if span[0] >= span[1]:
-            raise BadVideo(what, path=self.source.path, stage="decode", reason="outside")
+            raise BadVideo(
+                what, path=self.source.path, stage="decode", reason="outside"
+            )
         return Canvas(self.source, index, span, self.views, self.allocate, self.ranks)
 
     def _finish(self, canvas: Canvas) -> dict[View, DecodedClip]:
@@ -238,4 +257,6 @@ class _ClipDecoder:
         if self.ranks is not None:
             end_s = float(index.times_s[stop]) if stop < index.frames else None
         missing = self.source.film.missing_share(index, canvas.span, end_s)
-        return {view: canvas.clip(number, missing) for number, view in enumerate(self.views)}
+        return {
+            view: canvas.clip(number, missing) for number, view in enumerate(self.views)
+        }

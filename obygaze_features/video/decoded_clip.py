@@ -12,7 +12,14 @@ import numpy as np
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.index import Bools, Floats, FrameIndex, Ints, Sampling, sample
+from obygaze_features.video.index import (
+    Bools,
+    Floats,
+    FrameIndex,
+    Ints,
+    Sampling,
+    sample,
+)
 from obygaze_features.video.picture import PictureConverter
 from obygaze_features.video.resize import Pixels, Resize
 from obygaze_features.video.source import VideoSource
@@ -51,13 +58,17 @@ class View:
         rules = get_args(Sampling)
         if self.sampling not in rules:
             known = ", ".join(rules)
-            raise FixUsage(f"unknown sampling {self.sampling!r}", hint=f"one of {known}")
+            raise FixUsage(
+                f"unknown sampling {self.sampling!r}", hint=f"one of {known}"
+            )
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return a view from plain values, as `dataclasses.asdict` returns them."""
         resize = value["resize"]
-        return cls(value["count"], value["sampling"], Resize(**resize) if resize else None)
+        return cls(
+            value["count"], value["sampling"], Resize(**resize) if resize else None
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +118,9 @@ class DecodedClip:
         """Return the facts in one line."""
         height, width = self.pictures.shape[1:3]
         line = f"{int(self.mask.sum())} of {self.total} pictures, {width} x {height}"
-        return f"{line}, {int(self.substituted.sum())} damaged" if self.damaged else line
+        return (
+            f"{line}, {int(self.substituted.sum())} damaged" if self.damaged else line
+        )
 
     def check(self, max_substituted: float = MAX_SUBSTITUTED) -> Self:
         """Return this clip, or raise BadVideo if a larger share of it is damaged or missing."""
@@ -151,11 +164,18 @@ class Canvas:
 
     def _shapes(self) -> list[tuple[int, ...]]:
         size = self.source.geometry.upright
-        shape_of = {resize: (*(resize.shape(*size) if resize else size), 3) for resize in self.rows}
-        n_bytes = sum(view.count * math.prod(shape_of[view.resize]) for view in self.views)
+        shape_of = {
+            resize: (*(resize.shape(*size) if resize else size), 3)
+            for resize in self.rows
+        }
+        n_bytes = sum(
+            view.count * math.prod(shape_of[view.resize]) for view in self.views
+        )
         if n_bytes > MAX_BYTES:
             what = f"the pictures would take {n_bytes / 1e9:.1f} GB of memory"
-            raise BadVideo(what, path=self.source.path, stage="decode", reason="too-large")
+            raise BadVideo(
+                what, path=self.source.path, stage="decode", reason="too-large"
+            )
         return [(len(rows), *shape_of[resize]) for resize, rows in self.rows.items()]
 
     def missing(self) -> list[int]:
@@ -182,7 +202,9 @@ class Canvas:
         present = dict(self.there)
         for rank in self.missing():
             layers = [resize for resize, rows in self.rows.items() if rank in rows]
-            others = [there for there in present if all(there in self.rows[r] for r in layers)]
+            others = [
+                there for there in present if all(there in self.rows[r] for r in layers)
+            ]
             if rank in self.near:
                 self.there[rank], frame = self.near[rank]
                 self._draw(rank, frame)
@@ -204,13 +226,17 @@ class Canvas:
         """Return the finished clip of one view."""
         sampled, index, source = self.samples[number], self.index, self.source
         resize = self.views[number].resize
-        there = np.array([self.there.get(int(rank), -1) for rank in sampled.index], dtype=np.int64)
+        there = np.array(
+            [self.there.get(int(rank), -1) for rank in sampled.index], dtype=np.int64
+        )
         there[~sampled.mask] = -1
         if (there[sampled.mask] < 0).any():
             what, path = "no picture can be decoded", source.path
             raise BadVideo(what, path=path, stage="decode", reason="damaged")
         ranks = sampled.index.tolist()
-        affected = [index.is_affected(source.damage, int(index.order[rank])) for rank in ranks]
+        affected = [
+            index.is_affected(source.damage, int(index.order[rank])) for rank in ranks
+        ]
         return DecodedClip(
             path=source.path,
             pictures=self.pictures[resize],
@@ -265,9 +291,13 @@ def contact_sheet(clip: DecodedClip) -> bytes:
         sheet.paste(Image.fromarray(frame).resize((cell_w, cell_h)), (x, y))
         bad = bool(clip.substituted[number])
         if bad:
-            draw.rectangle((x - 2, y - 2, x + cell_w + 1, y + cell_h + 1), outline=WARNING, width=2)
+            draw.rectangle(
+                (x - 2, y - 2, x + cell_w + 1, y + cell_h + 1), outline=WARNING, width=2
+            )
         labels = _labels(clip, number)
-        text = next((text for text in labels if draw.textlength(text, font) <= cell_w), "")
+        text = next(
+            (text for text in labels if draw.textlength(text, font) <= cell_w), ""
+        )
         draw.text((x, y + cell_h + 2), text, fill=WARNING if bad else TEXT, font=font)
     data = io.BytesIO()
     sheet.save(data, "PNG")

@@ -15,7 +15,12 @@ from obygaze_features.store.interchange.source import DAMAGE
 from obygaze_features.video.container import Progress, av, no_progress, open_video
 from obygaze_features.video.index import NO_PTS, FrameIndex, presentation_order
 from obygaze_features.video.losses import lost_before
-from obygaze_features.video.packets import DecodedOrder, Film, read_packets, reorder_depth
+from obygaze_features.video.packets import (
+    DecodedOrder,
+    Film,
+    read_packets,
+    reorder_depth,
+)
 from obygaze_features.video.picture import PictureGeometry
 from obygaze_features.video.source import CHECKED, VideoSource
 
@@ -77,7 +82,9 @@ class VideoInfo:
             "seconds": f"{index.duration_s:.3f}",
             "size": f"{width} x {height} as shown, {stored}, turned {shape.rotation} degrees",
             "codec": f"{self.codec} in {self.container}",
-            "times": "exact, from packets" if index.timed else "not reliable; pictures counted",
+            "times": "exact, from packets"
+            if index.timed
+            else "not reliable; pictures counted",
             "damage": "yes" if self.damaged else "none found",
         }
         if self.missing:
@@ -87,7 +94,11 @@ class VideoInfo:
 
 @contextmanager
 def open_film(
-    path: Path, indexes: Path | None = None, progress: Progress = no_progress, *, threads: int = 1
+    path: Path,
+    indexes: Path | None = None,
+    progress: Progress = no_progress,
+    *,
+    threads: int = 1,
 ) -> Iterator[VideoSource]:
     """Open a video whose packets have been read once; the index of a large one is remembered.
 
@@ -166,12 +177,16 @@ def distrust(film: Film) -> None:
     if film.seekable:
         film.seekable = False
         return
-    for identity in [identity for identity, known in list(_FILMS.items()) if known is film]:
+    for identity in [
+        identity for identity, known in list(_FILMS.items()) if known is film
+    ]:
         _FILMS.pop(identity, None)
     if film.folder is None:
         return
     for file in film.folder.glob("*.npz"):
-        with suppress(OSError):  # in a workspace that cannot be written to, the film is read again
+        with suppress(
+            OSError
+        ):  # in a workspace that cannot be written to, the film is read again
             file.unlink()
 
 
@@ -187,7 +202,10 @@ def decoded_order(source: VideoSource) -> DecodedOrder | None:
     of_index = sha256_bytes(packets.tobytes())
 
     def make() -> Values:
-        return {**_decode_whole(source.path, source.progress), "of_index": np.array(of_index)}
+        return {
+            **_decode_whole(source.path, source.progress),
+            "of_index": np.array(of_index),
+        }
 
     def unpack(values: Values) -> DecodedOrder:
         if values["of_index"] != of_index:
@@ -233,12 +251,20 @@ def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
     def make() -> Values:
         film = read()
         index = {name: getattr(film.index, name) for name in _INDEX}
-        facts = {"is_broken": film.broken, "declared_s": film.declared_s, "offset": film.offset}
+        facts = {
+            "is_broken": film.broken,
+            "declared_s": film.declared_s,
+            "offset": film.offset,
+        }
         return {**index, **facts}
 
     def unpack(values: Values) -> Film:
-        index = FrameIndex(**{name: value for name, value in values.items() if name in _INDEX})
-        broken, declared_s, offset = (values[n] for n in ("is_broken", "declared_s", "offset"))
+        index = FrameIndex(
+            **{name: value for name, value in values.items() if name in _INDEX}
+        )
+        broken, declared_s, offset = (
+            values[n] for n in ("is_broken", "declared_s", "offset")
+        )
         return Film(index, broken, declared_s, offset, folder)
 
     return _kept(folder / "index.npz", make, unpack, progress)
@@ -270,7 +296,9 @@ def _read(
     order_of_file = bool((np.diff(film.index.order) > 0).all())
     if film.index.timed and source.decoder.reorder_depth > 0 and order_of_file:
         out = source.positions(min(CHECKED, source.whole.stop), record=False)
-        film.index = film.index if film.index.agrees_with(out) else film.index.without_times()
+        film.index = (
+            film.index if film.index.agrees_with(out) else film.index.without_times()
+        )
     if not film.index.frames:
         raise source.without_pictures()
     return source
@@ -316,7 +344,9 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
     if not index.timed or not len(index.keys):
         return index
     first = int(index.keys[0])
-    head = index.order[(index.order < first) | (index.pts[index.order] < index.pts[first])]
+    head = index.order[
+        (index.order < first) | (index.pts[index.order] < index.pts[first])
+    ]
     if not len(head) or index.pts[first] == NO_PTS:
         return index
     lost = np.setdiff1d(head, source.positions(int(head.max()), record=False))
@@ -324,7 +354,10 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
 
 
 def _kept(
-    file: Path, make: Callable[[], Values], unpack: Callable[[Values], T], progress: Progress
+    file: Path,
+    make: Callable[[], Values],
+    unpack: Callable[[Values], T],
+    progress: Progress,
 ) -> T:
     """Return the content of a file; make it if it is missing or invalid, in one process only."""
 

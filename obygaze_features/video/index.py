@@ -74,7 +74,9 @@ class FrameIndex:
     def times_s(self) -> Floats:
         """Return when each picture is shown, in seconds from the beginning of the file."""
         if self.timed:
-            return self.pts[self.order] * np.float64(self.seconds_per_tick) - self.origin_s
+            return (
+                self.pts[self.order] * np.float64(self.seconds_per_tick) - self.origin_s
+            )
         if self.clock_s is not None and len(self.clock_s) == self.frames:
             return self.clock_s
         return np.arange(self.frames, dtype=np.float64) / self.rate
@@ -96,8 +98,14 @@ class FrameIndex:
     @property
     def holes(self) -> Bools:
         """Return for each picture whether a gap in time follows it; never without times."""
-        steps = np.diff(self.pts[self.order]) if self.timed else np.zeros(max(0, self.frames - 1))
-        return np.append(steps > 1.5 * np.median(steps) if len(steps) else steps > 0, False)
+        steps = (
+            np.diff(self.pts[self.order])
+            if self.timed
+            else np.zeros(max(0, self.frames - 1))
+        )
+        return np.append(
+            steps > 1.5 * np.median(steps) if len(steps) else steps > 0, False
+        )
 
     @cached_property
     def keys(self) -> Ints:
@@ -156,19 +164,26 @@ class FrameIndex:
     def with_times(self, order: Ints) -> Self:
         """Return the index with these pictures, which have times and are in their order."""
         steps = np.diff(self.pts[order])
-        last_s = float(np.median(steps)) * self.seconds_per_tick if len(steps) else self.last_s
+        last_s = (
+            float(np.median(steps)) * self.seconds_per_tick
+            if len(steps)
+            else self.last_s
+        )
         return replace(self, order=order, timed=True, clock_s=None, last_s=last_s)
 
     def without_times(self) -> Self:
         """Return the index ordered by position; it keeps the times when pictures change."""
         clock = np.sort(self.times_s)
-        return replace(self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock)
+        return replace(
+            self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock
+        )
 
     def is_affected(self, damage: Damage, position: int) -> bool:
         """Return whether a picture has an error, or one spreads to it since its last key frame."""
         start = self.start_of(position)
         return any(
-            at == position or (spreads and start <= at <= position) for at, spreads in damage
+            at == position or (spreads and start <= at <= position)
+            for at, spreads in damage
         )
 
     def corrected(self, out: Sequence[int], damage: Damage) -> Self:
@@ -182,7 +197,9 @@ class FrameIndex:
         # Damage can disturb the order in which pictures come out, but not their times.
         if self.timed and (len(damage) or self.agrees_with(out)):
             positions = np.union1d(out, lost).astype(np.int64)
-            return self.with_order(positions[np.argsort(self.pts[positions], kind="stable")])
+            return self.with_order(
+                positions[np.argsort(self.pts[positions], kind="stable")]
+            )
         times = self.pts[out]
         if (
             self.pts_are_times
@@ -191,7 +208,9 @@ class FrameIndex:
             and (np.diff(times) > 0).all()
         ):
             # Only packets that show nothing were without a time, or with that of another.
-            return self.with_times(np.array(out, dtype=np.int64)).with_order(np.array(out))
+            return self.with_times(np.array(out, dtype=np.int64)).with_order(
+                np.array(out)
+            )
         # Each lost picture takes its place before the first that has a later position.
         order = np.array(out, dtype=np.int64)
         places = np.searchsorted(np.maximum.accumulate(order), lost)
@@ -287,7 +306,11 @@ def span_of(
     first, stop = np.searchsorted(
         times_s, [start - ROUNDING_S, end - ROUNDING_S], side="left"
     ).tolist()
-    if first == stop and first > 0 and start < times_s[-1] + max(last_s - ROUNDING_S, ROUNDING_S):
+    if (
+        first == stop
+        and first > 0
+        and start < times_s[-1] + max(last_s - ROUNDING_S, ROUNDING_S)
+    ):
         return first - 1, first
     if first == stop == 0 and len(times_s) and end > ROUNDING_S:
         return 0, 1
@@ -295,7 +318,11 @@ def span_of(
 
 
 def sample(
-    index: FrameIndex, span: tuple[int, int], count: int, rule: Sampling, listed: Ints | None = None
+    index: FrameIndex,
+    span: tuple[int, int],
+    count: int,
+    rule: Sampling,
+    listed: Ints | None = None,
 ) -> SampledRanks:
     """Return the ranks of the pictures of a span, or of `listed` ones, by one of the rules.
 
@@ -308,7 +335,9 @@ def sample(
     if rule == "fps":
         seconds = np.arange(first, stop, max(int(index.rate), 1), dtype=np.int64)
         if len(seconds) > count:
-            seconds = seconds[np.linspace(0, len(seconds) - 1, num=count, dtype=np.int64)]
+            seconds = seconds[
+                np.linspace(0, len(seconds) - 1, num=count, dtype=np.int64)
+            ]
         mask = np.arange(count) < len(seconds)
         ranks = np.full(count, seconds[0], dtype=np.int64)
         ranks[: len(seconds)] = seconds
@@ -327,5 +356,9 @@ def _nearest_key(index: FrameIndex, span: tuple[int, int], asked: Ints) -> Ints:
     times = index.times_s
     after = np.searchsorted(keys, asked).clip(0, len(keys) - 1)
     before = (after - 1).clip(0)
-    gap_after, gap_before = (np.abs(times[keys[n]] - times[asked]) for n in (after, before))
-    return np.asarray(np.where(gap_before <= gap_after + ROUNDING_S, keys[before], keys[after]))
+    gap_after, gap_before = (
+        np.abs(times[keys[n]] - times[asked]) for n in (after, before)
+    )
+    return np.asarray(
+        np.where(gap_before <= gap_after + ROUNDING_S, keys[before], keys[after])
+    )

@@ -34,18 +34,24 @@ _SLICE = re.compile(rb"\x00\x00\x01[\x01-\xaf]")
 _B_PICTURE = 3
 
 
-def lost_before(index: FrameIndex, codec: str, extradata: bytes | None, coded: Coded) -> list[int]:
+def lost_before(
+    index: FrameIndex, codec: str, extradata: bytes | None, coded: Coded
+) -> list[int]:
     """Return the positions of pictures that may depend on a lost picture before them."""
     if codec == "h264" and (not index.timed or index.holes.any()):
         length_size = length_size_of(codec, extradata)
         with suppress(EOFError, _NotCountable):
-            return list(h264_gaps(index, h264_numbers(length_size, extradata or b"", coded)))
+            return list(
+                h264_gaps(index, h264_numbers(length_size, extradata or b"", coded))
+            )
     if codec in ("mpeg1video", "mpeg2video") and index.timed:
         return mpeg_losses(index, coded)
     return []
 
 
-def skipped_in_avi(entries: Iterable[tuple[int, int]], offsets: Ints | Sequence[int]) -> list[int]:
+def skipped_in_avi(
+    entries: Iterable[tuple[int, int]], offsets: Ints | Sequence[int]
+) -> list[int]:
     """Return the positions of pictures before which the table of an AVI lists one not found.
 
     `entries` are the offsets and sizes of chunks, `offsets` those of packets, which begin after
@@ -196,14 +202,18 @@ class _NotCountable(Exception):
     """The stream may leave numbers out, or numbers its pictures in more than one way."""
 
 
-def h264_numbers(length_size: int, extradata: bytes, coded: Coded) -> Iterator[NumberedPicture]:
+def h264_numbers(
+    length_size: int, extradata: bytes, coded: Coded
+) -> Iterator[NumberedPicture]:
     """Yield the numbers of all pictures, in the order of the file."""
     # The parameter sets that are stored outside of packets come first.
     outside = list(units_of(extradata, 0))
     if length_size:
         count = extradata[5] & 31 if len(extradata) > 5 else 0
         outside = list(units_of(extradata[6:], 2))[:count]
-    packets = ((position, list(units_of(data, length_size))) for position, data in coded)
+    packets = (
+        (position, list(units_of(data, length_size))) for position, data in coded
+    )
     numbering: H264Numbering | None = None
     for position, units in itertools.chain([(-1, outside)], packets):
         for parameters in (unit for unit in units if unit[0] & 31 == 7):
@@ -219,7 +229,9 @@ def h264_numbers(length_size: int, extradata: bytes, coded: Coded) -> Iterator[N
                     bits.code()
                 bits.take(2 if numbering.separate_planes else 0)
                 number = bits.take(numbering.bits)
-                yield NumberedPicture(position, number, 1 << numbering.bits, is_reference)
+                yield NumberedPicture(
+                    position, number, 1 << numbering.bits, is_reference
+                )
 
 
 def h264_gaps(index: FrameIndex, pictures: Iterable[NumberedPicture]) -> Iterator[int]:
@@ -228,11 +240,17 @@ def h264_gaps(index: FrameIndex, pictures: Iterable[NumberedPicture]) -> Iterato
     before: int | None = None
     for picture in pictures:
         key = bool(index.key[picture.position])
-        if not key and before is not None and (picture.number - before) % picture.n_numbers > 1:
+        if (
+            not key
+            and before is not None
+            and (picture.number - before) % picture.n_numbers > 1
+        ):
             # Numbering restarts at a key frame. An encoder may do so elsewhere too without
             # marking it; then no time is missing.
             rank = int(index.ranks[picture.position])
-            if picture.number > 1 or (rank > 0 and holes[max(0, rank - _NEAR) : rank].any()):
+            if picture.number > 1 or (
+                rank > 0 and holes[max(0, rank - _NEAR) : rank].any()
+            ):
                 yield picture.position
         if picture.is_reference or key:
             before = picture.number
@@ -255,7 +273,9 @@ def mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
     return found
 
 
-def mpeg_groups(index: FrameIndex, coded: Coded) -> tuple[list[list[NumberedPicture]], list[int]]:
+def mpeg_groups(
+    index: FrameIndex, coded: Coded
+) -> tuple[list[list[NumberedPicture]], list[int]]:
     """Return the pictures by group, and the positions of slices without a picture's header.
 
     There are no groups if a key frame does not begin one.
@@ -289,7 +309,13 @@ def _lost_in(group: list[NumberedPicture]) -> list[int]:
             continue
         later = [picture for picture in group if picture.position > before.position]
         between = [picture for picture in later if before.number < picture.number < end]
-        if after and between and all(picture.position > after.position for picture in between):
+        if (
+            after
+            and between
+            and all(picture.position > after.position for picture in between)
+        ):
             continue  # the lost one was a B picture too, and no other is built on it
-        return [picture.position for picture in later if picture.number > before.number][:1]
+        return [
+            picture.position for picture in later if picture.number > before.number
+        ][:1]
     return []

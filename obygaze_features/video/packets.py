@@ -86,12 +86,16 @@ class Film:
         if value is None or value < 0:
             values, order, value = self.index.pts, by_pts, packet.pts
             value = NO_PTS if value is None else value
-        sides = (np.searchsorted(values, value, side, order) for side in ("left", "right"))
+        sides = (
+            np.searchsorted(values, value, side, order) for side in ("left", "right")
+        )
         found = order[slice(*sides)]
         found = found[self.index.size[found] == packet.size]
         return int(found[0]) if len(found) == 1 else None
 
-    def missing_share(self, index: FrameIndex, span: tuple[int, int], end_s: float | None) -> float:
+    def missing_share(
+        self, index: FrameIndex, span: tuple[int, int], end_s: float | None
+    ) -> float:
         """Return the share of a span's pictures that is missing from the file, if it is broken."""
         if not self.broken:
             return 0.0
@@ -114,7 +118,9 @@ def read_packets(
         declared_s = float(stream.duration * stream.time_base)
     table, damaged, broken = _read_packets(container, stream, kept, progress)
     if not len(table):
-        raise BadVideo("no picture in the file", path=path, stage="open", reason="no-frames")
+        raise BadVideo(
+            "no picture in the file", path=path, stage="open", reason="no-frames"
+        )
     if container.format.name == "avi":
         entries = ((entry.pos, entry.size) for entry in stream.index_entries)
         for position in skipped_in_avi(entries, table["offset"]):
@@ -141,8 +147,15 @@ def _read_packets(
         try:
             for packet in demux(container, stream):
                 progress()
-                times = (NO_PTS if time is None else time for time in (packet.pts, packet.dts))
-                place = packet.size, -1 if packet.pos is None else packet.pos, packet.duration or 0
+                times = (
+                    NO_PTS if time is None else time
+                    for time in (packet.pts, packet.dts)
+                )
+                place = (
+                    packet.size,
+                    -1 if packet.pos is None else packet.pos,
+                    packet.duration or 0,
+                )
                 hidden = codec in _WITH_HIDDEN_PACKETS and _is_hidden(packet)
                 shown = not hidden and not packet.is_discard
                 rows.append((*times, *place, packet.is_keyframe, shown))
@@ -150,7 +163,9 @@ def _read_packets(
                 if kept is not None:
                     packet.pts = packet.dts = len(kept)
                     kept.append(packet)
-                if codec in _UNREPORTED_DAMAGE and reported < (reported := count_errors()):
+                if codec in _UNREPORTED_DAMAGE and reported < (
+                    reported := count_errors()
+                ):
                     # The damage is in this packet, in the one before, or between them; a key
                     # frame after it is whole.
                     damaged[-2:] = [True, not packet.is_keyframe][: len(damaged)]
@@ -172,7 +187,9 @@ def _index_of(
     rate = float(stream.guessed_rate or stream.average_rate or DEFAULT_RATE)
     origin_s = (container.start_time or 0) / float(av().time_base)
     order = clock_s = None
-    pts_are_times = any(name in TIMED_CONTAINERS for name in container.format.name.split(","))
+    pts_are_times = any(
+        name in TIMED_CONTAINERS for name in container.format.name.split(",")
+    )
     if pts_are_times:
         order = presentation_order(pts, shown, reorder_depth(codec))
         if order is None:

@@ -44,7 +44,9 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
     plausible = sar is not None and Fraction(1, 8) <= sar <= 8
     try:
         side_data = frame.side_data
-    except ValueError:  # PyAV does not know the EXIF data that FFmpeg has read the matrix from
+    except (
+        ValueError
+    ):  # PyAV does not know the EXIF data that FFmpeg has read the matrix from
         side_data = _filtered(frame, "sidedata", f"mode=delete:type={_EXIF}").side_data
     matrix = side_data.get(av().sidedata.sidedata.Type.DISPLAYMATRIX)
     rotation, flip = 0, False
@@ -56,7 +58,11 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
         # In quarter turns.
         rotation = round(math.degrees(math.atan2(b, a)) / 90) % 4 * 90
     return PictureGeometry(
-        frame.width, frame.height, Fraction(sar) if plausible else Fraction(1), rotation, flip
+        frame.width,
+        frame.height,
+        Fraction(sar) if plausible else Fraction(1),
+        rotation,
+        flip,
     )
 
 
@@ -96,7 +102,10 @@ def _filtered(frame: Any, name: str, settings: str) -> Any:
     """Return a picture after a filter of FFmpeg."""
     graph = av().filter.Graph()
     source = graph.add_buffer(
-        width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1, 25)
+        width=frame.width,
+        height=frame.height,
+        format=frame.format,
+        time_base=Fraction(1, 25),
     )
     made = graph.add(name, settings)
     sink = graph.add("buffersink")
@@ -118,7 +127,9 @@ def conversion_sha256() -> str:
     planes = ((x * 5 + y * 3 + (x * y) // 9) % 220 + 16).astype(np.uint8)
     frame = av().VideoFrame.from_ndarray(planes, format="yuv420p")
     plain, scaled = (
-        PictureConverter(PictureGeometry(wide, high, Fraction(1), 0, False)).convert(frame)
+        PictureConverter(PictureGeometry(wide, high, Fraction(1), 0, False)).convert(
+            frame
+        )
         for wide, high in ((width, height), (width // 2, height // 2))
     )
     return sha256_bytes(plain.tobytes() + scaled.tobytes())

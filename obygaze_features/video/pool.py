@@ -43,7 +43,13 @@ TICK_S = 1.0
 # The system has no longer time limit for a socket than some centuries.
 LONGEST_S = 1e9
 # Signals that stop a run. They may reach all its processes, but only the run itself handles them.
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+STOP_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,9 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         self._dropped: list[int] = []
         allow_open_files()
         self._threads = [
-            threading.Thread(target=self._serve, args=(slot,), daemon=True, name="decode-pool")
+            threading.Thread(
+                target=self._serve, args=(slot,), daemon=True, name="decode-pool"
+            )
             for slot in range(workers)
         ]
         for thread in self._threads:
@@ -120,7 +128,9 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             self._jobs.put((job, future))
         return future
 
-    def map(self, jobs: Iterable[DecodeJob], *, ahead: int | None = None) -> Iterator[DecodeResult]:
+    def map(
+        self, jobs: Iterable[DecodeJob], *, ahead: int | None = None
+    ) -> Iterator[DecodeResult]:
         """Decode jobs and yield their results in the same order.
 
         Args:
@@ -128,7 +138,9 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             ahead: how many clips may be under way or waiting to be taken, which limits the memory
                 they hold (default: two for each worker).
         """
-        return in_order(self.submit, jobs, 2 * len(self._threads) if ahead is None else ahead)
+        return in_order(
+            self.submit, jobs, 2 * len(self._threads) if ahead is None else ahead
+        )
 
     def close(self) -> None:
         """Stop all workers at once; jobs that are not done are cancelled."""
@@ -175,14 +187,18 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             late = isinstance(failure, TimeoutError)
             how = worker.end(wait_s=0 if late else 10)
             if self._closed:
-                raise ObygazeError("the decode pool was closed", where=str(job.path)) from None
+                raise ObygazeError(
+                    "the decode pool was closed", where=str(job.path)
+                ) from None
             if retry and worker.process.poll() == -signal.SIGKILL and not late:
                 # Another process killed it (the system when out of memory), not this file.
                 return self._decode(slot, job, retry=False)
             if not worker.ready:
                 how = f"not within {START_S:g} s" if late else how
                 hint = "obygaze doctor, or the same command with OBYGAZE_DEBUG=1"
-                raise ObygazeError(f"a decode worker did not start ({how})", hint=hint) from None
+                raise ObygazeError(
+                    f"a decode worker did not start ({how})", hint=hint
+                ) from None
             what, reason = f"the decoder crashed on this file ({how})", "crashed"
             if late:
                 what, reason = f"not decoded within {self.timeout_s:g} s", "timeout"
@@ -214,13 +230,18 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             pictures = memory.frames(list(map(tuple, reply["shapes"])), release)
             return unpacked(reply, job.views, pictures), None
         release()
-        return ({}, None) if "error" not in reply else (None, BadVideo(**reply["error"]))
+        return (
+            ({}, None) if "error" not in reply else (None, BadVideo(**reply["error"]))
+        )
 
     def _worker(self, slot: int) -> _Worker:
         with self._lock:
             if self._closed:
                 raise ObygazeError("the decode pool was closed")
-            if slot not in self._workers or self._workers[slot].process.poll() is not None:
+            if (
+                slot not in self._workers
+                or self._workers[slot].process.poll() is not None
+            ):
                 self._workers[slot] = _Worker()
             return self._workers[slot]
 
@@ -254,11 +275,16 @@ def allow_open_files() -> None:
 
 def _explained(error: Exception) -> Exception:
     """Return an error with what to do about it, if that is known."""
-    if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+    if not isinstance(error, OSError) or error.errno not in (
+        errno.EMFILE,
+        errno.ENFILE,
+    ):
         return error
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     what = f"too many open files: the system allows {limit} for a process"
-    return ObygazeError(what, hint=f"ulimit -n {OPEN_FILES}, or fewer --workers and --batch")
+    return ObygazeError(
+        what, hint=f"ulimit -n {OPEN_FILES}, or fewer --workers and --batch"
+    )
 
 
 class _WorkerExited(Exception):
@@ -279,7 +305,8 @@ class _Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=None if os.environ.get("OBYGAZE_DEBUG") else subprocess.DEVNULL,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=os.environ
+                | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         self.ready = False
 

@@ -60,9 +60,14 @@ class Resize:
 
     def recipe(self) -> dict[str, Any]:
         """Return the settings, and a hash of a test picture that was resized."""
-        return {**asdict(self), "behaviour_sha256": sha256_bytes(self(known_picture()).tobytes())}
+        return {
+            **asdict(self),
+            "behaviour_sha256": sha256_bytes(self(known_picture()).tobytes()),
+        }
 
-    def _target(self, height: int, width: int) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
+    def _target(
+        self, height: int, width: int
+    ) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
         """Return the size before the crop, and the crop's top, left, height and width."""
         if self.fit == "squash":
             size = (self.edge, self.edge)
@@ -156,7 +161,9 @@ def _part(
     return slice(first, stop), _matrix(index - first, weight, stop - first)
 
 
-def _matrix(index: npt.NDArray[np.int64], weight: npt.NDArray[np.int32], n_in: int) -> csr_matrix:
+def _matrix(
+    index: npt.NDArray[np.int64], weight: npt.NDArray[np.int32], n_in: int
+) -> csr_matrix:
     # Imported late, since decoding full pictures does not need it.
     from scipy.sparse import csr_matrix
 

@@ -32,7 +32,11 @@ _B_PICTURE = 3
 _NO_BEGINNING = bytes(8)
 # Without these options the decoders do not report the errors they conceal. The checksums of
 # pictures in a stream of HEVC are compared if there are any.
-_ERR_DETECT = {"hevc": "explode+crccheck", "mjpeg": "explode", "png": "explode+crccheck"}
+_ERR_DETECT = {
+    "hevc": "explode+crccheck",
+    "mjpeg": "explode",
+    "png": "explode+crccheck",
+}
 
 
 class FilmChanged(Exception):
@@ -65,7 +69,12 @@ class VideoSource:
         progress: Progress,
         kept: Sequence[Any] | None = None,
     ) -> None:
-        self.path, self.film, self.container, self.stream = path, film, container, stream
+        self.path, self.film, self.container, self.stream = (
+            path,
+            film,
+            container,
+            stream,
+        )
         self.kept, self.progress = kept, progress
         self.decoder = stream.codec_context
         self.decoder.thread_count, self.decoder.thread_type = threads, "AUTO"
@@ -73,7 +82,9 @@ class VideoSource:
         if self.codec in _ERR_DETECT:
             self.decoder.options = {"err_detect": _ERR_DETECT[self.codec]}
         self.length_size = length_size_of(self.codec, self.decoder.extradata)
-        self.damage: Damage = {(at, True) for at in np.flatnonzero(film.index.broken).tolist()}
+        self.damage: Damage = {
+            (at, True) for at in np.flatnonzero(film.index.broken).tolist()
+        }
 
     @property
     def whole(self) -> PacketRun:
@@ -143,15 +154,22 @@ class VideoSource:
         if any(name in _WITHOUT_BYTES for name in formats):
             places = []
         seeks = [(place, True) for place in places if place >= 0]
-        seeks += [(pts, False) for pts in (int(film.index.pts[start]),) if pts != NO_PTS]
+        seeks += [
+            (pts, False) for pts in (int(film.index.pts[start]),) if pts != NO_PTS
+        ]
         for place, in_bytes in seeks:
             with suppress(av().FFmpegError):
                 self.container.seek(
-                    place, stream=self.stream, backward=True, unsupported_byte_offset=in_bytes
+                    place,
+                    stream=self.stream,
+                    backward=True,
+                    unsupported_byte_offset=in_bytes,
                 )
                 yield demux(self.container, self.stream)
 
-    def run(self, run: PacketRun, sink: Sink, *, skip: bool = False, record: bool = True) -> bool:
+    def run(
+        self, run: PacketRun, sink: Sink, *, skip: bool = False, record: bool = True
+    ) -> bool:
         """Decode a run and pass each picture to `sink`; return whether there was no new damage.
 
         With `skip`, pictures on which no other is built are left out unless they are wanted.
@@ -204,7 +222,10 @@ class VideoSource:
         for frame in frames:
             at = position if frame.pts is None else int(frame.pts)
             if frame.is_corrupt:
-                leaf = frame.pict_type == _B_PICTURE and self.decoder.name in _LEAF_B_CODECS
+                leaf = (
+                    frame.pict_type == _B_PICTURE
+                    and self.decoder.name in _LEAF_B_CODECS
+                )
                 self.damage.add((at, not leaf))
             enough |= bool(sink(at, frame))
         return enough

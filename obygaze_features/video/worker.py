@@ -79,7 +79,9 @@ def _receive(channel: socket.socket, requests: _Requests) -> None:
         os._exit(0)
 
 
-def _decode(request: Mapping[str, Any], memory: SharedMemory, progress: Progress) -> dict[str, Any]:
+def _decode(
+    request: Mapping[str, Any], memory: SharedMemory, progress: Progress
+) -> dict[str, Any]:
     path, indexes = request["path"], request["indexes"]
     try:
         if not request["views"]:
@@ -97,7 +99,11 @@ def _decode(request: Mapping[str, Any], memory: SharedMemory, progress: Progress
         )
         return _packed(clips)
     except Exception as error:  # noqa: BLE001 - no file may end the worker
-        what = error.what if isinstance(error, ObygazeError) else f"{type(error).__name__}: {error}"
+        what = (
+            error.what
+            if isinstance(error, ObygazeError)
+            else f"{type(error).__name__}: {error}"
+        )
         stage, reason = "decode", "crashed"
         if isinstance(error, BadVideo):
             stage, reason = error.stage, error.reason
@@ -122,10 +128,14 @@ class SharedMemory:
         weakref.finalize(self, os.close, handle)
 
     def frames(
-        self, shapes: Sequence[tuple[int, ...]], released: Callable[[], object] | None = None
+        self,
+        shapes: Sequence[tuple[int, ...]],
+        released: Callable[[], object] | None = None,
     ) -> list[Pixels]:
         """Return arrays of these shapes; `released` is called when none of them is in use."""
-        ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=np.int64).tolist()
+        ends = np.cumsum(
+            [math.prod(shape) for shape in shapes], dtype=np.int64
+        ).tolist()
         if self.mapped is None or len(self.mapped) < ends[-1]:
             os.ftruncate(self.handle, max(ends[-1], os.fstat(self.handle).st_size))
             self.mapped = mmap.mmap(self.handle, ends[-1])
@@ -138,12 +148,22 @@ class SharedMemory:
 
 def _packed(clips: Mapping[View, DecodedClip]) -> dict[str, Any]:
     """Return clips as JSON, with the shapes of their pictures and not the pictures."""
-    layers = list({id(clip.pictures): clip.pictures for clip in clips.values()}.values())
+    layers = list(
+        {id(clip.pictures): clip.pictures for clip in clips.values()}.values()
+    )
     numbers = {id(pictures): number for number, pictures in enumerate(layers)}
     packed = []
     for clip in clips.values():
-        facts = vars(clip) | {"path": str(clip.path), "pictures": numbers[id(clip.pictures)]}
-        packed.append({k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()})
+        facts = vars(clip) | {
+            "path": str(clip.path),
+            "pictures": numbers[id(clip.pictures)],
+        }
+        packed.append(
+            {
+                k: v.tolist() if isinstance(v, np.ndarray) else v
+                for k, v in facts.items()
+            }
+        )
     return {"shapes": [pictures.shape for pictures in layers], "clips": packed}
 
 

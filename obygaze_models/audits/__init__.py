@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from obygaze_models.audits.annotations import audit_annotations as audit_annotations
     from obygaze_models.audits.captions import audit_captions as audit_captions
     from obygaze_models.audits.cooccurrence import audit_cooc as audit_cooc
-    from obygaze_models.audits.cooccurrence import bias_amplification as bias_amplification
+    from obygaze_models.audits.cooccurrence import (
+        bias_amplification as bias_amplification,
+    )
     from obygaze_models.audits.eat import audit_eat as audit_eat
     from obygaze_models.audits.gender import audit_gender_score as audit_gender_score
     from obygaze_models.audits.gender import gender_score as gender_score

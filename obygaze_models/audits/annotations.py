@@ -14,8 +14,20 @@ import numpy as np
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.audits.figure import Plot, Point
-from obygaze_models.audits.group_tests import ALPHA, GroupTest, compare_groups, summary, with_holm
-from obygaze_models.audits.result import Audit, Finding, p_equals, p_text, ratio_interval
+from obygaze_models.audits.group_tests import (
+    ALPHA,
+    GroupTest,
+    compare_groups,
+    summary,
+    with_holm,
+)
+from obygaze_models.audits.result import (
+    Audit,
+    Finding,
+    p_equals,
+    p_text,
+    ratio_interval,
+)
 from obygaze_models.audits.texts import CONCEPTS, opened_manifest
 from obygaze_models.audits.vectors import Selection, select_groups
 
@@ -46,16 +58,31 @@ class AnnotationAudit(Audit):
                 {
                     "value": test.a,
                     **{"count_x": int(test.s_x.sum()), "count_y": int(test.s_y.sum())},
-                    **{"share_x": float(test.s_x.mean()), "share_y": float(test.s_y.mean())},
+                    **{
+                        "share_x": float(test.s_x.mean()),
+                        "share_y": float(test.s_y.mean()),
+                    },
                     **{"interval_x": in_x, "interval_y": in_y},
-                    **{key: tested[key] for key in ("p", "p_blocked", "verdict", "p_holm")},
+                    **{
+                        key: tested[key]
+                        for key in ("p", "p_blocked", "verdict", "p_holm")
+                    },
                     **{key: tested[key] for key in ("blocks", "why")},
                 }
             )
         first = self.tests[0]
-        groups = {"x": first.x, "y": first.y, "n_x": len(first.s_x), "n_y": len(first.s_y)}
+        groups = {
+            "x": first.x,
+            "y": first.y,
+            "n_x": len(first.s_x),
+            "n_y": len(first.s_y),
+        }
         counts = {"n_empty": self.n_empty, "n_left_out": self.n_left_out}
-        about = {"source": self.source, "column": self.column, "min_count": self.min_count}
+        about = {
+            "source": self.source,
+            "column": self.column,
+            "min_count": self.min_count,
+        }
         return {**about, **groups, **counts, "values": values}
 
     def finding(self) -> Finding:
@@ -69,7 +96,9 @@ class AnnotationAudit(Audit):
             "Shares are of all clips of a group, with 95 % intervals over films."
         ]
         if self.n_empty:
-            sentences.append(f"{self.n_empty} of these clips have no value in this column.")
+            sentences.append(
+                f"{self.n_empty} of these clips have no value in this column."
+            )
         headers = ["value"]
         for group in "XY":
             headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]
@@ -81,10 +110,14 @@ class AnnotationAudit(Audit):
     def plot(self) -> Plot:
         """Return the share of the clips of both groups with each value, the smallest p first."""
         points = []
-        pairs = sorted(zip(self.tests, self.intervals, strict=True), key=lambda pair: pair[0].p)
+        pairs = sorted(
+            zip(self.tests, self.intervals, strict=True), key=lambda pair: pair[0].p
+        )
         for test, (in_x, in_y) in pairs:
             note = f"{p_equals(test.p)}, Holm {p_text(test.p_holm)}"
-            points.append(Point(f"{test.a}: {test.x}", float(test.s_x.mean()), in_x, note))
+            points.append(
+                Point(f"{test.a}: {test.x}", float(test.s_x.mean()), in_x, note)
+            )
             points.append(Point(f"{test.a}: {test.y}", float(test.s_y.mean()), in_y))
         label = "share of the clips of a group, with 95 % over films"
         return Plot(f"Clips with each value of {self.column}", points, label)
@@ -121,7 +154,9 @@ def audit_annotations(
     if column != CONCEPTS and column not in manifest.columns:
         known = ", ".join((CONCEPTS, *manifest.columns))
         hint = "name one of these, or add columns with obygaze manifest join"
-        raise NotFound(f"no column {column!r}; found {known}", where=manifest.name, hint=hint)
+        raise NotFound(
+            f"no column {column!r}; found {known}", where=manifest.name, hint=hint
+        )
     groups = select_groups((x, y), manifest)
     clips = [[manifest[clip] for clip in ids] for _, ids in groups]
     cells = [[frozenset(clip.values(column)) for clip in own] for own in clips]
@@ -130,7 +165,9 @@ def audit_annotations(
     names = sorted(value for value, n in counts.items() if n >= min_count)
     if not names:
         what = f"no clip of the groups has a value in column {column!r}"
-        raise FixInput(what, where=manifest.name, hint="--min-count" if counts else "--column")
+        raise FixInput(
+            what, where=manifest.name, hint="--min-count" if counts else "--column"
+        )
     tests, intervals = [], []
     for name in names:
         s_x, s_y = (np.array([name in cell for cell in own]) for own in cells)

@@ -11,7 +11,13 @@ from statistics import fmean
 
 from obygaze_models.audits.figure import Plot, Point
 from obygaze_models.audits.permutation import PValue, permutation_p
-from obygaze_models.audits.result import Audit, Finding, p_equals, p_text, ratio_interval
+from obygaze_models.audits.result import (
+    Audit,
+    Finding,
+    p_equals,
+    p_text,
+    ratio_interval,
+)
 from obygaze_models.audits.texts import (
     NAMES,
     LabelledText,
@@ -109,9 +115,13 @@ class CaptionAudit(Audit):
     def plot(self) -> Plot:
         """Return the rate of each list in each group."""
         rates = sorted(self.rates, key=lambda rate: rate.words)
-        points = [Point(f"{r.words}, {r.group}", r.occurrences_per_1000, r.ci) for r in rates]
+        points = [
+            Point(f"{r.words}, {r.group}", r.occurrences_per_1000, r.ci) for r in rates
+        ]
         return Plot(
-            "Words of lists", points, "words per thousand captions, with 95 % over clusters"
+            "Words of lists",
+            points,
+            "words per thousand captions, with 95 % over clusters",
         )
 
 
@@ -197,8 +207,13 @@ def contrasts(
     pairs = sorted(name for name, found in of_cluster.items() if len(found) > 1)
     if len(groups) != 2 or len(pairs) == 1:
         return []
-    names, sizes = pairs or sorted(of_cluster), Counter(caption.cluster for caption in captions)
-    is_first = [True, False] * len(pairs) or [of_cluster[name] == {groups[0]} for name in names]
+    names, sizes = (
+        pairs or sorted(of_cluster),
+        Counter(caption.cluster for caption in captions),
+    )
+    is_first = [True, False] * len(pairs) or [
+        of_cluster[name] == {groups[0]} for name in names
+    ]
     blocks = [name for name in pairs for _ in groups] or None
     counts = (bool(pairs), len(pairs), len(of_cluster) - len(pairs) if pairs else 0)
     tests = []
@@ -212,14 +227,24 @@ def contrasts(
             values = [fmean(hits[name, group]) for name in names for group in groups]
             difference = 1000 * (fmean(values[::2]) - fmean(values[1::2]))
         else:
-            found = {name: sum(sum(hits[name, group]) for group in groups) for name in names}
+            found = {
+                name: sum(sum(hits[name, group]) for group in groups) for name in names
+            }
             total = sum(found.values())
             # In whole numbers, so that ties are ties.
-            values = [found[name] * len(captions) - total * sizes[name] for name in names]
-        p = permutation_p(values, is_first, blocks, permutations=permutations, seed=seed)
-        tests.append(GroupContrast(title, groups[0], groups[1], p, 1.0, *counts, difference))
+            values = [
+                found[name] * len(captions) - total * sizes[name] for name in names
+            ]
+        p = permutation_p(
+            values, is_first, blocks, permutations=permutations, seed=seed
+        )
+        tests.append(
+            GroupContrast(title, groups[0], groups[1], p, 1.0, *counts, difference)
+        )
     corrected = holm([test.p.two_sided for test in tests])
-    return [replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)]
+    return [
+        replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)
+    ]
 
 
 def _occurrences(captions: Sequence[LabelledText], words: frozenset[str]) -> list[int]:

@@ -27,11 +27,17 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 NAMES = "{image}_{face}_{group}_{copy}"
 
 option = click.option
-seed_option = option("--seed", type=click.IntRange(0), default=0, help="Seed of random draws.")
+seed_option = option(
+    "--seed", type=click.IntRange(0), default=0, help="Seed of random draws."
+)
 text_options = (
-    option("--text", type=FILE, help="Texts in an npz file. [default: the store's own]"),
+    option(
+        "--text", type=FILE, help="Texts in an npz file. [default: the store's own]"
+    ),
     option("--level", default="clip", help="The store's feature level."),
-    option("--assume-space", is_flag=True, help="Assume one space where a file names none."),
+    option(
+        "--assume-space", is_flag=True, help="Assume one space where a file names none."
+    ),
 )
 view_option = option(
     "--view", type=click.Choice(["raw", "visual", "as_published"]), help="Of MANIFEST."
@@ -64,14 +70,20 @@ def audit_command(name: str) -> Callable[[F], click.Command]:
 
         @audit.command(name)
         @wraps(function)
-        def command(session: Session, /, report: str | None, force: bool, **options: Any) -> None:
-            files = {name: options.pop(name) for name in ("document", "table", "figure")}
+        def command(
+            session: Session, /, report: str | None, force: bool, **options: Any
+        ) -> None:
+            files = {
+                name: options.pop(name) for name in ("document", "table", "figure")
+            }
             for_spreadsheets = options.pop("for_spreadsheets")
             if report is not None:
                 runs = session.workspace.folder("runs")
                 files["run"] = Path(report) if "/" in report else runs / report
             found: Audit = function(session, **options)
-            for path in found.write(**files, for_spreadsheets=for_spreadsheets, force=force):
+            for path in found.write(
+                **files, for_spreadsheets=for_spreadsheets, force=force
+            ):
                 session.console.note(f"wrote {path}")
             session.console.show(found.to_json(), str(found))
 
@@ -89,7 +101,11 @@ def _texts(session: Session, source: str) -> Path:
     from obygaze_models.audits.texts import is_table
 
     path = Path(source)
-    return path if is_table(path) or path.is_dir() else session.workspace.existing_manifest(source)
+    return (
+        path
+        if is_table(path) or path.is_dir()
+        else session.workspace.existing_manifest(source)
+    )
 
 
 @audit_command("eat")
@@ -97,29 +113,66 @@ def _texts(session: Session, source: str) -> Path:
 @click.argument("manifest", required=False)
 @option_group(
     "Vectors",
-    option("--vectors", type=FILE, help="An npz file with X, Y, A, B (x_block, y_block)."),
-    option("--x", metavar="CLIPS", help="First group: an expression, or a CSV of clip_id."),
+    option(
+        "--vectors", type=FILE, help="An npz file with X, Y, A, B (x_block, y_block)."
+    ),
+    option(
+        "--x", metavar="CLIPS", help="First group: an expression, or a CSV of clip_id."
+    ),
     option("--y", metavar="CLIPS", help="Second group, likewise."),
-    option("--groups", nargs=2, multiple=True, metavar="X Y", help="Further groups; repeatable."),
-    option("--store", "stores", multiple=True, metavar="STORE", help="Further stores; repeatable."),
-    option("--attributes", nargs=2, multiple=True, metavar="A B", help="A pair; repeatable."),
+    option(
+        "--groups",
+        nargs=2,
+        multiple=True,
+        metavar="X Y",
+        help="Further groups; repeatable.",
+    ),
+    option(
+        "--store",
+        "stores",
+        multiple=True,
+        metavar="STORE",
+        help="Further stores; repeatable.",
+    ),
+    option(
+        "--attributes",
+        nargs=2,
+        multiple=True,
+        metavar="A B",
+        help="A pair; repeatable.",
+    ),
     *text_options,
     view_option,
-    option("--drop-missing", is_flag=True, help="Leave out clips that the store does not have."),
+    option(
+        "--drop-missing",
+        is_flag=True,
+        help="Leave out clips that the store does not have.",
+    ),
 )
 @option_group(
     "Test",
-    option("--single", is_flag=True, help="Test each item of X alone: closer to A than to B?"),
+    option(
+        "--single",
+        is_flag=True,
+        help="Test each item of X alone: closer to A than to B?",
+    ),
     option(
         "--tail",
         type=click.Choice(["two-sided", "greater", "less"]),
         default="two-sided",
         help="The p-value to report and correct.",
     ),
-    option("--permutations", type=click.IntRange(1), default=1_000_000, help="How many to draw."),
+    option(
+        "--permutations",
+        type=click.IntRange(1),
+        default=1_000_000,
+        help="How many to draw.",
+    ),
     seed_option,
 )
-def eat(session: Session, /, store: str | None, manifest: str | None, tail: str, **o: Any) -> Audit:
+def eat(
+    session: Session, /, store: str | None, manifest: str | None, tail: str, **o: Any
+) -> Audit:
     """Test whether one group of clips is closer to some words than another group.
 
     Permutations are counted exactly if possible. If a film has clips of both groups, the reported
@@ -143,10 +196,17 @@ def eat(session: Session, /, store: str | None, manifest: str | None, tail: str,
 @audit_command("annotations")
 @click.argument("manifest")
 @option("--column", default="concepts", help="The column, with values joined by |.")
-@option("--x", metavar="CLIPS", required=True, help="First group: an expression, or a CSV.")
+@option(
+    "--x", metavar="CLIPS", required=True, help="First group: an expression, or a CSV."
+)
 @option("--y", metavar="CLIPS", required=True, help="Second group, likewise.")
 @view_option
-@option("--min-count", type=click.IntRange(0), default=0, help="Leave out values of fewer clips.")
+@option(
+    "--min-count",
+    type=click.IntRange(0),
+    default=0,
+    help="Leave out values of fewer clips.",
+)
 @seed_option
 def annotation_tests(session: Session, /, manifest: str, **options: Any) -> Audit:
     """Test which values of a column go with a level, such as emotions or concepts.
@@ -198,9 +258,13 @@ def captions(session: Session, /, source: str, **options: Any) -> Audit:
 @option("--things", default="concepts", help="That column, or word lists.")
 @option("--words", default="gender", help="Lists of gendered words.")
 @option("--cluster", help="Columns, such as movie_id. [default: each text]")
-@option("--compare", metavar="SOURCE", help="A model's texts: do they amplify the bias?")
+@option(
+    "--compare", metavar="SOURCE", help="A model's texts: do they amplify the bias?"
+)
 @seed_option
-def cooc(session: Session, /, source: str, compare: str | None, **options: Any) -> Audit:
+def cooc(
+    session: Session, /, source: str, compare: str | None, **options: Any
+) -> Audit:
     """Count which things are named together with words of which gender.
 
     SOURCE is a manifest, a CSV table or a folder of .txt files. A text with words of both genders
@@ -218,16 +282,28 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
 
 @audit_command("gender-score")
 @click.argument("captions", metavar="TABLE", type=FILE)
-@option("--by", metavar="COLUMN", help="Means of both genders for each object of this column.")
+@option(
+    "--by",
+    metavar="COLUMN",
+    help="Means of both genders for each object of this column.",
+)
 @option_group(
     "Visual context",
-    option("--store", metavar="STORE", help="Compute prob from the clips' vectors in this store."),
+    option(
+        "--store",
+        metavar="STORE",
+        help="Compute prob from the clips' vectors in this store.",
+    ),
     *text_options,
     option(
-        "--logit-scale", type=FiniteRange(), help="Factor of the cosines. [default: 100, for CLIP]"
+        "--logit-scale",
+        type=FiniteRange(),
+        help="Factor of the cosines. [default: 100, for CLIP]",
     ),
 )
-def gender_score(session: Session, /, captions: Path, store: str | None, **options: Any) -> Audit:
+def gender_score(
+    session: Session, /, captions: Path, store: str | None, **options: Any
+) -> Audit:
     """Score how strongly captions lean to a gender.
 
     TABLE has the columns lm, sim, prob (captions as they are: no ratios), or caption, lm_man,
@@ -247,11 +323,17 @@ def gender_score(session: Session, /, captions: Path, store: str | None, **optio
 
 
 @audit_command("mediaeval")
-@option("--run", "runs", type=FILE, multiple=True, required=True, help="A run; repeatable.")
+@option(
+    "--run", "runs", type=FILE, multiple=True, required=True, help="A run; repeatable."
+)
 @option("--qrels", type=FILE, help="TREC judgements of violence.")
 @option("--manifest", metavar="NAME", help="A manifest of LIRIS-ACCEDE.")
-@option("--float64", is_flag=True, help="Compare scores as later versions of trec_eval do.")
-def mediaeval(session: Session, /, manifest: str | None, float64: bool, **options: Any) -> Audit:
+@option(
+    "--float64", is_flag=True, help="Compare scores as later versions of trec_eval do."
+)
+def mediaeval(
+    session: Session, /, manifest: str | None, float64: bool, **options: Any
+) -> Audit:
     """Score runs of MediaEval 2015, and check them against the rules of the task.
 
     A run is a TREC file for violence, or has lines of name, valence class, arousal class. If the
@@ -273,7 +355,9 @@ def mediaeval(session: Session, /, manifest: str | None, float64: bool, **option
 @click.argument("store")
 @click.argument("pictures")
 @option("--level", "levels", multiple=True, help="Only this level; repeatable.")
-def pixels(session: Session, /, store: str, pictures: str, levels: tuple[str, ...]) -> Audit:
+def pixels(
+    session: Session, /, store: str, pictures: str, levels: tuple[str, ...]
+) -> Audit:
     """Measure how much of the pictures of films can be recovered from features.
 
     PICTURES is the private store of the pictures of the same clips (extract run -b frames:NAME). A

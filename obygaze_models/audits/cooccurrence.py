@@ -74,7 +74,11 @@ class CoocAudit(Audit):
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, the shares and the amplification."""
-        return {name: value for name, value in super().to_json().items() if name != "compared"}
+        return {
+            name: value
+            for name, value in super().to_json().items()
+            if name != "compared"
+        }
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -94,13 +98,22 @@ class CoocAudit(Audit):
         for thing in self.things:
             row: list[object] = [thing.thing, *thing.counts.values()]
             for gender in self.shown:
-                row += [thing.shares.get(gender), *thing.intervals.get(gender, (None, None))]
+                row += [
+                    thing.shares.get(gender),
+                    *thing.intervals.get(gender, (None, None)),
+                ]
             if is_pair:
-                row += [f"{cut:.2f}" for cut in thing.printed] if thing.printed else [None, None]
+                row += (
+                    [f"{cut:.2f}" for cut in thing.printed]
+                    if thing.printed
+                    else [None, None]
+                )
             rows.append((*row, *([added.by_thing.get(thing.thing)] if added else [])))
         sentences = [CUT] if is_pair else []
         if all(thing.share is None for thing in self.things):
-            sentences.append(f"No text with a thing has a word of {' or '.join(self.genders)}.")
+            sentences.append(
+                f"No text with a thing has a word of {' or '.join(self.genders)}."
+            )
         if any(thing.ci for thing in self.things):
             sentences.append(
                 "Intervals (95 %) are bootstrapped over clusters; a text with several genders "
@@ -108,7 +121,9 @@ class CoocAudit(Audit):
             )
         if added and added.mean is not None:
             equal = "one half" if is_pair else "equal shares"
-            further = f"further from {equal} than" if added.mean > 0 else "no further than"
+            further = (
+                f"further from {equal} than" if added.mean > 0 else "no further than"
+            )
             sentences.append(
                 f"Mean bias amplification over {len(added.by_thing)} things: {added.mean:+.3f}. "
                 f"The shares of {self.compared} are {further} those of {self.source}."
@@ -128,9 +143,15 @@ class CoocAudit(Audit):
                     note += f", amplified {amplified[thing.thing]:+.2f}"
                 ends = thing.intervals.get(gender, ())
                 points.append(Point(label, thing.shares[gender], ends, note))
-        label = f"share of {self.genders[0]}, with 95 % over clusters" if is_pair else "share"
+        label = (
+            f"share of {self.genders[0]}, with 95 % over clusters"
+            if is_pair
+            else "share"
+        )
         line = 1 / len(self.genders)
-        return Plot("Words of which gender are used with each thing", points, label, line)
+        return Plot(
+            "Words of which gender are used with each thing", points, label, line
+        )
 
 
 def audit_cooc(
@@ -157,7 +178,10 @@ def audit_cooc(
     Example:
         audit = audit_cooc("captions.csv", things="objects.toml", cluster="image")
     """
-    genders, lists = read_words(words), None if things == CONCEPTS else read_words(things)
+    genders, lists = (
+        read_words(words),
+        None if things == CONCEPTS else read_words(things),
+    )
     column = CONCEPTS if lists is None else text
 
     def find_things(cells: Mapping[str, str]) -> frozenset[str]:
@@ -167,12 +191,16 @@ def audit_cooc(
         return frozenset(name for name, listed in lists.items() if found & listed)
 
     def count(one: TextSource) -> tuple[int, list[CoOccurrence]]:
-        texts = read_texts(one, text, find_things, columns=(column,), cluster=column_names(cluster))
+        texts = read_texts(
+            one, text, find_things, columns=(column,), cluster=column_names(cluster)
+        )
         return len(texts), count_pairs(texts, genders, seed=seed)
 
     n_texts, found = count(source)
     if not found:
-        raise FixInput("no text has a thing", where=source_name(source), hint="--things, --text")
+        raise FixInput(
+            "no text has a thing", where=source_name(source), hint="--things, --text"
+        )
     audit = CoocAudit(source_name(source), n_texts, tuple(genders), tuple(found))
     if compare is None:
         return audit
@@ -192,11 +220,15 @@ def count_pairs(
     Words are found beside punctuation as well: in quotes, in brackets, before 's.
     """
     if len(genders) < 2:
-        raise FixInput(f"expected at least two lists of gendered words, got {len(genders)}")
+        raise FixInput(
+            f"expected at least two lists of gendered words, got {len(genders)}"
+        )
     found = []
     for thing, inside in by_label(texts).items():
         words = [bare_words(text.text) for text in inside]
-        flags = np.array([[not own.isdisjoint(w) for own in words] for w in genders.values()])
+        flags = np.array(
+            [[not own.isdisjoint(w) for own in words] for w in genders.values()]
+        )
         counts = dict(zip(genders, flags.sum(axis=1).tolist(), strict=True))
         intervals = {}
         if flags.any():

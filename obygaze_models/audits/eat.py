@@ -31,7 +31,19 @@ from obygaze_models.audits.vectors import (
 )
 
 NAMES = ("store", "x", "y", "a", "b")
-HEADERS = ("X", "Y", "A", "B", "n X", "n Y", "d", "p", "method", "p across films", "Holm")
+HEADERS = (
+    "X",
+    "Y",
+    "A",
+    "B",
+    "n X",
+    "n Y",
+    "d",
+    "p",
+    "method",
+    "p across films",
+    "Holm",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,7 +61,9 @@ class EatAudit(Audit):
 
     def finding(self) -> Finding:
         """Return one row per test, and sentences with the results."""
-        title = f"Embedding association: {self.source}" if self.source else "Association"
+        title = (
+            f"Embedding association: {self.source}" if self.source else "Association"
+        )
         stores = any(test.store for test in self.tests)
         rows = tuple(
             (
@@ -69,14 +83,25 @@ class EatAudit(Audit):
 
     def plot(self) -> Plot:
         """Return the effect size of each test, the smallest p first."""
-        varying = {name for name in NAMES if len({getattr(test, name) for test in self.tests}) > 1}
+        varying = {
+            name
+            for name in NAMES
+            if len({getattr(test, name) for test in self.tests}) > 1
+        }
         points = []
         for test in sorted(self.tests, key=lambda test: test.p):
             label = " / ".join(getattr(test, name) for name in NAMES if name in varying)
-            p = p_equals(test.p) + (f", Holm {p_text(test.p_holm)}" if len(self.tests) > 1 else "")
+            p = p_equals(test.p) + (
+                f", Holm {p_text(test.p_holm)}" if len(self.tests) > 1 else ""
+            )
             if test.effect_size is not None:
                 points.append(Point(label or test.x, test.effect_size, (), p))
-        return Plot(self.finding().title, points, "d, above 0 if X is closer to A than Y is", 0.0)
+        return Plot(
+            self.finding().title,
+            points,
+            "d, above 0 if X is closer to A than Y is",
+            0.0,
+        )
 
 
 def _sentence(test: GroupTest) -> str:
@@ -85,7 +110,9 @@ def _sentence(test: GroupTest) -> str:
     size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
     p = f"{test.tail.replace('_', '-')} {p_equals(test.p)} ({test.method})"
     groups = f"{test.store}: {groups}" if test.store else groups
-    return f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}".rstrip()
+    return (
+        f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}".rstrip()
+    )
 
 
 def audit_eat(
@@ -139,26 +166,41 @@ def audit_eat(
         raise FixUsage(f"unknown tail {tail!r}", hint=f"one of {', '.join(TAILS)}")
     if (vectors is None) == (store is None):
         given = "neither" if store is None else "both"
-        raise FixUsage(f"expected a store or a file of vectors (--vectors), got {given}")
+        raise FixUsage(
+            f"expected a store or a file of vectors (--vectors), got {given}"
+        )
     draws: dict[str, Any] = {"tail": tail, "permutations": permutations, "seed": seed}
     if vectors is not None:
-        selections: dict[str, object] = {"x": x, "y": y, "store": stores, "groups": groups}
+        selections: dict[str, object] = {
+            "x": x,
+            "y": y,
+            "store": stores,
+            "groups": groups,
+        }
         selections |= {"attributes": attributes, "text": text, "view": view}
         for name in (name for name, value in selections.items() if value):
-            raise FixUsage(f"--{name} is for a store; a file of vectors has its own groups")
+            raise FixUsage(
+                f"--{name} is for a store; a file of vectors has its own groups"
+            )
         source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
-        return EatAudit(run_tests(*read_vectors(vectors, single=single), **draws), source)
+        return EatAudit(
+            run_tests(*read_vectors(vectors, single=single), **draws), source
+        )
     if store is None or x is None or (y is None) != single:
         raise FixUsage("with a store, expected --x and --y, or --single and only --x")
     if single and groups:
-        raise FixUsage("--groups is for two groups; --single tests the items of --x alone")
+        raise FixUsage(
+            "--groups is for two groups; --single tests the items of --x alone"
+        )
     options: dict[str, Any] = {"text": text, "level": level, "view": view}
     options |= {"drop_missing": drop_missing, "assume_space": assume_space}
     tests: list[GroupTest] = []
     names = _store_labels([store, *stores])
     for name, one in zip(names, (store, *stores), strict=True):
         for first, second in [(x, y), *groups]:
-            read = read_store_vectors(one, manifest, first, second, attributes, **options)
+            read = read_store_vectors(
+                one, manifest, first, second, attributes, **options
+            )
             found = run_tests(*read, **draws)
             tests += [replace(test, store=name if stores else "") for test in found]
     # Corrected together: stores, groups and attributes are one family of tests.
@@ -167,7 +209,9 @@ def audit_eat(
 
 def _store_labels(stores: Sequence[Store | str | Path]) -> list[str]:
     """Return the last part of the path of each store, and as many before it as tell them apart."""
-    parts_of = [Path(one.location if isinstance(one, Store) else one).parts for one in stores]
+    parts_of = [
+        Path(one.location if isinstance(one, Store) else one).parts for one in stores
+    ]
     labels = []
     for parts in parts_of:
         n_parts = 1
@@ -193,11 +237,19 @@ def run_tests(
     """
     if not pairs:
         raise FixInput("expected at least one pair of attributes, got none")
-    groups = [x, *([] if y is None else [y]), *(group for pair in pairs for group in pair)]
+    groups = [
+        x,
+        *([] if y is None else [y]),
+        *(group for pair in pairs for group in pair),
+    ]
     widths = [np.shape(group.vectors)[-1] for group in groups]
     if len(set(widths)) > 1:
-        got = ", ".join(f"{group.name} {n}" for group, n in zip(groups, widths, strict=True))
-        raise FixInput(f"vectors must all have the same number of dimensions, got {got}")
+        got = ", ".join(
+            f"{group.name} {n}" for group, n in zip(groups, widths, strict=True)
+        )
+        raise FixInput(
+            f"vectors must all have the same number of dimensions, got {got}"
+        )
     blocks = None
     if y is not None and (x.blocks is None) != (y.blocks is None):
         raise FixInput("expected both x_block and y_block or neither, got one")
@@ -221,7 +273,9 @@ def _associations(
         return
     rows = unit_rows(np.atleast_2d(np.asarray(x.vectors, dtype=np.float64)), "W")
     to_a, to_b = unit_rows(a.vectors, "A"), unit_rows(b.vectors, "B")
-    numbered = [f"{x.name} {i}" for i in range(len(rows))] if len(rows) > 1 else [x.name]
+    numbered = (
+        [f"{x.name} {i}" for i in range(len(rows))] if len(rows) > 1 else [x.name]
+    )
     for name, row in zip(x.labels or numbered, rows, strict=True):
         yield name, to_a @ row, to_b @ row
 

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from obygaze_features.core.figures import INK, MUTED, canvas, draw_grid, label_rows, save
+from obygaze_features.core.figures import (
+    INK,
+    MUTED,
+    canvas,
+    draw_grid,
+    label_rows,
+    save,
+)
 
 BLUE, RED = "#4f7ea3", "#a8324a"
 MAX_ROWS = 40
@@ -38,13 +45,20 @@ def save_plot(plot: Plot, stem: Path, *, force: bool = True) -> tuple[Path, Path
             axes.scatter(value, row, s=34, color=color, zorder=3)
             if ends and None not in ends:
                 axes.plot(ends, [row, row], color=color, lw=1.7, alpha=0.75)
-            beside = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+            beside = {
+                "xycoords": ("axes fraction", "data"),
+                "textcoords": "offset points",
+            }
             style = {"va": "center", "fontsize": 7.5, "color": INK}
             axes.annotate(note, (1.0, row), xytext=(5, 0), **beside, **style)
-        label_rows(axes, [textwrap.shorten(one.label, 60, placeholder=" …") for one in points])
+        label_rows(
+            axes, [textwrap.shorten(one.label, 60, placeholder=" …") for one in points]
+        )
         if plot.line is not None:
             axes.axvline(plot.line, color=MUTED, lw=0.8, zorder=1)
         draw_grid(axes)
         axes.set_xlabel(plot.xlabel, color=MUTED)
-        axes.set_title(plot.title + (f" ({MAX_ROWS} of {n_all} rows)" if n_all > MAX_ROWS else ""))
+        axes.set_title(
+            plot.title + (f" ({MAX_ROWS} of {n_all} rows)" if n_all > MAX_ROWS else "")
+        )
         return save(figure, stem, force=force)

@@ -24,7 +24,13 @@ NOISE = 1e-4
 MASK = "[MASK]"
 SCORE_COLUMNS = ("lm", "sim", "prob")
 ESTIMATE_COLUMNS = ("caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob")
-OBJECT_HEADERS = ("object", "captions", "mean score man", "mean score woman", "% to man")
+OBJECT_HEADERS = (
+    "object",
+    "captions",
+    "mean score man",
+    "mean score woman",
+    "% to man",
+)
 
 
 @dataclass(frozen=True)
@@ -69,16 +75,23 @@ class GenderAudit(Audit):
 
     def to_json(self) -> dict[str, Any]:
         """Return every row, the means, and how many captions each wording wins."""
-        ratios = [row.ratio_to_man for row in self.estimates if row.ratio_to_man is not None]
+        ratios = [
+            row.ratio_to_man for row in self.estimates if row.ratio_to_man is not None
+        ]
         to_man = math.fsum(ratios) / len(ratios) if ratios else None
         genders = [row.gender for row in self.estimates]
-        counts = {name: genders.count(name) for name in ("man", "woman")} if genders else None
+        counts = (
+            {name: genders.count(name) for name in ("man", "woman")}
+            if genders
+            else None
+        )
         return {
             **({"context": dict(self.context)} if self.context else {}),
             **({"by_object": self.by_object()} if self.objects else {}),
             **_mean_scores(self.estimates),
             "rows": [
-                {"ratio_to_man": None, "ratio_to_woman": None, **asdict(r)} for r in self.rows
+                {"ratio_to_man": None, "ratio_to_woman": None, **asdict(r)}
+                for r in self.rows
             ],
             "mean": math.fsum(row.score for row in self.rows) / len(self.rows),
             "mean_ratio_to_man": to_man,
@@ -93,12 +106,17 @@ class GenderAudit(Audit):
         rows: dict[str, list[GenderEstimate]] = {}
         for name, row in zip(self.objects, self.estimates, strict=True):
             rows.setdefault(name, []).append(row)
-        return {name: {"n": len(own), **_mean_scores(own)} for name, own in sorted(rows.items())}
+        return {
+            name: {"n": len(own), **_mean_scores(own)}
+            for name, own in sorted(rows.items())
+        }
 
     def finding(self) -> Finding:
         """Return one row per caption, or per object if they are known; sentences with the means."""
         summary = self.to_json()
-        sentences = [f"Mean score of {count(len(self.rows), 'caption')}: {summary['mean']:.3f}."]
+        sentences = [
+            f"Mean score of {count(len(self.rows), 'caption')}: {summary['mean']:.3f}."
+        ]
         if noted := sum(bool(row.note) for row in self.rows):
             sentences.append(f"Captions with a note on the similarity: {noted}.")
         if self.estimates:
@@ -121,11 +139,19 @@ class GenderAudit(Audit):
         ]
         if self.objects:
             headers = OBJECT_HEADERS
-            rows = [(name, *values.values()) for name, values in self.by_object().items()]
+            rows = [
+                (name, *values.values()) for name, values in self.by_object().items()
+            ]
         elif self.estimates:
             headers = ("caption", "score", "% to man", "% to woman", "note")
             rows = [
-                (row.caption, row.score, row.ratio_to_man, row.ratio_to_woman, row.note or None)
+                (
+                    row.caption,
+                    row.score,
+                    row.ratio_to_man,
+                    row.ratio_to_woman,
+                    row.note or None,
+                )
                 for row in self.estimates
             ]
         if self.context:
@@ -148,7 +174,9 @@ class GenderAudit(Audit):
         known = ((name, share) for name, share in shares if share is not None)
         points = [Point(name, share, (), f"{share:.1f} %") for name, share in known]
         title = "Share of 'man' in the two scores, in percent"
-        return Plot(title, sorted(points, key=lambda one: -one.value), "woman  ←  →  man", 50)
+        return Plot(
+            title, sorted(points, key=lambda one: -one.value), "woman  ←  →  man", 50
+        )
 
 
 def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
@@ -198,21 +226,35 @@ def audit_gender_score(
     read = read_table(path, required=given, violations=violations)
     form = ESTIMATE_COLUMNS if by or "lm_man" in read.columns else SCORE_COLUMNS
     wanted = (*(name for name in form if name != "prob"), *([by] if by else []))
-    if missing := [name for name in wanted if read.columns and name not in read.columns]:
-        expected = " or ".join(", ".join(form) for form in (SCORE_COLUMNS, ESTIMATE_COLUMNS))
-        violations.add(1, None, f"missing column {', '.join(missing)}; expected {expected}")
+    if missing := [
+        name for name in wanted if read.columns and name not in read.columns
+    ]:
+        expected = " or ".join(
+            ", ".join(form) for form in (SCORE_COLUMNS, ESTIMATE_COLUMNS)
+        )
+        violations.add(
+            1, None, f"missing column {', '.join(missing)}; expected {expected}"
+        )
     hint = "obygaze extract captions adds priors and similarities"
     violations.raise_if_any("this is not a table of captions", hint=hint)
     lines, context = read.rows, None
     if store is not None and lines:
-        options: dict[str, Any] = {"text": text, "level": level, "assume_space": assume_space}
+        options: dict[str, Any] = {
+            "text": text,
+            "level": level,
+            "assume_space": assume_space,
+        }
         ids = [row["clip_id"] for row in lines]
-        chances, scale = store_word_probabilities(store, ids, logit_scale=logit_scale, **options)
+        chances, scale = store_word_probabilities(
+            store, ids, logit_scale=logit_scale, **options
+        )
         for row in lines:
             if row["visual"] not in chances[0]:
                 row.add("visual", f"the texts have no attribute {row['visual']!r}")
         violations.raise_if_any("the texts do not have every visual word")
-        prob = [chance[row["visual"]] for row, chance in zip(lines, chances, strict=True)]
+        prob = [
+            chance[row["visual"]] for row, chance in zip(lines, chances, strict=True)
+        ]
         context = {"logit_scale": scale, "words": list(chances[0]), "prob": prob}
         lines = tuple(
             replace(row, cells={**row.cells, "prob": repr(p)})
@@ -221,9 +263,13 @@ def audit_gender_score(
     rows = [_score_row(row) for row in lines]
     violations.raise_if_any("some rows cannot be scored")
     if not rows:
-        raise FixInput("the table has no captions (no row after the header)", where=str(path))
+        raise FixInput(
+            "the table has no captions (no row after the header)", where=str(path)
+        )
     objects = tuple(row[by] for row in read.rows) if by is not None else ()
-    return GenderAudit(tuple(row for row in rows if row is not None), path.name, objects, context)
+    return GenderAudit(
+        tuple(row for row in rows if row is not None), path.name, objects, context
+    )
 
 
 def gender_score(lm: float, sim: float, prob: float) -> GenderScore:
@@ -247,7 +293,9 @@ def gender_score(lm: float, sim: float, prob: float) -> GenderScore:
     return GenderScore(lm ** (base ** (1 - prob)), note)
 
 
-def gender_estimate(caption: str, man: GenderScore, woman: GenderScore) -> GenderEstimate:
+def gender_estimate(
+    caption: str, man: GenderScore, woman: GenderScore
+) -> GenderEstimate:
     """Compare the scores of both wordings of a caption; [MASK] stands for the gendered word."""
     total = man.score + woman.score
     to_man = 100 * man.score / total if total else None
@@ -279,13 +327,17 @@ def _score_row(row: TableRow) -> GenderScore | GenderEstimate | None:
             try:
                 values.append(float(row[column]))
             except ValueError:
-                raise FixInput(f"{column} must be a number, got {row[column]!r}") from None
+                raise FixInput(
+                    f"{column} must be a number, got {row[column]!r}"
+                ) from None
         return gender_score(*values)
 
     try:
         if "lm_man" not in row.cells:
             return score(*SCORE_COLUMNS)
-        man, woman = (score(f"lm_{word}", f"sim_{word}", "prob") for word in ("man", "woman"))
+        man, woman = (
+            score(f"lm_{word}", f"sim_{word}", "prob") for word in ("man", "woman")
+        )
         return gender_estimate(row["caption"], man, woman)
     except FixInput as error:
         row.add(None, error.what)

@@ -105,7 +105,11 @@ class GroupTest:
         """Return why the p-values within and across films differ, or why there is only one."""
         films, across, within = self.films, self.p_across, self.p
         if films is None:
-            return "Items are treated as independent: no films were given." if self.y else ""
+            return (
+                "Items are treated as independent: no films were given."
+                if self.y
+                else ""
+            )
         if self.within is None:
             return (
                 "No film has items of both groups, so this p-value cannot separate a difference "
@@ -119,7 +123,10 @@ class GroupTest:
         shared = f"{films.n_shared} of {films.n_blocks} films have items of both groups"
         shared += f" ({films.n_items_shared} items)"
         if across < ALPHA <= within:
-            why, what = f"Only {shared}", "is significant across films but not within films"
+            why, what = (
+                f"Only {shared}",
+                "is significant across films but not within films",
+            )
             if films.share is not None and films.share >= MOSTLY:
                 why = f"{self.x} and {self.y} come from the same films in different proportions"
                 what = "is between films"
@@ -174,15 +181,23 @@ def compare_groups(
 def with_holm(tests: Sequence[GroupTest]) -> tuple[GroupTest, ...]:
     """Return the tests with p-values that are corrected over all of them."""
     corrected = holm([test.p for test in tests])
-    return tuple(replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True))
+    return tuple(
+        replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)
+    )
 
 
-def summary(tests: Sequence[GroupTest], sentence: Callable[[GroupTest], str]) -> list[str]:
+def summary(
+    tests: Sequence[GroupTest], sentence: Callable[[GroupTest], str]
+) -> list[str]:
     """Return the results in sentences: of a few tests all, of many those that are significant."""
     sentences, n_tests = [sentence(test) for test in tests], len(tests)
     if n_tests > MANY:
-        held = sorted((test for test in tests if test.p_holm < ALPHA), key=lambda test: test.p)
-        first = f"{len(held)} of {n_tests} tests have p < {ALPHA} after Holm's correction"
+        held = sorted(
+            (test for test in tests if test.p_holm < ALPHA), key=lambda test: test.p
+        )
+        first = (
+            f"{len(held)} of {n_tests} tests have p < {ALPHA} after Holm's correction"
+        )
         sentences = [f"{first}{':' if held else '.'}", *map(sentence, held[:MANY])]
     if n_tests > 1:
         sentences.append(f"Holm's correction is over these {n_tests} tests.")
@@ -204,7 +219,9 @@ def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
     return float(x.mean() - y.mean()) / spread
 
 
-def film_share(s: NDArray[Any], is_x: NDArray[np.bool_], blocks: NDArray[Any]) -> FilmShare:
+def film_share(
+    s: NDArray[Any], is_x: NDArray[np.bool_], blocks: NDArray[Any]
+) -> FilmShare:
     """Return how much of the difference of two means is a difference between films.
 
     Shuffled within its film, an item has the mean of its film on average. The difference that is
@@ -215,7 +232,9 @@ def film_share(s: NDArray[Any], is_x: NDArray[np.bool_], blocks: NDArray[Any]) -
     means = (np.bincount(codes, weights=s) / sizes)[codes]
     in_x = np.bincount(codes[is_x], minlength=len(names))
     shared = (in_x > 0) & (in_x < sizes)
-    difference, of_blocks = (float(v[is_x].mean() - v[~is_x].mean()) for v in (s, means))
+    difference, of_blocks = (
+        float(v[is_x].mean() - v[~is_x].mean()) for v in (s, means)
+    )
     share = of_blocks / difference if abs(difference) > 1e-12 else None
     counts = (len(names), int(shared.sum()), int(sizes[shared].sum()))
     return FilmShare(*counts, difference, of_blocks, share)

@@ -25,10 +25,22 @@ from obygaze_models.audits.result import Audit, Finding
 from obygaze_models.audits.texts import opened_manifest
 
 # The column of a manifest with the classes of each subtask.
-COLUMNS = {"violence": "violence", "valence": "valence_class", "arousal": "arousal_class"}
+COLUMNS = {
+    "violence": "violence",
+    "valence": "valence_class",
+    "arousal": "arousal_class",
+}
 SPLIT, TEST = "mediaeval2015", 0
 MAX_RUNS = 5
-HEADERS = ("run", "subtask", "measure", "value", "of the returned", "chance", "majority")
+HEADERS = (
+    "run",
+    "subtask",
+    "measure",
+    "value",
+    "of the returned",
+    "chance",
+    "majority",
+)
 
 
 @dataclass(frozen=True)
@@ -75,11 +87,20 @@ class MediaEvalAudit(Audit):
         for run, name, score in self.scores:
             sentences += [f"{run}, {name}: {line}" for line in score.to_sentences()]
             if isinstance(score, AffectScore):
-                values = (score.accuracy, score.accuracy_returned, score.random, score.majority)
+                values = (
+                    score.accuracy,
+                    score.accuracy_returned,
+                    score.random,
+                    score.majority,
+                )
                 rows.append((run, name, "accuracy", *values))
                 continue
-            rows.append((run, name, "ap_trec", score.ap_trec, None, score.ap_random, None))
-            rows.append((run, name, "ap_sklearn", score.ap_sklearn, None, score.ap_random, None))
+            rows.append(
+                (run, name, "ap_trec", score.ap_trec, None, score.ap_random, None)
+            )
+            rows.append(
+                (run, name, "ap_sklearn", score.ap_sklearn, None, score.ap_random, None)
+            )
             area = score.pr_auc_trapezoid
             rows.append((run, name, "pr_auc_trapezoid", area, None, None, None))
         sentences += [f"Against the rules of the task: {line}." for line in self.broken]
@@ -98,7 +119,9 @@ class MediaEvalAudit(Audit):
                 ends = score.ap_ties_worst, score.ap_ties_best
             points.append(Point(f"{run}, {name}", value, ends, f"chance {chance:.3f}"))
         label = "line: other orders of ties, or clips not returned"
-        return Plot("ap_trec of violence, accuracy of valence and arousal", points, label)
+        return Plot(
+            "ap_trec of violence, accuracy of valence and arousal", points, label
+        )
 
 
 def audit_mediaeval(
@@ -134,7 +157,11 @@ def audit_mediaeval(
         "violence": [run for run in scores if run.violence is not None],
         "affect": [run for run in scores if run.violence is None],
     }
-    broken = [f"{name}: {line}" for name, own in of_subtask.items() for line in check_rules(own)]
+    broken = [
+        f"{name}: {line}"
+        for name, own in of_subtask.items()
+        for line in check_rules(own)
+    ]
     return MediaEvalAudit(precision, tuple(broken), tuple(scores))
 
 
@@ -163,11 +190,16 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
     clips = [clip for clip in manifest if not official or clip.fold(SPLIT) == TEST]
     classes: dict[str, dict[str, int]] = {}
     for subtask, column in COLUMNS.items():
-        cells = {PurePosixPath(clip.clip_id).stem: clip.extra.get(column, "") for clip in clips}
+        cells = {
+            PurePosixPath(clip.clip_id).stem: clip.extra.get(column, "")
+            for clip in clips
+        }
         try:
             classes[subtask] = {stem: int(cell) for stem, cell in cells.items() if cell}
         except ValueError:
-            raise FixInput(f"column {column!r} must hold integers", where=manifest.name) from None
+            raise FixInput(
+                f"column {column!r} must hold integers", where=manifest.name
+            ) from None
     if not any(classes.values()):
         raise FixInput(
             f"no clip has a value in the columns {', '.join(COLUMNS.values())}",
@@ -237,7 +269,9 @@ def _score_run(
     if grades is None and classes.get("violence"):
         grades = {topic: _renamed(classes["violence"], returned)}
     if not grades:
-        raise FixInput("no violence judgements for this run", where=str(path), hint="--qrels")
+        raise FixInput(
+            "no violence judgements for this run", where=str(path), hint="--qrels"
+        )
     if len(scores) != 1 or topic not in grades:
         topics = f"{', '.join(sorted(scores))} in the run, {', '.join(sorted(grades))} judged"
         what = f"a run and its judgements must have the same topic, got {topics}"

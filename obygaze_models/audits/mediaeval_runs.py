@@ -59,7 +59,9 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     return grades
 
 
-def read_trec_run(path: str | Path) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
+def read_trec_run(
+    path: str | Path,
+) -> tuple[dict[str, dict[str, float]], tuple[str, ...]]:
     """Return scores by topic and document, and warnings about lines.
 
     The lines of TREC are `topic Q0 document rank score tag`. As in trec_eval, a score that is not
@@ -75,11 +77,16 @@ def read_trec_run(path: str | Path) -> tuple[dict[str, dict[str, float]], tuple[
         if row["document"] in returned:
             row.add("document", f"{row['document']!r} is in the run more than once")
         try:
-            score, outcome = float(text), "ranked last" if math.isnan(float(text)) else ""
+            score, outcome = (
+                float(text),
+                "ranked last" if math.isnan(float(text)) else "",
+            )
         except ValueError:
             score, outcome = 0.0, "counted as 0"
         if outcome:
-            warnings.append(f"{path}:{row.line}: the score {text!r} is {outcome}, as in trec_eval")
+            warnings.append(
+                f"{path}:{row.line}: the score {text!r} is {outcome}, as in trec_eval"
+            )
         returned[row["document"]] = score
     violations.raise_if_any("this is not a TREC run")
     return scores, tuple(warnings)
@@ -143,19 +150,32 @@ def write_run_file(
     if not scores:
         raise FixInput("a run needs at least one clip, got none", where=str(path))
     if path.suffix == ".json":
-        raise FixUsage(f"a run must not be a .json file, got {path.name!r}", hint="run.txt")
+        raise FixUsage(
+            f"a run must not be a .json file, got {path.name!r}", hint="run.txt"
+        )
     for name in (*scores, tag):
         if name.split() != [name]:
-            raise FixInput(f"{name!r} cannot be written to a run file: names must not have blanks")
+            raise FixInput(
+                f"{name!r} cannot be written to a run file: names must not have blanks"
+            )
     # In the order of trec_eval, so that ranks and scores agree.
-    order = sorted(scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True)
+    order = sorted(
+        scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True
+    )
     lines = []
     for rank, name in enumerate(order, start=1):
         if not math.isfinite(scores[name]):
-            raise FixInput(f"the score of {name} must be a finite number, got {scores[name]}")
+            raise FixInput(
+                f"the score of {name} must be a finite number, got {scores[name]}"
+            )
         lines.append(f"violence Q0 {name} {rank} {float(scores[name])!r} {tag}\n")
     beside = facts_path(path)
-    document = {"subtask": "violence", "external_data": external_data, "tag": tag, **(about or {})}
+    document = {
+        "subtask": "violence",
+        "external_data": external_data,
+        "tag": tag,
+        **(about or {}),
+    }
     files = {path: "".join(lines).encode("utf-8"), beside: pretty_json(document)}
     write_all_new(files, force=force)
     return path, beside
@@ -205,7 +225,9 @@ class RankingScore:
         if missing := self.n_judged + self.n_unjudged - self.n_returned:
             sentences.append(f"{missing} judged clips were not returned.")
         if self.n_unjudged:
-            sentences.append(f"{self.n_unjudged} clips without judgement count as not relevant.")
+            sentences.append(
+                f"{self.n_unjudged} clips without judgement count as not relevant."
+            )
         return sentences
 
 
@@ -254,12 +276,16 @@ def score_affect(truth: Mapping[str, int], predicted: Mapping[str, int]) -> Affe
         n_unknown=len(predicted) - len(returned),
         majority=max(Counter(truth.values()).values()) / len(truth),
         random=1 / len(CLASSES),
-        confusion=tuple(tuple(pairs[true, guess] for guess in CLASSES) for true in CLASSES),
+        confusion=tuple(
+            tuple(pairs[true, guess] for guess in CLASSES) for true in CLASSES
+        ),
     )
 
 
 def score_ranking(
-    judgements: Mapping[str, int], run: Mapping[str, float], precision: Precision = "float32"
+    judgements: Mapping[str, int],
+    run: Mapping[str, float],
+    precision: Precision = "float32",
 ) -> RankingScore:
     """Score the ranking of one topic. A document without a judgement counts as not relevant.
 
@@ -271,8 +297,12 @@ def score_ranking(
     relevant = {name for name, grade in judgements.items() if grade > 0}
     n_relevant = len(relevant)
     order, groups = _ranked(run, relevant, precision)
-    best = [hit for n, found in groups for hit in [True] * found + [False] * (n - found)]
-    worst = [hit for n, found in groups for hit in [False] * (n - found) + [True] * found]
+    best = [
+        hit for n, found in groups for hit in [True] * found + [False] * (n - found)
+    ]
+    worst = [
+        hit for n, found in groups for hit in [False] * (n - found) + [True] * found
+    ]
     # sklearn ranks all judged and returned documents, those not returned below all others.
     unreturned = judgements.keys() - run.keys()
     rest = [(len(unreturned), len(relevant & unreturned))] if unreturned else []
@@ -311,14 +341,20 @@ def _ranked(
     values[np.isnan(values)] = -np.inf  # below all other scores, as in trec_eval
     with np.errstate(over="ignore"):
         scores = dict(zip(run, values.astype(precision).tolist(), strict=True))
-    order = sorted(scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True)
+    order = sorted(
+        scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True
+    )
     ties = [list(names) for _, names in groupby(order, key=scores.__getitem__)]
-    return order, [(len(names), sum(name in relevant for name in names)) for names in ties]
+    return order, [
+        (len(names), sum(name in relevant for name in names)) for names in ties
+    ]
 
 
 def _ap(hits: Iterable[bool], n_relevant: int) -> float:
     ranks = [rank for rank, hit in enumerate(hits, start=1) if hit]
-    return math.fsum(found / rank for found, rank in enumerate(ranks, start=1)) / max(n_relevant, 1)
+    return math.fsum(found / rank for found, rank in enumerate(ranks, start=1)) / max(
+        n_relevant, 1
+    )
 
 
 def _expected_ap(groups: Sequence[tuple[int, int]], n_relevant: int) -> float:

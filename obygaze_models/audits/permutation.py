@@ -88,7 +88,9 @@ def permutation_p(
     labels = np.zeros(len(s), dtype=np.int64) if block is None else np.asarray(block)
     if not (s.shape == first.shape == labels.shape) or s.ndim != 1:
         shapes = f"{s.shape}, {first.shape} and {labels.shape}"
-        raise FixInput(f"values, groups and blocks must be lists of one length, got {shapes}")
+        raise FixInput(
+            f"values, groups and blocks must be lists of one length, got {shapes}"
+        )
     if not np.isfinite(s).all():
         raise FixInput(f"value {int(np.argmin(np.isfinite(s)))} is not a finite number")
     if not first.any() or first.all():
@@ -126,7 +128,9 @@ def permutation_p(
     normal = None
     if variance > tolerance**2:
         normal = _normal_p((observed - mean) / sqrt(variance))
-    method = f"sampled, {permutations} permutations, seed {seed}" if is_sampled else "exact"
+    method = (
+        f"sampled, {permutations} permutations, seed {seed}" if is_sampled else "exact"
+    )
     return PValue(greater / n, less / n, far / n, method, n, greater, normal)
 
 
@@ -138,7 +142,9 @@ def _normal_p(z: float) -> dict[str, float]:
 
 
 def occurrence_p(
-    occurs: NDArray[np.bool_], is_first: NDArray[np.bool_], block: ArrayLike | None = None
+    occurs: NDArray[np.bool_],
+    is_first: NDArray[np.bool_],
+    block: ArrayLike | None = None,
 ) -> PValue:
     """Return the p-values of `permutation_p` for yes and no, of any number of items.
 
@@ -175,10 +181,16 @@ class _Grid:
 def _value_grid(blocks: Sequence[_Block]) -> _Grid | None:
     """Return the grid of values that are few whole numbers; None if they are not, or too many."""
     values = np.unique(np.concatenate([block.values for block in blocks]))
-    are_whole = bool((values == np.rint(values)).all()) and float(np.abs(values).max()) < 2**53
+    are_whole = (
+        bool((values == np.rint(values)).all()) and float(np.abs(values).max()) < 2**53
+    )
     if len(values) > MAX_DIFFERENT_VALUES or not are_whole:
         return None
-    step = float(np.gcd.reduce(np.diff(values).astype(np.int64))) if len(values) > 1 else 1.0
+    step = (
+        float(np.gcd.reduce(np.diff(values).astype(np.int64)))
+        if len(values) > 1
+        else 1.0
+    )
     grid = _Grid(float(values[0]), step)
     cost = 0.0
     n_sums = 1
@@ -213,7 +225,9 @@ def _p_on_grid(blocks: Sequence[_Block], grid: _Grid, observed: float) -> PValue
     """
     chances = np.ones(1)
     for block in blocks:
-        chances = np.convolve(chances, _chances_of_sums(grid.numbers(block.values), block.taken))
+        chances = np.convolve(
+            chances, _chances_of_sums(grid.numbers(block.values), block.taken)
+        )
     n_taken = sum(block.taken for block in blocks)
     n_items = sum(len(block.values) for block in blocks)
     # In whole numbers of steps, so that ties are ties.
@@ -227,7 +241,9 @@ def _p_on_grid(blocks: Sequence[_Block], grid: _Grid, observed: float) -> PValue
         min(1.0, float(chances[is_reached].sum()))
         for is_reached in (steps >= observed_steps, steps <= observed_steps, is_as_far)
     )
-    normal = _normal_p((observed_steps - mean) / sqrt(variance)) if variance > 0 else None
+    normal = (
+        _normal_p((observed_steps - mean) / sqrt(variance)) if variance > 0 else None
+    )
     return PValue(greater, less, two_sided, "exact", normal=normal)
 
 
@@ -294,7 +310,9 @@ def _split(blocks: Sequence[_Block]) -> tuple[_Half, _Half, int] | None:
     # A block of which few items are taken has fewer sums as a whole than in two parts.
     log2_sizes = [0.0, 0.0]
     sides = _distribute([largest, *others], log2_sizes)
-    options.append((max(log2_sizes), (sides[0], np.zeros(0)), (sides[1], np.zeros(0)), 0))
+    options.append(
+        (max(log2_sizes), (sides[0], np.zeros(0)), (sides[1], np.zeros(0)), 0)
+    )
     log2_size, left, right, taken = min(options, key=lambda option: option[0])
     return (left, right, taken) if log2_size <= MAX_LOG2_HALF else None
 
@@ -312,7 +330,10 @@ def _distribute(
 
 
 def _count(
-    sums: Iterable[tuple[Floats, Floats]], observed: float, mean: float, tolerance: float
+    sums: Iterable[tuple[Floats, Floats]],
+    observed: float,
+    mean: float,
+    tolerance: float,
 ) -> tuple[int, int, int, int]:
     """Return how many sums are as great, as small, and as far from the mean as observed, and all.
 
@@ -323,7 +344,10 @@ def _count(
     for left, right in sums:
         steps, others, n = np.sort(left), np.sort(right), len(left) * len(right)
         below, above = observed - tolerance - steps, observed + tolerance - steps
-        nearer, farther = mean + distance - tolerance - steps, mean - distance + tolerance - steps
+        nearer, farther = (
+            mean + distance - tolerance - steps,
+            mean - distance + tolerance - steps,
+        )
         total += n
         greater += n - int(np.searchsorted(others, below).sum())
         less += int(np.searchsorted(others, above, side="right").sum())
@@ -355,7 +379,9 @@ def _taken_sums(block: _Block) -> Floats:
     if n_left_out >= block.taken:
         return _subset_sums(block.values, block.taken)[block.taken]
     # There are as many ways to leave the others out, and fewer subsets on the way to them.
-    return float(block.values.sum()) - _subset_sums(block.values, n_left_out)[n_left_out]
+    return (
+        float(block.values.sum()) - _subset_sums(block.values, n_left_out)[n_left_out]
+    )
 
 
 def _subset_sums(values: Floats, largest: int) -> list[Floats]:
@@ -394,7 +420,10 @@ def _shuffled(block: _Block, size: int, generator: np.random.Generator) -> Float
     pool = np.repeat(block.values, size)
     columns, sums = np.arange(size), np.zeros(size)
     for step in range(fewer):
-        drawn = generator.integers(step, n, size=size, dtype=np.int32) * np.int64(size) + columns
+        drawn = (
+            generator.integers(step, n, size=size, dtype=np.int32) * np.int64(size)
+            + columns
+        )
         sums += pool[drawn]
         pool[drawn] = pool[step * size : (step + 1) * size]
     return sums if fewer == taken else total - sums

@@ -58,12 +58,18 @@ class PixelAudit(Audit):
 
     def to_json(self) -> dict[str, Any]:
         """Return every number, and the sentences for the card of the store."""
-        levels, sentences = [x._asdict() for x in self.levels], [str(x) for x in self.levels]
+        levels, sentences = (
+            [x._asdict() for x in self.levels],
+            [str(x) for x in self.levels],
+        )
         return {**vars(self), "levels": levels, "sentences": sentences}
 
     def finding(self) -> Finding:
         """Return one row per level, and a sentence for each."""
-        title, sentences = f"Pixels recovered from {self.store}", tuple(map(str, self.levels))
+        title, sentences = (
+            f"Pixels recovered from {self.store}",
+            tuple(map(str, self.levels)),
+        )
         return Finding(title, Recovered._fields, self.levels, sentences=sentences)
 
     def plot(self) -> Plot:
@@ -106,7 +112,9 @@ def audit_pixels(
     return PixelAudit(Path(features.location).name, features.plan.sha256, tuple(found))
 
 
-def recovered(X: ArrayLike, Y: ArrayLike, films: Sequence[str], level: str = "") -> Recovered:
+def recovered(
+    X: ArrayLike, Y: ArrayLike, films: Sequence[str], level: str = ""
+) -> Recovered:
     """Return how well pictures are decoded from features, each by a fit on other films.
 
     Args:
@@ -126,9 +134,15 @@ def recovered(X: ArrayLike, Y: ArrayLike, films: Sequence[str], level: str = "")
         errors[test] = ((decoded - pictures[test]) ** 2).mean(1)
         blind[test] = ((pictures[train].mean(0) - pictures[test]) ** 2).mean(1)
     r2 = 1 - float(errors.sum() / blind.sum())
-    high, low = (x if x is None else 1 - x for x in ratio_interval(errors, blind, films))
-    psnr, blind_psnr = (-10 * float(np.log10(max(x.mean(), 1e-10))) for x in (errors, blind))
-    return Recovered(level, r2, low, high, psnr, blind_psnr, len(films), len(set(films)))
+    high, low = (
+        x if x is None else 1 - x for x in ratio_interval(errors, blind, films)
+    )
+    psnr, blind_psnr = (
+        -10 * float(np.log10(max(x.mean(), 1e-10))) for x in (errors, blind)
+    )
+    return Recovered(
+        level, r2, low, high, psnr, blind_psnr, len(films), len(set(films))
+    )
 
 
 def _rows(store: Store, level: str, clips: Sequence[str]) -> dict[str, Floats]:
@@ -141,16 +155,23 @@ def _rows(store: Store, level: str, clips: Sequence[str]) -> dict[str, Floats]:
         if level == PICTURES:  # in grey and 16 x 16 pixels, from 0 to 1
             cells = np.array_split(values.mean(axis=-1) / 255, SIDE, axis=1)
             grid = [np.array_split(cell, SIDE, axis=2) for cell in cells]
-            values = np.stack([x.mean(axis=(1, 2)) for row in grid for x in row], axis=1)
+            values = np.stack(
+                [x.mean(axis=(1, 2)) for row in grid for x in row], axis=1
+            )
         rows = values.reshape(len(values), -1).astype(np.float32)
         found |= dict(zip(block.clip_ids.tolist(), rows, strict=True))
     return found
 
 
-def _in_the_middle(values: NDArray[Any], real: NDArray[np.bool_] | None) -> NDArray[Any]:
+def _in_the_middle(
+    values: NDArray[Any], real: NDArray[np.bool_] | None
+) -> NDArray[Any]:
     """Return the frame in the middle of each clip; frames that pad a short clip do not count."""
     n_frames = values.shape[1]
     if real is None:
         return np.asarray(values[:, n_frames // 2])
-    middle = [np.flatnonzero(own)[own.sum() // 2] if own.any() else n_frames // 2 for own in real]
+    middle = [
+        np.flatnonzero(own)[own.sum() // 2] if own.any() else n_frames // 2
+        for own in real
+    ]
     return np.asarray(values[np.arange(len(values)), middle])

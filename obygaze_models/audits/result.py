@@ -25,7 +25,9 @@ FOLDER = "audits"
 
 
 def _check_cells(value: Any) -> str | None:
-    if isinstance(value, list) and all(isinstance(c, str | int | float | None) for c in value):
+    if isinstance(value, list) and all(
+        isinstance(c, str | int | float | None) for c in value
+    ):
         return None
     return "must be a list of texts and numbers"
 
@@ -49,7 +51,11 @@ class Finding:
     def svg(self, run: Path) -> Path | None:
         """Return the figure in the folder of a run; None if it is missing or a link."""
         name = self.figure
-        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".svg"):
+        if (
+            not isinstance(name, str)
+            or Path(name).name != name
+            or not name.endswith(".svg")
+        ):
             return None
         path = run / FOLDER / name
         return path if path.is_file() and not path.is_symlink() else None
@@ -63,10 +69,14 @@ def read_findings(run: Path) -> dict[str, Finding]:
         document = read_json(path.read_bytes(), str(path), error=Corrupt)
         if set(schema.required) <= document.tree.keys():
             finding = document.check(schema)
-            if finding and any(len(row) != len(finding.headers) for row in finding.rows):
+            if finding and any(
+                len(row) != len(finding.headers) for row in finding.rows
+            ):
                 document.add("rows", f"each row must have {len(finding.headers)} cells")
             hint = "the same obygaze audit again, with --force"
-            document.violations.raise_if_any("the audit finding is not valid", hint, Corrupt)
+            document.violations.raise_if_any(
+                "the audit finding is not valid", hint, Corrupt
+            )
             found[path.stem] = finding
     return found
 
@@ -89,11 +99,15 @@ class Audit(ABC):
     def __str__(self) -> str:
         found = self.finding()
         rows = aligned(found.headers, found.rows) if found.rows else ""
-        return "\n\n".join(part for part in (found.title, rows, "\n".join(found.sentences)) if part)
+        return "\n\n".join(
+            part for part in (found.title, rows, "\n".join(found.sentences)) if part
+        )
 
     def __repr__(self) -> str:
         finding = self.finding()
-        return f"<{type(self).__name__}: {finding.title[:80]}, {len(finding.rows)} rows>"
+        return (
+            f"<{type(self).__name__}: {finding.title[:80]}, {len(finding.rows)} rows>"
+        )
 
     def draw(self, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
         """Draw the figure into STEM.svg and STEM.png; return both paths.
@@ -132,18 +146,25 @@ class Audit(ABC):
             write_new(written[-1], pretty_json(self.to_json()), force=force)
         if table is not None:
             written.append(Path(table))
-            data = csv_table(finding.headers, finding.rows, for_spreadsheets=for_spreadsheets)
+            data = csv_table(
+                finding.headers, finding.rows, for_spreadsheets=for_spreadsheets
+            )
             write_new(written[-1], data, force=force)
         if figure is not None:
             written += self.draw(figure_stem(Path(figure)), force=force)
         if run is not None:
             if not Path(run, "run.json").is_file():
-                what, hint = "not a run folder: run.json is missing", "obygaze run --help"
+                what, hint = (
+                    "not a run folder: run.json is missing",
+                    "obygaze run --help",
+                )
                 raise NotFound(what, where=str(run), hint=hint)
             document_path = _path_in_run(Path(run, FOLDER), finding, force=force)
             svg, png = self.draw(document_path.with_suffix(""), force=force)
             written += [document_path, svg, png]
-            write_new(document_path, _document_in_run(finding, document_path), force=force)
+            write_new(
+                document_path, _document_in_run(finding, document_path), force=force
+            )
         return written
 
 
@@ -179,14 +200,21 @@ def p_equals(p: float) -> str:
 
 
 def ratio_interval(
-    top: ArrayLike, bottom: ArrayLike, clusters: Sequence[str], *, scale: int = 1, seed: int = 0
+    top: ArrayLike,
+    bottom: ArrayLike,
+    clusters: Sequence[str],
+    *,
+    scale: int = 1,
+    seed: int = 0,
 ) -> list[float | None]:
     """Return the 95 % interval of scale * sum(top) / sum(bottom), bootstrapped over clusters.
 
     An end that cannot be computed is None.
     """
     names, codes = np.unique(clusters, return_inverse=True)
-    tops, bottoms = (np.bincount(codes, weights=np.asarray(side)) for side in (top, bottom))
+    tops, bottoms = (
+        np.bincount(codes, weights=np.asarray(side)) for side in (top, bottom)
+    )
 
     def ratio(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         with np.errstate(invalid="ignore"):

@@ -56,11 +56,15 @@ def read_texts(
         for column in (text, *columns, *cluster):
             if column not in cells:
                 what = f"no column {column!r}{near(column, cells)}; found {', '.join(cells)}"
-                raise NotFound(what, where=where, hint="--text COLUMN, and --group or --cluster")
+                raise NotFound(
+                    what, where=where, hint="--text COLUMN, and --group or --cluster"
+                )
         place = " ".join(cells[column] for column in cluster) if cluster else where
         texts.append(LabelledText(cells[text], labels(cells), place))
     if not any(one.text.strip() for one in texts):
-        raise FixInput(f"no texts in {text!r}", where=source_name(source), hint="--text COLUMN")
+        raise FixInput(
+            f"no texts in {text!r}", where=source_name(source), hint="--text COLUMN"
+        )
     return texts
 
 
@@ -96,7 +100,9 @@ def _records(source: TextSource, names: str) -> Iterator[tuple[Mapping[str, str]
         yield cells, f"row {number}"
 
 
-def opened_manifest(manifest: Manifest | str | Path, view: str | None = None) -> Manifest:
+def opened_manifest(
+    manifest: Manifest | str | Path, view: str | None = None
+) -> Manifest:
     """Return a manifest, or the one of a name or path, in a view."""
     if not isinstance(manifest, Manifest):
         manifest = read_manifest(Workspace.current().existing_manifest(str(manifest)))
@@ -122,18 +128,26 @@ def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], st
         raise FixInput(what, hint="'{image}_{group}'")
     # A field has no underscore, so that each file name can be read in one way only.
     pattern = re.compile(
-        "".join(f"(?P<{part}>[^_]+?)" if i % 2 else re.escape(part) for i, part in enumerate(parts))
+        "".join(
+            f"(?P<{part}>[^_]+?)" if i % 2 else re.escape(part)
+            for i, part in enumerate(parts)
+        )
     )
     for path in sorted(folder.glob("*.txt")):
         found = pattern.fullmatch(path.stem)
         if found is None:
-            what, hint = f"{path.name} does not match the pattern {names}", "--names PATTERN"
+            what, hint = (
+                f"{path.name} does not match the pattern {names}",
+                "--names PATTERN",
+            )
             raise FixInput(what, where=str(folder), hint=hint)
         try:
             # A byte order mark would be a part of the first word.
             lines = path.read_text("utf-8-sig").splitlines()
         except UnicodeDecodeError:
-            raise FixInput("not UTF-8", where=str(path), hint="save it as UTF-8") from None
+            raise FixInput(
+                "not UTF-8", where=str(path), hint="save it as UTF-8"
+            ) from None
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
@@ -160,10 +174,16 @@ def bare_words(caption: str) -> set[str]:
 
 def _token(value: object) -> str | None:
     is_token = isinstance(value, str) and value and tokens(value) == [value]
-    return None if is_token else "must be one token: lower case, no blank, comma or full stop"
+    return (
+        None
+        if is_token
+        else "must be one token: lower case, no blank, comma or full stop"
+    )
 
 
-_WORDS = Table({"lists": mapping_of(list_of(_token, least=1, unique=False))}, ("lists",))
+_WORDS = Table(
+    {"lists": mapping_of(list_of(_token, least=1, unique=False))}, ("lists",)
+)
 
 
 def read_words(lists: str | Path | WordLists) -> WordLists:
@@ -174,7 +194,9 @@ def read_words(lists: str | Path | WordLists) -> WordLists:
     path = shipped if lists in SHIPPED else Path(lists)
     if not path.is_file():
         hint = f"one of {', '.join(SHIPPED)}, or the path of a TOML file"
-        raise NotFound(f"no word lists called {str(lists)!r}", where=str(path), hint=hint)
+        raise NotFound(
+            f"no word lists called {str(lists)!r}", where=str(path), hint=hint
+        )
     document = read_toml(path.read_bytes(), str(lists))
     found = document.check(_WORDS)
     document.raise_if_any("the word lists are not valid")

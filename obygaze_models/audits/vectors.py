@@ -47,16 +47,23 @@ Pairs = list[tuple[VectorGroup, VectorGroup]]
 Groups = tuple[VectorGroup, VectorGroup | None, Pairs]
 
 
-def read_vectors(source: str | Path | Mapping[str, ArrayLike], *, single: bool = False) -> Groups:
+def read_vectors(
+    source: str | Path | Mapping[str, ArrayLike], *, single: bool = False
+) -> Groups:
     """Return the groups X and Y and the attribute pairs (A, B), (A_name, B_name) of an npz file.
 
     With `single` the items are W (or X), and Y is ignored.
     """
     if isinstance(source, Mapping):
-        where, arrays = "arrays", {name: np.asarray(array) for name, array in source.items()}
+        where, arrays = (
+            "arrays",
+            {name: np.asarray(array) for name, array in source.items()},
+        )
     else:
         where, arrays = str(source), dict(read_arrays(Path(source)))
-    items = next((name for name in ("W", "w") if name in arrays), "X") if single else "X"
+    items = (
+        next((name for name in ("W", "w") if name in arrays), "X") if single else "X"
+    )
     x = _group(arrays, items, where)
     y = None if single else _group(arrays, "Y", where)
     tags = [found["tag"] for name in arrays if (found := _PAIR.fullmatch(name))] or [""]
@@ -67,11 +74,15 @@ def read_vectors(source: str | Path | Mapping[str, ArrayLike], *, single: bool =
 def _group(arrays: Mapping[str, NDArray[Any]], name: str, where: str) -> VectorGroup:
     if name not in arrays:
         found = ", ".join(arrays) or "no arrays"
-        hint = "X and Y are the vectors of two groups, A and B those of two sets of words"
+        hint = (
+            "X and Y are the vectors of two groups, A and B those of two sets of words"
+        )
         raise FixInput(f"missing array {name!r}; found {found}", where=where, hint=hint)
     vectors = arrays[name]
     if vectors.dtype.kind not in "fiu":
-        raise FixInput(f"array {name!r} must hold numbers, got {vectors.dtype}", where=where)
+        raise FixInput(
+            f"array {name!r} must hold numbers, got {vectors.dtype}", where=where
+        )
     rows = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
     return VectorGroup(name, rows, arrays.get(f"{name.lower()}_block"))
 
@@ -97,16 +108,24 @@ def read_store_vectors(
     groups: list[VectorGroup] = []
     for name, ids in select_groups((x,) if y is None else (x, y), found_in):
         try:
-            found = store.matrix(level, clips=ids, missing="drop" if drop_missing else "error")
+            found = store.matrix(
+                level, clips=ids, missing="drop" if drop_missing else "error"
+            )
         except NotFound as error:
             error.hint = "--drop-missing to leave them out, or extract them again"
             raise
         if not len(found.rows):
-            raise NotFound(f"the store has no clip of the group {name!r}", where=store.location)
+            raise NotFound(
+                f"the store has no clip of the group {name!r}", where=store.location
+            )
         values = np.asarray(found.values, dtype=np.float64)
         films = store.movie_ids[found.rows]
         groups.append(VectorGroup(name, values, films, found.clip_ids.tolist()))
-    return groups[0], groups[1] if y is not None else None, text_pairs(texts, attributes)
+    return (
+        groups[0],
+        groups[1] if y is not None else None,
+        text_pairs(texts, attributes),
+    )
 
 
 def _opened(store: Store | str | Path) -> Store:
@@ -142,7 +161,11 @@ def select_groups(
         if not ids:
             raise FixInput(f"the group {name!r} has no clips", where=where)
         groups.append((name, list(dict.fromkeys(ids))))
-    both = sorted(set.intersection(*(set(ids) for _, ids in groups))) if len(groups) > 1 else []
+    both = (
+        sorted(set.intersection(*(set(ids) for _, ids in groups)))
+        if len(groups) > 1
+        else []
+    )
     if both:
         raise FixInput(
             f"{len(both)} clips are in both groups, the first is {both[0]}",
@@ -163,20 +186,29 @@ def read_text_table(store: Store, path: str | Path | None) -> TextTable:
     missing = [name for name in ("embeddings", "attribute") if name not in arrays]
     if missing:
         hint = "a file that obygaze extract text wrote"
-        raise FixInput(f"missing array {', '.join(missing)}", where=str(path), hint=hint)
+        raise FixInput(
+            f"missing array {', '.join(missing)}", where=str(path), hint=hint
+        )
     blank = np.full(len(arrays["embeddings"]), "")
     names = ("prompt", "template", "attribute")
-    words = {name: [str(word) for word in arrays.get(name, blank).tolist()] for name in names}
+    words = {
+        name: [str(word) for word in arrays.get(name, blank).tolist()] for name in names
+    }
     space_id = str(arrays["space_id"]) if "space_id" in arrays else ""
     return TextTable(embeddings=arrays["embeddings"], space_id=space_id, **words)
 
 
-def check_spaces(store: Store, level: str, texts: TextTable, *, assume: bool = False) -> None:
+def check_spaces(
+    store: Store, level: str, texts: TextTable, *, assume: bool = False
+) -> None:
     """Raise an error unless the texts are in the embedding space of a feature level.
 
     With `assume`, a space that is not named is assumed to be the same.
     """
-    shape, space = store.plan.array(level).tail_shape, space_of_level(store.recipe, level)
+    shape, space = (
+        store.plan.array(level).tail_shape,
+        space_of_level(store.recipe, level),
+    )
     if space is not None and texts.space_id:
         if not same_space(space, texts.space_id):
             raise Mismatch(
@@ -194,7 +226,9 @@ def check_spaces(store: Store, level: str, texts: TextTable, *, assume: bool = F
         )
     if len(shape) != 1:
         what = f"level {level!r} must have one vector per clip, got {len(shape)}-dimensional arrays"
-        raise FixInput(what, where=store.location, hint="another --level: obygaze store info")
+        raise FixInput(
+            what, where=store.location, hint="another --level: obygaze store info"
+        )
     if texts.embeddings.shape[1] != shape[0]:
         widths = f"{texts.embeddings.shape[1]} dimensions, the clips {shape[0]}"
         raise Mismatch(f"the texts have {widths}", where=store.location)
@@ -217,7 +251,9 @@ def text_pairs(texts: TextTable, names: Sequence[tuple[str, str]]) -> Pairs:
 def attribute_vectors(texts: TextTable) -> dict[str, VectorGroup]:
     """Return the vectors of the texts by attribute."""
     return {
-        name: VectorGroup(name, texts.embeddings[[word == name for word in texts.attribute]])
+        name: VectorGroup(
+            name, texts.embeddings[[word == name for word in texts.attribute]]
+        )
         for name in dict.fromkeys(texts.attribute)
     }
 
@@ -242,15 +278,21 @@ def store_word_probabilities(
     scale = logit_scale or (CLIP_SCALE if family == "clip" else None)
     if scale is None:
         what = f"the logit scale of {family or 'this'} models is not known"
-        raise FixUsage(what, hint="--logit-scale: exp of the checkpoint's tensor logit_scale")
+        raise FixUsage(
+            what, hint="--logit-scale: exp of the checkpoint's tensor logit_scale"
+        )
     words = attribute_vectors(texts)
     found = store.matrix(level, clips=list(dict.fromkeys(clip_ids)))
-    chances = word_probabilities(found.values, [word.vectors for word in words.values()], scale)
+    chances = word_probabilities(
+        found.values, [word.vectors for word in words.values()], scale
+    )
     rows = dict(zip(found.clip_ids.tolist(), chances.tolist(), strict=True))
     return [dict(zip(words, rows[clip], strict=True)) for clip in clip_ids], scale
 
 
-def word_probabilities(clips: ArrayLike, words: Sequence[ArrayLike], logit_scale: float) -> Floats:
+def word_probabilities(
+    clips: ArrayLike, words: Sequence[ArrayLike], logit_scale: float
+) -> Floats:
     """Return the probability of each word for each clip, as CLIP classifies without training.
 
     The softmax over the words of the logit scale times the cosine of clip and word. The vector of
@@ -265,10 +307,14 @@ def unit_rows(vectors: ArrayLike, name: str) -> Floats:
     """Return the rows scaled to length one; a zero or non-finite row is an error."""
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or not rows.size:
-        raise FixInput(f"{name} must be a non-empty 2-dimensional array, got shape {rows.shape}")
+        raise FixInput(
+            f"{name} must be a non-empty 2-dimensional array, got shape {rows.shape}"
+        )
     with np.errstate(over="ignore"):  # an overflow is reported below
         lengths = np.linalg.norm(rows, axis=1)
     bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
     if len(bad):
-        raise FixInput(f"vector {int(bad[0])} of {name} is zero or not finite: remove it")
+        raise FixInput(
+            f"vector {int(bad[0])} of {name} is zero or not finite: remove it"
+        )
     return np.asarray(rows / lengths[:, None])

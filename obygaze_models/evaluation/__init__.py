@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from obygaze_models.evaluation.compare import holm as holm
     from obygaze_models.evaluation.compare import nadeau_bengio as nadeau_bengio
     from obygaze_models.evaluation.compare import sign_flip as sign_flip
-    from obygaze_models.evaluation.error_analysis import analyse_success as analyse_success
+    from obygaze_models.evaluation.error_analysis import (
+        analyse_success as analyse_success,
+    )
     from obygaze_models.evaluation.leakage import check_leaks as check_leaks
     from obygaze_models.evaluation.leakage import count_leak as count_leak
     from obygaze_models.evaluation.logistic import fit_logistic as fit_logistic

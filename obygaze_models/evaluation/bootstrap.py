@@ -29,7 +29,12 @@ from scipy import special
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.metrics import METRICS, replicate
-from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions, as_codes
+from obygaze_models.evaluation.predictions import (
+    FloatArray,
+    IntArray,
+    Predictions,
+    as_codes,
+)
 
 Statistics = Callable[[FloatArray], dict[str, FloatArray]]
 # Blocks of this many weights limit the memory of a bootstrap to about 100 MB.
@@ -168,9 +173,15 @@ def resample(
     k = int(codes.max()) + 1
     if within_unit and "prevalence" in drawn and k >= MANY_GROUPS:
         factor, shares = (label_inflation / inflation) ** 0.5, drawn["prevalence"]
-        drawn = {name: _with_labels(values, shares, factor) for name, values in drawn.items()}
-    of_draws = partial(interval_of, k=k, level=level, inflation=inflation, within_unit=within_unit)
-    return {name: of_draws(values, float(point[name][0])) for name, values in drawn.items()}
+        drawn = {
+            name: _with_labels(values, shares, factor) for name, values in drawn.items()
+        }
+    of_draws = partial(
+        interval_of, k=k, level=level, inflation=inflation, within_unit=within_unit
+    )
+    return {
+        name: of_draws(values, float(point[name][0])) for name, values in drawn.items()
+    }
 
 
 def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> FloatArray:
@@ -179,7 +190,10 @@ def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> Float
     They explain it by a straight line, on the logit scale.
     """
     known = np.isfinite(values) & np.isfinite(shares)
-    x, y = shares[known], special.logit(np.clip(values[known], NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
+    x, y = (
+        shares[known],
+        special.logit(np.clip(values[known], NEXT_TO_ZERO, 1 - NEXT_TO_ZERO)),
+    )
     if factor == 1 or not known.any() or min(np.ptp(x), np.ptp(y)) < NEXT_TO_ZERO:
         return values
     x = x - x.mean()
@@ -189,11 +203,18 @@ def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> Float
 
 
 def draw(
-    statistics: Statistics, codes: IntArray, n_replicates: int, seed: int | tuple[int, ...]
+    statistics: Statistics,
+    codes: IntArray,
+    n_replicates: int,
+    seed: int | tuple[int, ...],
 ) -> dict[str, FloatArray]:
     """Return the value of each statistic in each replicate; `codes` is the group of each clip."""
-    blocks = [statistics(weights) for weights in draw_weights(codes, n_replicates, seed)]
-    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    blocks = [
+        statistics(weights) for weights in draw_weights(codes, n_replicates, seed)
+    ]
+    return {
+        name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]
+    }
 
 
 def interval_of(
@@ -218,7 +239,9 @@ def interval_of(
     if is_known and draws.size and np.isfinite(point):
         wide = widen(draws, inflation**0.5, within_unit=within_unit)
         # The tail with which k groups have the width of Student's t, unbiased variance.
-        tail = special.ndtr((k / (k - 1)) ** 0.5 * special.stdtrit(k - 1, (1 - level) / 2))
+        tail = special.ndtr(
+            (k / (k - 1)) ** 0.5 * special.stdtrit(k - 1, (1 - level) / 2)
+        )
         low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
         if k < FEW_GROUPS and low < high:
             low, high = _student(wide, k, level, within_unit=within_unit).tolist()
@@ -230,10 +253,18 @@ def interval_of(
     return Interval(low, high, undefined), error
 
 
-def _student(draws: FloatArray, k: int, level: float, *, within_unit: bool) -> FloatArray:
+def _student(
+    draws: FloatArray, k: int, level: float, *, within_unit: bool
+) -> FloatArray:
     """Return Student's interval, of values in [0, 1] on the logit scale."""
-    values = special.logit(np.clip(draws, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO)) if within_unit else draws
-    half = special.stdtrit(k - 1, (1 + level) / 2) * np.std(values) * (k / (k - 1)) ** 0.5
+    values = (
+        special.logit(np.clip(draws, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
+        if within_unit
+        else draws
+    )
+    half = (
+        special.stdtrit(k - 1, (1 + level) / 2) * np.std(values) * (k / (k - 1)) ** 0.5
+    )
     ends = np.median(values) + half * np.array([-1, 1])
     return np.asarray(special.expit(ends) if within_unit else ends)
 
@@ -246,7 +277,8 @@ def widen(draws: FloatArray, stretch: float, *, within_unit: bool) -> FloatArray
     if not within_unit:
         return centre + stretch * (draws - centre)
     middle, values = (
-        special.logit(np.clip(x, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO)) for x in (centre, draws)
+        special.logit(np.clip(x, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
+        for x in (centre, draws)
     )
     moved = middle + stretch * (values - middle)
     # Values that were 0 or 1 before the logit are 0 or 1 again.

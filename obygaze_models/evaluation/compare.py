@@ -31,7 +31,9 @@ def nadeau_bengio(differences: ArrayLike, *, n_train: float, n_test: float) -> f
     """
     d = _finite(differences, "fold differences", at_least=2)
     if n_train <= 0 or n_test <= 0:
-        raise FixInput(f"n_train and n_test must be above 0, got {n_train:g} and {n_test:g}")
+        raise FixInput(
+            f"n_train and n_test must be above 0, got {n_train:g} and {n_test:g}"
+        )
     error = float(np.sqrt((1 / d.size + n_test / n_train) * d.var(ddof=1)))
     mean = float(d.mean())
     t = mean / error if error > 0 else float(np.copysign(np.inf, mean)) if mean else 0.0
@@ -82,5 +84,7 @@ def holm(p_values: ArrayLike) -> FloatArray:
 def _finite(values: ArrayLike, what: str, at_least: int) -> FloatArray:
     row = np.asarray(values, dtype=np.float64)
     if row.ndim != 1 or row.size < at_least or not np.isfinite(row).all():
-        raise FixInput(f"{what} must be at least {at_least} finite numbers, got {values!r:.80}")
+        raise FixInput(
+            f"{what} must be at least {at_least} finite numbers, got {values!r:.80}"
+        )
     return row

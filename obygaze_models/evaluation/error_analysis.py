@@ -59,8 +59,12 @@ def paper_factors(
         levels: The annotation level of each clip.
     """
     level = np.asarray(levels, dtype=np.str_)
-    columns = {name: as_truth(column).astype(np.float64) for name, column in concepts.items()}
-    return columns | {f: (level == f.split()[1]).astype(np.float64) for f in LEVEL_FACTORS}
+    columns = {
+        name: as_truth(column).astype(np.float64) for name, column in concepts.items()
+    }
+    return columns | {
+        f: (level == f.split()[1]).astype(np.float64) for f in LEVEL_FACTORS
+    }
 
 
 def analyse_success(
@@ -80,7 +84,9 @@ def analyse_success(
     """
     right = as_truth(success)
     names, codes = as_codes(movies, right.size)
-    table = {name: np.asarray(column, dtype=np.float64) for name, column in factors.items()}
+    table = {
+        name: np.asarray(column, dtype=np.float64) for name, column in factors.items()
+    }
     one = partial(analyse, intercept=intercept)
     pooled = one(right, table, film=ALL_FILMS, clusters=codes)
     alone = [
@@ -110,17 +116,25 @@ def analyse(
     if n_success in (0, right.size):
         return replace(empty, note=f"every clip is {'right' if n_success else 'wrong'}")
     if not kept or right.size <= len(kept) + 1:
-        return replace(empty, note=f"{right.size} clips are too few for {len(kept)} factors")
+        return replace(
+            empty, note=f"{right.size} clips are too few for {len(kept)} factors"
+        )
     X = np.column_stack(list(kept.values()))
-    by_film = clusters if clusters is not None and np.unique(clusters).size > 1 else None
+    by_film = (
+        clusters if clusters is not None and np.unique(clusters).size > 1 else None
+    )
     try:
         fit = fit_logistic(X, right, clusters=by_film, intercept=intercept)
     except FixInput as error:
         # An error in one film must not stop the analysis of the others.
         return replace(empty, note=error.what)
-    estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])[:, int(intercept) :]
+    estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])[
+        :, int(intercept) :
+    ]
     note = ""
-    if fit.method == "firth":  # its p are far too small over films, too large in one film (0009)
+    if (
+        fit.method == "firth"
+    ):  # its p are far too small over films, too large in one film (0009)
         estimates[1:], note = np.nan, "some factors predict success exactly"
     rows = zip(kept, estimates.T.tolist(), strict=True)
     return replace(
@@ -151,5 +165,7 @@ def independent_factors(
             kept[name], basis = column, wider
         else:
             constant = np.ptp(column) == 0
-            left_out[name] = "never varies" if constant else "follows from the factors before it"
+            left_out[name] = (
+                "never varies" if constant else "follows from the factors before it"
+            )
     return kept, left_out

@@ -120,7 +120,9 @@ def count_leak(
     )
 
 
-def _about(tested: set[str], used: set[str], clip_of: Mapping[str, str] | None) -> set[str]:
+def _about(
+    tested: set[str], used: set[str], clip_of: Mapping[str, str] | None
+) -> set[str]:
     """Return the test rows about a clip that was used."""
     if clip_of is None:
         return tested & used
@@ -146,5 +148,7 @@ def _distinct(ids: Iterable[str], subset: str, cell: str) -> set[str]:
     listed = list(ids)
     distinct = set(listed)
     if len(distinct) != len(listed):
-        raise FixInput(f"{subset} contains {len(listed) - len(distinct)} clips twice", where=cell)
+        raise FixInput(
+            f"{subset} contains {len(listed) - len(distinct)} clips twice", where=cell
+        )
     return distinct

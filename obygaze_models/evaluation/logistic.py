@@ -66,7 +66,8 @@ def fit_logistic(
     design = with_intercept(X, truth.size)[:, 0 if intercept else 1 :]
     if np.linalg.matrix_rank(design) < design.shape[1]:
         raise FixInput(
-            "the factors are linearly dependent", hint="leave out factors that follow from others"
+            "the factors are linearly dependent",
+            hint="leave out factors that follow from others",
         )
     if method not in ("auto", "ml", "firth"):
         raise FixInput(f"unknown method {method!r}", hint="auto, ml or firth")
@@ -168,15 +169,21 @@ def _newton(design: FloatArray, y: BoolArray, firth: bool) -> FloatArray:
             step /= 2
         else:
             return np.asarray(beta + step, dtype=np.float64)
-    raise FixInput("the logistic fit did not converge", hint="use fewer factors or more clips")
+    raise FixInput(
+        "the logistic fit did not converge", hint="use fewer factors or more clips"
+    )
 
 
-def _likelihood(design: FloatArray, y: BoolArray, beta: FloatArray, firth: bool) -> float:
+def _likelihood(
+    design: FloatArray, y: BoolArray, beta: FloatArray, firth: bool
+) -> float:
     margin = design @ beta
     value = float(-np.logaddexp(0, np.where(y, -margin, margin)).sum())
     if firth:  # minus infinity where the information is singular
         p = special.expit(margin)
-        value += 0.5 * float(np.linalg.slogdet(design.T @ (design * (p * (1 - p))[:, None]))[1])
+        value += 0.5 * float(
+            np.linalg.slogdet(design.T @ (design * (p * (1 - p))[:, None]))[1]
+        )
     return value
 
 
@@ -195,7 +202,11 @@ def _scores(
 
 
 def _variances(
-    design: FloatArray, y: BoolArray, beta: FloatArray, firth: bool, clusters: ArrayLike | None
+    design: FloatArray,
+    y: BoolArray,
+    beta: FloatArray,
+    firth: bool,
+    clusters: ArrayLike | None,
 ) -> tuple[FloatArray, float]:
     """Return the variance of each coefficient, and its degrees of freedom.
 
@@ -210,14 +221,18 @@ def _variances(
     names, codes = as_codes(clusters, y.size)
     k = names.size
     if k < 2:
-        raise FixInput(f"standard errors over movies require at least two movies, got {k}")
+        raise FixInput(
+            f"standard errors over movies require at least two movies, got {k}"
+        )
     values, axes = np.linalg.eigh(bread)
     root = axes * np.sqrt(np.maximum(values, 0))
     p, variance = special.expit(design @ beta), np.zeros(len(beta))
     for movie in range(k):
         own, weight = design[codes == movie], (p * (1 - p))[codes == movie, None]
         # The fit follows the clips of a movie, so that their residuals are too small.
-        left, axes = np.linalg.eigh(np.eye(len(beta)) - root.T @ (own.T @ (own * weight)) @ root)
+        left, axes = np.linalg.eigh(
+            np.eye(len(beta)) - root.T @ (own.T @ (own * weight)) @ root
+        )
         scale = np.where(left > NEXT_TO_ZERO, np.maximum(left, NEXT_TO_ZERO) ** -0.5, 0)
         gradient = root.T @ rows[codes == movie].sum(axis=0)
         variance += (root @ (axes * scale) @ axes.T @ gradient) ** 2

@@ -104,7 +104,10 @@ MARGIN_METRICS = (*DECISION_METRICS, *RANKING_METRICS)
 CALIBRATION_METRICS = ("brier", "ece", "ece_width")
 METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
 LOWER_IS_BETTER = CALIBRATION_METRICS
-COUNTS = ("prevalence", "share_positive")  # of clips; no value of them is better than another
+COUNTS = (
+    "prevalence",
+    "share_positive",
+)  # of clips; no value of them is better than another
 N_BINS = 10
 
 
@@ -119,7 +122,9 @@ def goodness(metric: str, value: float) -> float:
 
 
 def evaluate(
-    predictions: Predictions, names: Iterable[str] = METRICS, weights: ArrayLike | None = None
+    predictions: Predictions,
+    names: Iterable[str] = METRICS,
+    weights: ArrayLike | None = None,
 ) -> dict[str, float]:
     """Return each metric of the predictions.
 
@@ -136,7 +141,11 @@ def replicate(
 ) -> Values:
     """Return each metric under each row of weights of clips; None weights each clip once."""
     names, n = list(names), len(predictions)
-    matrix = np.ones((1, n)) if weights is None else np.atleast_2d(np.asarray(weights, float))
+    matrix = (
+        np.ones((1, n))
+        if weights is None
+        else np.atleast_2d(np.asarray(weights, float))
+    )
     if matrix.shape[1:] != (n,) or not np.isfinite(matrix).all() or (matrix < 0).any():
         raise FixInput(
             f"weights must be finite and at least 0, one for each of {n} clips, "
@@ -144,7 +153,9 @@ def replicate(
         )
     unknown = [name for name in names if name not in METRICS]
     if unknown:
-        raise FixInput(f"unknown metric {unknown[0]!r}", hint="one of " + ", ".join(METRICS))
+        raise FixInput(
+            f"unknown metric {unknown[0]!r}", hint="one of " + ", ".join(METRICS)
+        )
     low, high = predictions.score.min(), predictions.score.max()
     if not (low >= 0 and high <= 1) and not set(names).isdisjoint(CALIBRATION_METRICS):
         raise FixInput(
@@ -173,13 +184,17 @@ class GroupedStats:
 
     def drawn(self, weights: FloatArray) -> FloatArray:
         """Return the summed weight of the rows under each row of weights."""
-        return np.asarray(weights[:, self.units] @ self._by_unit(np.ones(len(self.codes)))[:, 0])
+        return np.asarray(
+            weights[:, self.units] @ self._by_unit(np.ones(len(self.codes)))[:, 0]
+        )
 
     @cached_property
     def outcomes(self) -> FloatArray:
         """True and false positives, false and true negatives of each unit."""
         y, called = self.predictions.y, self.predictions.decision
-        return self._by_unit(np.stack([y & called, ~y & called, y & ~called, ~y & ~called], axis=1))
+        return self._by_unit(
+            np.stack([y & called, ~y & called, y & ~called, ~y & ~called], axis=1)
+        )
 
     @cached_property
     def order(self) -> tuple[IntArray, IntArray]:
@@ -200,7 +215,9 @@ class GroupedStats:
     def _at_or_above(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return weighted positives and negatives at or above each distinct score."""
         if len(self.units) < len(self.codes) // 2:
-            positive, negative = (weights[:, self.units] @ table for table in self.ranks)
+            positive, negative = (
+                weights[:, self.units] @ table for table in self.ranks
+            )
             return positive, negative
         # With few rows per unit the tables of `ranks` are mostly zeros.
         order, ends = self.order
@@ -208,7 +225,9 @@ class GroupedStats:
         tp = np.cumsum(own * self.predictions.y[order], axis=1)[:, ends]
         return tp, np.cumsum(own, axis=1)[:, ends] - tp
 
-    def order_metrics(self, weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def order_metrics(
+        self, weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return average precision, and pairs of both classes: ranked correctly, and all.
 
         Average precision is the mean over the steps of recall; tied scores are one step, and a tied
@@ -243,7 +262,9 @@ class GroupedStats:
         own = weights[:, self.units]
         if not set(names).isdisjoint(DECISION_METRICS):
             counts = Confusion(*(own @ self.outcomes).T)
-            found = {n: DECISION_METRICS[n](counts) for n in names if n in DECISION_METRICS}
+            found = {
+                n: DECISION_METRICS[n](counts) for n in names if n in DECISION_METRICS
+            }
         if "ap" in names or "auc" in names:
             ap, won, pairs = self.order_metrics(weights)
             found |= {"ap": ap, "auc": divide(won, pairs)}
@@ -276,11 +297,15 @@ def mean_over_folds(
             once = np.zeros((1, weights.shape[1]))
             once[0, fold.units] = 1.0
             own = fold.metrics(once, names)
-            found.append({name: np.repeat(value, len(weights)) for name, value in own.items()})
+            found.append(
+                {name: np.repeat(value, len(weights)) for name, value in own.items()}
+            )
     return {name: weighted_mean([one[name] for one in found], drawn) for name in names}
 
 
-def weighted_mean(values: Sequence[FloatArray], weights: Sequence[FloatArray]) -> FloatArray:
+def weighted_mean(
+    values: Sequence[FloatArray], weights: Sequence[FloatArray]
+) -> FloatArray:
     """Return the weighted mean of values, entry by entry, without those that are not finite."""
     total, weight = np.zeros_like(weights[0]), np.zeros_like(weights[0])
     for value, own in zip(values, weights, strict=True):

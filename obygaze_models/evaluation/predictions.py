@@ -58,7 +58,9 @@ def as_truth(y: ArrayLike) -> BoolArray:
     """Return labels 0 and 1 as booleans; raise an error for any other label."""
     truth = np.asarray(y)
     if truth.ndim != 1 or truth.size == 0:
-        raise FixInput(f"labels must be a non-empty list of 0 and 1, got shape {truth.shape}")
+        raise FixInput(
+            f"labels must be a non-empty list of 0 and 1, got shape {truth.shape}"
+        )
     if truth.dtype == np.bool_:
         return truth
     unknown = sorted({str(v) for v in truth.tolist() if v not in (0, 1)})
@@ -74,7 +76,9 @@ def as_scores(score: ArrayLike, n_rows: int) -> FloatArray:
     """Return scores as float64; raise an error unless each row has one finite score."""
     scores = np.asarray(score, dtype=np.float64)
     if scores.shape != (n_rows,):
-        raise FixInput(f"expected one score for each of {n_rows} labels, got shape {scores.shape}")
+        raise FixInput(
+            f"expected one score for each of {n_rows} labels, got shape {scores.shape}"
+        )
     bad = np.flatnonzero(~np.isfinite(scores))
     if bad.size:
         raise FixInput(
@@ -89,7 +93,9 @@ def as_codes(groups: ArrayLike, n_rows: int) -> tuple[NDArray[Any], IntArray]:
     """Return the sorted group names, and the number of each row's group."""
     names = np.asarray(groups)
     if names.shape != (n_rows,):
-        raise FixInput(f"expected one group for each of {n_rows} rows, got shape {names.shape}")
+        raise FixInput(
+            f"expected one group for each of {n_rows} rows, got shape {names.shape}"
+        )
     unique, codes = np.unique(names, return_inverse=True)
     return unique, codes.astype(np.intp)
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from obygaze_models.models.concept_report import film_leak as film_leak
     from obygaze_models.models.concept_report import leakage_scores as leakage_scores
     from obygaze_models.models.concepts import ConceptBank as ConceptBank
-    from obygaze_models.models.concepts import cross_fitted_margins as cross_fitted_margins
+    from obygaze_models.models.concepts import (
+        cross_fitted_margins as cross_fitted_margins,
+    )
     from obygaze_models.models.frames import FrameProbe as FrameProbe
     from obygaze_models.models.heads import LinearHead as LinearHead
     from obygaze_models.models.heads import LogisticHead as LogisticHead
@@ -64,12 +66,26 @@ else:
             "TrueValues",
             "intervene",
         ),
-        "obygaze_models.models.concept_report": ("concept_quality", "film_leak", "leakage_scores"),
+        "obygaze_models.models.concept_report": (
+            "concept_quality",
+            "film_leak",
+            "leakage_scores",
+        ),
         "obygaze_models.models.concepts": ("ConceptBank", "cross_fitted_margins"),
         "obygaze_models.models.frames": ("FrameProbe",),
-        "obygaze_models.models.heads": ("LinearHead", "LogisticHead", "OrdinalHead", "TreeHead"),
+        "obygaze_models.models.heads": (
+            "LinearHead",
+            "LogisticHead",
+            "OrdinalHead",
+            "TreeHead",
+        ),
         "obygaze_models.models.installed": ("InstalledProbe",),
-        "obygaze_models.models.linear": ("LinearProbe", "LogisticProbe", "RidgeProbe", "SVMProbe"),
+        "obygaze_models.models.linear": (
+            "LinearProbe",
+            "LogisticProbe",
+            "RidgeProbe",
+            "SVMProbe",
+        ),
         "obygaze_models.models.mlp": ("Job", "MLPProbe", "fit_many"),
         "obygaze_models.models.sparse_heads": ("SparseHead",),
         "obygaze_models.models.time_head": ("TimeHead",),

@@ -31,7 +31,10 @@ def random_ap(prevalence: ArrayLike, n: ArrayLike) -> Floats:
         prevalence: The share of positive clips, of one test or many; at 0 there is no AP (NaN).
         n: The number of clips of each test.
     """
-    prevalence, n = np.asarray(prevalence, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    prevalence, n = (
+        np.asarray(prevalence, dtype=np.float64),
+        np.asarray(n, dtype=np.float64),
+    )
     first = (digamma(n + 1) + np.euler_gamma) / n  # the mean of 1 / rank
     others = np.clip((prevalence * n - 1) / np.maximum(n - 1, 1), 0, 1)
     return np.where(prevalence > 0, first + others * (1 - first), np.nan)
@@ -86,7 +89,9 @@ class RandomBaseline(Baseline):
         return tags
 
     def _positive(self, X: Floats) -> Floats:
-        return np.asarray(1 - check_random_state(self.random_state).uniform(size=len(X)))
+        return np.asarray(
+            1 - check_random_state(self.random_state).uniform(size=len(X))
+        )
 
 
 class AllPositive(Baseline):
@@ -119,7 +124,9 @@ class FilmPrior(Baseline):
 
     def _positive(self, X: Floats) -> Floats:
         at = np.clip(np.searchsorted(self.films_, X[:, 0]), 0, self.films_.size - 1)
-        return np.asarray(np.where(self.films_[at] == X[:, 0], self.share_[at], self.prevalence_))
+        return np.asarray(
+            np.where(self.films_[at] == X[:, 0], self.share_[at], self.prevalence_)
+        )
 
 
 class Neighbour(Baseline):
@@ -154,7 +161,9 @@ def oracle() -> LogisticRegression:
     Classes weigh the same. A model can have a higher F1, whose threshold this regression does not
     choose, and a higher score wherever the video shows more than the concepts.
     """
-    from sklearn.linear_model import LogisticRegression  # late: other baselines start without it
+    from sklearn.linear_model import (
+        LogisticRegression,
+    )  # late: other baselines start without it
 
     return LogisticRegression(class_weight="balanced", max_iter=1000)
 

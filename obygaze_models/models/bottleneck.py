@@ -25,7 +25,11 @@ from obygaze_models.models.common import (
     encode_classes,
     mean_of_frames,
 )
-from obygaze_models.models.concepts import ConceptBank, cross_fit_folds, cross_fitted_margins
+from obygaze_models.models.concepts import (
+    ConceptBank,
+    cross_fit_folds,
+    cross_fitted_margins,
+)
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.heads import Head, LogisticHead, OrdinalHead
 
@@ -60,7 +64,10 @@ class ResidualHead(Head):
             value = np.logaddexp(0, -pull).sum() + coef @ coef / (2 * self.C)
             return float(value), np.append(Z.T @ slope + coef / self.C, slope.sum())
 
-        start, options = np.zeros(X.shape[1] + 1), {"maxiter": 5000, "ftol": 1e-12, "gtol": 1e-6}
+        start, options = (
+            np.zeros(X.shape[1] + 1),
+            {"maxiter": 5000, "ftol": 1e-12, "gtol": 1e-6},
+        )
         free = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
         self.coef_, self.intercept_ = free[:-1], float(free[-1] - mean @ free[:-1])
         rest = float((X @ self.coef_).var())
@@ -114,7 +121,11 @@ class Bottleneck(Classifier):
         X = X if frames is None else mean_of_frames(np.asarray(X))
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
-        kept = np.ones(len(X), dtype=bool) if rows is None else np.asarray(rows, dtype=bool)
+        kept = (
+            np.ones(len(X), dtype=bool)
+            if rows is None
+            else np.asarray(rows, dtype=bool)
+        )
         self.classes_, _ = encode_classes(y[kept])
         if concepts is None:
             concepts = y[:, None] == self.classes_[len(self.classes_) == 2 :]
@@ -125,7 +136,9 @@ class Bottleneck(Classifier):
         if folds is None:
             margins = self.bank_.transform(X if frames is None else frames)[kept]
         else:
-            margins = cross_fitted_margins(bank, X, targets, folds, groups, frames)[kept]
+            margins = cross_fitted_margins(bank, X, targets, folds, groups, frames)[
+                kept
+            ]
         inside = None if groups is None else groups[kept]
         self.head_ = clone(self.part("head")).fit(margins, y[kept], groups=inside)
         if self.residual is not None:
@@ -292,7 +305,9 @@ def _scorer(
     return score
 
 
-def _greedy(score: Callable[[Any], tuple[float, float]], n_concepts: int) -> tuple[int, ...]:
+def _greedy(
+    score: Callable[[Any], tuple[float, float]], n_concepts: int
+) -> tuple[int, ...]:
     """Return the concepts by how much they improve average precision; a tie is the earlier one."""
     chosen: list[int] = []
     for _ in range(n_concepts):

@@ -97,7 +97,9 @@ def padding_of(X: NDArray[Any]) -> Bools | None:
     padding: Bools = np.isnan(X).all(axis=tuple(range(2, X.ndim)))
     clips_of_padding = np.flatnonzero(padding.all(axis=1))
     if len(clips_of_padding):
-        raise FixTraining(f"all frames of clip {clips_of_padding[0]} are NaN, which is padding")
+        raise FixTraining(
+            f"all frames of clip {clips_of_padding[0]} are NaN, which is padding"
+        )
     return padding if padding.any() else None
 
 
@@ -149,4 +151,6 @@ def encode_classes(y: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
 def balanced_weights(codes: Ints, n_classes: int) -> Floats:
     """Return the weight of each class that balances them: n / (n_classes x rows of the class)."""
     counts = np.bincount(codes, minlength=n_classes)
-    return np.asarray(len(codes) / (n_classes * np.maximum(counts, 1).astype(np.float64)))
+    return np.asarray(
+        len(codes) / (n_classes * np.maximum(counts, 1).astype(np.float64))
+    )

@@ -68,21 +68,32 @@ def concept_quality(
     margins, films = np.asarray(margins, dtype=np.float64), np.asarray(films)
     columns = concept_columns(targets, len(margins))
     tested = []
-    for scores, column, name in zip(margins.T, columns.T, map(str, concepts), strict=True):
+    for scores, column, name in zip(
+        margins.T, columns.T, map(str, concepts), strict=True
+    ):
         rows = column >= 0
         present = column[rows] == 1
         if present.all() or not present.any():
             raise FixTraining(
-                "clips with the concept and clips without it are both required", where=name
+                "clips with the concept and clips without it are both required",
+                where=name,
             )
         predictions = Predictions.of(present, scores[rows], threshold=0.0)
         metrics = estimate(
-            predictions, films[rows], METRICS, n_replicates=n_replicates, seed=seed, n_folds=n_folds
+            predictions,
+            films[rows],
+            METRICS,
+            n_replicates=n_replicates,
+            seed=seed,
+            n_folds=n_folds,
         )
         p = shift_test(scores[rows], present, films[rows], n_folds)
         tested.append((name, len(present), int(present.sum()), metrics, p))
     adjusted = holm([row[-1] for row in tested]).tolist()
-    return [ConceptQuality(*row, p_holm) for row, p_holm in zip(tested, adjusted, strict=True)]
+    return [
+        ConceptQuality(*row, p_holm)
+        for row, p_holm in zip(tested, adjusted, strict=True)
+    ]
 
 
 def shift_test(
@@ -98,7 +109,9 @@ def shift_test(
     ranks, mean, variance = rankdata(scores), 0.0, 0.0
     for film in np.unique(films):
         own = films == film
-        shifted = [ranks[own][np.roll(positive[own], by)].sum() for by in range(own.sum())]
+        shifted = [
+            ranks[own][np.roll(positive[own], by)].sum() for by in range(own.sum())
+        ]
         mean, variance = mean + np.mean(shifted), variance + np.var(shifted)
     if n_folds is not None:
         variance *= reuse_inflation(n_folds)
@@ -126,7 +139,9 @@ def cosines(coef: Any) -> Floats:
     return np.asarray(unit @ unit.T)
 
 
-def leakage_scores(margins: Any, has: Any, y: Any, *, seed: int = 0) -> dict[str, float]:
+def leakage_scores(
+    margins: Any, has: Any, y: Any, *, seed: int = 0
+) -> dict[str, float]:
     """Return how much more margins say about the task and each other than true concepts do.
 
     The scores of arXiv 2504.14094. `ctl` (concepts to task): the information of a margin about the
@@ -136,7 +151,11 @@ def leakage_scores(margins: Any, has: Any, y: Any, *, seed: int = 0) -> dict[str
     three nearest neighbours; `ctl_chance` and `icl_chance` are what that gives for shuffled margins
     beside concepts without information.
     """
-    rows, truth, labels = np.asarray(margins, dtype=np.float64), np.asarray(has), np.asarray(y)
+    rows, truth, labels = (
+        np.asarray(margins, dtype=np.float64),
+        np.asarray(has),
+        np.asarray(y),
+    )
     rng = np.random.default_rng(seed)
     of_truth = _information(truth, labels, discrete=True)
     parts = {"": _information(rows, labels, seed=seed)}
@@ -162,7 +181,9 @@ def _information(
     return task, (table / np.sqrt(np.outer(own, own)))[pairs]
 
 
-def film_leak(margins: Any, films: Any, *, n_folds: int = 5, seed: int = 0) -> dict[str, float]:
+def film_leak(
+    margins: Any, films: Any, *, n_folds: int = 5, seed: int = 0
+) -> dict[str, float]:
     """Return how well logistic regression on margins predicts the film, over random folds.
 
     The `balanced_accuracy` out of fold, that of `chance`, `n_films`, and the `excess`: 0 for
@@ -180,7 +201,10 @@ def film_leak(margins: Any, films: Any, *, n_folds: int = 5, seed: int = 0) -> d
     )
     with one_thread():
         predicted = cross_val_predict(
-            model, rows, films, cv=StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+            model,
+            rows,
+            films,
+            cv=StratifiedKFold(n_folds, shuffle=True, random_state=seed),
         )
     accuracy, chance = float(balanced_accuracy_score(films, predicted)), 1 / len(names)
     return {
@@ -210,16 +234,23 @@ def sensitivity(
     scores, slopes = scores_and_slopes(probe, X)
     rising = slopes[positive if len(slopes) > 1 else slice(None)] @ directions.T
     shares = (rising > 0).mean(axis=0)
-    relative = rising.mean(axis=0) * (X @ directions.T).std(axis=0) / (scores.std() or 1.0)
+    relative = (
+        rising.mean(axis=0) * (X @ directions.T).std(axis=0) / (scores.std() or 1.0)
+    )
     n = len(names)
     chance = np.abs(relative[n:])
-    p = [(1 + int((chance >= abs(own)).sum())) / (1 + len(chance)) for own in relative[:n]]
+    p = [
+        (1 + int((chance >= abs(own)).sum())) / (1 + len(chance))
+        for own in relative[:n]
+    ]
     random = {
         "n": len(chance),
         "share": np.quantile(shares[n:], (0.025, 0.975)).tolist(),
         "slope": float(np.quantile(chance, 0.95)),
     }
-    values = zip(names, shares.tolist(), relative.tolist(), p, holm(p).tolist(), strict=False)
+    values = zip(
+        names, shares.tolist(), relative.tolist(), p, holm(p).tolist(), strict=False
+    )
     keys = ("name", "share", "slope", "p", "p_holm")
     return [{**dict(zip(keys, own, strict=True)), "random": random} for own in values]
 

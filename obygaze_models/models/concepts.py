@@ -25,13 +25,20 @@ from obygaze_models.models.common import (
     total_variance,
 )
 from obygaze_models.models.estimator import Savable
-from obygaze_models.models.linear_solvers import WITHOUT_TOLERANCE, Gram, central_bias, find_plane
+from obygaze_models.models.linear_solvers import (
+    WITHOUT_TOLERANCE,
+    Gram,
+    central_bias,
+    find_plane,
+)
 
 Against = Literal["EN", "absent", "HN+S"]
 Tolerance = float | Mapping[str, float] | Literal["paper", "inner"]
 
 INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / total variance of the features
-NO_DIRECTION = "the features of the clips do not differ, so that no direction separates them"
+NO_DIRECTION = (
+    "the features of the clips do not differ, so that no direction separates them"
+)
 ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
 
 
@@ -48,7 +55,13 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     divided by the vector's length, which the released code does not do.
     """
 
-    fitted: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "C_", "length_", "concepts_")
+    fitted: ClassVar[tuple[str, ...]] = (
+        "coef_",
+        "intercept_",
+        "C_",
+        "length_",
+        "concepts_",
+    )
 
     concepts: Sequence[str] | None = None
     _: KW_ONLY
@@ -63,9 +76,13 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Find the plane of each column of `y` on the rows of X."""
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        return self.fit_rows(Gram(X), concept_columns(y, len(X)), np.arange(len(X)), groups)
+        return self.fit_rows(
+            Gram(X), concept_columns(y, len(X)), np.arange(len(X)), groups
+        )
 
-    def fit_rows(self, gram: Gram, targets: Ints, rows: Ints, groups: Any = None) -> Self:
+    def fit_rows(
+        self, gram: Gram, targets: Ints, rows: Ints, groups: Any = None
+    ) -> Self:
         """Find the planes on some rows of a Gram matrix that other fits share.
 
         Args:
@@ -81,7 +98,10 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         if len(names) != n_concepts:
             what = f"concepts must have {n_concepts} names, one per column of targets"
             raise FixTraining(f"{what}, got {len(names)}")
-        self.n_features_in_, self.concepts_ = n_features, np.asarray(names, dtype=np.str_)
+        self.n_features_in_, self.concepts_ = (
+            n_features,
+            np.asarray(names, dtype=np.str_),
+        )
         self.coef_ = np.empty((n_concepts, n_features))
         self.intercept_, self.C_, self.length_ = np.empty((3, n_concepts))
         groups = None if groups is None else np.asarray(groups)
@@ -93,10 +113,14 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             for column, name in enumerate(names):
                 known = rows[targets[rows, column] >= 0]
                 try:
-                    self._fit_one(column, name, gram, known, targets[known, column] == 1, groups)
+                    self._fit_one(
+                        column, name, gram, known, targets[known, column] == 1, groups
+                    )
                 except FixTraining as error:
                     where = f"concept {name}"
-                    raise FixTraining(error.what, where=where, hint=error.hint) from error
+                    raise FixTraining(
+                        error.what, where=where, hint=error.hint
+                    ) from error
         return self
 
     def transform(self, X: Any) -> Floats:
@@ -105,7 +129,9 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         if are_frames(X):
             rows = X.reshape(-1, X.shape[-1])
             padding = np.isnan(rows).all(axis=1)
-            margins = self.transform(np.where(padding[:, None], 0, rows) if padding.any() else rows)
+            margins = self.transform(
+                np.where(padding[:, None], 0, rows) if padding.any() else rows
+            )
             margins[padding] = np.nan  # padding stays padding
             return margins.reshape(*X.shape[:-1], -1)
         X = validate_data(self, X, dtype=np.float64, reset=False)
@@ -123,12 +149,20 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         return tags
 
     def _fit_one(
-        self, column: int, name: str, gram: Gram, rows: Ints, positive: Bools, groups: Any
+        self,
+        column: int,
+        name: str,
+        gram: Gram,
+        rows: Ints,
+        positive: Bools,
+        groups: Any,
     ) -> None:
         seed = [draw_seed(self.random_state), column]
         tolerance = self._tolerance(name, gram, rows, positive, groups, seed)
         sample = self._sample(rows, positive, seed)
-        normal, bias = find_plane(self.method, gram, *sample, tolerance, exact=self.unit_norm)
+        normal, bias = find_plane(
+            self.method, gram, *sample, tolerance, exact=self.unit_norm
+        )
         if self.unit_norm and self.method == "svm":
             used, present, weights = sample
             bias = central_bias(gram.X[used] @ normal, present, weights, bias)
@@ -151,7 +185,9 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             kept = subsample(positive, seed)
             rows, positive = rows[kept], positive[kept]
         codes = positive.astype(np.int64)
-        weights = balanced_weights(codes, 2)[codes] if self.balance == "weights" else None
+        weights = (
+            balanced_weights(codes, 2)[codes] if self.balance == "weights" else None
+        )
         return rows, positive, weights
 
     def _tolerance(
@@ -177,22 +213,30 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         tolerances = self.tolerances
         if tolerances is None:
             tolerances = (np.array(INNER) / total_variance(gram.X[rows])).tolist()
-        folds = inner_folds(positive, None if groups is None else groups[rows], self.inner_folds)
+        folds = inner_folds(
+            positive, None if groups is None else groups[rows], self.inner_folds
+        )
         if not folds:  # too few rows or films to validate
             return float(tolerances[len(tolerances) // 2])
         scores = np.empty((len(folds), len(tolerances)))
         for i, fold in enumerate(folds):
             sample = self._sample(rows[~fold], positive[~fold], seed)
             planes = [
-                find_plane(self.method, gram, *sample, C, exact=self.unit_norm) for C in tolerances
+                find_plane(self.method, gram, *sample, C, exact=self.unit_norm)
+                for C in tolerances
             ]
             normals, biases = (np.array(part) for part in zip(*planes, strict=True))
             margins = normals @ gram.X[rows[fold]].T + biases[:, None]
-            scores[i] = [evaluate(Predictions.of(positive[fold], m), ["ap"])["ap"] for m in margins]
+            scores[i] = [
+                evaluate(Predictions.of(positive[fold], m), ["ap"])["ap"]
+                for m in margins
+            ]
         return float(tolerances[int(scores.mean(axis=0).argmax())])
 
 
-def concept_targets(levels: NDArray[Any], has: NDArray[Any], against: Against = "absent") -> Ints:
+def concept_targets(
+    levels: NDArray[Any], has: NDArray[Any], against: Against = "absent"
+) -> Ints:
     """Return targets of a `ConceptBank`: 1 positive, 0 negative, -1 not used.
 
     Positive clips are those of HN and S with the concept. Negative clips are EN clips only
@@ -215,7 +259,9 @@ def concept_targets(levels: NDArray[Any], has: NDArray[Any], against: Against = 
     without = rated & ~present
     negatives = {"EN": easy, "absent": easy | without, "HN+S": without}
     if against not in negatives:
-        raise FixTraining(f"unknown against={against!r}", hint=f"one of {list(negatives)}")
+        raise FixTraining(
+            f"unknown against={against!r}", hint=f"one of {list(negatives)}"
+        )
     targets = np.full(present.shape, -1, dtype=np.int64)
     targets[np.broadcast_to(negatives[against], present.shape)] = 0
     targets[rated & present] = 1
@@ -242,13 +288,19 @@ def concept_columns(y: Any, n_rows: int) -> Ints:
     return np.where(left_out, -1, present.astype(np.int64))
 
 
-def inner_folds(positive: Bools, groups: NDArray[Any] | None, n_folds: int) -> list[Bools]:
+def inner_folds(
+    positive: Bools, groups: NDArray[Any] | None, n_folds: int
+) -> list[Bools]:
     """Return the validation rows of each inner fold, without folds that have one class only."""
     numbers = cross_fit_folds(positive, groups, n_folds)
     if numbers is None or numbers.max() < n_folds - 1:
         return []
     folds: list[Bools] = [numbers == number for number in range(n_folds)]
-    return [f for f in folds if all(0 < side.mean() < 1 for side in (positive[f], positive[~f]))]
+    return [
+        f
+        for f in folds
+        if all(0 < side.mean() < 1 for side in (positive[f], positive[~f]))
+    ]
 
 
 def subsample(positive: Bools, seed: list[int]) -> Ints:
@@ -259,7 +311,9 @@ def subsample(positive: Bools, seed: list[int]) -> Ints:
     return np.sort(np.concatenate([rng.permutation(side)[:n_kept] for side in sides]))
 
 
-def cross_fit_folds(y: NDArray[Any], groups: NDArray[Any] | None, n_folds: int) -> Ints | None:
+def cross_fit_folds(
+    y: NDArray[Any], groups: NDArray[Any] | None, n_folds: int
+) -> Ints | None:
     """Return a fold number for each row, whole groups together; None with too few rows."""
     parts = len(y) if groups is None else len(np.unique(groups))
     n_folds = min(n_folds, parts, int(np.unique(y, return_counts=True)[1].min()))
@@ -273,7 +327,12 @@ def cross_fit_folds(y: NDArray[Any], groups: NDArray[Any] | None, n_folds: int) 
 
 
 def cross_fitted_margins(
-    bank: ConceptBank, X: Any, targets: Any, folds: Any, groups: Any = None, frames: Any = None
+    bank: ConceptBank,
+    X: Any,
+    targets: Any,
+    folds: Any,
+    groups: Any = None,
+    frames: Any = None,
 ) -> Floats:
     """Return the margins of each row to planes found without its fold, for fitting a head.
 

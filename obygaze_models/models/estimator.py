@@ -31,7 +31,14 @@ Description = dict[str, Any]
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 MAX_REPR = 120
 MAX_FEATURES = 1_000_000
-OUTPUTS = ("predict", "predict_proba", "decision_function", "margins", "contributions", "transform")
+OUTPUTS = (
+    "predict",
+    "predict_proba",
+    "decision_function",
+    "margins",
+    "contributions",
+    "transform",
+)
 _TEXT = "#text"
 
 
@@ -129,9 +136,13 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
         if weight is None:
             return None
         if isinstance(weight, Mapping):
-            return np.array([float(weight.get(name, 1)) for name in self.classes_.tolist()])
+            return np.array(
+                [float(weight.get(name, 1)) for name in self.classes_.tolist()]
+            )
         if weight != "balanced":
-            raise FixTraining(f"unknown class_weight {weight!r}", hint="balanced, weights or None")
+            raise FixTraining(
+                f"unknown class_weight {weight!r}", hint="balanced, weights or None"
+            )
         return balanced_weights(codes, len(self.classes_))
 
     def _row_weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
@@ -158,7 +169,9 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
 
 def _put(arrays: Arrays, name: str, value: Any) -> None:
     if isinstance(value, Savable):
-        arrays.update({f"{name}/{key}": item for key, item in value.to_arrays().items()})
+        arrays.update(
+            {f"{name}/{key}": item for key, item in value.to_arrays().items()}
+        )
     elif isinstance(value, list | tuple):
         arrays.update({f"{name}/{i}": np.asarray(item) for i, item in enumerate(value)})
     else:
@@ -167,7 +180,9 @@ def _put(arrays: Arrays, name: str, value: Any) -> None:
             arrays[name] = array
             return
         text = np.ascontiguousarray(array, dtype=np.str_)
-        arrays[name + _TEXT] = text.view(np.uint32).reshape(*text.shape, text.dtype.itemsize // 4)
+        arrays[name + _TEXT] = text.view(np.uint32).reshape(
+            *text.shape, text.dtype.itemsize // 4
+        )
 
 
 def _text(points: NDArray[Any]) -> NDArray[np.str_]:
@@ -182,7 +197,9 @@ def save_state(model: Savable) -> tuple[Description, Arrays]:
     return _plain("", model), model.to_arrays()
 
 
-def load_state(description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Savable:
+def load_state(
+    description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> Savable:
     """Return the fitted estimator that `save_state` saved, after it predicted two rows.
 
     Args:
@@ -196,8 +213,16 @@ def load_state(description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]
         if unknown := sorted(set(arrays) - set(model.to_arrays())):
             raise Corrupt(f"unknown array {unknown[0]!r} in the saved {name}")
         _check_outputs(model)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise Corrupt(f"the arrays of the saved {name} do not fit together: {error}") from error
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise Corrupt(
+            f"the arrays of the saved {name} do not fit together: {error}"
+        ) from error
     return model
 
 
@@ -206,10 +231,14 @@ def build_estimator(description: Mapping[str, Any]) -> Savable:
     name, given = description.get("kind"), description.get("params", {})
     if name not in CLASSES:
         known = ", ".join(sorted(CLASSES))
-        raise Corrupt(f"unknown estimator {name!r} in the saved model", hint=f"one of {known}")
+        raise Corrupt(
+            f"unknown estimator {name!r} in the saved model", hint=f"one of {known}"
+        )
     try:
         params = {
-            key: build_estimator(value) if isinstance(value, dict) and "kind" in value else value
+            key: build_estimator(value)
+            if isinstance(value, dict) and "kind" in value
+            else value
             for key, value in given.items()
         }
         model: Savable = estimator_class(name)(**params)
@@ -232,14 +261,18 @@ def _check_outputs(model: Any) -> None:
             raise ValueError(f"{name} has {len(numbers)} outputs for {len(rows)} rows")
         if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
             raise ValueError(f"{name} is not finite")
-    if "predict_proba" in names and model.predict_proba(rows).shape[1] != len(model.classes_):
+    if "predict_proba" in names and model.predict_proba(rows).shape[1] != len(
+        model.classes_
+    ):
         raise ValueError("predict_proba does not have one column for each class")
 
 
 def _plain(name: str, value: Any) -> Any:
     """Return the value of a parameter as JSON can hold it; estimators with class and parameters."""
     if isinstance(value, Savable):
-        params = {k: _plain(k, item) for k, item in value.get_params(deep=False).items()}
+        params = {
+            k: _plain(k, item) for k, item in value.get_params(deep=False).items()
+        }
         return {"kind": type(value).__name__, "params": params}
     if isinstance(value, np.generic):
         return value.item()

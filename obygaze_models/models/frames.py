@@ -67,7 +67,9 @@ class StoreRows:
         clips = np.asarray(self.clips)[part]
         if isinstance(part, slice):
             found = self.store.matrix(self.level, clips=clips)
-            return with_padding(found.values, self.store.real_frames(self.level, found.rows))
+            return with_padding(
+                found.values, self.store.real_frames(self.level, found.rows)
+            )
         return replace(self, clips=clips)
 
 
@@ -95,7 +97,9 @@ class FrameProbe(Classifier):
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Fit on clips. Pooling takes one pass, attention one for each step of its optimiser."""
         if self.pooling not in POOLINGS:
-            raise FixTraining(f"unknown pooling {self.pooling!r}", hint=", ".join(POOLINGS))
+            raise FixTraining(
+                f"unknown pooling {self.pooling!r}", hint=", ".join(POOLINGS)
+            )
         if getattr(X, "ndim", 2) < 3:
             X, y = validate_data(self, X, y, ensure_min_samples=2)
             X = X[:, None]
@@ -109,10 +113,15 @@ class FrameProbe(Classifier):
             with one_thread():
                 self._fit_attention(X, codes)
             return self
-        pooled = np.concatenate([pool(block, self.pooling) for block in self._blocks(X)])
+        pooled = np.concatenate(
+            [pool(block, self.pooling) for block in self._blocks(X)]
+        )
         coef, bias = logistic(pooled, codes, self.C)
         if len(coef) == 1:
-            coef, bias = np.stack([np.zeros_like(coef[0]), coef[0]]), np.array([0.0, *bias])
+            coef, bias = (
+                np.stack([np.zeros_like(coef[0]), coef[0]]),
+                np.array([0.0, *bias]),
+            )
         self.coef_, self.intercept_ = coef.T, bias
         self.mean_ = self.scale_ = self.query_ = np.zeros(0)
         return self
@@ -157,7 +166,9 @@ class FrameProbe(Classifier):
                 filled = block.copy()
                 filled[padding] = 0
             rows = filled.reshape(-1, block.shape[-1])
-            rows = validate_data(self, rows, reset=False, dtype=[np.float32, np.float64])
+            rows = validate_data(
+                self, rows, reset=False, dtype=[np.float32, np.float64]
+            )
             sizes = block.shape[1:3] if block.ndim == 4 else (block.shape[1], 1)
             checked = rows.reshape(len(block), *sizes, -1)
             yield checked if padding is None else with_padding(checked, ~padding)
@@ -171,7 +182,9 @@ class FrameProbe(Classifier):
                 squares = squares + (flat**2).sum(axis=0)
         self.mean_ = np.asarray(total / n)
         spread = np.sqrt(np.maximum(squares / n - self.mean_**2, 0))
-        self.scale_ = np.where(spread > 1e-7 * np.abs(self.mean_).max(initial=0), spread, 1.0)
+        self.scale_ = np.where(
+            spread > 1e-7 * np.abs(self.mean_).max(initial=0), spread, 1.0
+        )
         shape = (self.queries, len(self.mean_), len(self.classes_))
         start = np.zeros(shape[0] * shape[1] * (1 + shape[2]) + shape[2])
         if self.queries > 1:  # equal queries would stay equal
@@ -249,7 +262,9 @@ def _pool_frames(block: Floats, pooling: Pooling) -> Floats:
     if pooling == "mean":
         return mean
     time = np.linspace(-1, 1, frames.shape[1])
-    return np.concatenate([mean, np.einsum("ntd,t->nd", frames, time) / len(time)], axis=1)
+    return np.concatenate(
+        [mean, np.einsum("ntd,t->nd", frames, time) / len(time)], axis=1
+    )
 
 
 def attend(z: NDArray[Any], query: Floats) -> tuple[NDArray[Any], Floats]:

@@ -17,7 +17,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from obygaze_features.core.errors import Corrupt
-from obygaze_models.models.common import FixTraining, Floats, Ints, column_scales, draw_seed
+from obygaze_models.models.common import (
+    FixTraining,
+    Floats,
+    Ints,
+    column_scales,
+    draw_seed,
+)
 from obygaze_models.models.estimator import Classifier, ClassWeight
 
 Penalty = Literal["l1", "l2"]
@@ -101,7 +107,9 @@ class TreeHead(Classifier):
             min_samples_leaf=self.min_samples_leaf,
             random_state=draw_seed(self.random_state),
         )
-        tree = model.fit(X, codes, sample_weight=self._row_weights(codes, self.class_weight)).tree_
+        tree = model.fit(
+            X, codes, sample_weight=self._row_weights(codes, self.class_weight)
+        ).tree_
         self.left_, self.right_ = tree.children_left.copy(), tree.children_right.copy()
         self.feature_, self.threshold_ = tree.feature.copy(), tree.threshold.copy()
         self.share_ = tree.value[:, 0, 1] / tree.value[:, 0].sum(axis=1)
@@ -110,7 +118,9 @@ class TreeHead(Classifier):
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Set the fitted attributes; raise an error if they are not a valid tree."""
         super().from_arrays(arrays)
-        left, right, feature = (np.asarray(a) for a in (self.left_, self.right_, self.feature_))
+        left, right, feature = (
+            np.asarray(a) for a in (self.left_, self.right_, self.feature_)
+        )
         nodes = np.arange(len(left))
         inner = left >= 0
         children = np.stack([left, right])[:, inner]
@@ -142,7 +152,9 @@ class TreeHead(Classifier):
         nodes = np.zeros(len(rows), dtype=np.int64)
         parts = np.zeros(rows.shape)
         inner = np.flatnonzero(self.left_[nodes] >= 0)
-        while len(inner):  # it ends, because a child has a larger number than its parent
+        while len(
+            inner
+        ):  # it ends, because a child has a larger number than its parent
             at = nodes[inner]
             feature = self.feature_[at]
             goes_left = rows[inner, feature] <= self.threshold_[at]
@@ -162,7 +174,13 @@ class OrdinalHead(Classifier):
     """
 
     poor_score = True  # the classes of scikit-learn's checks have no order
-    fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "thresholds_", "mean_", "rank_")
+    fitted: ClassVar[tuple[str, ...]] = (
+        "classes_",
+        "coef_",
+        "thresholds_",
+        "mean_",
+        "rank_",
+    )
 
     C: float = 1.0
     _: KW_ONLY
@@ -211,7 +229,9 @@ def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
     )
 
 
-def proportional_odds(Z: Floats, ranks: Ints, n_levels: int, C: float) -> tuple[Floats, Floats]:
+def proportional_odds(
+    Z: Floats, ranks: Ints, n_levels: int, C: float
+) -> tuple[Floats, Floats]:
     """Return the coefficients and thresholds that maximise the penalised likelihood."""
     width = Z.shape[1]
     shares = np.cumsum(np.bincount(ranks, minlength=n_levels))[:-1] / len(ranks)
@@ -230,12 +250,18 @@ def proportional_odds(Z: Floats, ranks: Ints, n_levels: int, C: float) -> tuple[
         np.add.at(by_threshold, ranks[upper], -to_high[upper])
         np.add.at(by_threshold, ranks[lower] - 1, to_low[lower])
         tails = np.cumsum(by_threshold[::-1])[::-1]
-        steps = np.append(1.0, np.exp(free[width + 1 :]))  # thresholds are sums of these
+        steps = np.append(
+            1.0, np.exp(free[width + 1 :])
+        )  # thresholds are sums of these
         slope = np.concatenate([Z.T @ (to_high - to_low) + coef / C, tails * steps])
         return float(-np.log(p).sum() + coef @ coef / (2 * C)), slope
 
     found = minimize(
-        loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-13}
+        loss,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 2000, "ftol": 1e-13},
     )
     return found.x[:width], _thresholds(found.x[width:])
 

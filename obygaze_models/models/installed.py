@@ -30,7 +30,9 @@ class InstalledProbe(Classifier):
 
     fitted: ClassVar[tuple[str, ...]] = ("classes_",)
 
-    def __init__(self, plugin: str = "", settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, plugin: str = "", settings: Mapping[str, Any] | None = None
+    ) -> None:
         self.plugin = plugin
         self.settings = settings
 
@@ -39,7 +41,9 @@ class InstalledProbe(Classifier):
         package = settings.pop(PACKAGE, plugin.package)
         if package != plugin.package:
             what = f"{self.plugin} is of the package {package}; installed is {plugin.package}"
-            raise Mismatch(what, hint=f"pip install '{'=='.join(str(package).split())}'")
+            raise Mismatch(
+                what, hint=f"pip install '{'=='.join(str(package).split())}'"
+            )
         made: Any = plugin.load()
         for parameter in parameters_of(plugin):
             # Files have lists only: a parameter whose default is a tuple gets a tuple.
@@ -52,7 +56,9 @@ class InstalledProbe(Classifier):
         plugin, model = find_plugin(MODELS, self.plugin), self._new()
         fitted = plugin.call(lambda: model.fit(X, codes), "failed in fit()")
         if fitted is not model:
-            raise plugin.refuse(f"must return itself from fit(), got {short_value(fitted)}")
+            raise plugin.refuse(
+                f"must return itself from fit(), got {short_value(fitted)}"
+            )
         self.estimator_ = model
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -89,9 +95,14 @@ class InstalledProbe(Classifier):
 
     def _numbers(self, method: str, X: Floats) -> NDArray[Any]:
         """Return what a method of the plugin gives for rows: numbers, as many as rows."""
-        plugin, called = find_plugin(MODELS, self.plugin), getattr(self.estimator_, method)
+        plugin, called = (
+            find_plugin(MODELS, self.plugin),
+            getattr(self.estimator_, method),
+        )
         array = plugin.call(lambda: np.asarray(called(X)), f"failed in {method}()")
-        is_numbers = array.dtype.kind in "biuf" and array.ndim > 0 and len(array) == len(X)
+        is_numbers = (
+            array.dtype.kind in "biuf" and array.ndim > 0 and len(array) == len(X)
+        )
         if not is_numbers or not np.isfinite(array).all():
             raise plugin.refuse(
                 f"must return numbers for each of {len(X)} rows from {method}(),"
@@ -102,7 +113,9 @@ class InstalledProbe(Classifier):
     def to_arrays(self) -> Arrays:
         """Return every fitted attribute as an array; an error for one that is not numbers."""
         plugin, arrays = find_plugin(MODELS, self.plugin), super().to_arrays()
-        given = plugin.call(lambda: self.estimator_.get_params(deep=False), "has no get_params()")
+        given = plugin.call(
+            lambda: self.estimator_.get_params(deep=False), "has no get_params()"
+        )
         for name in sorted(vars(self.estimator_).keys() - given.keys()):
             value = np.asarray(getattr(self.estimator_, name))
             if value.dtype.kind not in "biuf":

@@ -13,8 +13,12 @@ from obygaze_models.models.linear_solvers import Gram, logistic
 from obygaze_models.models.mlp_network import softmax
 
 MAX_ROUNDS = 10
-SMALLEST = 1e-14  # of squared lengths, in units of the largest; smaller ones are rounding
-ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))  # times the total variance
+SMALLEST = (
+    1e-14  # of squared lengths, in units of the largest; smaller ones are rounding
+)
+ALPHAS = tuple(
+    float(alpha) for alpha in np.logspace(-5, 5, 21)
+)  # times the total variance
 
 
 class LinearProbe(Classifier):
@@ -33,7 +37,9 @@ class LinearProbe(Classifier):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class on whose side each row lies."""
         scores = self.decision_function(X)
-        codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        codes = (
+            (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        )
         return np.asarray(self.classes_[codes])
 
 
@@ -62,7 +68,9 @@ class LogisticProbe(LinearProbe):
         weights = (of_bag / sizes)[bags]
         for _ in range(MAX_ROUNDS):
             used = weights > 0
-            self.coef_, self.intercept_ = logistic(X[used], y[bags[used]], self.C, weights[used])
+            self.coef_, self.intercept_ = logistic(
+                X[used], y[bags[used]], self.C, weights[used]
+            )
             # In each bag by falling score, so that the first row of a bag has the highest one.
             order = np.lexsort((-self.decision_function(X), bags))
             highest = order[np.cumsum(sizes) - sizes]
@@ -102,7 +110,9 @@ class RidgeProbe(LinearProbe):
         targets = np.where(np.eye(n_classes, dtype=bool)[codes], 1.0, -1.0)
         targets = targets[:, 1:] if n_classes == 2 else targets
         path = RidgePath(X, targets, self._row_weights(codes, self.class_weight))
-        alphas = np.array(ALPHAS) * total_variance(X) if self.alphas is None else self.alphas
+        alphas = (
+            np.array(ALPHAS) * total_variance(X) if self.alphas is None else self.alphas
+        )
         left_out = path.left_out(alphas, groups)
         self.errors_ = ((path.root * left_out) ** 2).mean(axis=(1, 2))
         best = int(self.errors_.argmin())
@@ -119,20 +129,30 @@ class RidgePath:
     fewer of them: it takes a third of the time of one of the rows themselves.
     """
 
-    def __init__(self, X: Floats, targets: Floats, weights: Floats | None = None) -> None:
-        self.root = np.ones((len(X), 1)) if weights is None else np.sqrt(weights)[:, None]
-        self.x_mean, self.t_mean = (np.average(a, axis=0, weights=weights) for a in (X, targets))
+    def __init__(
+        self, X: Floats, targets: Floats, weights: Floats | None = None
+    ) -> None:
+        self.root = (
+            np.ones((len(X), 1)) if weights is None else np.sqrt(weights)[:, None]
+        )
+        self.x_mean, self.t_mean = (
+            np.average(a, axis=0, weights=weights) for a in (X, targets)
+        )
         self.targets = self.root * (targets - self.t_mean)
         centred = self.centred = self.root * (X - self.x_mean)
         is_wide = X.shape[1] > len(X)
-        squares, vectors = np.linalg.eigh(centred @ centred.T if is_wide else centred.T @ centred)
+        squares, vectors = np.linalg.eigh(
+            centred @ centred.T if is_wide else centred.T @ centred
+        )
         kept = squares > SMALLEST * squares[-1]
         self.squares, vectors = squares[kept], vectors[:, kept]
         self.U = vectors if is_wide else centred @ vectors / np.sqrt(self.squares)
 
     def plane(self, alpha: float) -> tuple[Floats, Floats]:
         """Return coefficients and intercepts at one strength; the intercept is not penalised."""
-        coef: Floats = (self.targets.T @ self.U / (self.squares + alpha)) @ self.U.T @ self.centred
+        coef: Floats = (
+            (self.targets.T @ self.U / (self.squares + alpha)) @ self.U.T @ self.centred
+        )
         return coef, self.t_mean - coef @ self.x_mean
 
     def left_out(self, alphas: ArrayLike, groups: NDArray[Any] | None) -> Floats:
@@ -141,7 +161,9 @@ class RidgePath:
         The first axis is that of the strengths, then come rows and targets.
         """
         keep = self.squares / (self.squares + np.asarray(alphas)[:, None])
-        left_out: Floats = self.targets - self.U @ (keep[:, :, None] * (self.U.T @ self.targets))
+        left_out: Floats = self.targets - self.U @ (
+            keep[:, :, None] * (self.U.T @ self.targets)
+        )
         if groups is None:
             share = self.root**2 / (self.root**2).sum()  # of each row in the intercept
             free = 1 - share - self.U**2 @ keep[:, :, None]

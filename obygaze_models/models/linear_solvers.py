@@ -108,7 +108,9 @@ class Gram:
         dual = svm.dual_coef_[0]
         normal = dual @ self.X[rows[svm.support_]]
         if not np.isfinite(normal).all():
-            raise FixTraining("the support vector machine has a vector that is not finite")
+            raise FixTraining(
+                "the support vector machine has a vector that is not finite"
+            )
         return normal, float(svm.intercept_[0])
 
     def _means_of(
@@ -128,7 +130,11 @@ class Gram:
             if abs(duals.sum()) <= EQUAL * weights.sum():
                 normal = duals @ self.X
                 along = (self.X @ normal)[rows]
-                means = normal, float(along[positive].max()), float(along[~positive].min())
+                means = (
+                    normal,
+                    float(along[positive].max()),
+                    float(along[~positive].min()),
+                )
             self._last_means = key, means
         return self._last_means[1]
 
@@ -155,7 +161,9 @@ def _fit_svm(
         return svm.fit(products, positive.astype(np.int64), sample_weight=weight)
 
 
-def central_bias(along: Floats, positive: Bools, weights: Floats | None, bias: float) -> float:
+def central_bias(
+    along: Floats, positive: Bools, weights: Floats | None, bias: float
+) -> float:
     """Return the bias of a support vector machine; of several optimal ones the most central.
 
     With a tolerance so small that all rows lie inside the margin, many biases have the same loss,
@@ -163,14 +171,18 @@ def central_bias(along: Floats, positive: Bools, weights: Floats | None, bias: f
     it would be very large and differ between folds, so that no head could be fitted. The centre is
     the middle between the means of both sides.
     """
-    low, high = optimal_biases(along, positive, np.ones(len(along)) if weights is None else weights)
+    low, high = optimal_biases(
+        along, positive, np.ones(len(along)) if weights is None else weights
+    )
     if high - low < MIN_RANGE:
         return bias
     middle = -float(along[positive].mean() + along[~positive].mean()) / 2
     return min(max(middle, low), high)
 
 
-def optimal_biases(along: Floats, positive: Bools, weights: Floats) -> tuple[float, float]:
+def optimal_biases(
+    along: Floats, positive: Bools, weights: Floats
+) -> tuple[float, float]:
     """Return the lowest and the highest bias with the smallest weighted hinge loss.
 
     The slope of the loss changes only where a row crosses the margin.
@@ -226,11 +238,15 @@ def find_plane(
     if method == "svm":
         return gram.svm(rows, positive, C, weights, exact=exact)
     if method not in METHODS:
-        raise FixTraining(f"unknown method {method!r}", hint=f"one of {', '.join(METHODS)}")
+        raise FixTraining(
+            f"unknown method {method!r}", hint=f"one of {', '.join(METHODS)}"
+        )
     X = gram.X[rows]
     present, absent = X[positive].mean(axis=0), X[~positive].mean(axis=0)
     normal = present - absent
     bias = -normal @ (present + absent) / 2
     if not np.linalg.norm(normal) > 0:
-        raise FixTraining(f"{method} found no direction: rows with and without it are equal")
+        raise FixTraining(
+            f"{method} found no direction: rows with and without it are equal"
+        )
     return normal, float(bias)

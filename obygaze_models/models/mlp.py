@@ -24,7 +24,14 @@ from obygaze_models.models.common import (
     one_thread,
 )
 from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.mlp_network import Loss, Matrix, Network, logits, softmax, with_ones
+from obygaze_models.models.mlp_network import (
+    Loss,
+    Matrix,
+    Network,
+    logits,
+    softmax,
+    with_ones,
+)
 from obygaze_models.models.registry import KINDS
 
 
@@ -85,7 +92,9 @@ class MLPProbe(Classifier):
             X_other, y_other = validate_data(self, *validation, reset=False)
             unknown = ~np.isin(y_other, self.classes_)
             if unknown.any():
-                raise FixTraining(f"validation rows have unknown class '{y_other[unknown][0]}'")
+                raise FixTraining(
+                    f"validation rows have unknown class '{y_other[unknown][0]}'"
+                )
             X = np.concatenate([X, X_other])
             codes = np.concatenate([codes, np.searchsorted(self.classes_, y_other)])
             job = Job(np.arange(len(y)), codes, np.arange(len(y), len(X)), seed)
@@ -108,7 +117,9 @@ class MLPProbe(Classifier):
         return len(self.train_loss_)
 
 
-def fit_many(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe | None = None) -> list[MLPProbe]:
+def fit_many(
+    X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe | None = None
+) -> list[MLPProbe]:
     """Return a fitted probe for each job, in the order given; its classes are class numbers.
 
     Args:
@@ -149,7 +160,9 @@ def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
         if name != "class_weight" and value != () and (reason := setting.rule(plain)):
             raise FixTraining(f"{name} {reason}, got {value!r}")
     if probe.min_epochs > probe.max_epochs:
-        raise FixTraining(f"max_epochs must be at least min_epochs, got {probe.max_epochs}")
+        raise FixTraining(
+            f"max_epochs must be at least min_epochs, got {probe.max_epochs}"
+        )
     used = np.zeros(len(X), dtype=bool)
     for number, job in enumerate(jobs):
         _check_job(job, f"job {number}", len(X))
@@ -164,11 +177,18 @@ def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
 
 
 def _check_job(job: Job, where: str, n_rows: int) -> None:
-    if any(numbers.dtype.kind not in "iu" for numbers in (job.train, job.validation, job.labels)):
+    if any(
+        numbers.dtype.kind not in "iu"
+        for numbers in (job.train, job.validation, job.labels)
+    ):
         raise FixTraining("rows and labels must be integers, not a mask", where=where)
     rows = np.concatenate([job.train, job.validation])
-    if len(job.labels) != n_rows or (len(rows) and not 0 <= rows.min() <= rows.max() < n_rows):
-        raise FixTraining(f"labels or row numbers do not match the {n_rows} rows of X", where=where)
+    if len(job.labels) != n_rows or (
+        len(rows) and not 0 <= rows.min() <= rows.max() < n_rows
+    ):
+        raise FixTraining(
+            f"labels or row numbers do not match the {n_rows} rows of X", where=where
+        )
     seen = np.unique(job.labels[job.train])
     if len(seen) < 2 or not np.array_equal(seen, np.arange(len(seen))):
         raise FixTraining(
@@ -177,13 +197,17 @@ def _check_job(job: Job, where: str, n_rows: int) -> None:
             hint="a split that gives each class some training rows",
         )
     if not np.isin(job.labels[job.validation], seen).all():
-        raise FixTraining("validation rows have a class that no training row has", where=where)
+        raise FixTraining(
+            "validation rows have a class that no training row has", where=where
+        )
 
 
 class _EarlyStop:
     """The early stopping of one job: its loss curves, when it stops, which weights it keeps."""
 
-    def __init__(self, job: Job, rows: Matrix, weights: Floats, probe: MLPProbe) -> None:
+    def __init__(
+        self, job: Job, rows: Matrix, weights: Floats, probe: MLPProbe
+    ) -> None:
         self.probe = probe
         self.loss = Loss(probe.double_softmax)
         codes = job.labels[job.validation]
@@ -203,7 +227,9 @@ class _EarlyStop:
         epoch, probe = len(self.train_curve), self.probe
         if len(self.rows):
             self.curve.append(
-                self.loss.mean(network.forward(self.rows)[-1], self.target, self.weights)
+                self.loss.mean(
+                    network.forward(self.rows)[-1], self.target, self.weights
+                )
             )
             better = self.curve[-1] < self.best
             self.best = min(self.curve[-1], self.best)
@@ -213,21 +239,30 @@ class _EarlyStop:
         stop = self.waited >= probe.patience and epoch >= probe.min_epochs
         self.running = not stop and epoch < probe.max_epochs
         if better if probe.keep == "best" else not self.running:
-            self.layers, self.kept_epoch = [layer.copy() for layer in network.layers], epoch
+            self.layers, self.kept_epoch = (
+                [layer.copy() for layer in network.layers],
+                epoch,
+            )
 
     def finish(self) -> None:
         """Set the fitted attributes of the probe."""
-        if not self.layers or not all(np.isfinite(layer).all() for layer in self.layers):
+        if not self.layers or not all(
+            np.isfinite(layer).all() for layer in self.layers
+        ):
             raise FixTraining(
                 "training diverged: the weights are not finite",
                 hint="features of a smaller scale (a StandardScaler) or a smaller learning_rate",
             )
         probe = self.probe
         probe.layers_, probe.kept_epoch_ = self.layers, self.kept_epoch
-        probe.train_loss_, probe.validation_loss_ = map(np.array, (self.train_curve, self.curve))
+        probe.train_loss_, probe.validation_loss_ = map(
+            np.array, (self.train_curve, self.curve)
+        )
 
 
-def _train_together(rows: Matrix, jobs: Sequence[Job], probes: Sequence[MLPProbe]) -> None:
+def _train_together(
+    rows: Matrix, jobs: Sequence[Job], probes: Sequence[MLPProbe]
+) -> None:
     """Train the probes of jobs with the same training rows, labels and seed, and finish them."""
     job, probe = jobs[0], probes[0]
     codes = job.labels[job.train]
@@ -238,7 +273,10 @@ def _train_together(rows: Matrix, jobs: Sequence[Job], probes: Sequence[MLPProbe
     network = Network((rows.shape[1] - 1, *probe.hidden, n_classes), rng)
     target = np.eye(n_classes, dtype=np.float32)[codes]
     weight = weights[codes].astype(np.float32)
-    stops = [_EarlyStop(own, rows, weights, fit) for own, fit in zip(jobs, probes, strict=True)]
+    stops = [
+        _EarlyStop(own, rows, weights, fit)
+        for own, fit in zip(jobs, probes, strict=True)
+    ]
     with one_thread():
         while any(stop.running for stop in stops):
             order = rng.permutation(len(codes))
@@ -252,7 +290,10 @@ def _train_together(rows: Matrix, jobs: Sequence[Job], probes: Sequence[MLPProbe
 
 
 def _epoch(
-    network: Network, data: tuple[Matrix, Matrix, Matrix], probe: MLPProbe, rng: np.random.Generator
+    network: Network,
+    data: tuple[Matrix, Matrix, Matrix],
+    probe: MLPProbe,
+    rng: np.random.Generator,
 ) -> float:
     """Train one epoch in the order of the rows; return the mean loss before each step."""
     rows, target, weight = data

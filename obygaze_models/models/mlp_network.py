@@ -74,17 +74,23 @@ class Network:
     def __init__(self, sizes: Sequence[int], rng: np.random.Generator) -> None:
         self.shapes = [(a + 1, b) for a, b in pairwise(sizes)]
         n_weights = sum(rows * columns for rows, columns in self.shapes)
-        self.flat, self.grad, self.first, self.second = np.zeros((4, n_weights), dtype=np.float32)
+        self.flat, self.grad, self.first, self.second = np.zeros(
+            (4, n_weights), dtype=np.float32
+        )
         self.layers, self.slopes = self._carve(self.flat), self._carve(self.grad)
         self.n_steps = 0
         for weights in self.layers:
-            bound = 1 / np.sqrt(len(weights) - 1)  # PyTorch's rule, for weights and biases alike
+            bound = 1 / np.sqrt(
+                len(weights) - 1
+            )  # PyTorch's rule, for weights and biases alike
             weights[:] = rng.uniform(-bound, bound, weights.shape)
 
     def _carve(self, flat: Matrix) -> list[Matrix]:
         ends = np.cumsum([rows * columns for rows, columns in self.shapes])
         parts = np.split(flat, ends[:-1])
-        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        return [
+            part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)
+        ]
 
     def forward(
         self, rows: Matrix, dropout: float = 0.0, rng: np.random.Generator | None = None
@@ -103,7 +109,9 @@ class Network:
         inputs.append(inputs[-1] @ self.layers[-1])
         return inputs
 
-    def backward(self, inputs: Sequence[Matrix], slope: Matrix, dropout: float = 0.0) -> None:
+    def backward(
+        self, inputs: Sequence[Matrix], slope: Matrix, dropout: float = 0.0
+    ) -> None:
         """Fill the gradient from the slope in the logits."""
         for i in range(len(self.layers) - 1, -1, -1):
             np.matmul(inputs[i].T, slope, out=self.slopes[i])
@@ -114,7 +122,9 @@ class Network:
                 if dropout:
                     slope *= np.float32(1 / (1 - dropout))
 
-    def adam(self, rate: float, decay: float, beta: float = 0.9, beta2: float = 0.999) -> None:
+    def adam(
+        self, rate: float, decay: float, beta: float = 0.9, beta2: float = 0.999
+    ) -> None:
         """Take one step of Adam; the bias corrections are part of the rate and the epsilon."""
         self.n_steps += 1
         flat, grad, first, second = self.flat, self.grad, self.first, self.second

@@ -23,7 +23,13 @@ from importlib import import_module
 from typing import Any, Literal
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.plugins import MODELS, Plugin, find_plugin, plugins, short_value
+from obygaze_features.core.plugins import (
+    MODELS,
+    Plugin,
+    find_plugin,
+    plugins,
+    short_value,
+)
 from obygaze_features.core.schema_rules import (
     Rule,
     any_of,
@@ -40,9 +46,23 @@ Settings = dict[str, Any]
 
 # The estimator classes that can be saved; a saved model names its class.
 CLASSES = (
-    *("MLPProbe", "LogisticProbe", "RidgeProbe", "SVMProbe", "FrameProbe", "ConceptBank"),
+    *(
+        "MLPProbe",
+        "LogisticProbe",
+        "RidgeProbe",
+        "SVMProbe",
+        "FrameProbe",
+        "ConceptBank",
+    ),
     *("LogisticHead", "TreeHead", "SparseHead", "OrdinalHead", "ResidualHead"),
-    *("Bottleneck", "RandomBaseline", "AllPositive", "Prevalence", "FilmPrior", "Neighbour"),
+    *(
+        "Bottleneck",
+        "RandomBaseline",
+        "AllPositive",
+        "Prevalence",
+        "FilmPrior",
+        "Neighbour",
+    ),
     *("InstalledProbe", "TimeHead"),
 )
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
@@ -51,7 +71,10 @@ BASELINES = (
     *("random", "all_positive", "prevalence", "film_prior", "neighbour", "oracle"),
     "annotator",
 )
-RESERVED = ("kind", "package")  # keys of a model in a protocol that are no parameter of a plugin
+RESERVED = (
+    "kind",
+    "package",
+)  # keys of a model in a protocol that are no parameter of a plugin
 UNTRAINED = ("random", "all_positive", "annotator")
 
 
@@ -96,7 +119,9 @@ PAPER_TREE = {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
 PAPER_LOGISTIC = {"EN_S": ("l2", 0.1), "ENHN_S": ("l1", 0.01), "HN_S": ("l2", 0.1)}
 
 _POSITIVE = number(0, above=True)
-_OR_PAPER = choice(("paper",))  # the value of the released code, which depends on the task
+_OR_PAPER = choice(
+    ("paper",)
+)  # the value of the released code, which depends on the task
 _WEIGHT = choice(("balanced", "none"))
 _SCALED = Setting(boolean, True)
 _UNWEIGHTED = Setting(_WEIGHT, "none")
@@ -107,7 +132,8 @@ METHODS = ("svm", "mean-difference")
 BANK = {
     "method": Setting(choice(METHODS), "svm"),
     "tolerance": Setting(
-        any_of(choice(("paper", "inner", "folds")), _POSITIVE, mapping_of(_POSITIVE)), "inner"
+        any_of(choice(("paper", "inner", "folds")), _POSITIVE, mapping_of(_POSITIVE)),
+        "inner",
     ),
     "elect": Setting(boolean, False),
     "balance": Setting(choice(("weights", "subsample", "none")), "weights"),
@@ -170,11 +196,16 @@ KINDS = {
     "frames": ModelKind("FrameProbe", _FRAMES, level="frames"),
     "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead"),
     "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
-    "pcbm-sparse": ModelKind("Bottleneck", {"max_concepts": Setting(whole(1), 8)}, "SparseHead"),
+    "pcbm-sparse": ModelKind(
+        "Bottleneck", {"max_concepts": Setting(whole(1), 8)}, "SparseHead"
+    ),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
     "pcbm-time": ModelKind("Bottleneck", _LOGISTIC, "TimeHead", level="frames"),
     "ordinal": ModelKind(
-        "Bottleneck", {"C": Setting(_POSITIVE, 1.0), "scaled": _SCALED}, "OrdinalHead", _ORDER
+        "Bottleneck",
+        {"C": Setting(_POSITIVE, 1.0), "scaled": _SCALED},
+        "OrdinalHead",
+        _ORDER,
     ),
 }
 
@@ -188,7 +219,10 @@ def find_kind(name: str) -> ModelKind:
 
 def kind_names() -> list[str]:
     """Return the names of all kinds; the last are those of installed plugins."""
-    return [*KINDS, *(plugin.name for plugin in plugins(MODELS) if plugin.name not in KINDS)]
+    return [
+        *KINDS,
+        *(plugin.name for plugin in plugins(MODELS) if plugin.name not in KINDS),
+    ]
 
 
 def _installed_kind(name: str) -> ModelKind:
@@ -207,7 +241,9 @@ def _installed_kind(name: str) -> ModelKind:
 def check_plugin(plugin: Plugin) -> None:
     """Raise an error, which names the plugin, unless it is a kind of model."""
     if plugin.name in KINDS:
-        raise plugin.refuse(f"is never used: obygaze has a model {plugin.name!r} of its own")
+        raise plugin.refuse(
+            f"is never used: obygaze has a model {plugin.name!r} of its own"
+        )
     parameters_of(plugin)
 
 
@@ -215,11 +251,17 @@ def parameters_of(plugin: Plugin) -> list[inspect.Parameter]:
     """Return the parameters of a plugin's class; an error unless it is one of a classifier."""
     made: Any = plugin.load()
     if not isinstance(made, type):
-        raise plugin.refuse(f"must be the class of a classifier, got {short_value(made)}")
+        raise plugin.refuse(
+            f"must be the class of a classifier, got {short_value(made)}"
+        )
     for method in ("fit", "predict"):
         if not callable(getattr(made, method, None)):
-            raise plugin.refuse(f"must be the class of a classifier; it has no {method}()")
-    signature = plugin.call(lambda: inspect.signature(made), "has no parameters that can be read")
+            raise plugin.refuse(
+                f"must be the class of a classifier; it has no {method}()"
+            )
+    signature = plugin.call(
+        lambda: inspect.signature(made), "has no parameters that can be read"
+    )
     parameters = [*signature.parameters.values()]
     for parameter in parameters:
         if parameter.default is parameter.empty:
@@ -234,7 +276,9 @@ def plain_value(value: Any) -> str | None:
         return None
     if isinstance(value, float) and math.isfinite(value):
         return None
-    if isinstance(value, list | tuple) and all(plain_value(item) is None for item in value):
+    if isinstance(value, list | tuple) and all(
+        plain_value(item) is None for item in value
+    ):
         return None
     if isinstance(value, Mapping):
         has_names = all(isinstance(key, str) for key in value)
@@ -273,19 +317,27 @@ def build(
     for name, value in (settings or {}).items():
         setting = found.settings[_known(name, found.settings, f"setting of {kind}")]
         if reason := setting.rule(value):
-            raise FixInput(f"{name} {reason}, got {value!r}", where=f"settings of {kind}")
+            raise FixInput(
+                f"{name} {reason}, got {value!r}", where=f"settings of {kind}"
+            )
         values[name] = value
     if found.head:
         strength = values.get("residual_C")
         return estimator_class("Bottleneck")(
             build_bank(values, concepts, seed=seed),
             build_head(kind, values),
-            residual=None if strength is None else estimator_class("ResidualHead")(strength),
+            residual=None
+            if strength is None
+            else estimator_class("ResidualHead")(strength),
             cross_fit=values["cross_fit"],
         )
     if "plugin" in found.fixed:
-        drawn = {"random_state": seed} if values.get("random_state", seed) is None else {}
-        return estimator_class(found.estimator)(found.fixed["plugin"], {**values, **drawn})
+        drawn = (
+            {"random_state": seed} if values.get("random_state", seed) is None else {}
+        )
+        return estimator_class(found.estimator)(
+            found.fixed["plugin"], {**values, **drawn}
+        )
     seeded = {"random_state": seed} if kind == "mlp" else {}
     return estimator_class(found.estimator)(**_parameters(found, values), **seeded)
 
@@ -331,7 +383,9 @@ def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
     found = find_kind(kind)
     if not found.head:
         heads = ", ".join(name for name, other in KINDS.items() if other.head)
-        raise FixInput(f"model kind {kind!r} is not a bottleneck", hint=f"one of {heads}")
+        raise FixInput(
+            f"model kind {kind!r} is not a bottleneck", hint=f"one of {heads}"
+        )
     return estimator_class(found.head)(**_parameters(found, settings))
 
 
@@ -344,7 +398,9 @@ def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"{name} = 'paper' has no value before a task is known",
                 hint="protocols replace it for each task",
             )
-        own[name] = tuple(value) if name == "hidden" else None if value == "none" else value
+        own[name] = (
+            tuple(value) if name == "hidden" else None if value == "none" else value
+        )
     return {**own, **kind.fixed}
 
 
@@ -352,5 +408,7 @@ def _known(name: str, known: Iterable[str], what: str) -> str:
     names = list(known)
     if name not in names:
         meant = near(str(name), names)
-        raise FixInput(f"unknown {what} {name!r}{meant}", hint=f"one of {', '.join(names)}")
+        raise FixInput(
+            f"unknown {what} {name!r}{meant}", hint=f"one of {', '.join(names)}"
+        )
     return name

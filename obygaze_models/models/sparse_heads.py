@@ -38,14 +38,18 @@ class SparseHead(LinearHead):
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         if self.max_concepts is not None and self.max_concepts < 0:
-            raise FixTraining(f"max_concepts must be at least 0, got {self.max_concepts}")
+            raise FixTraining(
+                f"max_concepts must be at least 0, got {self.max_concepts}"
+            )
         self.mean_, scale = X.mean(axis=0), column_scales(X)
         Z = (X - self.mean_) / scale
         slope = np.abs(Z.T @ (codes - codes.mean())).max()
         if slope == 0:
             raise FixTraining("no margin differs between the classes; nothing to fit")
         # Inverse strengths, from one that uses no concept to 10,000 times as much.
-        self.path_C_ = np.append(0.99, 1 + np.logspace(-2, 4, self.n_strengths - 1)) / slope
+        self.path_C_ = (
+            np.append(0.99, 1 + np.logspace(-2, 4, self.n_strengths - 1)) / slope
+        )
         coef, intercept = _path(Z, codes, self.path_C_)
         self.path_coef_ = coef / scale
         self.path_n_concepts_ = (coef != 0).sum(axis=1)
@@ -65,7 +69,11 @@ class SparseHead(LinearHead):
             for j, logit in enumerate((Z[fold] @ coef.T + intercept).T):
                 losses[i, j] = log_loss(codes[fold], expit(logit), labels=[0, 1])
         # Without validation folds, the weakest penalty is taken.
-        return losses.mean(axis=0) if folds else -np.arange(len(self.path_C_), dtype=np.float64)
+        return (
+            losses.mean(axis=0)
+            if folds
+            else -np.arange(len(self.path_C_), dtype=np.float64)
+        )
 
 
 def _path(Z: Floats, codes: Ints, strengths: Floats) -> tuple[Floats, Floats]:
@@ -78,7 +86,9 @@ def _path(Z: Floats, codes: Ints, strengths: Floats) -> tuple[Floats, Floats]:
     found = []
     for C in strengths:
         work = partial(_loss, Z=Z, signs=signs, C=C)
-        free = minimize(work, free, jac=True, method="L-BFGS-B", bounds=bounds, options=PRECISE).x
+        free = minimize(
+            work, free, jac=True, method="L-BFGS-B", bounds=bounds, options=PRECISE
+        ).x
         found.append(free)
     path = np.stack(found)
     return path[:, :width] - path[:, width:-1], path[:, -1]

@@ -25,7 +25,10 @@ from obygaze_models.models.common import (
 from obygaze_models.models.concepts import inner_folds
 from obygaze_models.models.heads import LinearHead, LogisticHead
 
-MAXIMUM, MEAN = -1, -2  # other rules are the number of the concept that the peak is compared with
+MAXIMUM, MEAN = (
+    -1,
+    -2,
+)  # other rules are the number of the concept that the peak is compared with
 
 
 @dataclass(eq=False, repr=False)
@@ -64,7 +67,10 @@ class TimeHead(LogisticHead):
     def rule_names(self, concepts: Sequence[str]) -> list[str]:
         """Return the rule of each concept in words."""
         words = {MAXIMUM: "maximum", MEAN: "mean"}
-        return [words.get(rule) or f"before {concepts[rule]}" for rule in self.rules_.tolist()]
+        return [
+            words.get(rule) or f"before {concepts[rule]}"
+            for rule in self.rules_.tolist()
+        ]
 
     def _check(self, X: Any) -> Floats:
         if are_frames(X):
@@ -75,7 +81,9 @@ class TimeHead(LogisticHead):
 def pool_in_time(margins: Floats, rules: Ints) -> Floats:
     """Return the pooled margins of each clip: a column for each concept, by its rule."""
     columns = options(margins)
-    return np.stack([columns[rule][:, concept] for concept, rule in enumerate(rules)], axis=1)
+    return np.stack(
+        [columns[rule][:, concept] for concept, rule in enumerate(rules)], axis=1
+    )
 
 
 def options(margins: Floats) -> dict[int, Floats]:
@@ -101,12 +109,16 @@ def _options_of_frames(margins: Floats) -> dict[int, Floats]:
     return {MAXIMUM: margins.max(axis=1), MEAN: margins.mean(axis=1), **before}
 
 
-def choose_rules(margins: Floats, positive: Bools, groups: NDArray[Any] | None = None) -> Ints:
+def choose_rules(
+    margins: Floats, positive: Bools, groups: NDArray[Any] | None = None
+) -> Ints:
     """Return the rule of each concept that separates the classes best in the worst inner fold.
 
     There are many orders, one for each other concept; a chance one rarely holds in every fold.
     """
-    folds = inner_folds(positive, groups, n_folds=3) or [np.ones(len(positive), dtype=np.bool_)]
+    folds = inner_folds(positive, groups, n_folds=3) or [
+        np.ones(len(positive), dtype=np.bool_)
+    ]
     columns = options(margins)
     found = [
         np.array([_auc(values[fold], positive[fold]) - 0.5 for fold in folds])
@@ -120,5 +132,7 @@ def _auc(values: Floats, positive: Bools) -> Floats:
     """Return the AUC of each column; ties are half."""
     n, n_positive = len(values), int(positive.sum())
     ranks = rankdata(values, axis=0)[positive].sum(axis=0)
-    found: Floats = (ranks - n_positive * (n_positive + 1) / 2) / (n_positive * (n - n_positive))
+    found: Floats = (ranks - n_positive * (n_positive + 1) / 2) / (
+        n_positive * (n - n_positive)
+    )
     return found

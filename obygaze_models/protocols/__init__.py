@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from obygaze_models.protocols.runner.run import gather as gather
     from obygaze_models.protocols.runner.run import run_protocol as run_protocol
     from obygaze_models.protocols.runner.training import fit_final as fit_final
-    from obygaze_models.protocols.runner.training import training_protocol as training_protocol
+    from obygaze_models.protocols.runner.training import (
+        training_protocol as training_protocol,
+    )
     from obygaze_models.protocols.schema import Protocol as Protocol
 else:
     _EXPORTS = {

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_features.manifest.model import FOLD_PREFIX, LEVELS, Clip, Manifest, unannotated_id
+from obygaze_features.manifest.model import (
+    FOLD_PREFIX,
+    LEVELS,
+    Clip,
+    Manifest,
+    unannotated_id,
+)
 from obygaze_models.protocols.schema import Data, Task
 
 Words = NDArray[np.str_]
@@ -31,7 +37,9 @@ class ClipTable:
     everyone: Sequence[Clip] = ()  # the clips before data.where left some out
     # Those that data.where leaves out for their annotator alone, and those that it keeps.
     of_any_annotator: Sequence[Clip] = ()
-    of_segments: bool = False  # the clips are parts of films, each read from the windows in it
+    of_segments: bool = (
+        False  # the clips are parts of films, each read from the windows in it
+    )
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -73,8 +81,13 @@ class ClipTable:
     @cached_property
     def has_concept(self) -> NDArray[np.bool_]:
         """Whether each clip (row) has each of `concept_names` (column)."""
-        rows = [[name in clip.concepts for name in self.concept_names] for clip in self.clips]
-        return np.array(rows, dtype=np.bool_).reshape(len(self), len(self.concept_names))
+        rows = [
+            [name in clip.concepts for name in self.concept_names]
+            for clip in self.clips
+        ]
+        return np.array(rows, dtype=np.bool_).reshape(
+            len(self), len(self.concept_names)
+        )
 
     @cached_property
     def scenes(self) -> IntArray | None:
@@ -92,15 +105,21 @@ class ClipTable:
         if None in starts:
             return None
         ranks = np.empty(len(self), dtype=np.intp)
-        ranks[np.lexsort((np.array(starts, dtype=np.float64), self.movies))] = np.arange(len(self))
+        ranks[np.lexsort((np.array(starts, dtype=np.float64), self.movies))] = (
+            np.arange(len(self))
+        )
         return ranks
 
     @cached_property
     def film_and_scene(self) -> NDArray[np.float64]:
         """The two columns that baselines of places read; without positions all scenes are 0."""
-        from obygaze_models.models.baselines import places  # late: it loads scikit-learn
+        from obygaze_models.models.baselines import (
+            places,
+        )  # late: it loads scikit-learn
 
-        return places(self.movies, np.zeros(len(self)) if self.scenes is None else self.scenes)
+        return places(
+            self.movies, np.zeros(len(self)) if self.scenes is None else self.scenes
+        )
 
     @cached_property
     def places(self) -> Mapping[str, tuple[str, int]] | None:
@@ -134,7 +153,9 @@ class ClipTable:
 
     def column(self, name: str) -> Words:
         """Return a column of the manifest as text."""
-        return np.array(["|".join(clip.values(name)) for clip in self.clips], dtype=np.str_)
+        return np.array(
+            ["|".join(clip.values(name)) for clip in self.clips], dtype=np.str_
+        )
 
     def fold(self, name: str) -> IntArray:
         """Return a published fold column as numbers; -1 for clips without a fold."""
@@ -145,7 +166,9 @@ class ClipTable:
                 hint="obygaze manifest import obygaze12 CSV --splits DIR",
             )
         folds = [clip.fold(name) for clip in self.clips]
-        return np.array([OUTSIDE if fold is None else fold for fold in folds], dtype=np.intp)
+        return np.array(
+            [OUTSIDE if fold is None else fold for fold in folds], dtype=np.intp
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +183,9 @@ class _Marked:
     @classmethod
     def of(cls, clips: Sequence[Clip]) -> Self:
         """Return the rows with their columns."""
-        given = np.array([clip.extra.get("given_clip_id", "") for clip in clips], dtype=np.str_)
+        given = np.array(
+            [clip.extra.get("given_clip_id", "") for clip in clips], dtype=np.str_
+        )
         starts = np.array([clip.start_s for clip in clips], dtype=np.float64)
         ends = np.array([clip.end_s for clip in clips], dtype=np.float64)
         return cls(clips, given, starts, ends)
@@ -172,7 +197,9 @@ class _Marked:
         if given:
             is_about |= self.given == given
         if clip.start_s is not None and clip.end_s is not None:
-            shared = np.minimum(clip.end_s, self.end_s) - np.maximum(clip.start_s, self.start_s)
+            shared = np.minimum(clip.end_s, self.end_s) - np.maximum(
+                clip.start_s, self.start_s
+            )
             is_about |= shared >= (clip.end_s - clip.start_s) * COVERED - 1e-9
         return [self.clips[row] for row in np.flatnonzero(is_about).tolist()]
 
@@ -180,7 +207,11 @@ class _Marked:
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     """Return the clips of a manifest that a protocol uses."""
     is_rated = any(clip.level not in ("", "EN") for clip in manifest)
-    if data.view == "visual" and is_rated and not any(clip.concepts for clip in manifest):
+    if (
+        data.view == "visual"
+        and is_rated
+        and not any(clip.concepts for clip in manifest)
+    ):
         what = "no clip has a concept, so every clip would be EN in the visual view"
         hint = "--set data.view=raw, or og.dataset(..., view='raw')"
         raise FixInput(what, where=manifest.name, hint=hint)
@@ -210,7 +241,10 @@ def _of_any_annotator(seen: Manifest, kept: Manifest, where: str) -> Sequence[Cl
     annotators = {clip.extra.get("annotator", "") for clip in kept}
 
     def is_kept(clip: Clip) -> bool:
-        as_others = (replace(clip, extra={**clip.extra, "annotator": name}) for name in annotators)
+        as_others = (
+            replace(clip, extra={**clip.extra, "annotator": name})
+            for name in annotators
+        )
         return any(expression.holds(other.values) for other in as_others)
 
     return [clip for clip in seen if is_kept(clip)]
@@ -221,14 +255,20 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
     rows = table
     if task.labels == "aggregation":
         pairs = zip(table.clips, table.others, strict=True)
-        rows = replace(table, clips=[max([clip, *own], key=_rank) for clip, own in pairs])
+        rows = replace(
+            table, clips=[max([clip, *own], key=_rank) for clip, own in pairs]
+        )
     labels = _classes(name, task, rows)
     if task.folds:
-        labels = np.where(table.fold(task.folds) == OUTSIDE, LEFT_OUT, labels).astype(np.int8)
+        labels = np.where(table.fold(task.folds) == OUTSIDE, LEFT_OUT, labels).astype(
+            np.int8
+        )
     found = set(np.unique(labels).tolist()) - {LEFT_OUT}
     if found != {0, 1}:
         missing = sorted({0, 1} - found)
-        classes = " and no clip of ".join(f"class {n}{_meaning(task, n)}" for n in missing)
+        classes = " and no clip of ".join(
+            f"class {n}{_meaning(task, n)}" for n in missing
+        )
         folds = f" in the split {task.folds}" if task.folds else ""
         n_of_level = Counter(table.levels.tolist()).items()
         counts = ", ".join(f"{n} {level or 'without'}" for level, n in n_of_level)
@@ -260,7 +300,9 @@ def disputed(table: ClipTable, labels: LabelArray) -> NDArray[np.bool_]:
     """Return whether a row of another annotator gives each clip the other class."""
     class_of = dict(zip(table.ids, labels.tolist(), strict=True))
     classes = [[class_of.get(clip.clip_id) for clip in own] for own in table.others]
-    return np.array([1 - label in own for label, own in zip(labels, classes, strict=True)])
+    return np.array(
+        [1 - label in own for label, own in zip(labels, classes, strict=True)]
+    )
 
 
 def _rank(clip: Clip) -> int:
@@ -286,11 +328,17 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
 def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
     """Return the class of each clip; without `negative`, 0 is every other clip with a level."""
     positive = parse(task.positive, where=f"tasks.{name}.positive")
-    negative = parse(task.negative, where=f"tasks.{name}.negative") if task.negative else None
-    ones = np.array([positive.holds(clip.values) for clip in table.clips], dtype=np.bool_)
+    negative = (
+        parse(task.negative, where=f"tasks.{name}.negative") if task.negative else None
+    )
+    ones = np.array(
+        [positive.holds(clip.values) for clip in table.clips], dtype=np.bool_
+    )
     zeros = ~ones & (table.levels != "")
     if negative:
-        zeros = np.array([negative.holds(clip.values) for clip in table.clips], dtype=np.bool_)
+        zeros = np.array(
+            [negative.holds(clip.values) for clip in table.clips], dtype=np.bool_
+        )
     if both := int(np.sum(ones & zeros)):
         raise FixInput(
             f"{both} clips are in both classes",
@@ -302,7 +350,9 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 def _meaning(task: Task, value: int) -> str:
     """Return what a class of a task stands for, in parentheses."""
-    words = [word for word, n in (task.classes or task.values or {}).items() if n == value]
+    words = [
+        word for word, n in (task.classes or task.values or {}).items() if n == value
+    ]
     expression = task.positive if value else task.negative or f"not ({task.positive})"
     meaning = " or ".join(words) if words else expression if task.positive else ""
     return f" ({meaning})" if meaning else ""

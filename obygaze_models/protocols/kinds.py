@@ -28,14 +28,19 @@ GRID = "grid"
 # Concept vectors as published; heads then take margins as they are.
 _PUBLISHED = {"tolerance": "paper", "cross_fit": 0, "scaled": False, "random_state": 42}
 _BANKS: dict[str, Settings] = {
-    "authors": {**_PUBLISHED, **{"balance": "weights", "unit_norm": False, "elect": True}},
+    "authors": {
+        **_PUBLISHED,
+        **{"balance": "weights", "unit_norm": False, "elect": True},
+    },
     "text": {
         **{**_PUBLISHED, "tolerance": "folds"},
         **{"balance": "subsample", "unit_norm": True, "against": "EN"},
     },
     "none": {},
 }
-_PERCEPTRONS: dict[str, Settings] = {"authors": {"keep": "last", "double_softmax": True}}
+_PERCEPTRONS: dict[str, Settings] = {
+    "authors": {"keep": "last", "double_softmax": True}
+}
 
 
 def trainable() -> list[str]:
@@ -102,7 +107,9 @@ def candidates(kind: str, settings: Mapping[str, Any]) -> list[Settings]:
         values = grid_of(kind, name, value)
         if values is None:
             values = [value]
-        combinations = [{**chosen, name: item} for chosen in combinations for item in values]
+        combinations = [
+            {**chosen, name: item} for chosen in combinations for item in values
+        ]
     return combinations
 
 
@@ -111,9 +118,15 @@ def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
     own = dict(settings)
     depth, leaf = PAPER_TREE.get(task, PAPER_TREE["ENHN_S"])
     penalty, strength = PAPER_LOGISTIC.get(task, PAPER_LOGISTIC["ENHN_S"])
-    own_words: Settings = {"max_depth": depth, "min_samples_leaf": leaf, "penalty": penalty}
+    own_words: Settings = {
+        "max_depth": depth,
+        "min_samples_leaf": leaf,
+        "penalty": penalty,
+    }
     if kind == "svm":
-        from obygaze_models.models.concepts import tolerance_of  # late: it loads scikit-learn
+        from obygaze_models.models.concepts import (
+            tolerance_of,
+        )  # late: it loads scikit-learn
 
         # The task is then named after a concept, and perhaps after what it is distinguished from.
         own_words["C"] = tolerance_of(task.removesuffix(AGAINST_EN))

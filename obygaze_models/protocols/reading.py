@@ -27,7 +27,9 @@ def shipped() -> list[str]:
     """Return the names of the protocols that come with obygaze."""
     folder = files(__package__).joinpath("shipped")
     names = (item.name for item in folder.iterdir())
-    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+    return sorted(
+        name.removesuffix(".toml") for name in names if name.endswith(".toml")
+    )
 
 
 def load_protocol(name: str | Path, changes: Sequence[str] = ()) -> Protocol:
@@ -40,7 +42,9 @@ def load_protocol(name: str | Path, changes: Sequence[str] = ()) -> Protocol:
     path = Path(name)
     if path.suffix == ".toml" or "/" in str(name):
         if not path.is_file():
-            raise NotFound("no such protocol", where=str(path), hint="obygaze run --list")
+            raise NotFound(
+                "no such protocol", where=str(path), hint="obygaze run --list"
+            )
         with path.open("rb") as file:
             return parse_protocol(file.read(MAX_BYTES + 1), str(path), changes)
     if str(name) not in shipped():
@@ -62,7 +66,9 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
         _set(document.tree, place, value)
     document.tree.setdefault("name", Path(where).stem)
     models = document.tree.get("models")
-    table = table_of(Protocol, models=_models_table(models if isinstance(models, dict) else {}))
+    table = table_of(
+        Protocol, models=_models_table(models if isinstance(models, dict) else {})
+    )
     protocol: Protocol = document.check(table)
     if protocol:  # None where its name is invalid
         protocol = _with_defaults(protocol, "balancing" in document.tree)
@@ -86,13 +92,17 @@ def _parse_change(change: str) -> tuple[str, Any]:
     except tomllib.TOMLDecodeError as error:
         if value.strip()[:1] in ("[", "{"):
             hint = "text in a list needs quotes: --set 'grid.models=[\"ridge\"]'"
-            raise FixUsage(f"--set {key.strip()}: not valid TOML: {value}", hint=hint) from error
+            raise FixUsage(
+                f"--set {key.strip()}: not valid TOML: {value}", hint=hint
+            ) from error
         return ".".join(parts), value.strip()
 
 
 def _set(tree: dict[str, Any], place: str, value: Any) -> None:
     *sections, key = place.split(".")
-    if key == GRID and len(sections) > 2:  # a grid in place of the value that a setting has
+    if (
+        key == GRID and len(sections) > 2
+    ):  # a grid in place of the value that a setting has
         *sections, key = sections
         value = {GRID: value}
     for section in sections:
@@ -126,7 +136,9 @@ def _with_defaults(protocol: Protocol, has_balancing: bool) -> Protocol:
     """Fill in the defaults that depend on the quirk."""
     splits = protocol.splits
     models = {
-        name: Model(model.kind, {**defaults(model.kind, splits.quirk), **model.settings})
+        name: Model(
+            model.kind, {**defaults(model.kind, splits.quirk), **model.settings}
+        )
         for name, model in protocol.models.items()
     }
     rotated = splits.follow_paper and not has_balancing
@@ -156,7 +168,9 @@ def _check_expression(document: Document, text: str, place: str) -> None:
         try:
             parse(text, vocabulary=concepts())
         except BadExpression as error:
-            document.add(place, error.what.removeprefix("label expression, ") + f": {text}")
+            document.add(
+                place, error.what.removeprefix("label expression, ") + f": {text}"
+            )
 
 
 def _check_references(document: Document, protocol: Protocol) -> None:
@@ -165,10 +179,18 @@ def _check_references(document: Document, protocol: Protocol) -> None:
         document.add("tasks", "needs at least one task")
     _check_known(document, "grid.train", protocol.grid.train, protocol.tasks, "task")
     _check_known(document, "grid.test", protocol.grid.test, protocol.tasks, "task")
-    _check_known(document, "grid.models", protocol.grid.models, protocol.models, "model")
-    _check_known(document, "report.localise", protocol.report.localise, protocol.models, "model")
-    _check_known(document, "report.argmax", protocol.report.argmax, protocol.tasks, "task")
-    _check_known(document, "report.contrast", protocol.report.contrast, protocol.tasks, "task")
+    _check_known(
+        document, "grid.models", protocol.grid.models, protocol.models, "model"
+    )
+    _check_known(
+        document, "report.localise", protocol.report.localise, protocol.models, "model"
+    )
+    _check_known(
+        document, "report.argmax", protocol.report.argmax, protocol.tasks, "task"
+    )
+    _check_known(
+        document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
+    )
     if len(protocol.report.contrast) == 1:
         document.add("report.contrast", "needs two training tasks, or none")
     if not protocol.model_names and not protocol.grid.baselines:
@@ -179,7 +201,11 @@ def _check_references(document: Document, protocol: Protocol) -> None:
 
 
 def _check_known(
-    document: Document, place: str, names: Iterable[str], known: Collection[str], what: str
+    document: Document,
+    place: str,
+    names: Iterable[str],
+    known: Collection[str],
+    what: str,
 ) -> None:
     for name in names:
         if name not in known:
@@ -190,17 +216,26 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
     """Check that the splits have what their kind needs."""
     splits = protocol.splits
     if splits.kind == "published":
-        used = {name for pair in protocol.pairs for name in pair if name in protocol.tasks}
+        used = {
+            name for pair in protocol.pairs for name in pair if name in protocol.tasks
+        }
         for name in sorted(name for name in used if not protocol.tasks[name].folds):
-            document.add(f"tasks.{name}", "published splits need the name of a fold column: folds")
+            document.add(
+                f"tasks.{name}",
+                "published splits need the name of a fold column: folds",
+            )
     if protocol.balancing == "rotated" and not splits.follow_paper:
         document.add("balancing", "'rotated' needs published splits and a quirk")
     by_film = splits.are_grouped and splits.group == "movie_id"
     has_windows = protocol.data.segments and protocol.data.scale == "none"
     if protocol.reads_windows and not (by_film and has_windows):
-        document.add("data", "models of windows need segments, scale = 'none' and splits by film")
+        document.add(
+            "data", "models of windows need segments, scale = 'none' and splits by film"
+        )
     for name in protocol.models:
-        if name in BASELINES:  # results of a model would be taken for those of the baseline
+        if (
+            name in BASELINES
+        ):  # results of a model would be taken for those of the baseline
             document.add(f"models.{name}", "is the name of a baseline; another name")
     for name, model in protocol.models.items():
         if splits.follow_paper or not find_kind(model.kind).head:
@@ -210,7 +245,9 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
             stated = model.settings[key]
             offered = grid_of(model.kind, key, stated) or [stated]
             if value in offered:
-                document.add(f"models.{name}.{key}", "needs published splits and a quirk")
+                document.add(
+                    f"models.{name}.{key}", "needs published splits and a quirk"
+                )
     if splits.kind == "fixed" and not (splits.column and splits.test):
         document.add("splits", "fixed splits need column and test")
     if splits.kind in ("published", "fixed") and splits.never:

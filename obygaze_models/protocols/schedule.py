@@ -28,11 +28,19 @@ from obygaze_features.manifest.folds import (
 from obygaze_models.evaluation.leakage import Leak, count_leak
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.schema import Protocol, Splits
-from obygaze_models.protocols.splits import BoolArray, Split, movie_pairs, paper_splits, rotated
+from obygaze_models.protocols.splits import (
+    BoolArray,
+    Split,
+    movie_pairs,
+    paper_splits,
+    rotated,
+)
 
 Labels = Mapping[str, LabelArray]
 Pair = tuple[str, str]  # a training and a test task
-VALIDATION_SHARE = 5  # one in five films (or clips) validates where only the test clips are given
+VALIDATION_SHARE = (
+    5  # one in five films (or clips) validates where only the test clips are given
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +64,9 @@ class Schedule:
     @cached_property
     def sha256(self) -> str:
         """The hash over the row numbers of all splits: of their canonical JSON, piece by piece."""
-        by_name = {f"{train} -> {test}": own for (train, test), own in self.pairs.items()}
+        by_name = {
+            f"{train} -> {test}": own for (train, test), own in self.pairs.items()
+        }
         digest = hashlib.sha256()
         for number, name in enumerate(sorted(by_name)):
             digest.update(b"," if number else b"{")
@@ -117,7 +127,9 @@ class FoldData:
         return "" if classes else "no clip is left to train on"
 
 
-def schedule(protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray) -> Schedule:
+def schedule(
+    protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray
+) -> Schedule:
     """Return the splits of all pairs, within the usable clips (those that have features)."""
     groups = table.column(protocol.splits.group)
     clips = _Clips(protocol, table, labels, usable, groups)
@@ -125,7 +137,9 @@ def schedule(protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolA
     for train in dict.fromkeys(train for train, _ in protocol.pairs):
         splits = _of_training(clips, train)
         for test in (test for own, test in protocol.pairs if own == train):
-            pairs[train, test] = [_finish(clips, train, test, split) for split in splits]
+            pairs[train, test] = [
+                _finish(clips, train, test, split) for split in splits
+            ]
     return Schedule({pair: pairs[pair] for pair in protocol.pairs}, groups)
 
 
@@ -140,7 +154,9 @@ def fewer_films(schedule: Schedule, n_films: int, seed: int) -> Schedule:
         thinned = []
         for number, split in enumerate(splits):
             films = schedule.groups[split.train]
-            drawn = np.random.default_rng([seed, number]).permutation(np.unique(films))[:n_films]
+            drawn = np.random.default_rng([seed, number]).permutation(np.unique(films))[
+                :n_films
+            ]
             thinned.append(replace(split, train=split.train[np.isin(films, drawn)]))
         pairs[pair] = thinned
     return replace(schedule, pairs=pairs)
@@ -189,9 +205,15 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
     splits = protocol.splits
     trains = usable & (labels[train] >= 0)
     if splits.kind == "published":
-        folds, validates = table.fold(protocol.tasks[train].folds), splits.validation != "none"
+        folds, validates = (
+            table.fold(protocol.tasks[train].folds),
+            splits.validation != "none",
+        )
         if splits.follow_paper:
-            options = {"balanced": protocol.balancing == "rotated", "validates": validates}
+            options = {
+                "balanced": protocol.balancing == "rotated",
+                "validates": validates,
+            }
             return paper_splits(splits.quirk, folds, labels[train], usable, **options)
         return rotated(folds, labels[train], trains, validates=validates)
     folds = _folds(clips, train)
@@ -201,7 +223,9 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
     never = np.unique(folds[_never_tested(clips)]).tolist()
     if splits.validation == "each":
         return movie_pairs(folds, usable, never)
-    return rotated(folds, labels[train], trains, never, validates=splits.validation == "next")
+    return rotated(
+        folds, labels[train], trains, never, validates=splits.validation == "next"
+    )
 
 
 def _finish(clips: _Clips, train: str, test: str, split: Split) -> Split:
@@ -231,7 +255,11 @@ def _folds(clips: _Clips, train: str) -> IntArray:
     if splits.kind == "leave_one_group_out" or not splits.folds:
         return folds_by_group(groups)
     never = _never_tested(clips)
-    strata = table.levels if np.any(table.levels != "") else clips.labels[train].astype(np.str_)
+    strata = (
+        table.levels
+        if np.any(table.levels != "")
+        else clips.labels[train].astype(np.str_)
+    )
     folds = np.full(len(table), splits.folds, dtype=np.intp)
     if splits.kind == "kfold":
         folds[~never] = stratified_folds(strata[~never], splits.folds, seed=splits.seed)

@@ -16,7 +16,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.schema_rules import choice, list_of, mapping_of, name, number, whole
+from obygaze_features.core.schema_rules import (
+    choice,
+    list_of,
+    mapping_of,
+    name,
+    number,
+    whole,
+)
 from obygaze_features.manifest.model import VIEWS
 from obygaze_features.store.read.segments import REDUCERS, RULES
 from obygaze_models.evaluation.metrics import COUNTS, METRICS
@@ -24,7 +31,14 @@ from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.kinds import QUIRKS
 
 SCHEMA = "obygaze-protocol/1"
-SPLIT_KINDS = ("published", "kfold", "group_kfold", "leave_one_group_out", "nested", "fixed")
+SPLIT_KINDS = (
+    "published",
+    "kfold",
+    "group_kfold",
+    "leave_one_group_out",
+    "nested",
+    "fixed",
+)
 VALIDATIONS = ("next", "each", "none")
 BALANCES = ("none", "rotated")
 # scikit-learn takes seeds below 2 ** 32, and baselines add the number of the fold.
@@ -71,11 +85,15 @@ class Task:
 
     title: str = ""
     labels: Annotated[str, choice(("own", "aggregation", "inverted"))] = "own"
-    classes: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(default_factory=dict)
+    classes: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(
+        default_factory=dict
+    )
     positive: str = ""
     negative: str = ""
     column: str = ""
-    values: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(default_factory=dict)
+    values: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(
+        default_factory=dict
+    )
     folds: str = ""
 
 
@@ -143,9 +161,9 @@ class ReportSettings:
     """
 
     title: str = ""
-    primary: Annotated[str, choice([name for name in METRICS if name not in COUNTS])] = (
-        "f1_weighted"
-    )
+    primary: Annotated[
+        str, choice([name for name in METRICS if name not in COUNTS])
+    ] = "f1_weighted"
     replicates: Annotated[int, whole(2, 1_000_000)] = 1000
     confidence: Annotated[float, number(0.5, 0.999)] = 0.95
     compare: bool = True
@@ -243,7 +261,9 @@ class Protocol:
     @property
     def reads_windows(self) -> bool:
         """Return whether a model reads or scores single windows."""
-        return bool(self.report.localise) or "bags" in [m.kind for m in self.models.values()]
+        return bool(self.report.localise) or "bags" in [
+            m.kind for m in self.models.values()
+        ]
 
     @property
     def model_names(self) -> list[str]:

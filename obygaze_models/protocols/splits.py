@@ -74,7 +74,9 @@ def rotated(
     y, k, splits = np.asarray(labels), n_folds_of(folds), []
     for test in (fold for fold in range(k) if fold not in never):
         others = [(test + step) % k for step in range(1, k)]
-        both = [fold for fold in others if len(np.unique(y[trains & (folds == fold)])) == 2]
+        both = [
+            fold for fold in others if len(np.unique(y[trains & (folds == fold)])) == 2
+        ]
         chosen = both[0] if validates and len(both) > 1 else OUTSIDE
         inside = trains & (folds != test) & (folds != OUTSIDE)
         train = np.flatnonzero(inside & (folds != chosen))
@@ -111,7 +113,9 @@ def paper_splits(
     """
     y, video = np.asarray(labels, dtype=np.intp), np.asarray(has_video, dtype=np.bool_)
     if n_folds_of(folds) < 4:
-        raise FixInput(f"published splits need at least four folds, got {n_folds_of(folds)}")
+        raise FixInput(
+            f"published splits need at least four folds, got {n_folds_of(folds)}"
+        )
     usable, last = video & (folds != OUTSIDE) & (y >= 0), n_folds_of(folds) - 1
     splits, code = [], quirk == "authors"
     n_runs = last - 1 if balanced else last if code else 1
@@ -124,7 +128,9 @@ def paper_splits(
         validation = np.flatnonzero(usable & (folds == chosen_on))
         tested = np.flatnonzero(usable & (folds == last))
         splits.append(
-            Split(f"run {run}", np.flatnonzero(train), validation, tested, last, chosen_on)
+            Split(
+                f"run {run}", np.flatnonzero(train), validation, tested, last, chosen_on
+            )
         )
     return splits
 
@@ -134,10 +140,16 @@ def _in_turn(
 ) -> BoolArray:
     """Return the rows that train in one of eight runs: of a larger class a few folds in turn."""
     if quirk == "authors":
-        listed, least, share = [f for f in range(1, last + 1) if f != 1 + run % last], 0, 0.1
+        listed, least, share = (
+            [f for f in range(1, last + 1) if f != 1 + run % last],
+            0,
+            0.1,
+        )
     else:
         listed, least, share = list(range(last - 1)), 1, 1.0
-    sizes = {label: int((y[pool] == label).sum() * share) for label in np.unique(y[pool])}
+    sizes = {
+        label: int((y[pool] == label).sum() * share) for label in np.unique(y[pool])
+    }
     if quirk == "authors" and (not sizes or min(sizes.values()) == 0):
         raise FixInput(
             f"run {run} has fewer than ten training rows of a class, which the released code needs",
@@ -151,7 +163,9 @@ def _in_turn(
     return train
 
 
-def movie_pairs(folds: IntArray, has_video: ArrayLike, never: Sequence[int] = ()) -> list[Split]:
+def movie_pairs(
+    folds: IntArray, has_video: ArrayLike, never: Sequence[int] = ()
+) -> list[Split]:
     """Return the splits for unseen films: each pair of films tests and validates, the rest train.
 
     Films in `never` only train. The pairs (i, j) and (j, i) have the same training rows.
@@ -159,7 +173,9 @@ def movie_pairs(folds: IntArray, has_video: ArrayLike, never: Sequence[int] = ()
     usable = np.asarray(has_video, dtype=np.bool_) & (folds != OUTSIDE)
     movies = [fold for fold in range(n_folds_of(folds)) if fold not in never]
     if len(movies) < 2:
-        raise FixInput("validation = 'each' needs at least two movies outside splits.never")
+        raise FixInput(
+            "validation = 'each' needs at least two movies outside splits.never"
+        )
     return [
         Split(
             f"test {i}, validate {j}",

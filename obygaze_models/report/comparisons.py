@@ -12,7 +12,13 @@ from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.report.figure import BASELINE, MODEL, FigureSet, draw_reference, hide_ticks
+from obygaze_models.report.figure import (
+    BASELINE,
+    MODEL,
+    FigureSet,
+    draw_reference,
+    hide_ticks,
+)
 from obygaze_models.report.lookup import (
     ReportRun,
     grouped,
@@ -21,7 +27,15 @@ from obygaze_models.report.lookup import (
     pair_of,
     rank_of,
 )
-from obygaze_models.report.tables import Heading, Number, Part, Row, make_table, sentence, slug
+from obygaze_models.report.tables import (
+    Heading,
+    Number,
+    Part,
+    Row,
+    make_table,
+    sentence,
+    slug,
+)
 
 
 def contrasts(run: ReportRun) -> Part:
@@ -43,7 +57,9 @@ def contrasts(run: ReportRun) -> Part:
             sizes = (record[key] for key in ("n_seeds", "n_test", "leaked"))
             p = Number(record["p"], digits=3, is_p=True)
             metric, difference = metric_name(record["metric"]), _difference(record)
-            rows.append((run.label(record), metric, *values, difference, p, higher, *sizes))
+            rows.append(
+                (run.label(record), metric, *values, difference, p, higher, *sizes)
+            )
     yield make_table("contrast", "contrast", rows, confidence=run.confidence, **names)
 
 
@@ -57,7 +73,14 @@ def differences(run: ReportRun) -> Part:
     def key(record: Record) -> tuple[object, ...]:
         first, shown = run.label(record["first"]), str(_difference(record))
         p = record.get("p_sign_flip")
-        return *pair_of(record), record["metric"], first, _has_baseline(record), shown, p
+        return (
+            *pair_of(record),
+            record["metric"],
+            first,
+            _has_baseline(record),
+            shown,
+            p,
+        )
 
     def order(same: Sequence[Record]) -> tuple[float, float]:
         p = same[0].get("p_sign_flip")
@@ -70,23 +93,35 @@ def differences(run: ReportRun) -> Part:
     ]
     for (n_films, metric), some in grouped(smallest, lambda one: one[:2]).items():
         names = {"n_films": n_films, "metric": metric, "confidence": run.confidence}
-        yield sentence("power", typical=f"{median(one[2] for one in some):.2f}", **names)
+        yield sentence(
+            "power", typical=f"{median(one[2] for one in some):.2f}", **names
+        )
     records = [
         record
         for record in run.of("comparison")
         if "oracle" not in (record["first"]["model"], record["second"]["model"])
     ]
     found = sorted(grouped(records, key).values(), key=order)
-    best = [same for same in found if any(_is_against_best(run, record) for record in same)]
+    best = [
+        same for same in found if any(_is_against_best(run, record) for record in same)
+    ]
     rest = [same for same in found if same not in best]
     # A p is given only where all runs test the same clips.
-    p = ["p"] if any(record.get("p_sign_flip") is not None for record in records) else []
+    p = (
+        ["p"]
+        if any(record.get("p_sign_flip") is not None for record in records)
+        else []
+    )
     if best:
-        yield make_table("comparisons", "comparisons", [_compared(run, one, *p) for one in best], p)
+        yield make_table(
+            "comparisons", "comparisons", [_compared(run, one, *p) for one in best], p
+        )
     further: list[Row | Heading] = []
     for title, baseline in (("two models", False), ("a model and a baseline", True)):
         own = [same for same in rest if _has_baseline(same[0]) == baseline]
-        further += [Heading(title), *(_compared(run, same, *p) for same in own)] if own else []
+        further += (
+            [Heading(title), *(_compared(run, same, *p) for same in own)] if own else []
+        )
     if further:
         table = make_table("further_comparisons", "comparisons-further", further, p)
         yield replace(table, folded=bool(best))
@@ -139,9 +174,13 @@ def _detectable(run: ReportRun, record: Record) -> float | None:
 def _analyses(run: ReportRun) -> Iterable[tuple[list[Record], list[str], str, str]]:
     """Yield the error analyses of a cell, all films first, their factors, a title and a key."""
     parts = ("model", "feature", "train", "test")
-    by_cell = grouped(run.of("analysis"), lambda record: tuple(record[key] for key in parts))
+    by_cell = grouped(
+        run.of("analysis"), lambda record: tuple(record[key] for key in parts)
+    )
     for (model, feature, train, test), records in by_cell.items():
-        factors = list(dict.fromkeys(f["name"] for record in records for f in record["factors"]))
+        factors = list(
+            dict.fromkeys(f["name"] for record in records for f in record["factors"])
+        )
         title = f"{model} ({feature}), {pair_name(train, test)}"
         yield records, factors, title, slug(f"{model}-{feature}-{train}-{test}")
 
@@ -155,25 +194,36 @@ def factors(run: ReportRun) -> Part:
     """Yield the log odds of success for each factor, a table per cell, a column per film."""
     for records, names, title, key in _analyses(run):
         own = sorted((r for r in records if r["factors"]), key=_is_one_film)
-        by_name = [{factor["name"]: factor for factor in record["factors"]} for record in own]
+        by_name = [
+            {factor["name"]: factor for factor in record["factors"]} for record in own
+        ]
         rows = [
-            (name, *(_log_odds(f.get(name), r) for f, r in zip(by_name, own, strict=True)))
+            (
+                name,
+                *(_log_odds(f.get(name), r) for f, r in zip(by_name, own, strict=True)),
+            )
             for name in names
         ]
         films = [run.film_name(record["film"]) or "all films" for record in own]
-        reasons = grouped((r for r in records if r["note"]), lambda record: record["note"])
+        reasons = grouped(
+            (r for r in records if r["note"]), lambda record: record["note"]
+        )
         notes = "; ".join(
             f"{', '.join(run.film_name(r['film']) or 'all films' for r in same)}: {reason}"
             for reason, same in reasons.items()
         )
         notes = f" Notes: {notes}." if notes else ""
-        yield make_table("analysis", f"analysis-{key}", rows, films, name=title, notes=notes)
+        yield make_table(
+            "analysis", f"analysis-{key}", rows, films, name=title, notes=notes
+        )
 
 
 def _log_odds(factor: Mapping[str, Any] | None, record: Record) -> Number:
     if factor is None:
         return Number(None)
-    low, high = (None, None) if _is_one_film(record) else (factor["low"], factor["high"])
+    low, high = (
+        (None, None) if _is_one_film(record) else (factor["low"], factor["high"])
+    )
     significant = factor["p"] is not None and factor["p"] < 0.05
     return Number(factor["log_odds"], low, high, mark="*" if significant else "")
 
@@ -186,14 +236,25 @@ def draw_factors(run: ReportRun, figures: FigureSet) -> None:
         height = 0.6 + 0.26 * len(names)
         # The axis shows the intervals of all films, but not of all single films.
         shown = [record for record in records if not _is_one_film(record)] or records
-        ends = [f[end] for record in shown for f in record["factors"] for end in ("low", "high")]
+        ends = [
+            f[end]
+            for record in shown
+            for f in record["factors"]
+            for end in ("low", "high")
+        ]
         largest = max((abs(end) for end in ends if end is not None), default=2.0)
         limit = min(max(1.15 * largest, 1.0), 12.0)
-        values = [factor["log_odds"] for record in records for factor in record["factors"]]
+        values = [
+            factor["log_odds"] for record in records for factor in record["factors"]
+        ]
         n_beyond = sum(abs(value) > limit for value in values)
-        beyond = f" Triangles at the edge: {n_beyond} of {len(values)} dots are outside."
+        beyond = (
+            f" Triangles at the edge: {n_beyond} of {len(values)} dots are outside."
+        )
         cut = beyond if n_beyond else ""
-        with figures.draw("factors", f"factors-{key}", height, name=title, beyond=cut) as (_, axes):
+        with figures.draw(
+            "factors", f"factors-{key}", height, name=title, beyond=cut
+        ) as (_, axes):
             for record in records:
                 _draw_analysis(axes, record, names, limit)
             draw_reference(axes, 0)
@@ -203,7 +264,9 @@ def draw_factors(run: ReportRun, figures: FigureSet) -> None:
             axes.set_xlabel("log odds of success", color=MUTED)
 
 
-def _draw_analysis(axes: Any, record: Record, names: Sequence[str], limit: float) -> None:
+def _draw_analysis(
+    axes: Any, record: Record, names: Sequence[str], limit: float
+) -> None:
     """Draw the factors of one film or of all; beyond the limit is a triangle at the edge."""
     for factor in record["factors"]:
         place, low, high = names.index(factor["name"]), factor["low"], factor["high"]
@@ -218,4 +281,6 @@ def _draw_analysis(axes: Any, record: Record, names: Sequence[str], limit: float
             if has_interval:
                 axes.plot([low, high], [place, place], color=MODEL, lw=1.8, zorder=2)
             face = MODEL if has_interval else "white"
-            axes.scatter(at, place, marker=marker, s=28, color=face, edgecolor=MODEL, zorder=3)
+            axes.scatter(
+                at, place, marker=marker, s=28, color=face, edgecolor=MODEL, zorder=3
+            )

@@ -10,9 +10,23 @@ import numpy as np
 
 from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.report.figure import BASELINE, MODEL, FigureSet, draw_reference, hide_ticks
+from obygaze_models.report.figure import (
+    BASELINE,
+    MODEL,
+    FigureSet,
+    draw_reference,
+    hide_ticks,
+)
 from obygaze_models.report.lookup import ReportRun, grouped, number_of
-from obygaze_models.report.tables import Heading, Number, Part, Row, make_table, sentence, slug
+from obygaze_models.report.tables import (
+    Heading,
+    Number,
+    Part,
+    Row,
+    make_table,
+    sentence,
+    slug,
+)
 
 MAX_TREE_DEPTH = 4
 Place = tuple[int, float]
@@ -40,14 +54,22 @@ def concepts(run: ReportRun) -> Part:
         if bank.get("note"):
             yield sentence("bank_note", feature=feature, note=bank["note"])
         if bank.get("left_out"):
-            names = "; ".join(f"{name} ({why})" for name, why in bank["left_out"].items())
+            names = "; ".join(
+                f"{name} ({why})" for name, why in bank["left_out"].items()
+            )
             yield sentence("left_out", feature=feature, concepts=names)
     for number, bank in enumerate(run.banks):
         if bank["concepts"]:
             concepts = [_concept_row(concept) for concept in bank["concepts"]]
-            references, key = _reference_rows(bank["concepts"]), f"concepts-{slug(bank['feature'])}"
+            references, key = (
+                _reference_rows(bank["concepts"]),
+                f"concepts-{slug(bank['feature'])}",
+            )
             yield make_table(
-                "concepts", f"{key}-{number}", [*concepts, *references], bank=bank_name(bank)
+                "concepts",
+                f"{key}-{number}",
+                [*concepts, *references],
+                bank=bank_name(bank),
             )
     scores = ("ctl", "ctl_chance", "icl", "icl_chance")
     leaks = [
@@ -60,9 +82,15 @@ def concepts(run: ReportRun) -> Part:
     linear = [head for head in run.heads if head["weights"]]
     for columns, heads in grouped(linear, lambda head: tuple(head["concepts"])).items():
         weights = [(head_name(head), *map(Number, effects(head))) for head in heads]
-        yield make_table("weights", f"weights-{slug(heads[0]['feature'])}", weights, columns)
-        if rules := [(head_name(head), *own) for head in heads if (own := head.get("rules"))]:
-            yield make_table("rules", f"rules-{slug(heads[0]['feature'])}", rules, columns)
+        yield make_table(
+            "weights", f"weights-{slug(heads[0]['feature'])}", weights, columns
+        )
+        if rules := [
+            (head_name(head), *own) for head in heads if (own := head.get("rules"))
+        ]:
+            yield make_table(
+                "rules", f"rules-{slug(heads[0]['feature'])}", rules, columns
+            )
 
 
 def _concept_row(concept: Record) -> Row:
@@ -83,16 +111,31 @@ def _reference_rows(concepts: Sequence[Record]) -> list[Row | Heading]:
     random = [own for concept in concepts if (own := concept.get("random_directions"))]
     rows: list[Row | Heading] = []
     if noise:
-        ap, auc = (Number(fmean(own[metric] for own in noise)) for metric in ("ap", "auc"))
-        mean, least = (
-            Number(fmean(own["stability"][end] for own in noise)) for end in ("mean", "least")
+        ap, auc = (
+            Number(fmean(own[metric] for own in noise)) for metric in ("ap", "auc")
         )
-        rows.append(("vectors of random features", None, None, ap, auc, None, None, mean, least))
-    for name, end in (("random directions", "mean"), ("95th percentile of these", "high")):
+        mean, least = (
+            Number(fmean(own["stability"][end] for own in noise))
+            for end in ("mean", "least")
+        )
+        rows.append(
+            ("vectors of random features", None, None, ap, auc, None, None, mean, least)
+        )
+    for name, end in (
+        ("random directions", "mean"),
+        ("95th percentile of these", "high"),
+    ):
         if random:
-            ap, auc = (Number(fmean(r[metric][end] for r in random)) for metric in ("ap", "auc"))
+            ap, auc = (
+                Number(fmean(r[metric][end] for r in random))
+                for metric in ("ap", "auc")
+            )
             rows.append((name, None, None, ap, auc, *[None] * 4))
-    return [Heading("references, means over the concepts", quiet=True), *rows] if rows else []
+    return (
+        [Heading("references, means over the concepts", quiet=True), *rows]
+        if rows
+        else []
+    )
 
 
 def effects(head: Record) -> list[float]:
@@ -108,7 +151,9 @@ def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
             end = f"{slug(bank['feature'])}" + (f"-{number}" if number else "")
             _draw_quality(bank, f"concepts-{end}", figures)
             side = 1.1 + 0.22 * len(bank["concepts"])
-            with figures.draw("cosines", f"cosines-{end}", side, bank=bank_name(bank)) as (_, axes):
+            with figures.draw(
+                "cosines", f"cosines-{end}", side, bank=bank_name(bank)
+            ) as (_, axes):
                 _draw_cosines(axes, bank)
     for kind, draw in (("interventions", _draw_corrections), ("tree", _draw_tree)):
         for head in run.heads:
@@ -127,7 +172,9 @@ def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
         names = [f"{one['name']} ({one['n_positive']})" for one in concepts]
         names = [textwrap.fill(name, 22) for name in names]
         label_rows(left, names, upwards=True, fontsize=7.5)
-        if noise := [own["stability"]["mean"] for c in concepts if (own := c.get("noise"))]:
+        if noise := [
+            own["stability"]["mean"] for c in concepts if (own := c.get("noise"))
+        ]:
             draw_reference(right, fmean(noise))
         for axes, label in ((left, "AP"), (right, "cosine")):
             axes.set(xlim=(-0.05, 1.05), xticks=[0, 0.5, 1])
@@ -143,7 +190,9 @@ def _draw_concept(left: Any, right: Any, row: int, concept: Record) -> None:
     face = MODEL if p is not None and p < 0.05 else "white"
     left.scatter(ap["value"], row, s=24, color=face, edgecolor=MODEL, zorder=3)
     left.plot([concept["prevalence"]] * 2, [row - 0.3, row + 0.3], color=INK, lw=1.1)
-    right.plot([stability["least"], stability["mean"]], [row, row], color=BASELINE, lw=1.4)
+    right.plot(
+        [stability["least"], stability["mean"]], [row, row], color=BASELINE, lw=1.4
+    )
     right.scatter(stability["least"], row, s=14, color=BASELINE)
     right.scatter(stability["mean"], row, s=24, color=MODEL, zorder=3)
 
@@ -163,9 +212,14 @@ def _draw_cosines(axes: Any, bank: Record) -> None:
 def _draw_corrections(head: Record, name: str, key: str, figures: FigureSet) -> None:
     layout = {"nrows": 2, "sharex": True}
     with figures.draw("interventions", key, 3.2, layout, name=name) as (figure, panels):
-        for axes, metric, label in zip(panels, ("f1", "ap"), ("F1 binary", "AP"), strict=True):
+        for axes, metric, label in zip(
+            panels, ("f1", "ap"), ("F1 binary", "AP"), strict=True
+        ):
             for curve in head["interventions"]:
-                style = {"color": ORDER_COLORS.get(curve["order"], INK), "label": curve["order"]}
+                style = {
+                    "color": ORDER_COLORS.get(curve["order"], INK),
+                    "label": curve["order"],
+                }
                 axes.plot(curve[metric], lw=1.7, marker="o", ms=2.5, **style)
             axes.set_ylabel(label)
             axes.set_ylim(-0.02, 1.02)
@@ -186,15 +240,22 @@ def _draw_tree(head: Record, name: str, key: str, figures: FigureSet) -> None:
         for node, place in placed.items():
             for side in ("left", "right"):
                 if child := placed.get(tree[side][node]):
-                    axes.plot(*zip(place, child, strict=True), color=MUTED, lw=0.8, zorder=0)
+                    axes.plot(
+                        *zip(place, child, strict=True), color=MUTED, lw=0.8, zorder=0
+                    )
             _draw_node(axes, head, node, place, tree["left"][node] in placed)
         axes.set(
-            xlim=(-0.45, max(depth, 2) + 0.45), ylim=(n_rows - 0.4, -0.6), xticks=[], yticks=[]
+            xlim=(-0.45, max(depth, 2) + 0.45),
+            ylim=(n_rows - 0.4, -0.6),
+            xticks=[],
+            yticks=[],
         )
         hide_ticks(axes)
 
 
-def place_nodes(tree: Any, node: int, depth: int, rows: Iterator[int]) -> dict[int, Place]:
+def place_nodes(
+    tree: Any, node: int, depth: int, rows: Iterator[int]
+) -> dict[int, Place]:
     """Return depth and row by node: leaves in rows, other nodes in the middle of their branches."""
     left, right = tree["left"][node], tree["right"][node]
     if left < 0 or depth == MAX_TREE_DEPTH:
@@ -204,7 +265,9 @@ def place_nodes(tree: Any, node: int, depth: int, rows: Iterator[int]) -> dict[i
     return {node: (depth, (below[left][1] + below[right][1]) / 2), **below}
 
 
-def _draw_node(axes: Any, head: Record, node: int, place: Place, is_inner: bool) -> None:
+def _draw_node(
+    axes: Any, head: Record, node: int, place: Place, is_inner: bool
+) -> None:
     import matplotlib
 
     tree, share = head["tree"], head["tree"]["share"][node]
@@ -215,6 +278,11 @@ def _draw_node(axes: Any, head: Record, node: int, place: Place, is_inner: bool)
     elif tree["left"][node] >= 0:
         text += " …"
     face = matplotlib.colormaps["Blues"](0.08 + 0.75 * share)
-    box = {"boxstyle": "round,pad=0.35", "facecolor": face, "edgecolor": MUTED, "linewidth": 0.6}
+    box = {
+        "boxstyle": "round,pad=0.35",
+        "facecolor": face,
+        "edgecolor": MUTED,
+        "linewidth": 0.6,
+    }
     style = {"ha": "center", "va": "center", "fontsize": 6.5, "bbox": box}
     axes.text(*place, text, color="white" if share > 0.62 else INK, **style)

@@ -37,14 +37,24 @@ def decisions(run: ReportRun) -> Part:
                 yield Number(value, digits=3)
 
     known = [metric for metric in report_text()["metrics"] if metric not in SHOWN]
-    if metrics := [metric for metric in known if any(metric in cell for cell in run.cells)]:
+    if metrics := [
+        metric for metric in known if any(metric in cell for cell in run.cells)
+    ]:
         rows = run.rows_by_pair(
             run.cells, lambda cell: [Number(number_of(cell, m).value) for m in metrics]
         )
-        yield make_table("further", "other", rows, [metric_name(metric) for metric in metrics])
-    if tuned := list(dict.fromkeys(m for cell in run.cells for m in cell.get("tuned") or ())):
+        yield make_table(
+            "further", "other", rows, [metric_name(metric) for metric in metrics]
+        )
+    if tuned := list(
+        dict.fromkeys(m for cell in run.cells for m in cell.get("tuned") or ())
+    ):
         rows = run.rows_by_pair(run.cells, at_thresholds)
-        headers = [f"{metric_name(m)}{end}" for m in tuned for end in ("", ", chosen threshold")]
+        headers = [
+            f"{metric_name(m)}{end}"
+            for m in tuned
+            for end in ("", ", chosen threshold")
+        ]
         yield make_table("thresholds", "thresholds", rows, headers)
     if cells := [cell for cell in run.cells if cell.get("recalibrated")]:
         rows = run.rows_by_pair(cells, recalibration)
@@ -58,7 +68,10 @@ def draw_calibration(run: ReportRun, figures: FigureSet) -> None:
         n_rows = math.ceil(len(cells) / N_COLUMNS)
         layout = {"nrows": n_rows, "ncols": N_COLUMNS, "squeeze": False}
         key, height = f"calibration-{slug(store)}", 0.1 + 1.25 * n_rows
-        with figures.draw("calibration", key, height, layout, feature=store) as (_, grid):
+        with figures.draw("calibration", key, height, layout, feature=store) as (
+            _,
+            grid,
+        ):
             for axes, cell in zip_longest(grid.flat, cells):
                 if cell is None:
                     axes.axis("off")
@@ -78,8 +91,16 @@ def _draw_bins(axes: Any, cell: Record) -> None:
     axes.plot([0, 1], [0, 1], color=MUTED, lw=0.7, ls=(0, (3, 3)))
     axes.plot(scores, shares, color=BASELINE, lw=1, zorder=1)
     axes.scatter(scores, shares, s=sizes, color=MODEL, alpha=0.85, lw=0, zorder=2)
-    again = [b for b in (cell.get("recalibrated") or {}).get("calibration", ()) if b["n"]]
-    axes.plot([b["score"] for b in again], [b["share"] for b in again], color=WRONG, lw=1, zorder=1)
+    again = [
+        b for b in (cell.get("recalibrated") or {}).get("calibration", ()) if b["n"]
+    ]
+    axes.plot(
+        [b["score"] for b in again],
+        [b["share"] for b in again],
+        color=WRONG,
+        lw=1,
+        zorder=1,
+    )
     axes.set(xlim=(-0.06, 1.06), ylim=(-0.06, 1.06))
     axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"], fontsize=6.5)
     axes.set_yticks([0, 0.5, 1], ["0", ".5", "1"], fontsize=6.5)

@@ -46,7 +46,9 @@ class Figure:
         text = re.sub(r"'DejaVu Sans'(?!,)", FONTS, self.svg.read_text("utf-8"))
         # Two decimals of a point are enough for a screen, and halve the page.
         numbers = re.compile(r"(\.\d\d)\d+")
-        text = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: numbers.sub(r"\1", found[0]), text)
+        text = re.sub(
+            r' (?:d|x|y)="[^"]*"', lambda found: numbers.sub(r"\1", found[0]), text
+        )
         return f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode('ascii')}"
 
 
@@ -87,7 +89,9 @@ class FigureSet:
         text = report_text()["figures"][kind]
         title, caption = (text[part].format(**names) for part in ("title", "caption"))
         wide = text.get("wide", False)
-        self.figures.append(Figure(text["section"], key, title, caption, svg, png, wide))
+        self.figures.append(
+            Figure(text["section"], key, title, caption, svg, png, wide)
+        )
 
 
 def hide_ticks(axes: Any, *sides: str) -> None:

@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES, MUTED, PALE, draw_bars
+from obygaze_features.core.figures import (
+    LEVEL_COLORS,
+    LEVEL_NAMES,
+    MUTED,
+    PALE,
+    draw_bars,
+)
 from obygaze_features.manifest.model import Clip, clock
 from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record
 from obygaze_models.report.figure import MODEL, WRONG, FigureSet, hide_ticks
@@ -47,7 +53,11 @@ def timelines(run: ReportRun) -> Timelines | None:
 
     None without predictions.
     """
-    if not run.cells or not (run.folder / PREDICTIONS_FILE).is_file() or not run.predictions:
+    if (
+        not run.cells
+        or not (run.folder / PREDICTIONS_FILE).is_file()
+        or not run.predictions
+    ):
         return None
     # If equal, a pair whose train and test tasks are the same.
     pair = pair_of(max(run.cells, key=lambda c: (c["n_test"], c["train"] == c["test"])))
@@ -57,7 +67,9 @@ def timelines(run: ReportRun) -> Timelines | None:
         cells = [c for c in run.cells if pair_of(c) == pair and c["feature"] == store]
         if cells:
             model = max(cells, key=lambda cell: rank_of(cell, run.primary))["model"]
-            own = [row for row in rows if (row["model"], row["feature"]) == (model, store)]
+            own = [
+                row for row in rows if (row["model"], row["feature"]) == (model, store)
+            ]
             scores[f"{model} ({store})"] = clip_scores(own)
     clips = _clips_in_order(run, rows)
     unit = place_unit(clips)
@@ -66,13 +78,19 @@ def timelines(run: ReportRun) -> Timelines | None:
             Bar(
                 clip,
                 _place(clip, unit, number),
-                {name: own[clip.clip_id] for name, own in scores.items() if clip.clip_id in own},
+                {
+                    name: own[clip.clip_id]
+                    for name, own in scores.items()
+                    if clip.clip_id in own
+                },
             )
             for number, clip in enumerate(own, 1)
         ]
         for film, own in sorted(grouped(clips, lambda clip: clip.movie_id).items())
     }
-    tested = {film: bars for film, bars in films.items() if any(bar.scores for bar in bars)}
+    tested = {
+        film: bars for film, bars in films.items() if any(bar.scores for bar in bars)
+    }
     return Timelines(pair_name(*pair), unit, list(scores), tested) if tested else None
 
 
@@ -86,17 +104,26 @@ def clip_tables(run: ReportRun) -> Part:
     for model, wrong in surest_errors(found).items():
         rows.append(Heading(model))
         for bar in wrong:
-            film, concepts = run.film_name(bar.clip.movie_id), ", ".join(bar.clip.concepts) or None
+            film, concepts = (
+                run.film_name(bar.clip.movie_id),
+                ", ".join(bar.clip.concepts) or None,
+            )
             score = Number(bar.scores[model].score)
-            rows.append((film, bar.clip.clip_id, bar.place, bar.clip.level, concepts, score))
-    yield make_table("errors", "surest-errors", rows, unit=unit, pair=pair, most=MAX_ERRORS)
+            rows.append(
+                (film, bar.clip.clip_id, bar.place, bar.clip.level, concepts, score)
+            )
+    yield make_table(
+        "errors", "surest-errors", rows, unit=unit, pair=pair, most=MAX_ERRORS
+    )
     rows = []
     for film, bars in found.films.items():
         rows.append(Heading(run.film_name(film)))
         for bar in bars:
             decisions = (_decision(bar.scores.get(model)) for model in found.models)
             if bar.scores:
-                rows.append((bar.clip.clip_id, bar.place, bar.clip.level or None, *decisions))
+                rows.append(
+                    (bar.clip.clip_id, bar.place, bar.clip.level or None, *decisions)
+                )
     yield make_table("clips", "clips", rows, found.models, unit=unit, pair=pair)
 
 
@@ -105,7 +132,9 @@ def surest_errors(found: Timelines) -> dict[str, list[Bar]]:
     bars = [bar for own in found.films.values() for bar in own]
     errors = {}
     for model in found.models:
-        wrong = [bar for bar in bars if model in bar.scores and not bar.scores[model].correct]
+        wrong = [
+            bar for bar in bars if model in bar.scores and not bar.scores[model].correct
+        ]
         wrong.sort(key=lambda b: (-abs(b.scores[model].score - 0.5), b.clip.clip_id))
         errors[model] = wrong[:MAX_ERRORS]
     return errors
@@ -122,11 +151,17 @@ def _clips_in_order(run: ReportRun, rows: Sequence[Record]) -> list[Clip]:
     if run.manifest is not None:
         clips = list(run.manifest)
         if place_unit(clips) == TIME:
-            return sorted(clips, key=lambda clip: (clip.movie_id, _start_s(clip) or 0.0))
+            return sorted(
+                clips, key=lambda clip: (clip.movie_id, _start_s(clip) or 0.0)
+            )
         return sorted(clips, key=lambda clip: (clip.movie_id, clip.scene or 0))
     tested = {row["clip_id"]: row for row in rows}
     return [
-        Clip(clip_id=clip_id, movie_id=row["movie_id"], level="S" if row["y"] == 1 else "EN")
+        Clip(
+            clip_id=clip_id,
+            movie_id=row["movie_id"],
+            level="S" if row["y"] == 1 else "EN",
+        )
         for clip_id, row in sorted(tested.items())
     ]
 
@@ -163,7 +198,9 @@ def clip_scores(rows: Sequence[Record]) -> dict[str, ClipScore]:
     if any(_is_margin(row) for row in rows):
         threshold = 0.0
     truth = {clip: bool(own[0]["y"]) for clip, own in by_clip.items()}
-    is_correct = {clip: (mean > threshold) == truth[clip] for clip, mean in means.items()}
+    is_correct = {
+        clip: (mean > threshold) == truth[clip] for clip, mean in means.items()
+    }
     if threshold == 0.0:
         largest = max(map(abs, means.values())) or 1.0
         means = {clip: 0.5 + mean / (2 * largest) for clip, mean in means.items()}
@@ -186,7 +223,11 @@ def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
         shown = films[start : start + FILMS_PER_FIGURE]
         many = len(films) > FILMS_PER_FIGURE
         key = f"timelines-{start // FILMS_PER_FIGURE + 1}" if many else "timelines"
-        names = {"models": ", ".join(found.models), "pair": found.pair, "unit": found.unit}
+        names = {
+            "models": ", ".join(found.models),
+            "pair": found.pair,
+            "unit": found.unit,
+        }
         height = 0.3 + len(shown) * (0.3 + 0.2 * len(found.models))
         layout = {"nrows": len(shown), "squeeze": False}
         with figures.draw("timelines", key, height, layout, **names) as (figure, grid):
@@ -198,14 +239,20 @@ def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
             _draw_legend(figure, levels, {"correct": MODEL, "wrong": WRONG})
 
 
-def _draw_timeline(axes: Any, bars: Sequence[Bar], models: Sequence[str], longest: int) -> None:
+def _draw_timeline(
+    axes: Any, bars: Sequence[Bar], models: Sequence[str], longest: int
+) -> None:
     colors = [LEVEL_COLORS.get(bar.clip.level, UNKNOWN_LEVEL) for bar in bars]
     draw_bars(axes, range(len(bars)), [0.5] * len(bars), colors, bottom=-0.5)
     bottoms = [-1.7 - 1.2 * row for row in range(len(models))]
     for bottom, model in zip(bottoms, models, strict=True):
         ends = [-0.5, len(bars) - 0.5]
-        axes.plot(ends, [bottom + 0.5] * 2, color=MUTED, lw=0.3, ls=(0, (2, 3)), zorder=0)
-        known = {i: bar.scores[model] for i, bar in enumerate(bars) if model in bar.scores}
+        axes.plot(
+            ends, [bottom + 0.5] * 2, color=MUTED, lw=0.3, ls=(0, (2, 3)), zorder=0
+        )
+        known = {
+            i: bar.scores[model] for i, bar in enumerate(bars) if model in bar.scores
+        }
         colors = [MODEL if score.correct else WRONG for score in known.values()]
         heights = [max(score.score, 0.04) for score in known.values()]
         draw_bars(axes, known, [1.0] * len(known), PALE, bottom=bottom, zorder=-1)
@@ -213,7 +260,9 @@ def _draw_timeline(axes: Any, bars: Sequence[Bar], models: Sequence[str], longes
     labels = [textwrap.fill(model, 18) for model in models]
     axes.set_yticks([bottom + 0.5 for bottom in bottoms], labels, fontsize=4.5)
     axes.set(xlim=(-0.6, longest - 0.4), ylim=(bottoms[-1] - 0.05, 0.05))
-    step = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200) if n * 12 >= longest), longest)
+    step = next(
+        (n for n in (1, 2, 5, 10, 20, 50, 100, 200) if n * 12 >= longest), longest
+    )
     ticks = range(0, len(bars), step)
     axes.set_xticks(ticks, [bars[i].place for i in ticks], fontsize=4, color=MUTED)
     hide_ticks(axes)
@@ -222,21 +271,38 @@ def _draw_timeline(axes: Any, bars: Sequence[Bar], models: Sequence[str], longes
 
 def draw_windows(run: ReportRun, figures: FigureSet) -> None:
     """Draw films on their time axes: the score of windows, intervals, each annotator's segments."""
-    marked = grouped(run.manifest or (), lambda c: (c.movie_id, c.extra.get("annotator", "")))
+    marked = grouped(
+        run.manifest or (), lambda c: (c.movie_id, c.extra.get("annotator", ""))
+    )
     for record in run.of("localisation"):
-        films, title = record["films"], f"{run.label(record)}, {pair_name(*pair_of(record))}"
+        films, title = (
+            record["films"],
+            f"{run.label(record)}, {pair_name(*pair_of(record))}",
+        )
         layout, key = {"nrows": len(films), "squeeze": False}, f"windows-{slug(title)}"
-        with figures.draw("windows", key, 0.3 + 0.7 * len(films), layout, title=title) as drawn:
-            for axes, (film, one) in zip(drawn[1][:, 0], sorted(films.items()), strict=True):
-                axes.fill_between(one["time_s"], one["low"], one["high"], color=PALE, lw=0)
+        with figures.draw(
+            "windows", key, 0.3 + 0.7 * len(films), layout, title=title
+        ) as drawn:
+            for axes, (film, one) in zip(
+                drawn[1][:, 0], sorted(films.items()), strict=True
+            ):
+                axes.fill_between(
+                    one["time_s"], one["low"], one["high"], color=PALE, lw=0
+                )
                 axes.plot(one["time_s"], one["score"], color=MODEL, lw=0.6)
-                strips: list[Any] = [[(start, end, WRONG) for start, end, _ in one["found"]]]
+                strips: list[Any] = [
+                    [(start, end, WRONG) for start, end, _ in one["found"]]
+                ]
                 for clips in (marked[key] for key in sorted(marked) if key[0] == film):
-                    strips.append([(c.start_s, c.end_s, LEVEL_COLORS.get(c.level)) for c in clips])
+                    strips.append(
+                        [(c.start_s, c.end_s, LEVEL_COLORS.get(c.level)) for c in clips]
+                    )
                 for row, strip in enumerate(strips):
                     spans = [(start, end - start) for start, end, _ in strip]
                     style = {"transform": axes.get_xaxis_transform(), "clip_on": False}
-                    style["facecolors"] = [color or UNKNOWN_LEVEL for *_, color in strip]
+                    style["facecolors"] = [
+                        color or UNKNOWN_LEVEL for *_, color in strip
+                    ]
                     axes.broken_barh(spans, (-0.2 * (row + 1), 0.15), **style)
                 axes.set_title(run.film_name(film), fontsize=5.5, pad=1)
                 axes.xaxis.set_major_formatter(lambda seconds, _: clock(seconds))

@@ -39,7 +39,9 @@ class ReportRun(Run):
     @property
     def title(self) -> str:
         """The title of the protocol; without one, its name."""
-        return str(self.settings.get("title") or self.protocol.get("name") or self.folder.name)
+        return str(
+            self.settings.get("title") or self.protocol.get("name") or self.folder.name
+        )
 
     @property
     def primary(self) -> str:
@@ -60,12 +62,16 @@ class ReportRun(Run):
     def task_titles(self) -> dict[str, str]:
         """The titles of the tasks that have one."""
         tasks = self.protocol.get("tasks", {})
-        return {name: task["title"] for name, task in tasks.items() if task.get("title")}
+        return {
+            name: task["title"] for name, task in tasks.items() if task.get("title")
+        }
 
     @cached_property
     def stores(self) -> list[str]:
         """The stores of the models, in the order of the tables."""
-        return list(dict.fromkeys(cell["feature"] for cell in self.cells if cell["feature"]))
+        return list(
+            dict.fromkeys(cell["feature"] for cell in self.cells if cell["feature"])
+        )
 
     @property
     def is_own_test(self) -> bool:
@@ -84,7 +90,11 @@ class ReportRun(Run):
         about = self.about["manifest"]
         try:
             found = read_manifest(Path(about["path"]))
-            return found.view(about["view"]) if manifest_sha256(found) == about["sha256"] else None
+            return (
+                found.view(about["view"])
+                if manifest_sha256(found) == about["sha256"]
+                else None
+            )
         except (ObygazeError, OSError):
             return None
 
@@ -92,7 +102,11 @@ class ReportRun(Run):
     def _titles(self) -> dict[str, str]:
         """The titles of the column `movie_title` or `title` of the manifest."""
         rows = [(clip.movie_id, clip.extra) for clip in self.manifest or ()]
-        return {film: t for film, row in rows if (t := row.get("movie_title") or row.get("title"))}
+        return {
+            film: t
+            for film, row in rows
+            if (t := row.get("movie_title") or row.get("title"))
+        }
 
     def film_name(self, film: str) -> str:
         """Return the title of a film: from the manifest or of a published film; else its id."""

@@ -24,21 +24,39 @@ def draw_maps(store: Store, run: ReportRun, figures: FigureSet) -> None:
     for model, bars in (surest_errors(found) if found else {}).items():
         for bar in bars:
             errors.setdefault(bar.clip.clip_id, (model, bar))
-    known = store.matrix(MAPS, clips=[clip for clip in errors if clip in store], missing="drop")
+    known = store.matrix(
+        MAPS, clips=[clip for clip in errors if clip in store], missing="drop"
+    )
     if errors and not len(known):
         hint = f"obygaze explain, with clips such as {' '.join(list(errors)[:3])}"
         raise NotFound(
-            "none of the surest errors has maps in this store", where=store.location, hint=hint
+            "none of the surest errors has maps in this store",
+            where=store.location,
+            hint=hint,
         )
     names = map_names(store)
     planned = [i for i, name in enumerate(names) if not name.startswith(RANDOM)]
-    rows = [*planned[:MAX_DIRECTIONS], *range(len(planned), min(len(planned) + 1, len(names)))]
-    shown = ["at random" if names[row].startswith(RANDOM) else names[row] for row in rows]
+    rows = [
+        *planned[:MAX_DIRECTIONS],
+        *range(len(planned), min(len(planned) + 1, len(names))),
+    ]
+    shown = [
+        "at random" if names[row].startswith(RANDOM) else names[row] for row in rows
+    ]
     labels = [textwrap.fill(name, 14) for name in shown]
-    for clip_id, maps in list(zip(known.clip_ids.tolist(), known.values, strict=True))[:MAX_CLIPS]:
+    for clip_id, maps in list(zip(known.clip_ids.tolist(), known.values, strict=True))[
+        :MAX_CLIPS
+    ]:
         model, bar = errors[clip_id]
-        about = {"model": model, "score": f"{bar.scores[model].score:.2f}", "clip": clip_id}
-        about |= {"film": run.film_name(bar.clip.movie_id), "level": bar.clip.level or "no level"}
+        about = {
+            "model": model,
+            "score": f"{bar.scores[model].score:.2f}",
+            "clip": clip_id,
+        }
+        about |= {
+            "film": run.film_name(bar.clip.movie_id),
+            "level": bar.clip.level or "no level",
+        }
         _draw(figures, f"maps-{slug(clip_id)}", maps[rows], labels, about)
 
 
@@ -52,7 +70,11 @@ def _draw(
     """Draw what is above the mean of each map [direction, step, row, column], on one scale."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    steps = np.linspace(0, maps.shape[1] - 1, min(maps.shape[1], MAX_STEPS)).round().astype(int)
+    steps = (
+        np.linspace(0, maps.shape[1] - 1, min(maps.shape[1], MAX_STEPS))
+        .round()
+        .astype(int)
+    )
     wide = maps.astype(np.float32)
     seen = np.maximum(wide - wide.mean(axis=(1, 2, 3), keepdims=True), 0)
     n, _, height, width = maps.shape
@@ -66,6 +88,8 @@ def _draw(
         for column in range(1, len(steps)):
             axes.axvline(column * width - 0.5, color="white", lw=1.5)
         axes.set_yticks((np.arange(n) + 0.5) * height - 0.5, labels, fontsize=8)
-        axes.set_xticks((np.arange(len(steps)) + 0.5) * width - 0.5, steps + 1, fontsize=8)
+        axes.set_xticks(
+            (np.arange(len(steps)) + 0.5) * width - 0.5, steps + 1, fontsize=8
+        )
         axes.set_xlabel("frame", fontsize=8)
         hide_ticks(axes)

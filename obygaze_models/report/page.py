@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 # What code raises over a record with an invalid value.
 INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 FORMATS = ("html", "md", "latex", "csv")
-PAGE = OwnFolder.marked("report", "the generator", rb'<meta name="generator" content="obygaze ')
+PAGE = OwnFolder.marked(
+    "report", "the generator", rb'<meta name="generator" content="obygaze '
+)
 FIGURES = (
     films.draw_timelines,
     films.draw_windows,
@@ -83,7 +85,9 @@ def report(
         maps: A store of maps; those of the surest errors are drawn.
     """
     if unknown := [name for name in formats if name not in FORMATS]:
-        raise FixUsage(f"unknown format {unknown[0]!r}", hint=f"one of {', '.join(FORMATS)}")
+        raise FixUsage(
+            f"unknown format {unknown[0]!r}", hint=f"one of {', '.join(FORMATS)}"
+        )
     if not folders:
         raise FixUsage("no run given", hint="obygaze report RUN")
     page = out or folders[0] / "report.html"
@@ -96,7 +100,9 @@ def report(
             figures = draw_figures(run, folder / "figures", progress, maps)
             chapters.append((run, sections_of(run, figures)))
             written += _write_tables(*chapters[-1], formats)
-    drawn = [figure for _, sections in chapters for s in sections for figure in s.figures]
+    drawn = [
+        figure for _, sections in chapters for s in sections for figure in s.figures
+    ]
     written += [path for figure in drawn for path in (figure.svg, figure.png)]
     if "html" not in formats:
         return written
@@ -146,8 +152,14 @@ def coverage(run: ReportRun) -> Part:
             for clip in record["missing"][:MAX_MISSING]
         ]
         cut = n_missing > MAX_MISSING
-        names = {"feature": feature, "n_missing": n_missing, "n_clips": record["n_clips"]}
-        names["more"] = f" The first {MAX_MISSING} of {n_missing} are listed." if cut else ""
+        names = {
+            "feature": feature,
+            "n_missing": n_missing,
+            "n_clips": record["n_clips"],
+        }
+        names["more"] = (
+            f" The first {MAX_MISSING} of {n_missing} are listed." if cut else ""
+        )
         if n_missing:
             yield make_table("coverage", f"coverage-{slug(feature)}", rows, **names)
 
@@ -158,7 +170,11 @@ def provenance(run: ReportRun) -> Part:
     manifest = about["manifest"]
     rows: list[Row] = [
         ("protocol", about["protocol"].get("name", ""), about["protocol_sha256"]),
-        ("manifest", f"{manifest['name']} ({manifest['view']} view)", manifest["sha256"]),
+        (
+            "manifest",
+            f"{manifest['name']} ({manifest['view']} view)",
+            manifest["sha256"],
+        ),
     ]
     for name, store in about["stores"].items():
         what = f"{name}: {store['backbone']}, level {store['level']}, {store['width']} wide"
@@ -174,7 +190,9 @@ def audits(run: ReportRun) -> Part:
     """Yield a table per audit finding, with its sentences as the note."""
     for name, finding in read_findings(run.folder).items():
         texts = {"name": finding.title, "sentences": " ".join(finding.sentences)}
-        yield make_table("audit", f"audit-{slug(name)}", finding.rows, finding.headers, **texts)
+        yield make_table(
+            "audit", f"audit-{slug(name)}", finding.rows, finding.headers, **texts
+        )
 
 
 PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
@@ -216,7 +234,10 @@ def _explaining(folder: Path) -> Iterator[None]:
 
 
 def draw_figures(
-    run: ReportRun, folder: Path, progress: Progress | None = None, maps: Store | None = None
+    run: ReportRun,
+    folder: Path,
+    progress: Progress | None = None,
+    maps: Store | None = None,
 ) -> list[Figure]:
     """Draw all figures that a run has records for, and return them with those of its audits."""
     import matplotlib.figure  # noqa: F401 - once, before other processes start
@@ -245,7 +266,9 @@ def _write_tables(
         if "csv" in formats:
             written.append(_write(folder / f"{table.key}.csv", table.as_csv()))
         if "latex" in formats:
-            written.append(_write(folder / f"{table.key}.tex", render("table.tex", table=table)))
+            written.append(
+                _write(folder / f"{table.key}.tex", render("table.tex", table=table))
+            )
     if "md" in formats:
         text = render("report.md", run=run, sections=sections)
         written.append(_write(run.folder / "report.md", text))
@@ -266,6 +289,10 @@ def render(template: str, **values: Any) -> str:
 def _environment() -> Environment:
     made = environment("obygaze_models.report")
     made.filters |= {"latex": latex_text, "slug": slug, "shown": shown}
-    made.globals |= {"version": __version__, "cell_parts": cell_parts, "text": report_text()}
+    made.globals |= {
+        "version": __version__,
+        "cell_parts": cell_parts,
+        "text": report_text(),
+    }
     made.globals |= {"concept_meaning": concept_meaning}
     return made

@@ -51,10 +51,14 @@ def results(run: ReportRun) -> Part:
     if run.is_own_test:
         for name, own in grouped([*run.cells, *run.baselines], run.label).items():
             rows.append(Heading(name, quiet=own[0]["kind"] == "baseline"))
-            rows += [(record["test"], *_cells(run, record, True).values()) for record in own]
+            rows += [
+                (record["test"], *_cells(run, record, True).values()) for record in own
+            ]
         yield make_table("tasks", "results", rows, [*_cells(run, run.cells[0], True)])
         return
-    for test, records in grouped([*run.cells, *run.baselines], lambda r: r["test"]).items():
+    for test, records in grouped(
+        [*run.cells, *run.baselines], lambda r: r["test"]
+    ).items():
         cells = [record for record in records if record["kind"] == "cell"]
         baselines = merged_baselines([r for r in records if r["kind"] == "baseline"])
         shown = [*cells, *(record for _, _, record in baselines)]
@@ -62,21 +66,31 @@ def results(run: ReportRun) -> Part:
         rows = []
         for train, own in grouped(cells, lambda r: r["train"]).items():
             rows.append(Heading(f"trained on {train}"))
-            rows += [(run.label(record), *_cells(run, record, differ).values()) for record in own]
+            rows += [
+                (run.label(record), *_cells(run, record, differ).values())
+                for record in own
+            ]
         if baselines:
             rows.append(Heading("baselines without features", quiet=True))
         for names, trains, record in baselines:
             store = f" ({record['feature']})" if record["feature"] else ""
             rows.append(
-                (f"{', '.join(names)} · {trains}{store}", *_cells(run, record, differ).values())
+                (
+                    f"{', '.join(names)} · {trains}{store}",
+                    *_cells(run, record, differ).values(),
+                )
             )
         title = f"{test}: {run.task_titles[test]}" if test in run.task_titles else test
         if not differ:
-            films = f" of {shown[0]['n_movies']} films" if shown[0].get("n_movies") else ""
+            films = (
+                f" of {shown[0]['n_movies']} films" if shown[0].get("n_movies") else ""
+            )
             share = f"{100 * shown[0]['prevalence']:.1f} % positive"
             title += f" ({shown[0]['n_test']} clips{films}, {share})"
         headers = [*_cells(run, shown[0], differ)]
-        table = make_table("results", f"results-{slug(test)}", rows, headers, test=title)
+        table = make_table(
+            "results", f"results-{slug(test)}", rows, headers, test=title
+        )
         leaks = any(record["leaked"] for record in shown)
         yield table if leaks else replace(table, note="")
 
@@ -88,7 +102,9 @@ def _cells(run: ReportRun, record: Record, with_sizes: bool) -> dict[str, Any]:
     cells |= {metric_name(metric): number_of(record, metric) for metric in SHOWN}
     if any(cell.get("seeds") for cell in run.cells):
         found = (record.get("seeds") or {}).get(run.primary) or {}
-        cells[f"SD over seeds, {metric_name(run.primary)}"] = Number(found.get("sd"), digits=3)
+        cells[f"SD over seeds, {metric_name(run.primary)}"] = Number(
+            found.get("sd"), digits=3
+        )
     return {**cells, "leaked": record["leaked"]}
 
 
@@ -110,7 +126,9 @@ def merged_baselines(records: Sequence[Record]) -> list[tuple[list[str], str, Re
         }
         for tasks, names in grouped(trains, trains.__getitem__).items():
             first = next(record for record in same if model_name(record) in names)
-            rows.append((names, "any task" if set(tasks) == every else ", ".join(tasks), first))
+            rows.append(
+                (names, "any task" if set(tasks) == every else ", ".join(tasks), first)
+            )
     return sorted(rows, key=lambda row: bool(row[2].get("ceiling")))
 
 
@@ -144,15 +162,23 @@ def levels(run: ReportRun) -> Part:
 
 def annotators(run: ReportRun) -> Part:
     """Yield distances to what all annotators said, and the errors by annotator."""
-    names = {f"error, {name or '-'}": name for r in run.of("annotators") for name in r["errors"]}
+    names = {
+        f"error, {name or '-'}": name
+        for r in run.of("annotators")
+        for name in r["errors"]
+    }
     measures = ("manhattan", "wasserstein", "blind_manhattan")
     yield from _by_pair(run, "annotators", (*measures, *names.values()), [*names])
 
 
-def _by_pair(run: ReportRun, kind: str, names: Sequence[str], headers: Sequence[str] = ()) -> Part:
+def _by_pair(
+    run: ReportRun, kind: str, names: Sequence[str], headers: Sequence[str] = ()
+) -> Part:
     """Yield a table of some numbers of the records of a kind."""
     if records := [{**record, **record.get("errors", {})} for record in run.of(kind)]:
-        rows = run.rows_by_pair(records, lambda r: [number_of(r, name) for name in names])
+        rows = run.rows_by_pair(
+            records, lambda r: [number_of(r, name) for name in names]
+        )
         yield make_table(kind, kind, rows, headers)
 
 
@@ -160,7 +186,9 @@ def learning(run: ReportRun) -> Part:
     """Yield the primary metric of each model by the number of training films."""
     curves = run.of("learning")
     if curves:
-        rows = run.rows_by_pair(curves, lambda r: [Number(p["value"]) for p in r["points"]])
+        rows = run.rows_by_pair(
+            curves, lambda r: [Number(p["value"]) for p in r["points"]]
+        )
         films = [f"{point['n_films']} films" for point in curves[0]["points"]]
         metric = metric_name(curves[0]["metric"])
         yield make_table("learning", "learning", rows, films, metric=metric)
@@ -172,7 +200,11 @@ def films(run: ReportRun) -> Part:
     if run.films and len(cells) <= MAX_FILM_COLUMNS:
         names = [f"{run.label(cell)}, {pair_name(*pair_of(cell))}" for cell in cells]
         by_film = [
-            (run.film_name(f), f, *(Number(film_value(cell, f, metric)) for cell in cells))
+            (
+                run.film_name(f),
+                f,
+                *(Number(film_value(cell, f, metric)) for cell in cells),
+            )
             for f in run.films
         ]
         yield make_table("films", "films", by_film, names, metric=metric_name(metric))
@@ -189,15 +221,24 @@ def paper(run: ReportRun) -> Part:
     """Yield the numbers of this run with those that the paper prints: by cell, then by film."""
     if any(cell.get("paper") for cell in run.cells):
         quirk = run.protocol.get("splits", {}).get("quirk")
-        yield from map(sentence, (quirk, "spread") if quirk in ("authors", "text") else ("spread",))
+        yield from map(
+            sentence, (quirk, "spread") if quirk in ("authors", "text") else ("spread",)
+        )
     printed = [(cell, one) for cell in run.cells for one in cell.get("paper") or ()]
-    by_metric = grouped([p for p in printed if not p[1].get("movie")], lambda p: p[1]["metric"])
+    by_metric = grouped(
+        [p for p in printed if not p[1].get("movie")], lambda p: p[1]["metric"]
+    )
     for metric, own in by_metric.items():
         rows: list[Row | Heading] = []
         for name, same in grouped(own, lambda p: model_and_store(p[0])).items():
             rows.append(Heading(name))
             rows += [
-                (*pair_of(r), _ours(r, one), Number(one["mean"], sd=one.get("sd")), r["leaked"])
+                (
+                    *pair_of(r),
+                    _ours(r, one),
+                    Number(one["mean"], sd=one.get("sd")),
+                    r["leaked"],
+                )
                 for r, one in same
             ]
         yield make_table("paper", f"paper-{metric}", rows, metric=metric_name(metric))
@@ -249,19 +290,31 @@ def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
         for name, cells in grouped(run.cells, run.label).items():
             cells.sort(key=lambda cell: -rank_of(cell, run.ranking))
             rows += [(name, None), *((f"{cell['test']}  ", cell) for cell in cells)]
-        with figures.draw("intervals_by_task", "intervals", 0.6 + 0.22 * len(rows)) as (_, axes):
+        with figures.draw("intervals_by_task", "intervals", 0.6 + 0.22 * len(rows)) as (
+            _,
+            axes,
+        ):
             _draw_rows(axes, rows, run, chance_of_each=True)
         return
     for test, cells in grouped(run.cells, lambda cell: cell["test"]).items():
         rows = []
         for train, own in grouped(cells, lambda cell: cell["train"]).items():
-            rows += [(f"trained on {train}", None), *((run.label(cell), cell) for cell in own)]
+            rows += [
+                (f"trained on {train}", None),
+                *((run.label(cell), cell) for cell in own),
+            ]
         baselines = merged_baselines([r for r in run.baselines if r["test"] == test])
         rows += [("baselines", None)] if baselines else []
         for names, trains, record in baselines:
             short = [name.partition(" (")[0] for name in names]
-            name = ", ".join(short) if len(short) < 3 else f"{short[0]} and {len(short) - 1} more"
-            rows.append((name if trains == "any task" else f"{name} · {trains}", record))
+            name = (
+                ", ".join(short)
+                if len(short) < 3
+                else f"{short[0]} and {len(short) - 1} more"
+            )
+            rows.append(
+                (name if trains == "any task" else f"{name} · {trains}", record)
+            )
         key, height = f"intervals-{slug(test)}", 0.6 + 0.22 * len(rows)
         with figures.draw("intervals", key, height, test=test) as (_, axes):
             _draw_rows(axes, rows, run)
@@ -288,7 +341,9 @@ def _draw_rows(
             axes.plot(ends, [place, place], color=color, lw=1.7, alpha=0.75)
         if number.value is not None:
             face = "white" if record.get("ceiling") else color
-            axes.scatter(number.value, place, s=24, color=face, edgecolor=color, zorder=3)
+            axes.scatter(
+                number.value, place, s=24, color=face, edgecolor=color, zorder=3
+            )
         if chance_of_each:
             chance = chance_of(record, metric)
             axes.plot([chance, chance], [place - 0.32, place + 0.32], color=INK, lw=1)
@@ -307,6 +362,8 @@ def chance_of(record: Record, metric: str) -> float:
         return 0.5
     from obygaze_models.models.baselines import random_ap  # slow to import
 
-    tests = {fold["fold"]: (fold["n_positive"], fold["n_test"]) for fold in record["folds"]}
+    tests = {
+        fold["fold"]: (fold["n_positive"], fold["n_test"]) for fold in record["folds"]
+    }
     found = [float(random_ap(some / n, n)) for some, n in tests.values() if some]
     return sum(found) / len(found) if found else float(record["prevalence"])

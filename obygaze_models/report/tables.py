@@ -117,7 +117,10 @@ class ResultTable:
         ends = ("", " low", " high", " SD")
         names = [f"{header}{end}" for header in self.headers for end in ends]
         table = [
-            [heading.title if heading else "", *(v for cell in row for v in _values(cell))]
+            [
+                heading.title if heading else "",
+                *(v for cell in row for v in _values(cell)),
+            ]
             for heading, rows in self.blocks()
             for row in rows
         ]
@@ -143,8 +146,14 @@ class ResultTable:
     def numeric(self) -> list[bool]:
         """Whether each column holds numbers only."""
         rows = [row for row in self.rows if not isinstance(row, Heading)]
-        columns = [[row[i] for row in rows if row[i] is not None] for i in range(len(self.headers))]
-        return [bool(cells) and all(isinstance(c, NUMERIC) for c in cells) for cells in columns]
+        columns = [
+            [row[i] for row in rows if row[i] is not None]
+            for i in range(len(self.headers))
+        ]
+        return [
+            bool(cells) and all(isinstance(c, NUMERIC) for c in cells)
+            for cells in columns
+        ]
 
 
 NUMERIC = (int, float, Number)
@@ -166,7 +175,10 @@ def make_table(
     """
     text = report_text()["tables"][kind]
     title, note = text["title"].format(**names), text.get("note", "").format(**names)
-    columns = (*(header.format(**names) for header in text.get("headers", ())), *headers)
+    columns = (
+        *(header.format(**names) for header in text.get("headers", ())),
+        *headers,
+    )
     options = {option: text[option] for option in ("warn", "folded") if option in text}
     return ResultTable(key, title, columns, rows, note, **options)
 

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.saving import verify_model as verify_model
 else:
     _EXPORTS = {
-        "obygaze_models.zoo.info": ("FeatureSpec", "ModelInfo", "TrainingClips", "TrainingData"),
+        "obygaze_models.zoo.info": (
+            "FeatureSpec",
+            "ModelInfo",
+            "TrainingClips",
+            "TrainingData",
+        ),
         "obygaze_models.zoo.predicting": ("Predicted", "predict"),
         "obygaze_models.zoo.saving": (
             "SavedModel",

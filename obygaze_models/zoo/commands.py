@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from obygaze_features.core.commands import LazyGroup, Session, force_option, spreadsheet_option
+from obygaze_features.core.commands import (
+    LazyGroup,
+    Session,
+    force_option,
+    spreadsheet_option,
+)
 from obygaze_features.core.console import Console, human, table
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import write_new
@@ -53,7 +58,9 @@ def ls(session: Session) -> None:
     if session.console.as_json:
         session.console.json({"models": rows, "broken": broken})
     elif rows:
-        session.console.result(table(list(rows[0]), [list(row.values()) for row in rows]))
+        session.console.result(
+            table(list(rows[0]), [list(row.values()) for row in rows])
+        )
     else:
         session.console.note("the workspace has no models; obygaze train --help")
 
@@ -98,20 +105,26 @@ def verify(session: Session, names: tuple[str, ...]) -> None:
     for info in (model.info for model in found):
         session.console.result(f"{info.name}: valid, a {info.kind} for {info.task}")
     for name in unprotected:
-        session.console.warn(f"{name}: model.json has no checksum, so changes of it are not found")
+        session.console.warn(
+            f"{name}: model.json has no checksum, so changes of it are not found"
+        )
 
 
 @models.command("predict")
 @click.argument("name")
 @click.argument("store")
-@click.option("--clips", help="Clip ids to predict, separated by commas. [default: all]")
+@click.option(
+    "--clips", help="Clip ids to predict, separated by commas. [default: all]"
+)
 @click.option("--manifest", help="Predict the clips or segments of this manifest.")
 @click.option(
     "--in-sample",
     is_flag=True,
     help="Score training clips with the model itself; such scores are not predictions.",
 )
-@click.option("-o", "out", type=click.Path(path_type=Path), help="Write the CSV to this file.")
+@click.option(
+    "-o", "out", type=click.Path(path_type=Path), help="Write the CSV to this file."
+)
 @click.option(
     "--mediaeval",
     type=click.Path(path_type=Path),
@@ -193,7 +206,9 @@ def _listed_ids(text: str) -> list[str]:
     ids = [part.strip() for part in text.split(",")]
     ids = [clip for clip in ids if clip]
     if not ids:
-        raise FixUsage("--clips lists no clip", hint="ids with commas between, or omit --clips")
+        raise FixUsage(
+            "--clips lists no clip", hint="ids with commas between, or omit --clips"
+        )
     return ids
 
 
@@ -230,7 +245,9 @@ def _explain(console: Console, found: Predicted) -> None:
         clips = first if n == 1 else f"{n} clips, the first is {first}"
         console.warn(f"no row for {clips}: {reason}", hint="--in-sample")
     counts = Counter(found.basis)
-    console.note(f"rows by basis: {', '.join(f'{n} {basis}' for basis, n in counts.items())}")
+    console.note(
+        f"rows by basis: {', '.join(f'{n} {basis}' for basis, n in counts.items())}"
+    )
     if n := counts["in-sample"]:
         console.warn(
             f"the model was trained on {n} of these clips: their in-sample scores are not"
@@ -253,7 +270,9 @@ def push(session: Session, name: str, target: str, force: bool) -> None:
     """
     from obygaze_models.zoo.saving import push_model
 
-    n_bytes = push_model(session.workspace.existing("models", name), target, force=force)
+    n_bytes = push_model(
+        session.workspace.existing("models", name), target, force=force
+    )
     session.console.show(
         {"model": name, "target": target, "bytes": n_bytes},
         f"{name} is at {target} ({human(n_bytes)})",
@@ -262,7 +281,9 @@ def push(session: Session, name: str, target: str, force: bool) -> None:
 
 @models.command()
 @click.argument("location")
-@click.option("-o", "name", help="Name of the copy. [default: the last part of LOCATION]")
+@click.option(
+    "-o", "name", help="Name of the copy. [default: the last part of LOCATION]"
+)
 @force_option
 def pull(session: Session, location: str, name: str | None, force: bool) -> None:
     """Copy a model into the workspace and check it.

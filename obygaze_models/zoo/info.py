@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.files import canonical_json, csv_bytes, json_values, sha256_bytes
+from obygaze_features.core.files import (
+    canonical_json,
+    csv_bytes,
+    json_values,
+    sha256_bytes,
+)
 from obygaze_features.core.metadata import CROISSANT_FILE, Publication, render
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import AnyRule, Table, read_json, table_of
@@ -50,7 +55,10 @@ class FeatureSpec:
     reduce: str = ""
 
     def __repr__(self) -> str:
-        width, fingerprint = f"{self.width} numbers per clip", f"{self.fingerprint[:12]}..."
+        width, fingerprint = (
+            f"{self.width} numbers per clip",
+            f"{self.fingerprint[:12]}...",
+        )
         return short_repr("FeatureSpec", self.backbone, self.level, width, fingerprint)
 
 
@@ -69,7 +77,9 @@ class TrainingData:
 
     def __repr__(self) -> str:
         counts = f"{self.n_clips} clips", f"{self.n_movies} films"
-        return short_repr("TrainingData", repr(self.manifest), f"view={self.view!r}", *counts)
+        return short_repr(
+            "TrainingData", repr(self.manifest), f"view={self.view!r}", *counts
+        )
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,9 @@ class TrainingClips:
             raise FixInput("the training clips contain a clip twice")
         for column, values in self.scores.items():
             if np.shape(values) != (len(self.clip_ids),):
-                raise FixInput(f"{column}: expected one score for each of {len(self)} clips")
+                raise FixInput(
+                    f"{column}: expected one score for each of {len(self)} clips"
+                )
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -136,7 +148,9 @@ class TrainingClips:
     def to_csv(self) -> bytes:
         """Return the table as CSV: `clip_id`, then each column of scores; NaN is an empty cell."""
         columns = [json_values(values) for values in self.scores.values()]
-        return csv_bytes(["clip_id", *self.scores], zip(self.clip_ids, *columns, strict=True))
+        return csv_bytes(
+            ["clip_id", *self.scores], zip(self.clip_ids, *columns, strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -163,7 +177,10 @@ def _document(**values: Any) -> ModelDocument:
 
 _VALUE = any_of(number(), nothing)
 _METRIC = Table(
-    {"value": _VALUE, "ci": any_of(list_of(_VALUE, least=2, most=2, unique=False), nothing)},
+    {
+        "value": _VALUE,
+        "ci": any_of(list_of(_VALUE, least=2, most=2, unique=False), nothing),
+    },
     others=anything,
 )
 _SHA256 = matching("[0-9a-f]{64}", "64 hexadecimal digits")
@@ -173,7 +190,9 @@ _MARK = Table(
     build=lambda bytes, sha256: FileMark(bytes, sha256),
 )
 _INFO = table_of(
-    ModelInfo, features=table_of(FeatureSpec, width=whole(1)), metrics=Table(others=_METRIC)
+    ModelInfo,
+    features=table_of(FeatureSpec, width=whole(1)),
+    metrics=Table(others=_METRIC),
 )
 _REST: dict[str, AnyRule] = {
     "estimator": Table(others=anything),
@@ -194,12 +213,16 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
     document = read_json(data, where, error=Corrupt)
     content = dict(document.tree)
     is_old = content.get("schema") == OLD_SCHEMA
-    document.require_schema(OLD_SCHEMA if is_old else SCHEMA, "saved model", error=Corrupt)
+    document.require_schema(
+        OLD_SCHEMA if is_old else SCHEMA, "saved model", error=Corrupt
+    )
     found: ModelDocument = document.check(MODEL_JSON)
     hint = "obygaze models pull, or obygaze train, to get the model again"
     document.violations.raise_if_any("the saved model is not valid", hint, Corrupt)
     if found.sha256 and found.sha256 != document_sha256(content):
-        raise Corrupt("the content differs from its sha256 checksum", where=where, hint=hint)
+        raise Corrupt(
+            "the content differs from its sha256 checksum", where=where, hint=hint
+        )
     return found
 
 
@@ -216,12 +239,16 @@ def read_training_clips(data: bytes, where: str) -> TrainingClips:
         rows = list(reader)
         header, body = rows[0], rows[1:]
         if header[:1] != ["clip_id"] or len(set(header)) != len(header):
-            raise ValueError("the header must be clip_id and the score columns, each once")
+            raise ValueError(
+                "the header must be clip_id and the score columns, each once"
+            )
         if any(len(row) != len(header) for row in body):
             raise ValueError(f"each row must have {len(header)} cells")
         cells = [[float(cell or "nan") for cell in row[1:]] for row in body]
         table = np.array(cells, dtype=np.float64).reshape(len(body), len(header) - 1)
-        if np.isfinite(table).sum() != sum(bool(cell) for row in body for cell in row[1:]):
+        if np.isfinite(table).sum() != sum(
+            bool(cell) for row in body for cell in row[1:]
+        ):
             raise ValueError("each score must be a finite number, or empty")
         scores = {name: table[:, i] for i, name in enumerate(header[1:])}
         return TrainingClips(tuple(row[0] for row in body), scores)
@@ -257,7 +284,10 @@ def croissant(
         f"{data.manifest!r}, sha256 {data.manifest_sha256}.",
         citation=data.citation,
     )
-    columns = {"clip_id": "sc:Text", **dict.fromkeys(clips.scores if clips else (), "sc:Float")}
+    columns = {
+        "clip_id": "sc:Text",
+        **dict.fromkeys(clips.scores if clips else (), "sc:Float"),
+    }
     tables = {} if clips is None else {CLIPS_FILE: columns}
     return publication.document(
         CROISSANT_FILE, listed=listed, tables=tables, zip_name="", arrays=()

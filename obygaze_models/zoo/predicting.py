@@ -21,7 +21,12 @@ from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.saving import SavedModel, score_columns
 
 Floats = NDArray[np.float64]
-OUT_OF_FOLD, UNSEEN, FILM_SEEN, IN_SAMPLE = "out-of-fold", "unseen", "film-seen", "in-sample"
+OUT_OF_FOLD, UNSEEN, FILM_SEEN, IN_SAMPLE = (
+    "out-of-fold",
+    "unseen",
+    "film-seen",
+    "in-sample",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +79,9 @@ class Predicted:
             for_spreadsheets: Put an apostrophe before text that a spreadsheet program would take
                 for a formula; the first line says so.
         """
-        table = csv_table(self.columns(), self.rows(), for_spreadsheets=for_spreadsheets)
+        table = csv_table(
+            self.columns(), self.rows(), for_spreadsheets=for_spreadsheets
+        )
         return table.decode("utf-8")
 
     def to_json(self) -> dict[str, Any]:
@@ -92,7 +99,10 @@ class Predicted:
         return data_frame(self._table(), "clip_id")
 
     def _table(self) -> dict[str, Sequence[Any]]:
-        table: dict[str, Sequence[Any]] = {"clip_id": self.clip_ids, "basis": self.basis}
+        table: dict[str, Sequence[Any]] = {
+            "clip_id": self.clip_ids,
+            "basis": self.basis,
+        }
         if self.decisions:
             table["decision"] = self.decisions
         kind = "p" if self.are_probabilities else "score"
@@ -101,7 +111,9 @@ class Predicted:
             ("margin", self.margins),
             ("contribution", self.contributions),
         ):
-            table |= {f"{prefix}:{name}": values.tolist() for name, values in numbers.items()}
+            table |= {
+                f"{prefix}:{name}": values.tolist() for name, values in numbers.items()
+            }
         return table
 
 
@@ -129,8 +141,12 @@ def predict(
     ids = [str(clip) for clip in matrix.clip_ids]
     if not ids:
         hint = "check the ids; obygaze store info lists clips without features"
-        raise FixInput("none of these clips has features", where=store.location, hint=hint)
-    trained_on = {} if model.clips is None else _training_rows(model.clips, list(film_of))
+        raise FixInput(
+            "none of these clips has features", where=store.location, hint=hint
+        )
+    trained_on = (
+        {} if model.clips is None else _training_rows(model.clips, list(film_of))
+    )
     basis = _basis(model, ids, film_of, trained_on, in_sample=in_sample)
     refused = {} if in_sample else _refused(model, ids, basis)
     kept = [i for i, clip in enumerate(ids) if clip not in refused]
@@ -180,8 +196,12 @@ def read_features(
         matrix = store.segments(segments, wanted.level, **cut)
     else:
         ids = _ids_in(store, listed)
-        films = dict(zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True))
-        matrix = store.matrix(wanted.level, clips=None if clips is None else ids, missing="drop")
+        films = dict(
+            zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
+        )
+        matrix = store.matrix(
+            wanted.level, clips=None if clips is None else ids, missing="drop"
+        )
     if matrix.values.shape[1:] != (wanted.width,):
         raise FixInput(
             f"level {wanted.level!r} must have {wanted.width} numbers per clip,"
@@ -196,7 +216,9 @@ def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
     ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in listed]
     if any(clip in store for clip in ids):
         return ids
-    given = [unannotated_id(clip) if isinstance(clip, Clip) else clip for clip in listed]
+    given = [
+        unannotated_id(clip) if isinstance(clip, Clip) else clip for clip in listed
+    ]
     return list(dict.fromkeys(given)) if any(clip in store for clip in given) else ids
 
 
@@ -234,7 +256,9 @@ def _basis(
     films = set(training.movies)
     if model.clips is None:
         unnamed = training.n_clips > 0 and not films
-        return [IN_SAMPLE if unnamed or film_of[clip] in films else UNSEEN for clip in ids]
+        return [
+            IN_SAMPLE if unnamed or film_of[clip] in films else UNSEEN for clip in ids
+        ]
     has_score = model.clips.has_score
     # A store may use other film ids than the manifest of the training.
     films |= {film for clip, film in film_of.items() if clip in trained_on}
@@ -248,14 +272,18 @@ def _basis(
     return basis
 
 
-def _refused(model: SavedModel, ids: Sequence[str], basis: Sequence[str]) -> dict[str, str]:
+def _refused(
+    model: SavedModel, ids: Sequence[str], basis: Sequence[str]
+) -> dict[str, str]:
     """Return the reason for each clip that has an in-sample score only; an error if all have."""
     reason = "the model was trained on this clip and has no out-of-fold score for it"
     hint = "or train a model on other clips"
     if model.clips is None:
         reason = "the model does not list its training clips and may have been trained on this one"
         hint = "or obygaze train again, which saves out-of-fold scores"
-    refused = {clip: reason for clip, kind in zip(ids, basis, strict=True) if kind == IN_SAMPLE}
+    refused = {
+        clip: reason for clip, kind in zip(ids, basis, strict=True) if kind == IN_SAMPLE
+    }
     if len(refused) == len(ids):
         others = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
         raise FixInput(
@@ -313,9 +341,13 @@ def _decisions(names: Sequence[str], scores: Floats) -> list[str]:
     return ["" if row in incomplete else names[int(c)] for row, c in enumerate(chosen)]
 
 
-def _explain(model: SavedModel, X: Floats) -> tuple[dict[str, Floats], dict[str, Floats]]:
+def _explain(
+    model: SavedModel, X: Floats
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Return the margin of each concept of a bottleneck, and its contribution to the decision."""
-    project = getattr(model.estimator, "margins", getattr(model.estimator, "transform", None))
+    project = getattr(
+        model.estimator, "margins", getattr(model.estimator, "transform", None)
+    )
     if project is None:
         return {}, {}
     names = model.info.concepts

@@ -14,8 +14,19 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from obygaze_features import __version__
-from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, FixUsage, NotFound
+from obygaze_features.core.drafts import (
+    OwnFolder,
+    check_folder,
+    made_by_obygaze,
+    new_folder,
+)
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    FixUsage,
+    NotFound,
+)
 from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
 from obygaze_features.core.metadata import CROISSANT_FILE
 from obygaze_features.core.notebook import short_repr
@@ -47,7 +58,9 @@ MAX_BYTES = {
     MODEL_FILE: 10_000_000,
 }
 # The key of each file in model.json, which does not list itself.
-_KEYS = dict(zip(MAX_BYTES, ("arrays", "training_clips", "card", "croissant"), strict=False))
+_KEYS = dict(
+    zip(MAX_BYTES, ("arrays", "training_clips", "card", "croissant"), strict=False)
+)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -107,10 +120,15 @@ def save_model(
     contents = {ARRAYS_FILE: data, CARD_FILE: card_text(info, clips).encode("utf-8")}
     if clips is not None:
         contents[CLIPS_FILE] = clips.to_csv()
-    marks = {name: FileMark(len(own), sha256_bytes(own)) for name, own in contents.items()}
+    marks = {
+        name: FileMark(len(own), sha256_bytes(own)) for name, own in contents.items()
+    }
     contents[CROISSANT_FILE] = own = croissant(info, marks, clips)
     marks[CROISSANT_FILE] = FileMark(len(own), sha256_bytes(own))
-    document |= {_KEYS[name]: {"bytes": size, "sha256": sha} for name, (size, sha) in marks.items()}
+    document |= {
+        _KEYS[name]: {"bytes": size, "sha256": sha}
+        for name, (size, sha) in marks.items()
+    }
     document["sha256"] = document_sha256(document)
     contents[MODEL_FILE] = pretty_json(document)
     return _write(folder, contents, force=force)
@@ -128,16 +146,28 @@ def load_model(folder: Path) -> SavedModel:
     try:
         arrays = load(data)
     except (SafetensorError, ValueError, KeyError) as error:
-        raise Corrupt(f"not safetensors: {error}", where=str(folder / ARRAYS_FILE)) from error
+        raise Corrupt(
+            f"not safetensors: {error}", where=str(folder / ARRAYS_FILE)
+        ) from error
     estimator = load_state(document.estimator, arrays)
     bank = getattr(estimator, "bank_", estimator)
     for what, stated, actual in (
-        ("features.width", info.features.width, getattr(estimator, "n_features_in_", None)),
-        ("number of classes", len(info.classes), len(getattr(estimator, "classes_", ()))),
+        (
+            "features.width",
+            info.features.width,
+            getattr(estimator, "n_features_in_", None),
+        ),
+        (
+            "number of classes",
+            len(info.classes),
+            len(getattr(estimator, "classes_", ())),
+        ),
         ("number of concepts", len(info.concepts), len(getattr(bank, "concepts_", ()))),
     ):
         if stated != actual:
-            raise Corrupt(f"{what} is {stated}, but {actual} in the estimator", where=where)
+            raise Corrupt(
+                f"{what} is {stated}, but {actual} in the estimator", where=where
+            )
     clips = None
     if document.training_clips is not None:
         table = _read_checked(folder, CLIPS_FILE, document.training_clips)
@@ -145,7 +175,9 @@ def load_model(folder: Path) -> SavedModel:
         if unknown := _unknown_columns(clips, estimator, info):
             where = str(folder / CLIPS_FILE)
             raise Corrupt(f"unknown score column {unknown[0]!r}", where=where)
-    return SavedModel(info, estimator, document.created_by, folder, clips, document.sha256)
+    return SavedModel(
+        info, estimator, document.created_by, folder, clips, document.sha256
+    )
 
 
 def verify_model(folder: Path) -> SavedModel:
@@ -155,7 +187,10 @@ def verify_model(folder: Path) -> SavedModel:
         folder: The folder of the model.
     """
     document = read_document(folder)
-    for name, mark in ((CARD_FILE, document.card), (CROISSANT_FILE, document.croissant)):
+    for name, mark in (
+        (CARD_FILE, document.card),
+        (CROISSANT_FILE, document.croissant),
+    ):
         if mark is not None:
             _read_checked(folder, name, mark)
     return load_model(folder)
@@ -174,7 +209,9 @@ def push_model(folder: Path, target: str, *, force: bool = False) -> int:
     if not is_url(target):
         _write(Path(target), contents, force=force)
     else:
-        marks = {n: FileMark(len(data), sha256_bytes(data)) for n, data in contents.items()}
+        marks = {
+            n: FileMark(len(data), sha256_bytes(data)) for n, data in contents.items()
+        }
         place = open_target(target)
         place.prepare(marks)
         missing = [name for name, mark in marks.items() if not place.has(name, mark)]
@@ -212,7 +249,8 @@ def check_place(folder: Path, name: str) -> None:
     """Raise an error, before anything is trained, if a model cannot have this name or folder."""
     if not _NAME.fullmatch(name):
         raise FixUsage(
-            f"invalid model name {name!r}", hint="letters, digits, . _ -, at most 100 characters"
+            f"invalid model name {name!r}",
+            hint="letters, digits, . _ -, at most 100 characters",
         )
     check_folder(folder, MODEL, force=True)
 
@@ -222,7 +260,9 @@ def read_document(folder: Path) -> ModelDocument:
     path = folder / MODEL_FILE
     if not path.is_file():
         raise NotFound(
-            f"no model here: no {MODEL_FILE}", where=str(folder), hint="obygaze models ls"
+            f"no model here: no {MODEL_FILE}",
+            where=str(folder),
+            hint="obygaze models ls",
         )
     if path.stat().st_size > MAX_BYTES[MODEL_FILE]:
         raise Corrupt(f"more than {MAX_BYTES[MODEL_FILE]:,} bytes", where=str(path))
@@ -241,10 +281,15 @@ def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
     kind = "p" if hasattr(estimator, "predict_proba") else "score"
     several = kind == "p" or len(info.classes) > 2
     named = info.classes if several else info.classes[-1:]
-    return [*(f"{kind}:{name}" for name in named), *(f"margin:{name}" for name in info.concepts)]
+    return [
+        *(f"{kind}:{name}" for name in named),
+        *(f"margin:{name}" for name in info.concepts),
+    ]
 
 
-def _unknown_columns(clips: TrainingClips, estimator: Any, info: ModelInfo) -> list[str]:
+def _unknown_columns(
+    clips: TrainingClips, estimator: Any, info: ModelInfo
+) -> list[str]:
     return sorted(set(clips.scores) - set(score_columns(estimator, info)))
 
 
@@ -287,5 +332,7 @@ def _read_checked(folder: Path, name: str, mark: FileMark) -> bytes:
         raise Corrupt(f"expected {mark.n_bytes} bytes, got {size}", where=str(path))
     data = path.read_bytes()
     if sha256_bytes(data) != mark.sha256:
-        raise Corrupt("the sha256 checksum differs from the one in model.json", where=str(path))
+        raise Corrupt(
+            "the sha256 checksum differs from the one in model.json", where=str(path)
+        )
     return data

@@ -12,7 +12,14 @@ from click.testing import CliRunner
 
 from benchmarks import pages
 from benchmarks.__main__ import main
-from benchmarks.pages import BENCHMARKS, Page, Section, chosen, measure_here, measure_section
+from benchmarks.pages import (
+    BENCHMARKS,
+    Page,
+    Section,
+    chosen,
+    measure_here,
+    measure_section,
+)
 from benchmarks.timing import NotMeasured, Settings
 from obygaze_features.core.errors import FixInput, FixUsage
 
@@ -58,13 +65,17 @@ def test_benchmarks_are_in_the_order_of_the_registry():
     assert "one of startup, decode" in caught.value.hint
 
 
-def test_a_benchmark_that_fails_has_its_reason_and_the_others_are_complete(stand_ins, tmp_path):
+def test_a_benchmark_that_fails_has_its_reason_and_the_others_are_complete(
+    stand_ins, tmp_path
+):
     page = tmp_path / "page.md"
     done = call("-o", page)
     assert done.exit_code == 1
     assert "Error: store failed" in done.stderr
     text = page.read_text(encoding="utf-8")
-    titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+    titles = [
+        line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")
+    ]
     assert titles == DEFAULT
     assert "**Failed:** 'store' failed (4): Corrupt: other bytes" in text
     assert "```text\nfigures of growth\n```" in text
@@ -83,7 +94,17 @@ def test_one_document_holds_them_all(stand_ins):
 
 def test_settings_reach_every_benchmark(stand_ins, tmp_path):
     figure = tmp_path / "images" / "growth.v2"
-    given = ("--rounds", "7", "--quick", "--figure", figure, "-b", "clip-b16", "--minutes", "2")
+    given = (
+        "--rounds",
+        "7",
+        "--quick",
+        "--figure",
+        figure,
+        "-b",
+        "clip-b16",
+        "--minutes",
+        "2",
+    )
     assert call("startup", *given).exit_code == 0
     wanted = {"quick": True, "rounds": 7, "figure": f"{figure}.svg", "device": "cuda"}
     wanted |= {"backbones": ("clip-b16",), "minutes": 2}
@@ -108,7 +129,9 @@ def test_a_benchmark_runs_in_a_process_of_its_own(monkeypatch):
     monkeypatch.setitem(pages.BENCHMARKS, "startup", limited)
     stopped = measure_section("startup", Settings(rounds=1))
     assert stopped.failed
-    assert stopped.why_not == "'benchmarks.pages:measure_here' has not ended after 0.01 s"
+    assert (
+        stopped.why_not == "'benchmarks.pages:measure_here' has not ended after 0.01 s"
+    )
 
 
 def test_what_cannot_be_measured_here_is_no_failure(monkeypatch):

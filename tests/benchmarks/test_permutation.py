@@ -20,7 +20,9 @@ def test_the_plain_loop_and_the_drawn_value_agree_with_the_count() -> None:
     loop = permutation.plain_loop(values.tolist(), 6, 4_000)
     assert loop == pytest.approx(counted.greater, abs=spread / np.sqrt(4_000))
     drawn = permutation_p(values, first, permutations=100_000, exact=False)
-    assert drawn.greater == pytest.approx(counted.greater, abs=spread / np.sqrt(100_000))
+    assert drawn.greater == pytest.approx(
+        counted.greater, abs=spread / np.sqrt(100_000)
+    )
     assert drawn.method == "sampled, 100000 permutations, seed 0"
 
 

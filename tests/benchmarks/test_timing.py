@@ -8,7 +8,14 @@ import time
 
 import pytest
 
-from benchmarks.timing import Comparison, Contestant, Timing, compare, run_apart, run_command
+from benchmarks.timing import (
+    Comparison,
+    Contestant,
+    Timing,
+    compare,
+    run_apart,
+    run_command,
+)
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.machine import Machine
 
@@ -16,14 +23,18 @@ MACHINE = Machine("CPU", 2, "Linux x86_64", "3.11.7", {})
 
 
 def result(**walls: tuple[float, ...]) -> Comparison:
-    timings = tuple(Timing(name, wall, tuple(t * 2 for t in wall)) for name, wall in walls.items())
+    timings = tuple(
+        Timing(name, wall, tuple(t * 2 for t in wall)) for name, wall in walls.items()
+    )
     return Comparison("title", "ours", timings, MACHINE)
 
 
 def test_contestants_take_turns_after_a_warm_up():
     told: list[str] = []
     contestants = [
-        Contestant("a", lambda: told.append("a"), prepare=lambda: told.append("prepare")),
+        Contestant(
+            "a", lambda: told.append("a"), prepare=lambda: told.append("prepare")
+        ),
         Contestant("b", lambda: told.append("b")),
     ]
     found = compare("title", contestants, reference="a", rounds=2, warmups=1)
@@ -45,7 +56,9 @@ def test_a_clock_that_did_not_tick_makes_no_infinite_ratio():
     assert result(ours=(0.0,), theirs=(0.0,)).ratio("theirs") == 1.0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is read as Linux reports it")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="ru_maxrss is read as Linux reports it"
+)
 def test_the_memory_of_a_command_is_its_own_and_not_ours():
     ballast = bytearray(os.urandom(1)) * 200_000_000
     small = [sys.executable, "-c", "pass"]
@@ -77,7 +90,10 @@ def test_the_cpu_time_of_a_function_includes_its_workers():
     def with_a_worker() -> None:
         subprocess.run([sys.executable, "-c", busy], check=True)
 
-    contestants = [Contestant("worker", with_a_worker), Contestant("idle", lambda: None)]
+    contestants = [
+        Contestant("worker", with_a_worker),
+        Contestant("idle", lambda: None),
+    ]
     found = compare("time", contestants, reference="idle", rounds=1, warmups=0)
     assert found.timing("worker").cpu_s[0] >= 0.2
     assert found.timing("idle").cpu_s[0] < 0.1

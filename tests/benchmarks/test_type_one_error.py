@@ -39,7 +39,9 @@ def test_every_design_counts_what_its_runs_print(design: str) -> None:
     if design == "concepts":
         assert found == {"p of a concept": 16, **truth}
         with_signal = simulate(design, WORLDS, n_worlds=1, signal=0.6)
-        assert {rate.quantity: rate.n for rate in with_signal} == dict.fromkeys(truth, 8)
+        assert {rate.quantity: rate.n for rate in with_signal} == dict.fromkeys(
+            truth, 8
+        )
     elif design == "clips":
         assert found == {}  # folds that share films have no intervals
     else:
@@ -78,11 +80,16 @@ def test_films_of_a_world_are_as_large_and_as_uneven_as_the_real_ones() -> None:
     for seed in range(25):
         clips = clips_of_films(real, np.random.default_rng(seed))
         counts = Counter((clip.movie_id, clip.level) for clip in clips)
-        n = np.array([[counts[film, level] for level in ("EN", "HN", "S")] for film in FILMS])
+        n = np.array(
+            [[counts[film, level] for level in ("EN", "HN", "S")] for film in FILMS]
+        )
         assert n.sum(axis=1).tolist() == sizes.tolist()
         shares.append(n[:, 2] / (n[:, 0] + n[:, 2]))
         hard_shares.append(n[:, 1] / sizes)
-    for drawn, of_films in ((shares, sure / (easy + sure)), (hard_shares, hard / sizes)):
+    for drawn, of_films in (
+        (shares, sure / (easy + sure)),
+        (hard_shares, hard / sizes),
+    ):
         assert np.mean(drawn) == pytest.approx(of_films.mean(), abs=0.04)
         # Chance among the clips of a film adds a little.
         assert 0.9 < np.std(drawn) / of_films.std(ddof=1) < 1.25
@@ -96,16 +103,24 @@ def test_a_beta_distribution_with_the_mean_and_variance_of_shares() -> None:
 
 def test_the_levels_of_films_are_those_of_the_published_split() -> None:
     two, three = split_file("02_EN_S.csv"), split_file("02_ENHN_S.csv")
-    n_easy = Counter(film for film, sure in zip(two.movies, two.y, strict=True) if not sure)
-    n_negative = Counter(film for film, sure in zip(three.movies, three.y, strict=True) if not sure)
+    n_easy = Counter(
+        film for film, sure in zip(two.movies, two.y, strict=True) if not sure
+    )
+    n_negative = Counter(
+        film for film, sure in zip(three.movies, three.y, strict=True) if not sure
+    )
     n_sure = Counter(film for film, sure in zip(two.movies, two.y, strict=True) if sure)
-    published = [(n_easy[film], n_negative[film] - n_easy[film], n_sure[film]) for film in FILMS]
+    published = [
+        (n_easy[film], n_negative[film] - n_easy[film], n_sure[film]) for film in FILMS
+    ]
     assert tuple(published) == REAL_LEVELS["published"]
 
 
 def test_a_star_marks_what_is_out_of_range() -> None:
     rates = [Rate("films", "ap", 0.0, "p", rejected, 100) for rejected in (2, 3, 7, 8)]
-    rates += [Rate("films", "ap", 0.0, "0 outside the interval", n, 100) for n in (1, 2, 8, 9)]
+    rates += [
+        Rate("films", "ap", 0.0, "0 outside the interval", n, 100) for n in (1, 2, 8, 9)
+    ]
     assert rates[1].error == pytest.approx((0.03 * 0.97 / 100) ** 0.5)
     lines = to_text(rates).splitlines()[1:9]
     assert [line.endswith("*") for line in lines] == [True, False, False, True] * 2

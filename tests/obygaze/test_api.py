@@ -26,7 +26,17 @@ from obygaze_features.manifest import write_manifest
 from obygaze_features.manifest.adapters import obygaze12 as obygaze12_adapter
 from obygaze_features.store import ArraySpec, pull
 
-HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib", "pandas", "click"}
+HEAVY = {
+    "numpy",
+    "zarr",
+    "sklearn",
+    "torch",
+    "transformers",
+    "av",
+    "matplotlib",
+    "pandas",
+    "click",
+}
 STORE_IS_SEALED = "writer.seal()"
 
 
@@ -53,7 +63,12 @@ def test_the_example_of_each_function_is_what_it_returns(here):
     places = (features, models)
     order = [name for module in places for name in vars(module)]
     finder = doctest.DocTestFinder(recurse=True)
-    tests = [t for module in places for t in finder.find(module, globs={"og": og}) if t.examples]
+    tests = [
+        t
+        for module in places
+        for t in finder.find(module, globs={"og": og})
+        if t.examples
+    ]
     tests.sort(key=lambda t: order.index(t.name.split(".")[2]))
     modules = {module.__name__ for module in places}
     functions = {name for name in og.__all__ if getattr(og, name).__module__ in modules}
@@ -80,15 +95,27 @@ def test_every_parameter_of_a_function_is_described():
 
 def test_importing_it_imports_nothing_heavy():
     program = "import sys, json, obygaze\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True
+    )
     assert HEAVY & set(json.loads(done.stdout)) == set()
 
 
 def test_every_object_is_one_short_line(here):
     store, films = og.open_store("mine"), og.read_manifest("films")
-    run = og.run("honest", {"n" * 200: "mine"}, films, changes=["grid.models=['ridge']"])
+    run = og.run(
+        "honest", {"n" * 200: "mine"}, films, changes=["grid.models=['ridge']"]
+    )
     long_name = replace(films, name="n" * 300)
-    objects = [store, store["clip"], films, films.clips[0], films.header, long_name, run]
+    objects = [
+        store,
+        store["clip"],
+        films,
+        films.clips[0],
+        films.header,
+        long_name,
+        run,
+    ]
     objects += [og.dataset(store, films)]
     for thing in objects:
         assert "\n" not in repr(thing)
@@ -127,14 +154,18 @@ def test_tables_hold_the_same_numbers(here):
     assert data["clip"].shape == (72, 8)
     missing = data["clip"].isnull().all("d8").values
     assert [str(i) for i in data["clip_id"].values[missing]] == ["brug-004"]
-    run = og.run("honest", "mine", "films", changes=["grid.models=['ridge']"], output="framed")
+    run = og.run(
+        "honest", "mine", "films", changes=["grid.models=['ridge']"], output="framed"
+    )
     cells = run.to_frame()
     assert len(cells) == len(run.cells) + len(run.baselines)
     assert cells["auc"][0] == run.cells[0]["auc"]["value"]
     assert [cells["auc_low"][0], cells["auc_high"][0]] == run.cells[0]["auc"]["ci"]
 
 
-@pytest.mark.parametrize(("package", "call"), [("pandas", "frame"), ("xarray", "to_xarray")])
+@pytest.mark.parametrize(
+    ("package", "call"), [("pandas", "frame"), ("xarray", "to_xarray")]
+)
 def test_without_the_extra_the_error_names_it(here, monkeypatch, package, call):
     monkeypatch.setitem(sys.modules, package, None)
     store = og.open_store("mine")
@@ -144,9 +175,14 @@ def test_without_the_extra_the_error_names_it(here, monkeypatch, package, call):
 
 
 def test_predictions_have_types(here):
-    run = og.run("honest", "mine", "films", changes=["grid.models=['ridge']"], output="typed")
+    run = og.run(
+        "honest", "mine", "films", changes=["grid.models=['ridge']"], output="typed"
+    )
     row = run.predictions[0]
-    kinds = {key: type(row[key]) for key in ("clip_id", "fold", "seed", "y", "score", "decision")}
+    kinds = {
+        key: type(row[key])
+        for key in ("clip_id", "fold", "seed", "y", "score", "decision")
+    }
     expected = {"clip_id": str, "fold": str, "seed": int, "y": int, "score": float}
     assert kinds == {**expected, "decision": bool}
 
@@ -202,7 +238,9 @@ def test_unknown_names_list_the_known_ones(here):
     with pytest.raises(NotFound) as run:
         og.read_run("nothing")
     assert run.value.what == "no run called 'nothing'"
-    with pytest.raises(FixUsage, match=r"--store names the backbone .clip-b16., which -b does not"):
+    with pytest.raises(
+        FixUsage, match=r"--store names the backbone .clip-b16., which -b does not"
+    ):
         og.extract("trailers", "descriptors", stores={"clip-b16": "x"})
 
 
@@ -211,7 +249,8 @@ def test_workers_of_any_pool_give_the_bytes_of_one_process(tmp_path, kind):
     """Three blocks of the default size, from two workers; threads cannot handle signals."""
     films = film_folder(tmp_path, 3)
     clips = tuple(
-        replace(films.clips[n % 3], clip_id=f"clip-{n:03d}", movie_id="tt0") for n in range(140)
+        replace(films.clips[n % 3], clip_id=f"clip-{n:03d}", movie_id="tt0")
+        for n in range(140)
     )
     write_manifest(replace(films, clips=clips), tmp_path / "manifests" / "films.toml")
     call = partial(og.extract, "films", "descriptors", workers=1, workspace=tmp_path)
@@ -244,7 +283,11 @@ def test_objects_pass_through_unchanged(here):
 
 
 def test_the_six_lines_of_the_page(here):
-    (block,) = [b for b in blocks(ROOT / "docs" / "python.md") if "these lines run" in str(b.marks)]
+    (block,) = [
+        b
+        for b in blocks(ROOT / "docs" / "python.md")
+        if "these lines run" in str(b.marks)
+    ]
     assert len([line for line in block.text.splitlines() if line]) <= 6
     done = subprocess.run(
         [sys.executable, "-c", block.text],
@@ -266,12 +309,16 @@ def test_a_dataset_of_a_partial_copy_has_a_level_that_it_holds(tmp_path) -> None
     rows = zip(clips, movies, ["S", "EN"] * 12, strict=False)
     table = tmp_path / "films.csv"
     table.write_text(
-        "\n".join(["clip_id,movie_id,level", *(",".join(row) for row in rows)]), encoding="utf-8"
+        "\n".join(["clip_id,movie_id,level", *(",".join(row) for row in rows)]),
+        encoding="utf-8",
     )
-    call_obygaze("-C", str(tmp_path), "manifest", "import", "csv", str(table), "-o", "films").ok()
+    call_obygaze(
+        "-C", str(tmp_path), "manifest", "import", "csv", str(table), "-o", "films"
+    ).ok()
     # The first choice of a level is `pooled`, which the whole store has.
     whole, part = (
-        og.dataset(name, "films", view="raw", workspace=tmp_path) for name in ("whole", "part")
+        og.dataset(name, "films", view="raw", workspace=tmp_path)
+        for name in ("whole", "part")
     )
     np.testing.assert_array_equal(whole.X, values["pooled"])
     np.testing.assert_array_equal(part.X, values["clip"])

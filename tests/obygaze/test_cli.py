@@ -17,7 +17,17 @@ from obygaze import cli
 from obygaze_features import __version__
 from obygaze_features.core.commands import LazyGroup
 
-HEAVY = ["numpy", "zarr", "torch", "sklearn", "transformers", "av", "h5py", "matplotlib", "scipy"]
+HEAVY = [
+    "numpy",
+    "zarr",
+    "torch",
+    "sklearn",
+    "transformers",
+    "av",
+    "h5py",
+    "matplotlib",
+    "scipy",
+]
 HEAVY += ["pandas", "xarray", "obstore", "jinja2", "tqdm"]
 Walked = tuple[tuple[str, ...], click.Command, str | None]
 
@@ -29,7 +39,9 @@ def walk(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[Walked]:
         command = group.get_command(ctx, name)
         assert command is not None
         line = (
-            group.table[name][1] if isinstance(group, LazyGroup) and name in group.table else None
+            group.table[name][1]
+            if isinstance(group, LazyGroup) and name in group.table
+            else None
         )
         yield (*path, name), command, line
         if isinstance(command, click.Group):
@@ -57,7 +69,9 @@ def test_every_command_explains_itself(path, command, line):
 @pytest.mark.parametrize("path, command, line", **named(TREE))
 def test_the_line_in_the_table_is_the_first_line_of_the_help(path, command, line):
     summary = inspect.cleandoc(command.help or "").partition("\n")[0]
-    assert summary.endswith("."), f"{' '.join(path)} has no summary that ends with a full stop"
+    assert summary.endswith("."), (
+        f"{' '.join(path)} has no summary that ends with a full stop"
+    )
     if line is not None:
         assert summary == line
 
@@ -111,7 +125,8 @@ def test_no_option_goes_unexplained():
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["--version"], [], ["manifest", "--help"], ["bench", "--help"]]
+    "words",
+    [["--help"], ["--version"], [], ["manifest", "--help"], ["bench", "--help"]],
 )
 def test_help_comes_before_anything_heavy_is_imported(words):
     program = (
@@ -129,7 +144,9 @@ def test_the_console_script_and_the_module_are_one_command():
     script = Path(sys.executable).with_name("obygaze")
     if not script.exists():
         pytest.skip("obygaze is not installed as a script here")
-    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [script, "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == run_obygaze("--version").stdout == f"obygaze {__version__}\n"
 
 

@@ -51,7 +51,9 @@ def provoke(monkeypatch):
 )
 def test_each_error_is_three_lines_and_its_exit_code(provoke, name, code):
     def fail(session: Session) -> None:
-        raise getattr(errors, name)("what\nhappened", where="a.csv:3", hint="something else")
+        raise getattr(errors, name)(
+            "what\nhappened", where="a.csv:3", hint="something else"
+        )
 
     provoke(fail)
     result = call_obygaze("provoke")
@@ -65,7 +67,9 @@ def test_each_error_is_three_lines_and_its_exit_code(provoke, name, code):
 
 def test_details_come_before_the_error(provoke):
     def fail(session: Session) -> None:
-        raise errors.FixInput("2 violations", details=["a.csv:3:1: one", "a.csv:9:4: two"])
+        raise errors.FixInput(
+            "2 violations", details=["a.csv:3:1: one", "a.csv:9:4: two"]
+        )
 
     provoke(fail)
     assert call_obygaze("provoke").stderr.splitlines() == [
@@ -80,7 +84,9 @@ def test_of_many_details_the_first_are_shown_and_the_others_counted(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["clip_id,movie_id,level", *rows, ""]))
     words = ("manifest", "import", "csv", "t.csv")
     lines = call_obygaze(*words, cwd=tmp_path).stderr.splitlines()
-    assert [line.split(":")[1] for line in lines[:10]] == [str(row) for row in range(2, 12)]
+    assert [line.split(":")[1] for line in lines[:10]] == [
+        str(row) for row in range(2, 12)
+    ]
     assert lines[10] == "... and 195 more lines; -v shows them"
     assert lines[11].startswith("Error: ")
     assert lines[11].endswith(": 205 violations")
@@ -102,7 +108,9 @@ def test_a_required_package_that_is_missing_is_no_bug_in_obygaze(provoke):
     )
 
 
-@pytest.mark.parametrize("returned, code", [(None, 0), (0, 0), (3, 3), (True, 0), ("text", 0)])
+@pytest.mark.parametrize(
+    "returned, code", [(None, 0), (0, 0), (3, 3), (True, 0), ("text", 0)]
+)
 def test_a_command_may_return_its_exit_code(provoke, returned, code):
     provoke(lambda session: returned)
     assert call_obygaze("provoke").code == code
@@ -133,13 +141,17 @@ def test_a_bug_says_that_it_is_one_and_how_to_see_more(provoke, error):
     assert what.startswith(f"Error: a bug in obygaze: {type(error).__name__}: ")
     assert "first" in what
     assert "second" not in result.stderr
-    assert hint == "  Try: run the same command with OBYGAZE_DEBUG=1 to see the traceback"
+    assert (
+        hint == "  Try: run the same command with OBYGAZE_DEBUG=1 to see the traceback"
+    )
 
 
 def test_a_file_that_ends_too_early_is_explained_by_who_read_it(provoke):
     # numpy and zipfile raise EOFError in the middle of an npz that lost bytes.
     def fail(session: Session) -> None:
-        raise errors.Corrupt("not a complete npz file", where="x.npz") from EOFError("no data")
+        raise errors.Corrupt("not a complete npz file", where="x.npz") from EOFError(
+            "no data"
+        )
 
     provoke(fail)
     result = call_obygaze("provoke")
@@ -180,7 +192,10 @@ def test_ctrl_c_in_a_real_process_is_130():
         "cli.main(['wait'])\n"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
@@ -213,7 +228,11 @@ def test_a_reader_that_goes_away_is_no_error(first_lines):
     command = shlex.join(obygaze_argv("doctor", "--json"))
     script = f"{command} | head -n {first_lines}"
     done = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, check=True, env=environment()
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
     )
     assert done.stderr == ""
     assert done.stdout == "{\n" * first_lines
@@ -230,7 +249,10 @@ def test_a_reader_that_goes_away_is_no_error(first_lines):
         (["doctor", "--no-such-option"], "obygaze doctor --help"),
         (["doctor", "surplus"], "obygaze doctor --help"),
         (["bench", "no-such-bench"], "obygaze bench --help"),
-        (["bench", "decode", "film.mp4", "--count", "0"], "obygaze bench decode --help"),
+        (
+            ["bench", "decode", "film.mp4", "--count", "0"],
+            "obygaze bench decode --help",
+        ),
     ],
 )
 def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
@@ -249,10 +271,19 @@ def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
         (["store", "inof", "x"], "no command 'inof' (did you mean 'info'?)"),
         (["manifest", "import", "cvs"], "no command 'cvs' (did you mean 'csv'?)"),
         (["store", "info", "flims"], "no store called 'flims' (did you mean 'films'?)"),
-        (["store", "verify", "flims"], "no store called 'flims' (did you mean 'films'?)"),
-        (["manifest", "show", "flims"], "no manifest called 'flims' (did you mean 'films'?)"),
+        (
+            ["store", "verify", "flims"],
+            "no store called 'flims' (did you mean 'films'?)",
+        ),
+        (
+            ["manifest", "show", "flims"],
+            "no manifest called 'flims' (did you mean 'films'?)",
+        ),
         (["report", "flims"], "no run called 'flims' (did you mean 'films'?)"),
-        (["models", "show", "flims"], "no model called 'flims' (did you mean 'films'?)"),
+        (
+            ["models", "show", "flims"],
+            "no model called 'flims' (did you mean 'films'?)",
+        ),
     ],
 )
 def test_a_similar_name_is_suggested(words, told, tmp_path):
@@ -269,7 +300,10 @@ def test_a_similar_name_is_suggested(words, told, tmp_path):
 )
 def test_a_mistyped_workspace_is_an_error(words, tmp_path):
     (tmp_path / "t.csv").write_text("clip_id,movie_id\na,m\n", encoding="utf-8")
-    for argv, env in ((["-C", "typo", *words], {}), (words, {"OBYGAZE_WORKSPACE": "typo"})):
+    for argv, env in (
+        (["-C", "typo", *words], {}),
+        (words, {"OBYGAZE_WORKSPACE": "typo"}),
+    ):
         result = call_obygaze(*argv, cwd=tmp_path, env=env)
         assert (result.code, result.stdout) == (1, "")
         assert "no such workspace" in result.stderr
@@ -286,7 +320,11 @@ def test_an_error_is_json_with_json(tmp_path):
     ):
         result = call_obygaze(*argv, cwd=tmp_path)
         document = json.loads(result.stderr)
-        assert (result.code, document["exit_code"], document["json_version"]) == (code, code, 1)
+        assert (result.code, document["exit_code"], document["json_version"]) == (
+            code,
+            code,
+            1,
+        )
         assert what in document["error"]["what"]
         assert set(document["error"]) == {"what", "where", "hint", "details"}
     result = call_obygaze("manifest", "import", "csv", "t.csv", "--json", cwd=tmp_path)
@@ -326,7 +364,11 @@ def test_results_go_to_stdout_and_talk_to_stderr(provoke):
     provoke(talk)
     told = {words: call_obygaze(*words, "provoke") for words in [(), ("-q",), ("-v",)]}
     assert {result.stdout for result in told.values()} == {"result\n"}
-    assert [result.stderr.split() for result in told.values()] == [["note"], [], ["note", "detail"]]
+    assert [result.stderr.split() for result in told.values()] == [
+        ["note"],
+        [],
+        ["note", "detail"],
+    ]
 
 
 RED = "\x1b[31m"
@@ -348,7 +390,9 @@ def test_colour_only_where_it_was_asked_for(words, env, coloured):
     assert ("\x1b" in call_obygaze(*words, "doctor", env=env).stdout) is coloured
 
 
-@pytest.mark.parametrize("env, coloured", [({"NO_COLOR": None}, True), ({"NO_COLOR": "1"}, False)])
+@pytest.mark.parametrize(
+    "env, coloured", [({"NO_COLOR": None}, True), ({"NO_COLOR": "1"}, False)]
+)
 def test_a_terminal_gets_colour_unless_no_color_is_set(env, coloured):
     pty = pytest.importorskip("pty", reason="no pseudo-terminals on this system")
     ours, theirs = pty.openpty()
@@ -367,12 +411,16 @@ def test_a_terminal_gets_colour_unless_no_color_is_set(env, coloured):
 
 
 def test_the_workspace_is_here_or_what_the_environment_or_the_option_says(tmp_path):
-    here, there, elsewhere = (tmp_path / name for name in ("here", "there", "elsewhere"))
+    here, there, elsewhere = (
+        tmp_path / name for name in ("here", "there", "elsewhere")
+    )
     for folder in (here, there, elsewhere):
         folder.mkdir()
 
     def used(*words: str, **env: str) -> str:
-        return call_obygaze(*words, "doctor", "--json", cwd=here, env=env).json()["workspace"]
+        return call_obygaze(*words, "doctor", "--json", cwd=here, env=env).json()[
+            "workspace"
+        ]
 
     assert used() == str(here)
     assert used(OBYGAZE_WORKSPACE=str(there)) == str(there)
@@ -393,12 +441,27 @@ def test_a_workspace_that_is_a_file_is_wrong_usage(tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "what", "hint"),
     [
-        ("store import npz text.npz -o new", 4, "not a complete npz file", "numpy.savez"),
-        ("store import hdf5 text.h5 -o new", 4, "not a complete HDF5 file", "download it again"),
+        (
+            "store import npz text.npz -o new",
+            4,
+            "not a complete npz file",
+            "numpy.savez",
+        ),
+        (
+            "store import hdf5 text.h5 -o new",
+            4,
+            "not a complete HDF5 file",
+            "download it again",
+        ),
         ("store import csv ids.csv -o new", 1, "no numbered columns", "x_0, x_1"),
         ("store info foreign", 5, "format must be", "obygaze store ls"),
         ("run empty.toml", 1, "not a protocol", 'schema = "obygaze-protocol/1"'),
-        ("manifest import folder text.npz -o new", 1, "expected a folder, got a file", "folder"),
+        (
+            "manifest import folder text.npz -o new",
+            1,
+            "expected a folder, got a file",
+            "folder",
+        ),
         ("report run", 4, "not valid JSON", "the same obygaze run again"),
     ],
 )
@@ -407,7 +470,10 @@ def test_a_file_of_another_kind_names_the_next_step(tmp_path, words, code, what,
         (tmp_path / name).write_text("hello")
     (tmp_path / "ids.csv").write_text("clip_id\na\n")
     (tmp_path / "empty.toml").write_text("")
-    for folder, name, text in (("foreign", "store.json", "{}"), ("run", "run.json", "{")):
+    for folder, name, text in (
+        ("foreign", "store.json", "{}"),
+        ("run", "run.json", "{"),
+    ):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / name).write_text(text)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -46,16 +46,29 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     recipe = open_store(place / "stores" / "films.tiny-clip").recipe
     vectors = np.random.default_rng(0).normal(size=(3, 24)).astype(np.float32)
     names = (("a", "b", "c"), ("{}",) * 3, ("joy", "joy", "fear"))
-    write_texts(place / "t.npz", TextTable(vectors, *names, space_of_level(recipe, "clip") or ""))
+    write_texts(
+        place / "t.npz",
+        TextTable(vectors, *names, space_of_level(recipe, "clip") or ""),
+    )
     done = run_obygaze(
-        *("-C", place, "explain", "model", "films.tiny-clip", "--text", place / "t.npz"),
+        *(
+            "-C",
+            place,
+            "explain",
+            "model",
+            "films.tiny-clip",
+            "--text",
+            place / "t.npz",
+        ),
         *("--weights", place / "weights", "-o", "joy"),
     ).ok()
     assert "maps of 4 of 4 clips" in done.stdout
     return place, list(vectors)
 
 
-def test_maps_are_those_of_the_model_on_the_same_frames(world: tuple[Path, list[Any]]) -> None:
+def test_maps_are_those_of_the_model_on_the_same_frames(
+    world: tuple[Path, list[Any]],
+) -> None:
     place, (a, b, c) = world
     maps = open_store(place / "stores" / "joy")
     assert map_names(maps)[:3] == ["joy", "fear", "random 1"]
@@ -64,7 +77,9 @@ def test_maps_are_those_of_the_model_on_the_same_frames(world: tuple[Path, list[
     video = place / "videos" / "tt0" / "tt0-002.mp4"
     frames = decode_clip(video, View(3, "even", backbone.resize)).frames
     directions = np.stack([(a + b) / 2, c])
-    expected = grad_cam(backbone, backbone.normalise(frames)[None], "clip", directions)[0]
+    expected = grad_cam(backbone, backbone.normalise(frames)[None], "clip", directions)[
+        0
+    ]
     found = maps.matrix(MAPS, clips=["tt0-002"]).values[0, :2]
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
@@ -72,7 +87,16 @@ def test_maps_are_those_of_the_model_on_the_same_frames(world: tuple[Path, list[
 def test_score_cam_of_texts(world: tuple[Path, list[Any]]) -> None:
     place, (a, b, c) = world
     done = run_obygaze(
-        *("-C", place, "explain", "model", "films.tiny-clip", "tt0-002", "--method", "score-cam"),
+        *(
+            "-C",
+            place,
+            "explain",
+            "model",
+            "films.tiny-clip",
+            "tt0-002",
+            "--method",
+            "score-cam",
+        ),
         *("--text", place / "t.npz", "--weights", place / "weights", "-o", "scores"),
     ).ok()
     assert "maps of 1 of 1 clips" in done.stdout
@@ -80,7 +104,9 @@ def test_score_cam_of_texts(world: tuple[Path, list[Any]]) -> None:
     assert maps.recipe.to_json()[MAPS]["method"] == "score-cam"
     backbone = load_backbone("tiny-clip", place / "weights", workspace=Workspace(place))
     store = open_store(place / "stores" / "films.tiny-clip")
-    pixels = backbone.normalise(exact_pictures(Workspace(place), store, "tt0-002").frames)[None]
+    pixels = backbone.normalise(
+        exact_pictures(Workspace(place), store, "tt0-002").frames
+    )[None]
     expected = score_cam(backbone, pixels, "clip", np.stack([(a + b) / 2, c]))[0]
     found = maps.matrix(MAPS, clips=["tt0-002"]).values[0, :2]
     np.testing.assert_allclose(found, expected, atol=2e-3)
@@ -94,10 +120,14 @@ def test_rollout_without_a_text(world: tuple[Path, list[Any]]) -> None:
     ).ok()
     maps = open_store(place / "stores" / "rollout")
     assert (map_names(maps), list(maps)) == (["rollout"], ["tt0-001"])
-    assert 0 < maps.matrix(MAPS).values.astype(float).sum() < 3  # of 3 frames, at most 1 each
+    assert (
+        0 < maps.matrix(MAPS).values.astype(float).sum() < 3
+    )  # of 3 frames, at most 1 each
 
 
-def test_a_sheet_for_each_direction_over_the_exact_pictures(world: tuple[Path, list[Any]]) -> None:
+def test_a_sheet_for_each_direction_over_the_exact_pictures(
+    world: tuple[Path, list[Any]],
+) -> None:
     place, _ = world
     words = ("-C", place, "explain", "draw", "joy", "tt0-003", "-o", place / "sheets")
     found = run_obygaze(*words, "--json").ok().json()["files"]
@@ -106,7 +136,11 @@ def test_a_sheet_for_each_direction_over_the_exact_pictures(world: tuple[Path, l
     decoded = exact_pictures(Workspace(place), store, "tt0-003")
     with Image.open(found[0]) as sheet:
         cell = np.asarray(sheet)[8 : 8 + 32, 8 : 8 + 32].astype(int)
-    maps = open_store(place / "stores" / "joy").matrix(MAPS, clips=["tt0-003"]).values[0, 0]
+    maps = (
+        open_store(place / "stores" / "joy")
+        .matrix(MAPS, clips=["tt0-003"])
+        .values[0, 0]
+    )
     np.testing.assert_array_equal(cell, overlay(decoded.frames, maps)[0])
 
 
@@ -114,11 +148,23 @@ def test_sheets_stay_in_their_folder_whatever_directions_are_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A store of maps may come from somebody else.
-    names = ["/../../../pwned", str(tmp_path / "pwned"), "Joy", "joy", "Type of shot", "..", "лицо"]
+    names = [
+        "/../../../pwned",
+        str(tmp_path / "pwned"),
+        "Joy",
+        "joy",
+        "Type of shot",
+        "..",
+        "лицо",
+    ]
     sheets = [(name, name.encode()) for name in names]
-    monkeypatch.setattr(explaining, "map_sheets", lambda workspace, store, clip: iter(sheets))
+    monkeypatch.setattr(
+        explaining, "map_sheets", lambda workspace, store, clip: iter(sheets)
+    )
     folder = tmp_path / "a" / "sheets"
-    paths = explaining.draw_maps(Workspace(tmp_path), cast(Store, None), "../tt0:1", folder)
+    paths = explaining.draw_maps(
+        Workspace(tmp_path), cast(Store, None), "../tt0:1", folder
+    )
     assert [path.read_bytes().decode() for path in paths] == names
     assert {path.parent for path in paths} == {folder}
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(paths)
@@ -140,7 +186,9 @@ def test_another_video_is_refused(world: tuple[Path, list[Any]]) -> None:
     video = place / "videos" / "tt0" / "tt0-000.mp4"
     before = video.read_bytes()
     write_video(video, numbers=range(50, 68), size=(64, 48))
-    done = run_obygaze("-C", place, "explain", "draw", "joy", "tt0-000", "-o", place / "s")
+    done = run_obygaze(
+        "-C", place, "explain", "draw", "joy", "tt0-000", "-o", place / "s"
+    )
     video.write_bytes(before)
     assert (done.code, "would not be those of the features" in done.stderr) == (5, True)
 
@@ -164,17 +212,24 @@ def test_concepts_and_boxes(tmp_path: Path) -> None:
     has = [clip.clip_id for clip in manifest if VISUAL[0] in clip.concepts]
     lines = ["clip_id,x0,y0,x1,y1", *(f"{clip},0,0,0.5,1" for clip in has)]
     (tmp_path / "boxes.csv").write_text("\n".join(lines), encoding="utf-8")
-    done = run_obygaze("-C", tmp_path, "explain", "boxes", "maps", tmp_path / "boxes.csv").ok()
+    done = run_obygaze(
+        "-C", tmp_path, "explain", "boxes", "maps", tmp_path / "boxes.csv"
+    ).ok()
     assert VISUAL[0] in done.stdout
     assert "random directions" in done.stdout
 
 
-def test_a_clip_without_maps_is_an_error_that_names_it(world: tuple[Path, list[Any]]) -> None:
+def test_a_clip_without_maps_is_an_error_that_names_it(
+    world: tuple[Path, list[Any]],
+) -> None:
     place, _ = world
     for words, what in (
         (("draw", "joy", "nobody"), "nobody: missing"),
         (("draw", "films.tiny-clip", "tt0-000"), "this is not a store of maps"),
-        (("model", "films.tiny-clip", "nobody", "--weights", "weights"), "no clip 'nobody'"),
+        (
+            ("model", "films.tiny-clip", "nobody", "--weights", "weights"),
+            "no clip 'nobody'",
+        ),
     ):
         result = run_obygaze("explain", *words, "-o", "new", cwd=place)
         assert result.code == 1
@@ -183,16 +238,30 @@ def test_a_clip_without_maps_is_an_error_that_names_it(world: tuple[Path, list[A
     assert not (place / "stores" / "new").exists()
 
 
-def test_python_makes_what_the_commands_make(world: tuple[Path, list[Any]], tmp_path: Path) -> None:
+def test_python_makes_what_the_commands_make(
+    world: tuple[Path, list[Any]], tmp_path: Path
+) -> None:
     place, (a, b, c) = world
-    store, workspace = og.open_store(place / "stores" / "films.tiny-clip"), Workspace(place)
+    store, workspace = (
+        og.open_store(place / "stores" / "films.tiny-clip"),
+        Workspace(place),
+    )
     facts = {"directions": "of a test"}
     og.write_saliency(
-        *(tmp_path / "joy", workspace, store, ["tt0-002"], {"joy": (a + b) / 2, "fear": c}),
+        *(
+            tmp_path / "joy",
+            workspace,
+            store,
+            ["tt0-002"],
+            {"joy": (a + b) / 2, "fear": c},
+        ),
         weights=str(place / "weights"),
         facts=facts,
     )
-    ours, theirs = og.open_store(tmp_path / "joy"), og.open_store(place / "stores" / "joy")
+    ours, theirs = (
+        og.open_store(tmp_path / "joy"),
+        og.open_store(place / "stores" / "joy"),
+    )
     both = [one.matrix(MAPS, clips=["tt0-002"]).values[0, :2] for one in (ours, theirs)]
     np.testing.assert_array_equal(*both)
     drawn = og.draw_maps(workspace, ours, "tt0-002", tmp_path / "sheets")

@@ -25,7 +25,9 @@ def here(workspace: Path) -> Path:
 
 
 def test_json_keeps_the_contract(here: Path) -> None:
-    found = call_obygaze("-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json").ok()
+    found = call_obygaze(
+        "-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json"
+    ).ok()
     document = found.json()
     assert set(document) >= {"run", "cells", "baselines", "seconds"}
     assert (Path(document["run"]) / "run.json").is_file()
@@ -37,18 +39,42 @@ def test_json_keeps_the_contract(here: Path) -> None:
             assert low is None or low <= high
         assert cell["leaked"] == 0
     assert {c["model"] for c in document["cells"]} == {"ridge", "mlp"}
-    assert {b["model"] for b in document["baselines"]} >= {"random", "all_positive", "neighbour"}
+    assert {b["model"] for b in document["baselines"]} >= {
+        "random",
+        "all_positive",
+        "neighbour",
+    }
     assert document["seconds"]["total"] > 0
 
 
 def test_an_imported_npz_is_all_it_takes(workspace: Path) -> None:
     manifest = films(5, 24)
     write_workspace(workspace, manifest, planted(manifest))
-    np.savez(workspace / "f.npz", clip_id=np.array(manifest.clip_ids), X=planted(manifest))
-    words = ("npz", workspace / "f.npz", "--id-key", "clip_id", "--level", "clip=X", "-o", "mine")
+    np.savez(
+        workspace / "f.npz", clip_id=np.array(manifest.clip_ids), X=planted(manifest)
+    )
+    words = (
+        "npz",
+        workspace / "f.npz",
+        "--id-key",
+        "clip_id",
+        "--level",
+        "clip=X",
+        "-o",
+        "mine",
+    )
     call_obygaze("-C", workspace, "store", "import", *words).ok()
     done = call_obygaze(
-        *("-C", workspace, "run", "honest", "--manifest", "made-up", "--store", "xclip=mine"),
+        *(
+            "-C",
+            workspace,
+            "run",
+            "honest",
+            "--manifest",
+            "made-up",
+            "--store",
+            "xclip=mine",
+        ),
         *(*QUICK, "--json"),
     ).ok()
     assert {cell["feature"] for cell in done.json()["cells"]} == {"xclip"}
@@ -89,7 +115,11 @@ def test_force_writes_into_no_folder_of_the_workspace(
     (here / "results.json").write_text("years")
     monkeypatch.chdir(here)
     before = sorted(here.rglob("*"))
-    words = ("honest", "--store", "sig") if command == "run" else ("ridge", "sig", "made-up")
+    words = (
+        ("honest", "--store", "sig")
+        if command == "run"
+        else ("ridge", "sig", "made-up")
+    )
     done = call_obygaze(command, *words, "-o", name, "--force")
     assert done.code == 2
     assert "--force" not in done.stderr
@@ -103,17 +133,37 @@ def test_force_writes_into_no_folder_of_the_workspace(
         (("paper-tabel2",), 1, "did you mean 'paper-table2'"),
         (("honest", "--store", "x=absent"), 1, "no store called 'absent'"),
         (("honest", "--store", "=sig"), 2, "NAME=VALUE"),
-        (("honest", "--store", "a=sig", "--store", "a=sig"), 2, "--store names 'a' twice"),
+        (
+            ("honest", "--store", "a=sig", "--store", "a=sig"),
+            2,
+            "--store names 'a' twice",
+        ),
         (("honest",), 2, "models need features"),
-        (("honest", "--manifest", "nobody", "--store", "x=sig"), 1, "no manifest called 'nobody'"),
-        (("honest", "--store", "x=sig", "--set", "fit.sed=1"), 1, "did you mean 'seed'"),
+        (
+            ("honest", "--manifest", "nobody", "--store", "x=sig"),
+            1,
+            "no manifest called 'nobody'",
+        ),
+        (
+            ("honest", "--store", "x=sig", "--set", "fit.sed=1"),
+            1,
+            "did you mean 'seed'",
+        ),
         (
             ("honest", "--store", "x=sig", "--set", "data.where=f(level)"),
             1,
             "expected a column or a value",
         ),
-        (("paper-table2", "--store", "x=sig"), 1, "published view needs the published split"),
-        (("honest", "--store", "x=sig", "--set", "features.x.backbone=vit*"), 5, "needs features"),
+        (
+            ("paper-table2", "--store", "x=sig"),
+            1,
+            "published view needs the published split",
+        ),
+        (
+            ("honest", "--store", "x=sig", "--set", "features.x.backbone=vit*"),
+            5,
+            "needs features",
+        ),
     ],
 )
 def test_bad_input_is_three_lines_at_most(
@@ -145,7 +195,9 @@ def test_a_protocol_of_ones_own(here: Path) -> None:
         "[report]\nreplicates = 40\n",
         encoding="utf-8",
     )
-    done = call_obygaze("-C", here, "run", own, "--store", "x=sig", "--json").ok().json()
+    done = (
+        call_obygaze("-C", here, "run", own, "--store", "x=sig", "--json").ok().json()
+    )
     (cell,) = done["cells"]
     assert (cell["task"], cell["model"]) == ("bodies", "svm")
     assert cell["auc"]["mean"] > 0.7
@@ -161,7 +213,9 @@ def test_running_perceptrons_imports_neither_torch_nor_transformers(here: Path) 
     )
     import subprocess
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "[]"
     assert json.loads(done.stdout)["cells"]
@@ -184,7 +238,18 @@ class TestTrain:
     def test_a_model_is_judged_kept_and_asked(
         self, here: Path, model: str, more: tuple[str, ...]
     ) -> None:
-        words = ("-C", here, "train", model, "sig", "made-up", "-o", "mine", *self.FAST, *more)
+        words = (
+            "-C",
+            here,
+            "train",
+            model,
+            "sig",
+            "made-up",
+            "-o",
+            "mine",
+            *self.FAST,
+            *more,
+        )
         document = call_obygaze(*words, "--json").ok().json()
         (cell,) = document["cells"]
         assert cell["auc"]["value"] > 0.65
@@ -196,14 +261,35 @@ class TestTrain:
         assert len(asked.stdout.splitlines()) == 1 + 120
 
     def test_levels_in_their_order(self, here: Path) -> None:
-        words = ("train", "ordinal", "sig", "made-up", "--set", "model.tolerance=0.01", *self.FAST)
+        words = (
+            "train",
+            "ordinal",
+            "sig",
+            "made-up",
+            "--set",
+            "model.tolerance=0.01",
+            *self.FAST,
+        )
         call_obygaze("-C", here, *words, "-o", "mine").ok()
-        header = call_obygaze("-C", here, "models", "predict", "mine", "sig").ok().stdout
-        assert header.splitlines()[0].startswith("clip_id,basis,decision,p:EN,p:HN,p:S,")
+        header = (
+            call_obygaze("-C", here, "models", "predict", "mine", "sig").ok().stdout
+        )
+        assert header.splitlines()[0].startswith(
+            "clip_id,basis,decision,p:EN,p:HN,p:S,"
+        )
 
     def test_concept_vectors(self, here: Path) -> None:
         done = call_obygaze(
-            "-C", here, "train", "cav", "sig", "made-up", "-o", "bank", *self.FAST, "--json"
+            "-C",
+            here,
+            "train",
+            "cav",
+            "sig",
+            "made-up",
+            "-o",
+            "bank",
+            *self.FAST,
+            "--json",
         ).ok()
         assert len(done.json()["cells"]) == 8
         kept = json.loads((here / "models" / "bank" / "model.json").read_text("utf-8"))
@@ -212,13 +298,19 @@ class TestTrain:
     def test_what_cannot_be_trained(self, here: Path) -> None:
         done = call_obygaze("-C", here, "train", "rigde", "sig", "made-up")
         assert (done.code, "did you mean 'ridge'" in done.stderr) == (2, True)
-        done = call_obygaze("-C", here, "train", "ridge", "sig", "made-up", "--task", "ENS")
+        done = call_obygaze(
+            "-C", here, "train", "ridge", "sig", "made-up", "--task", "ENS"
+        )
         assert (done.code, "did you mean 'EN_S'" in done.stderr) == (2, True)
 
 
 def test_as_a_process(here: Path) -> None:
-    done = run_obygaze("-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json").ok()
-    again = run_obygaze("-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json").ok()
+    done = run_obygaze(
+        "-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json"
+    ).ok()
+    again = run_obygaze(
+        "-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json"
+    ).ok()
     assert done.json()["cells"] == again.json()["cells"]
 
 
@@ -237,5 +329,7 @@ def test_as_a_process(here: Path) -> None:
         ("s3://lab/run=3/films", "films", "s3://lab/run=3/films"),
     ],
 )
-def test_the_place_of_a_store_may_have_an_equals_sign(word: str, name: str, place: str) -> None:
+def test_the_place_of_a_store_may_have_an_equals_sign(
+    word: str, name: str, place: str
+) -> None:
     assert store_names([word]) == {name: place}

@@ -111,19 +111,25 @@ def test_a_checkout_that_was_never_installed_says_so(found, monkeypatch):
 
     monkeypatch.setattr(metadata, "requires", requires)
     bare = check_up(Workspace(Path.cwd()))
-    assert bare["problems"] == ["obygaze is not installed, only checked out: pip install -e ."]
+    assert bare["problems"] == [
+        "obygaze is not installed, only checked out: pip install -e ."
+    ]
     assert bare["ok"] is False
 
 
 def test_codecs_are_those_that_pyav_opens(found):
     av = pytest.importorskip("av", reason="PyAV is not installed")
-    assert set(found["video"]["reads"]) | set(found["video"]["cannot_read"]) == set(CODECS)
+    assert set(found["video"]["reads"]) | set(found["video"]["cannot_read"]) == set(
+        CODECS
+    )
     assert {"h264", "mpeg4"} <= set(found["video"]["reads"])
     version = tuple(map(int, found["video"]["libavcodec"].split(".")))
     assert version == av.library_versions["libavcodec"]
 
 
-def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(workspace, monkeypatch):
+def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(
+    workspace, monkeypatch
+):
     real = importlib.util.find_spec
     hidden = {"av", "torch"}
     monkeypatch.setattr(
@@ -147,17 +153,24 @@ def test_a_broken_torch_pyav_or_plugin_is_reported_and_not_the_end_of_the_doctor
     (site / "torch.py").write_text("raise OSError('libcudart.so.13: no such file')\n")
     (site / "av.py").write_text("raise ImportError('libavcodec.so.62: no such file')\n")
     (site / "broken_model.py").write_text("1 / 0\n")
-    for project, name in (("gaze-cards", "broken_model:Mine"), ("gaze-more", "absent:Mine")):
+    for project, name in (
+        ("gaze-cards", "broken_model:Mine"),
+        ("gaze-more", "absent:Mine"),
+    ):
         info = site / f"{project.replace('-', '_')}-1.5.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.5\n")
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.5\n"
+        )
         entry = f"[obygaze.models]\n{project} = {name}\n"
         (info / "entry_points.txt").write_text(entry)
     variables = {"PYTHONPATH": str(site)}
     result = run_obygaze("-C", workspace, "--color", "always", "doctor", env=variables)
     assert (result.code, result.stderr) == (1, "")
     red = "\x1b[31m"
-    assert f"{red}unknown: torch does not work: OSError: libcudart.so.13" in result.stdout
+    assert (
+        f"{red}unknown: torch does not work: OSError: libcudart.so.13" in result.stdout
+    )
     assert f"{red}PyAV does not work: ImportError: libavcodec.so.62" in result.stdout
     assert f"{red}models gaze-cards (gaze-cards 1.5) does not work" in result.stdout
     lines = click.unstyle(result.stdout).splitlines()
@@ -170,7 +183,11 @@ def test_a_broken_torch_pyav_or_plugin_is_reported_and_not_the_end_of_the_doctor
         " cannot be loaded: ModuleNotFoundError: No module named 'absent'",
     ]
     document = run_obygaze("-C", workspace, "doctor", "--json", env=variables).json()
-    assert (document["ok"], document["problems"], len(document["broken"])) == (False, [], 4)
+    assert (document["ok"], document["problems"], len(document["broken"])) == (
+        False,
+        [],
+        4,
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,7 +197,10 @@ def test_a_broken_torch_pyav_or_plugin_is_reported_and_not_the_end_of_the_doctor
         ({"HUGGINGFACE_HUB_CACHE": "/c/hub"}, "/c/hub"),
         ({"HF_HOME": "/h"}, "/h/hub"),
         ({"HF_HOME": None, "XDG_CACHE_HOME": "/x"}, "/x/huggingface/hub"),
-        ({"HF_HOME": None, "XDG_CACHE_HOME": None, "HOME": "/me"}, "/me/.cache/huggingface/hub"),
+        (
+            {"HF_HOME": None, "XDG_CACHE_HOME": None, "HOME": "/me"},
+            "/me/.cache/huggingface/hub",
+        ),
     ],
 )
 def test_the_cache_is_where_hugging_face_keeps_it(workspace, env, cache):
@@ -190,6 +210,8 @@ def test_the_cache_is_where_hugging_face_keeps_it(workspace, env, cache):
 
 
 def test_the_cache_agrees_with_huggingface_hub_itself(found):
-    constants = pytest.importorskip("huggingface_hub.constants", reason="no huggingface_hub")
+    constants = pytest.importorskip(
+        "huggingface_hub.constants", reason="no huggingface_hub"
+    )
     assert found["hub"]["cache"] == constants.HF_HUB_CACHE
     assert found["hub"]["offline"] == constants.HF_HUB_OFFLINE

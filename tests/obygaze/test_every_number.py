@@ -44,7 +44,16 @@ NUMBER_TYPES = (click.types.IntParamType, click.types.FloatParamType)
 # A command that works, for each command with a number, and the options of numbers that are text.
 COMMANDS: dict[str, Sequence[str]] = {
     "manifest import segments": ["two.vtt", "--fps", "25", "-o", "imported", "--force"],
-    "manifest windows": ["videos", "-o", "cut", "--window", "4", "--stride", "4", "--force"],
+    "manifest windows": [
+        "videos",
+        "-o",
+        "cut",
+        "--window",
+        "4",
+        "--stride",
+        "4",
+        "--force",
+    ],
     "manifest show": ["made-up"],
     "manifest folds": ["made-up", "-k", "2", "--as", "x", "--force"],
     "manifest project": ["marks.csv", "--clips", "clips.csv"],
@@ -94,7 +103,9 @@ def number_options() -> list[tuple[str, str]]:
     found = []
     for name, made in commands(root):
         options = [param for param in made.params if isinstance(param, click.Option)]
-        typed = [param.opts[-1] for param in options if isinstance(param.type, NUMBER_TYPES)]
+        typed = [
+            param.opts[-1] for param in options if isinstance(param.type, NUMBER_TYPES)
+        ]
         found += [(name, option) for option in (*typed, *TEXT_NUMBERS.get(name, ()))]
     return found
 
@@ -112,14 +123,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     call_obygaze("manifest", "link", "clips", "videos", cwd=root).ok()
     (root / "two.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nS: Body\n")
     marks = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
-    marks += "".join(f"a,{name},0,{at}9,S,Body\n" for name, at in (("ada", 1), ("ben", 2)))
+    marks += "".join(
+        f"a,{name},0,{at}9,S,Body\n" for name, at in (("ada", 1), ("ben", 2))
+    )
     (root / "marks.csv").write_text(marks)
     spans = "".join(f"a-{n},a,{10 * n},{10 * n + 9}\n" for n in range(5))
     (root / "clips.csv").write_text("clip_id,movie_id,start_frame,end_frame\n" + spans)
     protocol = 'schema = "obygaze-protocol/1"\n[tasks.t.classes]\nEN = 0\nS = 1\n'
     (root / "baselines.toml").write_text(protocol)
     rows = [
-        f"{n},{'ab'[n % 2]},a {word} on a chair\n" for n, word in enumerate(["man", "woman"] * 4)
+        f"{n},{'ab'[n % 2]},a {word} on a chair\n"
+        for n, word in enumerate(["man", "woman"] * 4)
     ]
     (root / "captions.csv").write_text("clip_id,g,caption\n" + "".join(rows))
     (root / "scores.csv").write_text("lm,sim,prob\n0.5,0.25,0.1\n")
@@ -127,7 +141,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     draw = np.random.default_rng(0)
     names = ("X", "Y", "A", "B")
     np.savez(root / "vectors.npz", **{name: draw.normal(size=(8, 4)) for name in names})
-    plan = ["extract", "plan", "clips", "-b", "descriptors", "--probe", "0", "-o", "plan.json"]
+    plan = [
+        "extract",
+        "plan",
+        "clips",
+        "-b",
+        "descriptors",
+        "--probe",
+        "0",
+        "-o",
+        "plan.json",
+    ]
     call_obygaze(*plan, cwd=root).ok()
     return root
 
@@ -169,7 +193,9 @@ def test_every_option_with_a_number_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_number_that_nobody_types_is_refused_or_does_its_work(place: Path, name: str) -> None:
+def test_a_number_that_nobody_types_is_refused_or_does_its_work(
+    place: Path, name: str
+) -> None:
     words = [*name.split(), *COMMANDS[name]]
     assert call_obygaze(*words, cwd=place).ok()
     draw = random.Random(f"31 {name}")
@@ -181,7 +207,10 @@ def test_a_number_that_nobody_types_is_refused_or_does_its_work(place: Path, nam
         for value in values:
             if option == "--jobs" and value in ODD_NUMBERS[-3:]:
                 value = "1"
-            call = [*words, f"{option}={value}" if option.startswith("--") else f"{option}{value}"]
+            call = [
+                *words,
+                f"{option}={value}" if option.startswith("--") else f"{option}{value}",
+            ]
             with at_most(MAX_SECONDS):
                 said = call_obygaze(*call, cwd=place)
             wrong = finding(said, value, is_number=value in ODD_NUMBERS)

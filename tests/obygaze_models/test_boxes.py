@@ -16,7 +16,10 @@ from obygaze_models.maps import audit_boxes, clip_shares, read_boxes, write_conc
 
 def test_shares_by_hand() -> None:
     maps = np.zeros((2, 2, 2, 2))
-    maps[0, 0] = [[4, 0], [0, 0]]  # the mean of the clip is 1: 3 above it, and 3 in frame 1
+    maps[0, 0] = [
+        [4, 0],
+        [0, 0],
+    ]  # the mean of the clip is 1: 3 above it, and 3 in frame 1
     maps[0, 1] = [[0, 4], [0, 0]]
     inside = np.zeros((2, 2, 2), dtype=bool)
     inside[0, 0, 0] = inside[1, 1, 0] = True
@@ -87,8 +90,12 @@ def test_a_box_that_is_none_is_named_with_its_line(
     assert error.value.what == f"line 2: {reason}"
 
 
-def test_a_box_of_an_unknown_clip_is_an_error(made: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_box_of_an_unknown_clip_is_an_error(
+    made: tuple[Path, Path], tmp_path: Path
+) -> None:
     path = tmp_path / "b.csv"
     path.write_text("clip_id,x0,y0,x1,y1\nnobody,0,0,1,1\n")
-    with pytest.raises(FixInput, match="line 2: the store of maps has no clip 'nobody'"):
+    with pytest.raises(
+        FixInput, match="line 2: the store of maps has no clip 'nobody'"
+    ):
         read_boxes(path, open_store(made[0]))

@@ -52,18 +52,24 @@ def test_the_peak_lies_on_the_patch_and_random_directions_point_nowhere(
     shares = {c: pointing(manifest, maps, c, c) for c in CONCEPTS}
     assert min(shares.values()) > 0.9
     null = [pointing(manifest, maps, f"random {i}", CONCEPTS[0]) for i in range(1, 21)]
-    assert np.mean(null) < 0.35  # chance is 1/25, but a random direction has a part of the concept
+    assert (
+        np.mean(null) < 0.35
+    )  # chance is 1/25, but a random direction has a part of the concept
     assert max(null) < min(shares.values())
 
 
-def test_a_map_is_the_projection_of_each_patch(made: tuple[Manifest, Store, Store]) -> None:
+def test_a_map_is_the_projection_of_each_patch(
+    made: tuple[Manifest, Store, Store],
+) -> None:
     _, store, _ = made
     tokens = store.matrix("tokens", clips=store.clip_ids[:1]).values[0]
     origin = np.arange(16) / 16
     found = project(tokens, {"a": 2 * np.eye(16)[0], "b": np.eye(16)[3]}, origin, GRID)
     assert found.shape == (2, *GRID)
     assert found[0, 2, 1, 4] == tokens[2, 1 + 1 * 5 + 4, 0]
-    assert found[1, 2, 1, 4] == pytest.approx(tokens[2, 1 + 1 * 5 + 4, 3] - 3 / 16, abs=1e-6)
+    assert found[1, 2, 1, 4] == pytest.approx(
+        tokens[2, 1 + 1 * 5 + 4, 3] - 3 / 16, abs=1e-6
+    )
 
 
 def test_directions_never_saw_the_film(tmp_path: Path) -> None:
@@ -72,7 +78,9 @@ def test_directions_never_saw_the_film(tmp_path: Path) -> None:
     store = token_store(tmp_path / "tokens", manifest, VISUAL[:10])
     first = manifest.clips[0].movie_id
     swapped = [
-        c if c.movie_id != first else type(c)(**{**vars(c), "level": "EN", "concepts": ()})
+        c
+        if c.movie_id != first
+        else type(c)(**{**vars(c), "level": "EN", "concepts": ()})
         for c in manifest
     ]
     other = Manifest(manifest.name, manifest.header, tuple(swapped))
@@ -85,11 +93,15 @@ def test_directions_never_saw_the_film(tmp_path: Path) -> None:
     assert not same[~own].any()
 
 
-def test_a_concept_is_higher_where_it_is_annotated(made: tuple[Manifest, Store, Store]) -> None:
+def test_a_concept_is_higher_where_it_is_annotated(
+    made: tuple[Manifest, Store, Store],
+) -> None:
     manifest, _, maps = made
     name, k = CONCEPTS[0], map_names(maps).index(CONCEPTS[0])
     means = {
-        has: maps.matrix(MAPS, clips=[c.clip_id for c in manifest if (name in c.concepts) == has])
+        has: maps.matrix(
+            MAPS, clips=[c.clip_id for c in manifest if (name in c.concepts) == has]
+        )
         .values[:, k]
         .astype(np.float64)
         .mean()
@@ -106,7 +118,9 @@ def test_attention_looks_at_the_patch_and_random_queries_do_not(tmp_path: Path) 
     )
     manifest = Manifest("made-up", made_up.header, clips)
     store = token_store(tmp_path / "tokens", manifest, [concept])
-    write_concept_maps(tmp_path / "maps", store, manifest, "attention", "EN_S", n_random=20)
+    write_concept_maps(
+        tmp_path / "maps", store, manifest, "attention", "EN_S", n_random=20
+    )
     maps = open_store(tmp_path / "maps")
     queries = [f"query {i}" for i in range(1, 5)]
     assert map_names(maps)[:5] == [*queries, "random 1"]
@@ -128,11 +142,15 @@ def test_the_maps_of_attention_are_the_weights_of_the_probe() -> None:
     tokens[labels == 1, 1, 7, 2] += 4
     probe = FrameProbe("attention", queries=2).fit(tokens, labels)
     found = attention_maps(tokens[3], directions_of(probe, "EN_S"), GRID)
-    wanted = np.moveaxis(probe.attention(tokens[3:4])[0][:, 1:], -1, 0).reshape(2, *GRID)
+    wanted = np.moveaxis(probe.attention(tokens[3:4])[0][:, 1:], -1, 0).reshape(
+        2, *GRID
+    )
     np.testing.assert_allclose(found, wanted * 4 * 26, rtol=1e-4)
 
 
-def test_the_recipe_of_maps_names_their_source(made: tuple[Manifest, Store, Store]) -> None:
+def test_the_recipe_of_maps_names_their_source(
+    made: tuple[Manifest, Store, Store],
+) -> None:
     _, store, maps = made
     facts = maps.recipe.to_json()[MAPS]
     assert (facts["of"], facts["method"]) == (store.fingerprint, "projection")
@@ -188,7 +206,13 @@ def test_a_film_without_a_concept_has_no_map_under_its_name(tmp_path: Path) -> N
     of_one_film = Manifest(manifest.name, manifest.header, tuple(clips))
     store = token_store(tmp_path / "tokens", of_one_film, VISUAL[:10])
     write_concept_maps(
-        tmp_path / "maps", store, of_one_film, "pcbm-lr", "EN_S", ["data.view=raw"], n_random=1
+        tmp_path / "maps",
+        store,
+        of_one_film,
+        "pcbm-lr",
+        "EN_S",
+        ["data.view=raw"],
+        n_random=1,
     )
     maps = open_store(tmp_path / "maps")
     protocol = training_protocol("pcbm-lr", "EN_S", of_one_film, ["data.view=raw"])

@@ -21,7 +21,13 @@ from obygaze_features.store import (
 )
 
 ARCHIVE = Path(__file__).resolve().parents[1] / "data"
-CLIPS = ["tt0108160-001", "tt0108160-002", "tt0108160-011", "tt0120338-001", "tt0120338-Ünïcode"]
+CLIPS = [
+    "tt0108160-001",
+    "tt0108160-002",
+    "tt0108160-011",
+    "tt0120338-001",
+    "tt0120338-Ünïcode",
+]
 MOVIES = ["tt0108160"] * 3 + ["tt0120338"] * 2
 RECIPE = {
     "backbone": {"name": "archive", "card_sha256": "ab" * 32},
@@ -43,7 +49,9 @@ def values(spec: ArraySpec, n_rows: int) -> np.ndarray:
     return np.broadcast_to(formula, (n_rows, *spec.tail_shape))
 
 
-def write(path: Path, arrays: list[ArraySpec], compressor: str | None, seal: bool) -> None:
+def write(
+    path: Path, arrays: list[ArraySpec], compressor: str | None, seal: bool
+) -> None:
     """One store of five clips in blocks of two; the third clip failed."""
     plan = create_store(
         path,
@@ -68,7 +76,13 @@ def write(path: Path, arrays: list[ArraySpec], compressor: str | None, seal: boo
             block, {n: v[rows.start : rows.stop] for n, v in whole.items()}, statuses
         )
     writer.add_text(
-        TextTable(np.eye(2, 3, dtype=np.float32), ["a", "b"], ["{}", "{}"], ["Body", "Look"], "x")
+        TextTable(
+            np.eye(2, 3, dtype=np.float32),
+            ["a", "b"],
+            ["{}", "{}"],
+            ["Body", "Look"],
+            "x",
+        )
     )
     if seal:
         writer.seal()
@@ -82,7 +96,12 @@ def write_all(folder: Path) -> None:
         ArraySpec("time_s", (2,), dtype="float64"),
     ]
     write(folder / "sealed", chunks, None, seal=True)
-    write(folder / "growing", [ArraySpec("tokens", (1100, 1024), dtype="float32")], "zstd", False)
+    write(
+        folder / "growing",
+        [ArraySpec("tokens", (1100, 1024), dtype="float32")],
+        "zstd",
+        False,
+    )
 
 
 if __name__ == "__main__":

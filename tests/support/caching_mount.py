@@ -42,7 +42,16 @@ class Passthrough(Operations):
 
     def statfs(self, path: str) -> dict[str, int]:
         found = os.statvfs(self._at(path))
-        names = ("bsize", "frsize", "blocks", "bfree", "bavail", "files", "ffree", "namemax")
+        names = (
+            "bsize",
+            "frsize",
+            "blocks",
+            "bfree",
+            "bavail",
+            "files",
+            "ffree",
+            "namemax",
+        )
         return {f"f_{name}": getattr(found, f"f_{name}") for name in names}
 
     def mkdir(self, path: str, mode: int) -> None:

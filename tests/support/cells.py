@@ -25,7 +25,9 @@ def cells_that_differ(
     whole = by_cell(run_on(folder, protocol, manifest, stores))
     differ = []
     for key in whole:
-        alone = run_on(folder, one_cell(protocol, key), manifest, stores_of(key, stores))
+        alone = run_on(
+            folder, one_cell(protocol, key), manifest, stores_of(key, stores)
+        )
         if by_cell(alone) != {key: whole[key]}:
             differ.append(key)
     return len(whole), differ
@@ -88,9 +90,18 @@ def with_folds(manifest: Manifest, n_folds: int = 10) -> Manifest:
     films = sorted({clip.movie_id for clip in manifest})
     for name in ("by_movie_HN_S", "by_movie_ENHN_S"):
         levels = FILES[name.replace("by_movie", "02")].split()
-        own_films = {c.clip_id: str(films.index(c.movie_id)) for c in manifest if c.level in levels}
+        own_films = {
+            c.clip_id: str(films.index(c.movie_id))
+            for c in manifest
+            if c.level in levels
+        }
         manifest = manifest.with_column(FOLD_PREFIX + name, own_films)
     return manifest
 
 
-FILES = {"02_EN_S": "EN S", "02_HN_S": "HN S", "02_ENHN_S": "EN HN S", "02_EN_HN_S": "EN HN S"}
+FILES = {
+    "02_EN_S": "EN S",
+    "02_HN_S": "HN S",
+    "02_ENHN_S": "EN HN S",
+    "02_EN_HN_S": "EN HN S",
+}

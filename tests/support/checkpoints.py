@@ -65,12 +65,20 @@ def _xclip(m: Any) -> Any:
         mit_num_attention_heads=2,
     )
     return m.XCLIPConfig(
-        text_config=text, vision_config=vision, projection_dim=24, prompt_num_attention_heads=2
+        text_config=text,
+        vision_config=vision,
+        projection_dim=24,
+        prompt_num_attention_heads=2,
     )
 
 
 def _clip(m: Any) -> Any:
-    text = _vit(intermediate_size=32, vocab_size=40, max_position_embeddings=8, projection_dim=24)
+    text = _vit(
+        intermediate_size=32,
+        vocab_size=40,
+        max_position_embeddings=8,
+        projection_dim=24,
+    )
     vision = _vit(intermediate_size=48, image_size=32, patch_size=16, projection_dim=24)
     return m.CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)
 
@@ -103,7 +111,12 @@ TINY: dict[str, Tiny] = {
             "dinov3_vit",
             "DINOv3ViTModel",
             lambda m: m.DINOv3ViTConfig(
-                **_vit(intermediate_size=48, patch_size=16, num_register_tokens=4, image_size=32)
+                **_vit(
+                    intermediate_size=48,
+                    patch_size=16,
+                    num_register_tokens=4,
+                    image_size=32,
+                )
             ),
             3,
             32,
@@ -114,7 +127,12 @@ TINY: dict[str, Tiny] = {
             "vivit",
             "VivitForVideoClassification",
             lambda m: m.VivitConfig(
-                **_vit(intermediate_size=48, image_size=32, num_frames=6, tubelet_size=[2, 16, 16])
+                **_vit(
+                    intermediate_size=48,
+                    image_size=32,
+                    num_frames=6,
+                    tubelet_size=[2, 16, 16],
+                )
             ),
             6,
             32,
@@ -125,7 +143,12 @@ TINY: dict[str, Tiny] = {
             "videomae",
             "VideoMAEForPreTraining",
             lambda m: m.VideoMAEConfig(
-                **_vit(intermediate_size=48, image_size=32, num_frames=6, use_mean_pooling=False),
+                **_vit(
+                    intermediate_size=48,
+                    image_size=32,
+                    num_frames=6,
+                    use_mean_pooling=False,
+                ),
                 decoder_hidden_size=24,
                 decoder_num_hidden_layers=1,
                 decoder_num_attention_heads=2,
@@ -192,7 +215,9 @@ def _modules(tiny: Tiny) -> tuple[Any, Any]:
     )
 
 
-def save_tiny(family: str, folder: Path, form: str = "safetensors", seed: int = 0) -> Path:
+def save_tiny(
+    family: str, folder: Path, form: str = "safetensors", seed: int = 0
+) -> Path:
     """A tiny checkpoint of `family`; one seed gives the same numbers in each form."""
     import torch
 
@@ -205,7 +230,9 @@ def save_tiny(family: str, folder: Path, form: str = "safetensors", seed: int = 
     if form == "bin":
         from safetensors.torch import load_file
 
-        torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+        torch.save(
+            load_file(folder / "model.safetensors"), folder / "pytorch_model.bin"
+        )
         (folder / "model.safetensors").unlink()
     return folder
 
@@ -256,7 +283,9 @@ def lsmdc_tensors(
 
     generator = torch.Generator().manual_seed(seed)
 
-    def draw(*shape: int, half: bool = False, at: float = 0.0, spread: float = 0.15) -> Any:
+    def draw(
+        *shape: int, half: bool = False, at: float = 0.0, spread: float = 0.15
+    ) -> Any:
         drawn = torch.randn(shape, generator=generator) * spread + at
         return drawn.half() if half else drawn
 
@@ -398,6 +427,7 @@ def tiny_card(family: str, checkpoint: str = "") -> Card:
     with tempfile.TemporaryDirectory() as folder:
         card = find_card(str(write_tiny_card(family, Path(folder), checkpoint)))
     presets = {
-        name: replace(p, edge=0, edge_from_checkpoint=False) for name, p in card.presets.items()
+        name: replace(p, edge=0, edge_from_checkpoint=False)
+        for name, p in card.presets.items()
     }
     return replace(card, presets=presets)

@@ -100,7 +100,11 @@ def call_obygaze(
     from obygaze import cli
 
     out, err = io.StringIO(), io.StringIO()
-    with _surroundings(cwd, env), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with (
+        _surroundings(cwd, env),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
         code = cli.run([os.fspath(word) for word in args])
     return Result(code, out.getvalue(), err.getvalue())
 

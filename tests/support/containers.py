@@ -63,7 +63,11 @@ class Container:
         """Let it go on, and return what the work returned; None if it failed."""
         with suppress(BrokenPipeError):  # it has ended
             os.write(self.go_on, b"g")
-        said = self.last if getattr(self, "last", WAITS) != WAITS else os.read(self.says, 1)
+        said = (
+            self.last
+            if getattr(self, "last", WAITS) != WAITS
+            else os.read(self.says, 1)
+        )
         if said == WAITS:
             said = os.read(self.says, 1)
         text = b""
@@ -95,7 +99,11 @@ def start(work: Callable[[], str], wait_at: int | None, number: int = 1) -> Cont
     if not parent:
         os.close(says)
         os.close(go_on)
-        _container(lambda: _run(work, wait_at, number, write_says, read_go_on), number, write_pid)
+        _container(
+            lambda: _run(work, wait_at, number, write_says, read_go_on),
+            number,
+            write_pid,
+        )
         os._exit(0)
     for descriptor in (write_says, read_go_on, write_pid):
         os.close(descriptor)
@@ -125,12 +133,16 @@ def _container(run: Callable[[], None], number: int, tell_pid: int) -> None:
     os.waitpid(first, 0)
 
 
-def _run(work: Callable[[], str], wait_at: int | None, number: int, says: int, go_on: int) -> None:
+def _run(
+    work: Callable[[], str], wait_at: int | None, number: int, says: int, go_on: int
+) -> None:
     left = wait_at or 0
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal left
-        is_opened = event == "open" and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+        is_opened = event == "open" and bool(
+            arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        )
         if event in (*MUTATING, STEP) or is_opened:
             left -= 1
             if not left:

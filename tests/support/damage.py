@@ -13,7 +13,12 @@ Change = Callable[[bytearray, random.Random], None]
 
 
 def change_packets(
-    source: Path, target: Path, positions: Collection[int], change: Change, *, seed: int = 1
+    source: Path,
+    target: Path,
+    positions: Collection[int],
+    change: Change,
+    *,
+    seed: int = 1,
 ) -> Path:
     """Copy a video with some packets changed inside; the container stays whole."""
     import av
@@ -39,7 +44,9 @@ def flip_bits(data: bytearray, draw: random.Random) -> None:
 
 def drop_packets(source: Path, target: Path, positions: Collection[int]) -> Path:
     """Copy a video without some packets."""
-    return remux(source, target, lambda number, packet: None if number in positions else packet)
+    return remux(
+        source, target, lambda number, packet: None if number in positions else packet
+    )
 
 
 def zero_bytes(data: bytearray, draw: random.Random) -> None:

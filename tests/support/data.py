@@ -24,5 +24,7 @@ def _existing(variable: str, kind: str, parts: tuple[str, ...]) -> Path:
     base = Path(os.environ.get(variable) or ROOT.parent / "shared" / kind)
     path = base.joinpath(*parts)
     if not path.exists():
-        pytest.skip(f"not at hand: {'/'.join(parts)} (set {variable} to the folder it is in)")
+        pytest.skip(
+            f"not at hand: {'/'.join(parts)} (set {variable} to the folder it is in)"
+        )
     return path

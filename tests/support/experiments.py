@@ -23,7 +23,9 @@ from support.stores import a_recipe, fill_store, plan_store
 VISUAL = tuple(name for name, kind in concepts().items() if kind == "visual")
 
 
-def films(n_films: int = 6, n_scenes: int = 40, seed: int = 0, *, runs_on: float = 0.6) -> Manifest:
+def films(
+    n_films: int = 6, n_scenes: int = 40, seed: int = 0, *, runs_on: float = 0.6
+) -> Manifest:
     """Clips whose level is the scene's before with probability `runs_on`."""
     rng = np.random.default_rng(seed)
     clips = []
@@ -31,7 +33,9 @@ def films(n_films: int = 6, n_scenes: int = 40, seed: int = 0, *, runs_on: float
         level = "EN"
         for scene in range(1, n_scenes + 1):
             if rng.random() > runs_on:
-                level = str(rng.choice(["EN", "HN", "NS", "S"], p=[0.4, 0.25, 0.1, 0.25]))
+                level = str(
+                    rng.choice(["EN", "HN", "NS", "S"], p=[0.4, 0.25, 0.1, 0.25])
+                )
             n = {"EN": 0, "HN": 1, "NS": 2, "S": 3}[level]
             chosen = sorted(rng.choice(len(VISUAL), n, replace=False).tolist())
             clips.append(
@@ -88,7 +92,9 @@ def store_of(
     return open_store(path)
 
 
-def write_workspace(root: Path, manifest: Manifest, X: NDArray[Any], store: str = "sig") -> None:
+def write_workspace(
+    root: Path, manifest: Manifest, X: NDArray[Any], store: str = "sig"
+) -> None:
     """A workspace with this manifest and this store."""
     write_manifest(manifest, root / "manifests" / f"{manifest.name}.toml")
     store_of(root / "stores" / store, manifest, X)
@@ -99,7 +105,9 @@ def quick(name: str = "honest", *changes: str, replicates: int = 60) -> Protocol
     return load_protocol(name, [f"report.replicates={replicates}", *changes])
 
 
-def run_on(tmp_path: Path, protocol: Protocol, manifest: Manifest, stores: dict[str, Store]) -> Run:
+def run_on(
+    tmp_path: Path, protocol: Protocol, manifest: Manifest, stores: dict[str, Store]
+) -> Run:
     """Run a protocol into a folder of its own."""
     inputs = gather(protocol, manifest, "made-up", stores)
     number = len(list(tmp_path.glob("run-*")))
@@ -108,13 +116,17 @@ def run_on(tmp_path: Path, protocol: Protocol, manifest: Manifest, stores: dict[
 
 def without_models(protocol: Protocol, *baselines: str) -> Protocol:
     """A protocol of baselines alone, which needs no store."""
-    grid = replace(protocol.grid, models=(), baselines=baselines or protocol.grid.baselines)
+    grid = replace(
+        protocol.grid, models=(), baselines=baselines or protocol.grid.baselines
+    )
     return replace(protocol, models={}, grid=grid)
 
 
 def cell_of(records: Sequence[dict[str, Any]], **wanted: str) -> dict[str, Any]:
     """The one record with these values."""
-    (found,) = [r for r in records if all(r[key] == value for key, value in wanted.items())]
+    (found,) = [
+        r for r in records if all(r[key] == value for key, value in wanted.items())
+    ]
     return found
 
 
@@ -158,7 +170,9 @@ def long_segments(
                     own = str(rng.choice(["EN", "S"]))
                 extra = {"annotator": annotator}
                 name = f"{film}-{annotator}-{number:03d}"
-                clips.append(Clip(name, film, None, "", float(at), float(end), own, extra=extra))
+                clips.append(
+                    Clip(name, film, None, "", float(at), float(end), own, extra=extra)
+                )
             at = end
         noise[film] = rng.normal(size=(at, 8))
     header = Header("made-up", concepts(), unit="segment")

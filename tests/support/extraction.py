@@ -19,7 +19,9 @@ from support.videos import write_video
 BLOCK_ROWS = 4
 
 
-def film_folder(folder: Path, n_clips: int, bad: Mapping[int, bytes] | None = None) -> Manifest:
+def film_folder(
+    folder: Path, n_clips: int, bad: Mapping[int, bytes] | None = None
+) -> Manifest:
     """Videos of `n_clips` clips and their manifest; `bad` puts other bytes in place of some."""
     clips = []
     for number in range(n_clips):
@@ -32,7 +34,9 @@ def film_folder(folder: Path, n_clips: int, bad: Mapping[int, bytes] | None = No
         else:
             write_video(path, numbers=range(number, number + 18), size=(64, 48))
         clips.append(Clip(f"{movie}-{number:03d}", movie, number, name, level="EN"))
-    header = Header("Numbered films", {}, video_root=str(folder / "videos"), licence="CC0-1.0")
+    header = Header(
+        "Numbered films", {}, video_root=str(folder / "videos"), licence="CC0-1.0"
+    )
     return Manifest("films", header, tuple(clips))
 
 
@@ -41,7 +45,9 @@ def keep_manifest(manifest: Manifest, workspace: Path) -> None:
     write_manifest(manifest, workspace / "manifests" / "films.toml", force=True)
 
 
-def a_plan(manifest: Manifest, workspace: Path, *backbones: str, **more: Any) -> ExtractPlan:
+def a_plan(
+    manifest: Manifest, workspace: Path, *backbones: str, **more: Any
+) -> ExtractPlan:
     """A plan with small blocks, one store a backbone."""
     targets = [
         Target(str(workspace / "stores" / name), name, block_rows=BLOCK_ROWS, **more)
@@ -97,7 +103,9 @@ class CountingBackbone:
             raise RuntimeError(self.error)
         return np.asarray(self.inner.normalise(np.asarray(pictures)))
 
-    def forward(self, pixels: Any, mask: Any = None, only: Any = None) -> dict[str, Any]:
+    def forward(
+        self, pixels: Any, mask: Any = None, only: Any = None
+    ) -> dict[str, Any]:
         """As the inner one; out of memory above `most` clips, NaN for the rows in `odd_rows`."""
         self.waiting = 0
         if len(pixels) > self.most:
@@ -108,7 +116,9 @@ class CountingBackbone:
             if self.seen + slot in self.odd_rows:
                 levels["clip"][slot] = np.nan
         self.seen += len(pixels)
-        return {name: torch.from_numpy(level).to("cuda") for name, level in levels.items()}
+        return {
+            name: torch.from_numpy(level).to("cuda") for name, level in levels.items()
+        }
 
     def recipe(self) -> dict[str, Any]:
         """As the inner one."""

@@ -38,7 +38,9 @@ class FakeHub:
         """The id of the last commit."""
         return f"{len(self.commits):040x}"
 
-    def answer(self, method: str, path: str, body: bytes, headers: Any) -> tuple[int, Any, dict]:
+    def answer(
+        self, method: str, path: str, body: bytes, headers: Any
+    ) -> tuple[int, Any, dict]:
         """Status, body (JSON or bytes) and headers of one answer."""
         self.asked.append(f"{method} {path}")
         self.tokens.add(headers.get("Authorization", ""))
@@ -48,7 +50,9 @@ class FakeHub:
             asked = json.loads(body)
             self.exists = True
             # How it is spelt depends on the version of huggingface_hub.
-            self.private = asked.get("private") is True or asked.get("visibility") == "private"
+            self.private = (
+                asked.get("private") is True or asked.get("visibility") == "private"
+            )
             return 200, {"url": f"{self.url}/datasets/lab/films"}, {}
         if not self.exists:
             return 404, {"error": "none"}, {"X-Error-Code": "RepoNotFound"}
@@ -60,7 +64,10 @@ class FakeHub:
 
     def _routes(self) -> list[tuple[str, Any]]:
         return [
-            (r"/api/validate-yaml", lambda *_: (200, {"errors": [], "warnings": []}, {})),
+            (
+                r"/api/validate-yaml",
+                lambda *_: (200, {"errors": [], "warnings": []}, {}),
+            ),
             (r"/api/datasets/lab/films/revision/main", self._info),
             (r"/api/datasets/lab/films/tree/(?:main|[0-9a-f]{40})(?:/.*)?", self._tree),
             (r"/api/datasets/lab/films/preupload/main", self._preupload),
@@ -128,9 +135,15 @@ class FakeHub:
                 self.files[value["path"]] = self.blobs[value["oid"]]
             elif record["key"] == "deletedFile":
                 del self.files[value["path"]]
-        return 200, {"commitUrl": f"{self.url}/c/0", "commitOid": self.head, "success": True}, {}
+        return (
+            200,
+            {"commitUrl": f"{self.url}/c/0", "commitOid": self.head, "success": True},
+            {},
+        )
 
-    def _resolve(self, body: bytes, commit: str, path: str, headers: Any) -> tuple[int, Any, dict]:
+    def _resolve(
+        self, body: bytes, commit: str, path: str, headers: Any
+    ) -> tuple[int, Any, dict]:
         data = self.history.get(commit, self.files).get(path)
         if data is None:
             return 404, {"error": path}, {"X-Error-Code": "EntryNotFound"}
@@ -139,7 +152,11 @@ class FakeHub:
             return 200, data, {}
         first, last = int(asked[1] or max(0, len(data) - int(asked[2]))), len(data) - 1
         last = min(int(asked[2]), last) if asked[1] else last
-        return 206, data[first : last + 1], {"Content-Range": f"bytes {first}-{last}/{len(data)}"}
+        return (
+            206,
+            data[first : last + 1],
+            {"Content-Range": f"bytes {first}-{last}/{len(data)}"},
+        )
 
 
 @contextlib.contextmanager
@@ -172,7 +189,9 @@ def fake_hub() -> Iterator[FakeHub]:
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, args=(0.02,), daemon=True
+        )
         thread.start()
         hub.url = f"http://127.0.0.1:{server.server_port}"
         try:

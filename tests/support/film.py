@@ -38,7 +38,14 @@ def clips(text: str, *, movie: str = "m") -> list[ClipSpan]:
 def write_segments(path: Path, segments: Iterable[Segment]) -> Path:
     """The table of segments that the command reads."""
     rows = [
-        (s.movie_id, s.annotator, s.start_frame, s.end_frame, s.level, "|".join(s.concepts))
+        (
+            s.movie_id,
+            s.annotator,
+            s.start_frame,
+            s.end_frame,
+            s.level,
+            "|".join(s.concepts),
+        )
         for s in segments
     ]
     return _write(path, SEGMENT_COLUMNS, rows)
@@ -57,7 +64,9 @@ def read_segments(path: Path) -> tuple[Segment, ...]:
 
 def read_spans(path: Path) -> tuple[ClipSpan, ...]:
     """The clips of a table, beside a table with one segment."""
-    return read_inputs(write_segments(path.with_suffix(".marks"), marks("0-9 S")), path)[1]
+    return read_inputs(
+        write_segments(path.with_suffix(".marks"), marks("0-9 S")), path
+    )[1]
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:

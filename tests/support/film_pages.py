@@ -25,7 +25,9 @@ CONCEPTS = {"Look": "visual", "Body": "visual"}
 
 def manifest(root: Path, clips: Sequence[Clip], *columns: str) -> Manifest:
     """The manifest "films" over the videos of a folder."""
-    return Manifest("films", Header("a test", CONCEPTS, video_root=str(root)), clips, columns)
+    return Manifest(
+        "films", Header("a test", CONCEPTS, video_root=str(root)), clips, columns
+    )
 
 
 def film_clips(film: str, video: str, n: int = 10, seconds: float = 1.0) -> list[Clip]:
@@ -47,7 +49,12 @@ def film_clips(film: str, video: str, n: int = 10, seconds: float = 1.0) -> list
 
 
 def site(
-    folder: Path, clips: Sequence[Clip], annotator: str = "", *, blind: bool = False, **more: Any
+    folder: Path,
+    clips: Sequence[Clip],
+    annotator: str = "",
+    *,
+    blind: bool = False,
+    **more: Any,
 ) -> Site:
     """A page over the videos in a folder, which is its workspace too."""
     films = manifest(folder, clips)
@@ -55,7 +62,9 @@ def site(
     return Site(Workspace(folder), films, marks=marks, blind=blind, **more)
 
 
-def table(folder: Path, films: Manifest, annotator: str, *, blind: bool = False) -> MarkTable:
+def table(
+    folder: Path, films: Manifest, annotator: str, *, blind: bool = False
+) -> MarkTable:
     """The marks of an annotator in a workspace."""
     path = folder / "segments" / f"{films.name}.{annotator}.csv"
     arm = "blind" if blind else "assisted"
@@ -114,9 +123,16 @@ def ask(
     body = None
     if sent is not None:
         body = sent if isinstance(sent, bytes) else json.dumps(sent).encode()
-        usual |= {"Origin": f"http://{place.netloc}", "Content-Type": "application/json"}
-    wanted = {name: value for name, value in {**usual, **(headers or {})}.items() if value}
-    connection = http.client.HTTPConnection(str(place.hostname), place.port or 0, timeout=30)
+        usual |= {
+            "Origin": f"http://{place.netloc}",
+            "Content-Type": "application/json",
+        }
+    wanted = {
+        name: value for name, value in {**usual, **(headers or {})}.items() if value
+    }
+    connection = http.client.HTTPConnection(
+        str(place.hostname), place.port or 0, timeout=30
+    )
     try:
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in wanted.items():

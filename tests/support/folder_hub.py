@@ -55,7 +55,9 @@ class FolderHub:
             if self.breaks_after == len(self.sent):
                 raise ConnectionError("the hub went away")
             self.sent.append(path)
-            self.staged[path] = data.read_bytes() if isinstance(data, Path) else bytes(data)
+            self.staged[path] = (
+                data.read_bytes() if isinstance(data, Path) else bytes(data)
+            )
 
     def head(self) -> str:
         return f"{len(self.messages):040x}"

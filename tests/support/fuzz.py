@@ -32,7 +32,24 @@ from obygaze_features.core.errors import ObygazeError
 Tree = dict[str, bytes]
 MAX_SECONDS, MAX_BYTES = 30, 1_000_000_000
 ODD: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 2, 63, 64, 2**31, 2**63, 2**64, -(2**63), 10**400, 0.5, -0.0),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        2,
+        63,
+        64,
+        2**31,
+        2**63,
+        2**64,
+        -(2**63),
+        10**400,
+        0.5,
+        -0.0,
+    ),
     *(
         1e308,
         -1e308,
@@ -60,7 +77,21 @@ ODD: tuple[Any, ...] = (
         "a/../..",
         ".",
     ),
-    *("..", "C:\\x", "a\\b", "=1+1", "%s%n", "{x}", "<b>", "$(x)", "'", '"', "\n", "\r\n", ","),
+    *(
+        "..",
+        "C:\\x",
+        "a\\b",
+        "=1+1",
+        "%s%n",
+        "{x}",
+        "<b>",
+        "$(x)",
+        "'",
+        '"',
+        "\n",
+        "\r\n",
+        ",",
+    ),
     *(
         "x" * 300,
         "x" * 70_000,
@@ -75,9 +106,28 @@ ODD: tuple[Any, ...] = (
         ["x"],
         {"": 1},
     ),
-    *({"kind": "ridge"}, {"x": {"y": {"z": []}}}, [0] * 1000, ["x", "x"], [-1], [10**400], "data"),
+    *(
+        {"kind": "ridge"},
+        {"x": {"y": {"z": []}}},
+        [0] * 1000,
+        ["x", "x"],
+        [-1],
+        [10**400],
+        "data",
+    ),
 )
-ODD_BYTES = (b"", b"\0", b"\xff", b"\xff\xfe", b"\xed\xa0\x80", b"{}", b"[]", b"null", b"\n", b'"')
+ODD_BYTES = (
+    b"",
+    b"\0",
+    b"\xff",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b"{}",
+    b"[]",
+    b"null",
+    b"\n",
+    b'"',
+)
 KEYS = (
     "",
     "x",
@@ -121,7 +171,9 @@ class Findings:
         self.first.setdefault(what, (number, tree, lines))
 
 
-def campaign(targets: Sequence[Target], n_inputs: int, seed: int, *, say: bool = False) -> Findings:
+def campaign(
+    targets: Sequence[Target], n_inputs: int, seed: int, *, say: bool = False
+) -> Findings:
     """Read `n_inputs` changed inputs, drawn by `seed`; the same call draws the same inputs."""
     found, started = Findings(), time.monotonic()
     names = [target for target in targets for _ in range(target.weight)]
@@ -131,16 +183,25 @@ def campaign(targets: Sequence[Target], n_inputs: int, seed: int, *, say: bool =
             one(draw.choice(names), draw, Path(folder), number, found)
             if say and number % 1000 == 999:
                 spent = time.monotonic() - started
-                print(f"{number + 1} inputs, {spent:.0f} s, {dict(found.counts)}", flush=True)
+                print(
+                    f"{number + 1} inputs, {spent:.0f} s, {dict(found.counts)}",
+                    flush=True,
+                )
     return found
 
 
-def one(target: Target, draw: random.Random, folder: Path, number: int, found: Findings) -> None:
+def one(
+    target: Target, draw: random.Random, folder: Path, number: int, found: Findings
+) -> None:
     """Change one input and read it."""
     tree = target.repaired(changed(draw.choice(target.variants), draw), draw)
     n_before = _peak_bytes()
-    faulthandler.dump_traceback_later(20 * MAX_SECONDS, exit=True)  # the code of a library hangs
-    signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # of the processor, not of a busy machine
+    faulthandler.dump_traceback_later(
+        20 * MAX_SECONDS, exit=True
+    )  # the code of a library hangs
+    signal.setitimer(
+        signal.ITIMER_PROF, MAX_SECONDS
+    )  # of the processor, not of a busy machine
     try:
         target.read(tree, folder)
         found.counts[f"{target.name}: read"] += 1
@@ -168,7 +229,12 @@ def _check_message(
         words = (str(error), *error.details)
         "\n".join(map(printable, words)).encode("utf-8")
     except UnicodeEncodeError as wrong:
-        found.add(_place(target, wrong) + f" of {type(error).__name__}", number, tree, repr(error))
+        found.add(
+            _place(target, wrong) + f" of {type(error).__name__}",
+            number,
+            tree,
+            repr(error),
+        )
 
 
 def _place(target: Target, error: BaseException) -> str:
@@ -254,7 +320,9 @@ def changed_bytes(data: bytes, draw: random.Random) -> bytes:
         return draw.choice(ODD_BYTES)
     size = len(data)
     near = min(size, 200)
-    at = draw.choice((draw.randrange(size), draw.randrange(near), size - 1 - draw.randrange(near)))
+    at = draw.choice(
+        (draw.randrange(size), draw.randrange(near), size - 1 - draw.randrange(near))
+    )
     length = draw.choice((1, 1, 2, 4, 8, 64))
     own = data[at : at + length]
     new = draw.choice(
@@ -271,7 +339,9 @@ def changed_bytes(data: bytes, draw: random.Random) -> bytes:
     )
     if draw.random() < 0.1:
         return data[:at]
-    return data[:at] + new + data[at + (len(own) if draw.random() < 0.7 else len(new)) :]
+    return (
+        data[:at] + new + data[at + (len(own) if draw.random() < 0.7 else len(new)) :]
+    )
 
 
 def changed_json(data: bytes, draw: random.Random) -> bytes:
@@ -289,7 +359,9 @@ def changed_value(value: Any, draw: random.Random) -> Any:
         return draw.choice(ODD)
     place: Any = value
     while isinstance(place, dict | list) and place:
-        keys: list[Any] = list(place) if isinstance(place, dict) else list(range(len(place)))
+        keys: list[Any] = (
+            list(place) if isinstance(place, dict) else list(range(len(place)))
+        )
         key = draw.choice(keys)
         inner = place[key]
         if not isinstance(inner, dict | list) or not inner or draw.random() < 0.2:
@@ -304,7 +376,9 @@ def _change_place(place: Any, key: Any, draw: random.Random) -> None:
     if what == 0:
         del place[key]
     elif what == 1 and isinstance(place, dict):
-        place[draw.choice(KEYS)] = place.pop(key) if draw.random() < 0.5 else draw.choice(ODD)
+        place[draw.choice(KEYS)] = (
+            place.pop(key) if draw.random() < 0.5 else draw.choice(ODD)
+        )
     elif what == 1:
         place.insert(key, old)
     elif what == 2:
@@ -313,16 +387,34 @@ def _change_place(place: Any, key: Any, draw: random.Random) -> None:
     elif what == 3 and isinstance(old, str) and old:
         at = draw.randrange(len(old))
         place[key] = (
-            old[:at] + draw.choice(("", "\0", "\ud800", "x", "0", "/", " ")) + old[at + 1 :]
+            old[:at]
+            + draw.choice(("", "\0", "\ud800", "x", "0", "/", " "))
+            + old[at + 1 :]
         )
     elif what == 3 and isinstance(old, int | float):
-        place[key] = draw.choice((old + 1, old - 1, -old, old * 10, old * 10**9, str(old), [old]))
+        place[key] = draw.choice(
+            (old + 1, old - 1, -old, old * 10, old * 10**9, str(old), [old])
+        )
     else:
         place[key] = draw.choice(ODD)
 
 
 TOML_ODD = (
-    *('""', '"x"', "[]", "{}", "0", "-1", "1", "0.5", "inf", "nan", "true", "1e400", "9" * 400),
+    *(
+        '""',
+        '"x"',
+        "[]",
+        "{}",
+        "0",
+        "-1",
+        "1",
+        "0.5",
+        "inf",
+        "nan",
+        "true",
+        "1e400",
+        "9" * 400,
+    ),
     *(
         '["x"]',
         "[1]",
@@ -334,8 +426,22 @@ TOML_ODD = (
         '"../x"',
         '["", ""]',
     ),
-    *('"' + "x" * 300 + '"', '["x", "x"]', "[0, -1, 1.5]", '{"" = ""}', '"not (", "', "'''a\nb'''"),
-    *('"EN or not (S"', '"["', '[{kind = "ridge"}]', "9223372036854775808", '"clip"', '["ridge"]'),
+    *(
+        '"' + "x" * 300 + '"',
+        '["x", "x"]',
+        "[0, -1, 1.5]",
+        '{"" = ""}',
+        '"not (", "',
+        "'''a\nb'''",
+    ),
+    *(
+        '"EN or not (S"',
+        '"["',
+        '[{kind = "ridge"}]',
+        "9223372036854775808",
+        '"clip"',
+        '["ridge"]',
+    ),
 )
 
 
@@ -349,7 +455,9 @@ def changed_toml(data: bytes, draw: random.Random) -> bytes:
     elif what == 3 and equals:
         lines[at] = f"{draw.choice((key + 'x', 'x', 'a.b', key[1:]))} ={value}"
     elif what == 3 and lines[at].startswith("["):
-        lines[at] = draw.choice(("[x]", "[[x]]", lines[at].replace(".", ""), f"[{lines[at]}]"))
+        lines[at] = draw.choice(
+            ("[x]", "[[x]]", lines[at].replace(".", ""), f"[{lines[at]}]")
+        )
     elif what == 4:
         lines[at : at + 1] = draw.choice(([], [lines[at]] * 2))
     else:
@@ -365,7 +473,9 @@ def changed_table(data: bytes, draw: random.Random) -> bytes:
     at = draw.randrange(len(row))
     if what < 3:
         odd = str(draw.choice(ODD)).encode("utf-8", "replace").decode()
-        row[at] = draw.choice((odd, row[at] + odd, '"', '""', f'"{odd}', row[at][1:], f'"{odd}"'))
+        row[at] = draw.choice(
+            (odd, row[at] + odd, '"', '""', f'"{odd}', row[at][1:], f'"{odd}"')
+        )
     elif what == 3:
         row[at : at + 1] = draw.choice(([], [row[at]] * 2))
     elif what == 4:
@@ -415,7 +525,19 @@ def changed_zip(data: bytes, draw: random.Random) -> bytes:
     at = draw.choice(places) + draw.randrange(4, size + 8)
     width = draw.choice((1, 2, 4))
     new = draw.choice(
-        (0, 1, 2, 0x20, 0x40, 0x60, 0x800, 0xFFFF, 2**31, 2**32 - 1, draw.getrandbits(32))
+        (
+            0,
+            1,
+            2,
+            0x20,
+            0x40,
+            0x60,
+            0x800,
+            0xFFFF,
+            2**31,
+            2**32 - 1,
+            draw.getrandbits(32),
+        )
     )
     return data[:at] + (new % 256**width).to_bytes(width, "little") + data[at + width :]
 
@@ -428,7 +550,9 @@ def main() -> None:
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     wanted = sys.argv[3:]
     with tempfile.TemporaryDirectory() as folder:
-        targets = [t for t in all_targets(Path(folder)) if not wanted or t.name in wanted]
+        targets = [
+            t for t in all_targets(Path(folder)) if not wanted or t.name in wanted
+        ]
         found = campaign(targets, n_inputs, seed, say=True)
     for what, (number, tree, lines) in found.first.items():
         print(f"\n== {what}, input {number} of seed {seed}\n{lines}")
@@ -438,7 +562,9 @@ def main() -> None:
         print(f"its files: {kept}")
     for name, count in sorted(found.counts.items()):
         print(f"{count:8,}  {name}")
-    print(f"{n_inputs:,} inputs, {len(found.first)} findings, {_peak_bytes():,} bytes at most")
+    print(
+        f"{n_inputs:,} inputs, {len(found.first)} findings, {_peak_bytes():,} bytes at most"
+    )
     sys.exit(bool(found.first))
 
 

@@ -24,7 +24,14 @@ from obygaze_features.store.write import seal
 from obygaze_models.protocols.runner.records import Run
 from support.fuzz import Target, Tree
 from support.runs import usual, write_run
-from support.stores import ARRAYS, copy_of_sealed, fill_store, plan_store, some_values, tree
+from support.stores import (
+    ARRAYS,
+    copy_of_sealed,
+    fill_store,
+    plan_store,
+    some_values,
+    tree,
+)
 
 HEX = 64
 Read = Callable[[Tree, Path], None]
@@ -65,7 +72,9 @@ def store_targets(folder: Path) -> list[Target]:
     sealed = tree(copy_of_sealed(folder / "sealed"))
     plan = plan_store(folder / "open", 9, 4, compressor="zstd")
     writer = fill_store(folder / "open", some_values(9, plan.arrays), blocks=[0, 2])
-    texts = TextTable(np.ones((2, 4), np.float32), ["a", "b"], ["", ""], ["x", "y"], "space#1")
+    texts = TextTable(
+        np.ones((2, 4), np.float32), ["a", "b"], ["", ""], ["x", "y"], "space#1"
+    )
     writer.add_text(texts)
     whole = plan_store(folder / "texts", 5, 4, arrays=ARRAYS[:1])
     done = fill_store(folder / "texts", some_values(5, whole.arrays), blocks=[0])
@@ -73,14 +82,21 @@ def store_targets(folder: Path) -> list[Target]:
     done.commit_block(1, values, sources=[RowSource(0.0, 1.5, 7, "ab" * 32, 3)])
     done.add_text(texts)
     done.seal()
-    with mock.patch.multiple(index, PAGE_ROWS=8), mock.patch.object(seal, "INDEX_ROWS", 9):
+    with (
+        mock.patch.multiple(index, PAGE_ROWS=8),
+        mock.patch.object(seal, "INDEX_ROWS", 9),
+    ):
         indexed = plan_store(folder / "indexed", 23)
         fill_store(folder / "indexed", some_values(23, indexed.arrays)).seal()
     stores = [sealed, tree(folder / "open"), tree(folder / "texts")]
     return [
         Target("store", stores, read_store, 2, restamped),
         Target(
-            "store document", [_documents(one) for one in stores], read_documents, 12, restamped
+            "store document",
+            [_documents(one) for one in stores],
+            read_documents,
+            12,
+            restamped,
         ),
         Target("index", [tree(folder / "indexed")], read_index, 3, restamped_index),
         Target("packed store", [_zip_of(one) for one in stores], read_zip, 3),
@@ -102,7 +118,10 @@ def restamped(files: Tree, draw: random.Random) -> Tree:
         seal = json.loads(files["seal.json"])
         seal["fingerprint"] = json.loads(files["store.json"])["fingerprint"]
         for name in seal["files"].keys() & files.keys():
-            seal["files"][name] = [len(files[name]), hashlib.sha256(files[name]).hexdigest()]
+            seal["files"][name] = [
+                len(files[name]),
+                hashlib.sha256(files[name]).hexdigest(),
+            ]
         files["seal.json"] = _stamped(json.dumps(seal).encode())
     return files
 
@@ -114,7 +133,9 @@ def _stamped(data: bytes) -> bytes:
         value = json.loads(data)
         value.pop("sha256", None)
         if "recipe" in value:
-            value["fingerprint"] = hashlib.sha256(canonical_json(value["recipe"])).hexdigest()
+            value["fingerprint"] = hashlib.sha256(
+                canonical_json(value["recipe"])
+            ).hexdigest()
         return with_checksum(value)
     return data
 
@@ -134,7 +155,10 @@ def read_store(files: Tree, folder: Path) -> None:
         lambda: select_files(place),
         lambda: select_files(place, movies=[store.movie_ids[0]]),
         lambda: verify(place, hashes=True),
-        *(lambda name=name: store.matrix(name, missing="drop") for name in store.levels),
+        *(
+            lambda name=name: store.matrix(name, missing="drop")
+            for name in store.levels
+        ),
         lambda: store.matrix(store.levels[0], clips=[store.clip_ids[-1]]),
     ]
     errors = [error for one in work if (error := _error_of(one))]
@@ -175,7 +199,10 @@ def restamped_index(files: Tree, draw: random.Random) -> Tree:
     with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
         movies = json.loads(files["index/movies.json"])
         for name in movies["files"].keys() & files.keys():
-            movies["files"][name] = [len(files[name]), hashlib.sha256(files[name]).hexdigest()]
+            movies["files"][name] = [
+                len(files[name]),
+                hashlib.sha256(files[name]).hexdigest(),
+            ]
         files["index/movies.json"] = _stamped(json.dumps(movies).encode())
     return restamped(files, draw)
 
@@ -185,11 +212,20 @@ def read_index(files: Tree, folder: Path) -> None:
     from obygaze_features.store.read.verify import verify
 
     place = MemoryFiles(files, is_remote=True)
-    with mock.patch.object(commits, "INDEX_ROWS", 9), mock.patch.multiple(index, PAGE_ROWS=8):
+    with (
+        mock.patch.object(commits, "INDEX_ROWS", 9),
+        mock.patch.multiple(index, PAGE_ROWS=8),
+    ):
         store = open_store(place)
         errors = [
-            _error_of(lambda: store.matrix("clip", movies=["tt0000100"], missing="drop").clip_ids),
-            _error_of(lambda: store.matrix("pooled", movies=["tt0000102"], missing="drop")),
+            _error_of(
+                lambda: (
+                    store.matrix("clip", movies=["tt0000100"], missing="drop").clip_ids
+                )
+            ),
+            _error_of(
+                lambda: store.matrix("pooled", movies=["tt0000102"], missing="drop")
+            ),
             _error_of(lambda: store.movie_ids_of(np.arange(7))),
             _error_of(lambda: verify(place, hashes=True)),
         ]
@@ -244,7 +280,9 @@ def import_targets(folder: Path) -> list[Target]:
 
     folder.mkdir()
     ids, vectors = ["tt1-001", "tt1-002", "tt2-001"], np.ones((3, 4), np.float32)
-    np.savez(folder / "f.npz", clip_id=np.array(ids), features=vectors, extra=np.arange(3))
+    np.savez(
+        folder / "f.npz", clip_id=np.array(ids), features=vectors, extra=np.arange(3)
+    )
     with h5py.File(folder / "f.h5", "w") as out:
         for name in ids:
             out[f"{name}/features"] = vectors[:2]
@@ -270,7 +308,11 @@ def _import(format: str, name: str) -> Read:
     def read(files: Tree, folder: Path) -> None:
         from obygaze_features.store.format.recipe import Recipe
         from obygaze_features.store.interchange import open_features
-        from obygaze_features.store.interchange.importing import ImportSettings, _Job, clips_of
+        from obygaze_features.store.interchange.importing import (
+            ImportSettings,
+            _Job,
+            clips_of,
+        )
 
         source = open_features(format, [written(files, folder) / name])
         try:
@@ -312,12 +354,20 @@ def text_targets(folder: Path) -> list[Target]:
         Target("card", _each(cards, "c.toml"), _read_card, 8),
         Target("words", _each(words, "w.toml"), _read_words, 5),
         Target("manifest", [MANIFEST], _read_manifest, 16),
-        Target("table", [{"t.csv": MANIFEST["m.csv"], "t.toml": MAPPING}], _read_table, 8),
+        Target(
+            "table", [{"t.csv": MANIFEST["m.csv"], "t.toml": MAPPING}], _read_table, 8
+        ),
         Target("segments", [{"s.csv": SEGMENTS, "c.csv": SPANS}], _read_segments, 6),
         Target("exchange", _exchanged(), _read_exchanged, 8),
-        Target("mediaeval", [{"r.txt": b"1 Q0 d1 1 0.5 x\n", "q.txt": b"1 0 d1 1\n"}], _read_trec),
+        Target(
+            "mediaeval",
+            [{"r.txt": b"1 Q0 d1 1 0.5 x\n", "q.txt": b"1 0 d1 1\n"}],
+            _read_trec,
+        ),
         Target("plan", [{"p.json": _plan_file()}], _read_plan, 6),
-        Target("expression", [{"e.txt": b"EN and not (S or Look)"}], _read_expression, 6),
+        Target(
+            "expression", [{"e.txt": b"EN and not (S or Look)"}], _read_expression, 6
+        ),
     ]
 
 
@@ -409,7 +459,9 @@ def _read_table(files: Tree, folder: Path) -> None:
 
     place = written(files, folder)
     errors = [
-        _error_of(lambda: read(place / "t.csv", mapping=read_mapping(place / "t.toml"))),
+        _error_of(
+            lambda: read(place / "t.csv", mapping=read_mapping(place / "t.toml"))
+        ),
         _error_of(lambda: check_manifest(read(place / "t.csv", name="t").manifest)),
     ]
     if any(errors):
@@ -444,7 +496,12 @@ def _exchanged() -> list[Tree]:
 
 
 def _read_exchanged(files: Tree, folder: Path) -> None:
-    from obygaze_features.manifest.exchange import FORMATS, export, films_of, import_segments
+    from obygaze_features.manifest.exchange import (
+        FORMATS,
+        export,
+        films_of,
+        import_segments,
+    )
     from obygaze_features.manifest.io import check_manifest
 
     paths = sorted(path for path in written(files, folder).rglob("*") if path.is_file())
@@ -466,7 +523,10 @@ def _read_trec(files: Tree, folder: Path) -> None:
 def _plan_file() -> bytes:
     from obygaze_features.extraction import plan
 
-    rows = (plan.PlannedClip("a-1", "a", "a.mp4", 0.0, 1.5), plan.PlannedClip("b-1", "b", ""))
+    rows = (
+        plan.PlannedClip("a-1", "a", "a.mp4", 0.0, 1.5),
+        plan.PlannedClip("b-1", "b", ""),
+    )
     targets = (plan.Target("s", "descriptors", levels=("clip",), block_rows=4),)
     return plan.ExtractPlan("films", "", "", rows, targets).to_bytes()
 
@@ -482,7 +542,10 @@ def _read_plan(files: Tree, folder: Path) -> None:
 def _read_expression(files: Tree, folder: Path) -> None:
     from obygaze_features.manifest.expression import parse
 
-    parse(files.get("e.txt", b"").decode("utf-8", "surrogateescape"), vocabulary=["Look", "Body"])
+    parse(
+        files.get("e.txt", b"").decode("utf-8", "surrogateescape"),
+        vocabulary=["Look", "Body"],
+    )
 
 
 def model_targets(folder: Path) -> list[Target]:
@@ -493,18 +556,28 @@ def model_targets(folder: Path) -> list[Target]:
     from obygaze_models.models.concepts import ConceptBank
     from obygaze_models.models.heads import TreeHead
     from obygaze_models.models.linear import LogisticProbe
-    from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
+    from obygaze_models.zoo.info import (
+        FeatureSpec,
+        ModelInfo,
+        TrainingClips,
+        TrainingData,
+    )
     from obygaze_models.zoo.saving import save_model
 
     folder.mkdir()
     random_rows = np.random.default_rng(3)
     has = (random_rows.random((40, 2)) < 0.5).astype(int)
-    X = (random_rows.normal(0, 0.5, (40, 6)) + has @ np.eye(2, 6) * 2).astype(np.float32)
+    X = (random_rows.normal(0, 0.5, (40, 6)) + has @ np.eye(2, 6) * 2).astype(
+        np.float32
+    )
     y = (has.sum(axis=1) > 1).astype(int)
     bank = ConceptBank(("Look", "Body")).fit(X, has)
     fitted = {
         "probe": (LogisticProbe().fit(X, y), ()),
-        "tree": (Bottleneck(bank, TreeHead()).fit(X, y, concepts=has), ("Look", "Body")),
+        "tree": (
+            Bottleneck(bank, TreeHead()).fit(X, y, concepts=has),
+            ("Look", "Body"),
+        ),
     }
     for name, (estimator, concepts) in fitted.items():
         info = ModelInfo(
@@ -514,14 +587,24 @@ def model_targets(folder: Path) -> list[Target]:
             classes=("HN", "S"),
             concepts=concepts,
             features=FeatureSpec("toy", "clip", 6, "ab" * 32, "store"),
-            training=TrainingData("films", "0" * 64, "visual", 40, 1, ("x",), "Somebody 2026"),
+            training=TrainingData(
+                "films", "0" * 64, "visual", 40, 1, ("x",), "Somebody 2026"
+            ),
             metrics={"ap": {"value": 0.8, "ci": [0.6, float("nan")]}},
         )
         save_model(estimator, info, folder / name)
-    weights = {"w.safetensors": save({"a.b": X, "c": X[:1], "d": np.zeros(0, np.float16)})}
+    weights = {
+        "w.safetensors": save({"a.b": X, "c": X[:1], "d": np.zeros(0, np.float16)})
+    }
     _ = TrainingClips
     return [
-        Target("model", [tree(folder / n) for n in fitted], _read_model, 8, _with_model_hashes),
+        Target(
+            "model",
+            [tree(folder / n) for n in fitted],
+            _read_model,
+            8,
+            _with_model_hashes,
+        ),
         Target("weights", [weights], _read_weights, 6),
     ]
 
@@ -534,9 +617,14 @@ def _with_model_hashes(files: Tree, draw: random.Random) -> Tree:
         document = json.loads(files["model.json"])
         for key, name in (("arrays", "model.safetensors"), ("card", "README.md")):
             own = files[name]
-            document[key] = {"bytes": len(own), "sha256": hashlib.sha256(own).hexdigest()}
+            document[key] = {
+                "bytes": len(own),
+                "sha256": hashlib.sha256(own).hexdigest(),
+            }
         document.pop("sha256", None)
-        text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(
+            document, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
         document["sha256"] = hashlib.sha256(text.encode("utf-8")).hexdigest()
         return {**files, "model.json": json.dumps(document).encode()}
     return files

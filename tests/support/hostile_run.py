@@ -78,7 +78,9 @@ def ways(case: Case | ZipCase, place: Path, url: str, out: Path) -> dict[str, An
             "read": lambda: read(place),
             "pull": lambda: pull(place, out / "pull"),
         }
-        if "pipe" not in case.name and "4 GB" not in case.name:  # the test's server reads files
+        if (
+            "pipe" not in case.name and "4 GB" not in case.name
+        ):  # the test's server reads files
             calls["http"] = lambda: pull(f"{url}/{place.name}", out / "http")
         if archive.exists():
             calls["zip"] = lambda: unpack(archive, out / "zip")
@@ -94,7 +96,9 @@ def _is_plain(path: Path) -> bool:
 def written(out: Path) -> list[str]:
     """Every file that was written, below the folder of its way."""
     files = (
-        path.relative_to(out) for path in out.rglob("*") if path.is_symlink() or not path.is_dir()
+        path.relative_to(out)
+        for path in out.rglob("*")
+        if path.is_symlink() or not path.is_dir()
     )
     return sorted({"/".join(path.parts[1:]) for path in files})
 
@@ -128,7 +132,9 @@ def run(root: Path) -> dict[str, Any]:
             for folder in (place, out):
                 shutil.rmtree(folder, ignore_errors=True)
             place.with_suffix(".zip").unlink(missing_ok=True)
-    outside = sorted(path.name for path in root.iterdir() if not path.name.startswith("out"))
+    outside = sorted(
+        path.name for path in root.iterdir() if not path.name.startswith("out")
+    )
     growth = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - n_before
     return {"cases": found, "growth": growth, "outside": outside}
 
@@ -137,7 +143,9 @@ def run(root: Path) -> dict[str, Any]:
 def server_of(folder: Path) -> Iterator[str]:
     """Serve a folder from another process, whose memory is not counted; yield its address."""
     command = [sys.executable, "-m", "support.hostile_run", str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         yield process.stdout.readline().decode().strip()
         process.kill()
@@ -153,7 +161,11 @@ def serve(folder: Path) -> None:
 def _limit() -> int:
     """Limit the memory of this process to 100 MB more than it has; return what it had at most."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
-    [data] = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmData")]
+    [data] = [
+        int(line.split()[1])
+        for line in status.splitlines()
+        if line.startswith("VmData")
+    ]
     n_bytes = 1024 * data + LIMIT_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (n_bytes, n_bytes))
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

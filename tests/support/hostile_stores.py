@@ -58,7 +58,9 @@ def make_base(path: Path, compressor: str | None = None) -> None:
     writer = StoreWriter(path)
     for block in range(plan.n_blocks):
         rows = slice(*plan.block_range(block))
-        writer.commit_block(block, {name: array[rows] for name, array in values.items()})
+        writer.commit_block(
+            block, {name: array[rows] for name, array in values.items()}
+        )
     writer.add_text(TextTable(np.ones((2, 3), np.float32), *[["a", "b"]] * 3, "x"))
     writer.seal()
 
@@ -78,7 +80,9 @@ class Forged:
     def of(cls, path: Path) -> Forged:
         """The forged copy of a store, not changed yet."""
         files = tree(path)
-        documents = [json.loads(files.pop(name)) for name in ("store.json", "seal.json")]
+        documents = [
+            json.loads(files.pop(name)) for name in ("store.json", "seal.json")
+        ]
         for document in documents:
             del document["sha256"]
         return cls(files, *documents)
@@ -94,7 +98,10 @@ class Forged:
         self.seal["files"][name] = mark
         if name in self.store["files"]:
             self.store["files"][name] = mark
-        if name.endswith("zarr.json") and name.removeprefix("data.zarr/") in self.store["zarr"]:
+        if (
+            name.endswith("zarr.json")
+            and name.removeprefix("data.zarr/") in self.store["zarr"]
+        ):
             self.store["zarr"][name.removeprefix("data.zarr/")] = json.loads(data)
 
     def put_chunk(self, name: str, content: bytes) -> None:
@@ -120,7 +127,10 @@ class Forged:
         """Write the store."""
         data = with_checksum(self.store)
         if "store.json" in self.seal["files"]:
-            self.seal["files"]["store.json"] = [len(data), hashlib.sha256(data).hexdigest()]
+            self.seal["files"]["store.json"] = [
+                len(data),
+                hashlib.sha256(data).hexdigest(),
+            ]
         files = {
             **self.files,
             "store.json": data,
@@ -138,7 +148,9 @@ class Forged:
 def writable(name: str) -> bool:
     """Whether a test may write this name below a folder, and a file system can."""
     parts = name.split("/")
-    return "\0" not in name and ".." not in parts and "" not in parts and len(name) < 250
+    return (
+        "\0" not in name and ".." not in parts and "" not in parts and len(name) < 250
+    )
 
 
 def with_crc(content: bytes) -> bytes:
@@ -184,7 +196,9 @@ def case(words: str, *args: Any, **kwargs: Any) -> Callable[..., Any]:
     return add
 
 
-def add(name: str, words: str, spoil: Callable[[Forged], object], **kwargs: Any) -> None:
+def add(
+    name: str, words: str, spoil: Callable[[Forged], object], **kwargs: Any
+) -> None:
     """Add a change to the corpus."""
     CASES.append(Case(name, lambda forged: (spoil(forged), None)[1], words, **kwargs))
 
@@ -227,7 +241,11 @@ for listed, words in {
     "..\\outside": f"{INVALID}|leads out",
     "": INVALID,
 }.items():
-    add(f"the seal lists {listed[:40]!r}", words, lambda f, n=listed: f.put(n, b"[core]\n"))
+    add(
+        f"the seal lists {listed[:40]!r}",
+        words,
+        lambda f, n=listed: f.put(n, b"[core]\n"),
+    )
 
 
 @case(NOT_LISTED)
@@ -280,11 +298,21 @@ def a_file_of_another_sha256(forged: Forged) -> None:
 
 # store.json.
 def spec(**changes: Any) -> dict[str, Any]:
-    return {"name": "a", "tail_shape": [1], "dims": ["d1"], "dtype": "float32", **changes}
+    return {
+        "name": "a",
+        "tail_shape": [1],
+        "dims": ["d1"],
+        "dtype": "float32",
+        **changes,
+    }
 
 
 for what, words, arrays in (
-    ("100,000 arrays", "expected at most 4.0 MB", [spec(name=f"a{i}") for i in range(100_000)]),
+    (
+        "100,000 arrays",
+        "expected at most 4.0 MB",
+        [spec(name=f"a{i}") for i in range(100_000)],
+    ),
     ("20,000 arrays", "20000 arrays", [spec(name=f"a{i}") for i in range(20_000)]),
     ("no array", "no arrays", []),
     ("two arrays of one name", "two of one name", [spec(), spec()]),
@@ -313,7 +341,11 @@ for key, words, value in (
     ("recipe", "fingerprint", {"unknown": True, "source": "x"}),
 ):
     shown = str(value)[:20]
-    add(f"{key} in store.json is {shown}", words, lambda f, k=key, v=value: f.store.update({k: v}))
+    add(
+        f"{key} in store.json is {shown}",
+        words,
+        lambda f, k=key, v=value: f.store.update({k: v}),
+    )
 
 # A copy of these has the bytes that are listed, and is refused by those who check it.
 for key, refused, words, value in (
@@ -346,11 +378,23 @@ for what, words, data in (
         "more than|has .* MB|format must be|more values",
         b"{" + b",".join(b'"%07d":1' % i for i in range(900_000)) + b"}",
     ),
-    ("without its checksum", "sha256|format", b'{"format": "obygaze-store", "version": 1}'),
+    (
+        "without its checksum",
+        "sha256|format",
+        b'{"format": "obygaze-store", "version": 1}',
+    ),
 ):
-    add(f"store.json is {what}", words, lambda f, d=data: f.raw.update({"store.json": d}))
+    add(
+        f"store.json is {what}",
+        words,
+        lambda f, d=data: f.raw.update({"store.json": d}),
+    )
     if len(data) < 1000:
-        add(f"seal.json is {what}", words, lambda f, d=data: f.raw.update({"seal.json": d}))
+        add(
+            f"seal.json is {what}",
+            words,
+            lambda f, d=data: f.raw.update({"seal.json": d}),
+        )
 
 
 # The layout of arrays.
@@ -369,7 +413,11 @@ def with_document(
 for what, array, change in (
     ("an unknown codec", "clip", lambda d: d.update(codecs=[{"name": "pickle"}])),
     ("codecs that are text", "clip", lambda d: d.update(codecs="bytes")),
-    ("ids in vlen-bytes", "clip_id", lambda d: d.update(codecs=[{"name": "vlen-bytes"}])),
+    (
+        "ids in vlen-bytes",
+        "clip_id",
+        lambda d: d.update(codecs=[{"name": "vlen-bytes"}]),
+    ),
     ("10**11 rows", "clip", lambda d: d.update(shape=[10**11, 4])),
     ("10**11 ids", "clip_id", lambda d: d.update(shape=[10**11])),
     (
@@ -394,10 +442,18 @@ for what, array, change in (
 
 # The seal.
 for what, words, change in (
-    ("a row that the store does not have", "row 99", {"noted": {"99": {"state": "failed"}}}),
+    (
+        "a row that the store does not have",
+        "row 99",
+        {"noted": {"99": {"state": "failed"}}},
+    ),
     ("a row below zero", "row -1", {"noted": {"-1": {"state": "failed"}}}),
     ("an unknown state", "unknown state", {"noted": {"1": {"state": "fine"}}}),
-    ("a status of lists", "text", {"noted": {"1": {"state": "failed", "message": ["x"]}}}),
+    (
+        "a status of lists",
+        "text",
+        {"noted": {"1": {"state": "failed", "message": ["x"]}}},
+    ),
     ("rows that are a list", "invalid", {"noted": []}),
     ("another fingerprint", "another recipe", {"fingerprint": "0" * 64}),
     ("no files", "same store|no store|invalid", {"files": {}}),
@@ -439,7 +495,9 @@ def licence_json_of_another_store(forged: Forged) -> None:
 # Chunks.
 @case("strings of its rows|damaged", refused="read")
 def ids_that_are_four_billion(forged: Forged) -> None:
-    forged.put("data.zarr/clip_id/c.0", with_crc(struct.pack("<I", 2**32 - 1) + b"\0" * 200))
+    forged.put(
+        "data.zarr/clip_id/c.0", with_crc(struct.pack("<I", 2**32 - 1) + b"\0" * 200)
+    )
 
 
 @case("damaged", refused="read")
@@ -454,7 +512,9 @@ def ids_that_are_not_utf_8(forged: Forged) -> None:
     forged.put("data.zarr/clip_id/c.0", with_crc(data))
 
 
-ZSTD = b"\x28\xb5\x2f\xfd" + bytes([0b11100000]) + struct.pack("<Q", 2**42) + b"\x01\0\0"
+ZSTD = (
+    b"\x28\xb5\x2f\xfd" + bytes([0b11100000]) + struct.pack("<Q", 2**42) + b"\x01\0\0"
+)
 for what, content in (
     ("of four terabytes", ZSTD),
     ("without a size", b"\x28\xb5\x2f\xfd\0\x58\x03\0\0\0"),
@@ -514,7 +574,11 @@ for what, words, change in (
     ("a chunk absent", "absent before|chunks", lambda e: [(ABSENT, ABSENT), e[0]]),
     ("no chunk", "end at its index|chunks", lambda e: [(ABSENT, ABSENT)] * 2),
     ("a chunk beyond the file", "order of their rows", lambda e: [e[0], (2**40, 100)]),
-    ("a chunk of 2**63 bytes", "end at its index|order", lambda e: [e[0], (e[1][0], 2**63)]),
+    (
+        "a chunk of 2**63 bytes",
+        "end at its index|order",
+        lambda e: [e[0], (e[1][0], 2**63)],
+    ),
 ):
     add(
         f"the index of a shard with {what}",
@@ -546,13 +610,28 @@ def replaced(name: str, make: Callable[[Path], object]) -> Callable[[Forged], No
 HERE = "verify read pull http"
 for name in ("store.json", "seal.json", CHUNK, "data.zarr/clip"):
     link = replaced(name, lambda file: file.symlink_to("/etc/passwd"))
-    add(f"{name} is a link", "symbolic links|missing|invalid JSON|bytes", link, refused=HERE)
+    add(
+        f"{name} is a link",
+        "symbolic links|missing|invalid JSON|bytes",
+        link,
+        refused=HERE,
+    )
 for name in ("store.json", "seal.json", CHUNK):
-    add(f"{name} is a pipe", "regular file|missing", replaced(name, os.mkfifo), refused=HERE)
+    add(
+        f"{name} is a pipe",
+        "regular file|missing",
+        replaced(name, os.mkfifo),
+        refused=HERE,
+    )
     make_folder = replaced(name, Path.mkdir)
     # A server answers that there is no such file, as for a store that is not sealed yet.
     refused = "verify read pull" if name == "seal.json" else f"{HERE} zip"
-    add(f"{name} is a folder", "regular file|missing|no store here", make_folder, refused=refused)
+    add(
+        f"{name} is a folder",
+        "regular file|missing|no store here",
+        make_folder,
+        refused=refused,
+    )
 for name in ("data.zarr", "data.zarr/clip"):
     a_file = replaced(name, lambda file: file.write_bytes(b"x"))
     add(f"{name} is a file", "missing", a_file, refused="verify read pull http zip")
@@ -568,7 +647,9 @@ for name in ("store.json", "seal.json", "data.zarr/clip/zarr.json"):
         f"{name} has 4 GB",
         "GB|bytes",
         replaced(name, sparse),
-        refused="verify read pull" if name != "data.zarr/clip/zarr.json" else "verify pull",
+        refused="verify read pull"
+        if name != "data.zarr/clip/zarr.json"
+        else "verify pull",
     )
 
 
@@ -594,7 +675,13 @@ def zip_case(words: str) -> Callable[..., Any]:
     return add
 
 
-for entry in ("../outside", "/etc/cron.d/x", "..\\outside", "C:\\x", "data.zarr/../../x"):
+for entry in (
+    "../outside",
+    "/etc/cron.d/x",
+    "..\\outside",
+    "C:\\x",
+    "data.zarr/../../x",
+):
     CASES.append(
         ZipCase(
             f"a zip with the entry {entry!r}",
@@ -697,11 +784,16 @@ def a_zip_without_a_store(files: dict[str, bytes], path: Path) -> None:
 
 @zip_case("")
 def a_zip_with_files_that_nobody_lists(files: dict[str, bytes], path: Path) -> None:
-    packed({**files, ".git/config": b"x", "zarr.py": b"x", "data.zarr/clip/x.py": b"x"}, path)
+    packed(
+        {**files, ".git/config": b"x", "zarr.py": b"x", "data.zarr/clip/x.py": b"x"},
+        path,
+    )
 
 
 @zip_case("")
-def a_zip_with_5_000_files_that_nobody_lists(files: dict[str, bytes], path: Path) -> None:
+def a_zip_with_5_000_files_that_nobody_lists(
+    files: dict[str, bytes], path: Path
+) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as out:
         for name, data in files.items():

@@ -66,7 +66,9 @@ def values_of(seed: int) -> dict[str, np.ndarray]:
     """What a writer of this seed puts in the store."""
     random = np.random.default_rng(seed)
     return {
-        spec.name: random.standard_normal((N_CLIPS, *spec.tail_shape)).astype(spec.dtype)
+        spec.name: random.standard_normal((N_CLIPS, *spec.tail_shape)).astype(
+            spec.dtype
+        )
         for spec in ARRAYS
     }
 
@@ -80,7 +82,9 @@ def write(path: Path, seed: int, order: int) -> int:
     for block in blocks.tolist():
         first, after = writer.plan.block_range(block)
         try:
-            writer.commit_block(block, {name: v[first:after] for name, v in values.items()})
+            writer.commit_block(
+                block, {name: v[first:after] for name, v in values.items()}
+            )
         except Mismatch:
             refused += 1
         except AlreadyThere:
@@ -108,7 +112,9 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             whole = int(seed) == WHOLE_LIFE
-            os._exit(live(Path(path)) if whole else write(Path(path), int(seed), int(order)))
+            os._exit(
+                live(Path(path)) if whole else write(Path(path), int(seed), int(order))
+            )
         print(pid, flush=True)
 
 

@@ -10,7 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 MUTATING = {
-    *("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.chmod"),
+    *(
+        "os.mkdir",
+        "os.rename",
+        "os.remove",
+        "os.rmdir",
+        "os.link",
+        "os.symlink",
+        "os.chmod",
+    ),
     *("os.truncate", "ctypes.dlopen"),  # names are exchanged by a call of the C library
 }
 KILLED, DONE = 9, 0
@@ -24,7 +32,9 @@ def kill_everywhere(work: Work, look: Callable[[], None]) -> int:
     """
     for n in range(1, 2000):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # threads of BLAS are idle
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # threads of BLAS are idle
             pid = os.fork()
         if not pid:
             _killed_at(n, work)
@@ -41,7 +51,9 @@ def _killed_at(n: int, work: Work) -> None:
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal left
-        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        writes = event == "open" and arguments[2] & (
+            os.O_WRONLY | os.O_RDWR | os.O_CREAT
+        )
         if event in MUTATING or writes:
             left -= 1
             if not left:
@@ -87,7 +99,9 @@ def _meeting_at(n: int, work: Work, other: Work) -> None:
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal left
         # Files of Python itself are not where processes meet.
-        is_module = str(arguments[0]).endswith((".py", ".pyc", ".so")) if arguments else True
+        is_module = (
+            str(arguments[0]).endswith((".py", ".pyc", ".so")) if arguments else True
+        )
         if event in MUTATING | LOOKING | {"open"} and not is_module:
             left -= 1
             if not left:

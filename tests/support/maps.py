@@ -21,12 +21,17 @@ STRENGTH = 6.0
 def places(n_clips: int, seed: int = 5) -> NDArray[np.int64]:
     """Row and column of the patch, [clip, step, 2]: it moves one place a step, on a torus."""
     rng = np.random.default_rng(seed)
-    start, step = rng.integers(0, 5, (n_clips, 1, 2)), rng.integers(-1, 2, (n_clips, 1, 2))
+    start, step = (
+        rng.integers(0, 5, (n_clips, 1, 2)),
+        rng.integers(-1, 2, (n_clips, 1, 2)),
+    )
     found: NDArray[np.int64] = (start + step * np.arange(GRID[0])[:, None]) % 5
     return found
 
 
-def token_store(path: Path, manifest: Manifest, concepts: Sequence[str], seed: int = 2) -> Store:
+def token_store(
+    path: Path, manifest: Manifest, concepts: Sequence[str], seed: int = 2
+) -> Store:
     """A sealed store: tokens of noise, and of the k-th concept a patch along the k-th dimension.
 
     A token of class comes first in each frame, as large along all dimensions. `pooled` is the
@@ -42,7 +47,11 @@ def token_store(path: Path, manifest: Manifest, concepts: Sequence[str], seed: i
     values: dict[str, Any] = {"tokens": tokens.astype(np.float16)}
     values["pooled"] = tokens[:, :, 1:].max(axis=(1, 2)).astype(np.float32)
     values["time_s"] = np.tile(steps / 2.0, (len(manifest), 1))
-    backbone = {"name": "toy", "card_sha256": "ab" * 32, "geometry": {"grid": list(GRID)}}
+    backbone = {
+        "name": "toy",
+        "card_sha256": "ab" * 32,
+        "geometry": {"grid": list(GRID)},
+    }
     plan_store(
         path,
         recipe=a_recipe(backbone=backbone, levels=["pooled", "tokens"]),
@@ -50,7 +59,9 @@ def token_store(path: Path, manifest: Manifest, concepts: Sequence[str], seed: i
         movie_ids=[clip.movie_id for clip in manifest],
         arrays=(
             ArraySpec("pooled", (WIDTH,)),
-            ArraySpec("tokens", (GRID[0], 26, WIDTH), ("step", "token", "width"), "float16"),
+            ArraySpec(
+                "tokens", (GRID[0], 26, WIDTH), ("step", "token", "width"), "float16"
+            ),
             ArraySpec("time_s", (GRID[0],), ("step",), "float64"),
         ),
         block_rows=16,

@@ -25,7 +25,15 @@ import numpy as np
 
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store import RowStatus, StoreWriter, open_store, pack, pull, push, unpack
+from obygaze_features.store import (
+    RowStatus,
+    StoreWriter,
+    open_store,
+    pack,
+    pull,
+    push,
+    unpack,
+)
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote.object_store import S3Target
 from obygaze_features.store.remote.selection import Transferred
@@ -33,7 +41,15 @@ from obygaze_features.store.write.commit import SEALING, STAGING
 from support import containers
 from support.kills import Work, meet_everywhere
 from support.store_servers import s3_server
-from support.stores import ARRAYS, block_of, fill_store, plan_store, sealed_store, some_values, tree
+from support.stores import (
+    ARRAYS,
+    block_of,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_values,
+    tree,
+)
 
 N_CLIPS = 4
 FAILED = RowStatus.failed("decode", "E", "m")
@@ -45,7 +61,11 @@ class Meeting:
     """A store that is made anew for each meeting; what the last one left is checked before."""
 
     def __init__(self, folder: Path) -> None:
-        self.pristine, self.path, self.copy = folder / "pristine", folder / "s", folder / "copy"
+        self.pristine, self.path, self.copy = (
+            folder / "pristine",
+            folder / "s",
+            folder / "copy",
+        )
         plan_store(self.pristine, N_CLIPS, 2, arrays=ARRAYS[:1])
         fill_store(self.pristine, VALUES, {3: FAILED})
 
@@ -170,7 +190,9 @@ class Copying:
         return self._answer(lambda: push(open_store(self.source), self.url))
 
     def unpack(self) -> str:
-        return self._answer(lambda: unpack(self.source.with_suffix(".zip"), self.target))
+        return self._answer(
+            lambda: unpack(self.source.with_suffix(".zip"), self.target)
+        )
 
     def _answer(self, work: Callable[[], Transferred]) -> str:
         """The number of files that an earlier process had copied; or the error."""
@@ -196,7 +218,11 @@ class Copying:
 
 
 def kill_in_containers(
-    command: Callable[[], str], is_whole: Callable[[], bool], clear: Work, kills: int, seed: int
+    command: Callable[[], str],
+    is_whole: Callable[[], bool],
+    clear: Work,
+    kills: int,
+    seed: int,
 ) -> Counter[str]:
     """Kill a command in its container at random steps, once or twice, then let it complete.
 
@@ -302,7 +328,11 @@ def seal_at_once(folder: Path, rounds: int, writers: int = 8) -> Counter[str]:
         answers = together([*[commit_and_seal] * writers, check, clean])
         found["rounds"] += 1
         found["writers"] += writers
-        if {*answers} != {sha256_bytes((path / "seal.json").read_bytes()), "checked", "cleaned"}:
+        if {*answers} != {
+            sha256_bytes((path / "seal.json").read_bytes()),
+            "checked",
+            "cleaned",
+        }:
             found[f"WRONG {sorted(set(answers))}"] += 1
         if {name.name for name in path.iterdir()} != SEALED_NAMES:
             found["WRONG names"] += 1
@@ -334,7 +364,9 @@ def pull_while_it_grows(folder: Path, n_clips: int = 400) -> Counter[str]:
         return json.dumps(counts)
 
     answers = together([grow, copy])
-    found.update(json.loads(answers[1]) if answers[1].startswith("{") else {answers[1]: 1})
+    found.update(
+        json.loads(answers[1]) if answers[1].startswith("{") else {answers[1]: 1}
+    )
     shutil.rmtree(source)
     return found
 
@@ -353,7 +385,9 @@ class Bucket:
 
     def content(self) -> dict[str, bytes]:
         """The files of the store that is there, and any others."""
-        objects = {one.key: one.get()["Body"].read() for one in self.bucket.objects.all()}
+        objects = {
+            one.key: one.get()["Body"].read() for one in self.bucket.objects.all()
+        }
         return {key.removeprefix("toy/"): data for key, data in objects.items()}
 
     def clear(self) -> None:
@@ -381,7 +415,11 @@ def push_at_once(folder: Path, bucket: Bucket, rounds: int) -> Counter[str]:
     for _ in range(rounds):
         answers = together([send(path) for path in stores])
         found["rounds"] += 1
-        winners = [path for path, answer in zip(stores, answers, strict=True) if answer == "sent"]
+        winners = [
+            path
+            for path, answer in zip(stores, answers, strict=True)
+            if answer == "sent"
+        ]
         is_right = len(winners) == 1 and bucket.content() == tree(winners[0])
         found["one whole, the other refused" if is_right else f"WRONG {answers}"] += 1
         bucket.clear()
@@ -394,12 +432,16 @@ def main() -> None:
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 20
     with tempfile.TemporaryDirectory() as name, s3_server(Path(name)) as environment:
         bucket = Bucket(environment)
-        bad = sum(_report(kind, counts) for kind, counts in _campaigns(bucket, kills, rounds))
+        bad = sum(
+            _report(kind, counts) for kind, counts in _campaigns(bucket, kills, rounds)
+        )
     print(f"{bad} campaigns found something")
     sys.exit(bool(bad))
 
 
-def _campaigns(bucket: Bucket, kills: int, rounds: int) -> Iterator[tuple[str, Counter[str]]]:
+def _campaigns(
+    bucket: Bucket, kills: int, rounds: int
+) -> Iterator[tuple[str, Counter[str]]]:
     for name in ("pull", "push", "unpack", "push_to_a_bucket"):
         with _folder() as folder:
             copying = Copying(folder, bucket.url)
@@ -408,7 +450,9 @@ def _campaigns(bucket: Bucket, kills: int, rounds: int) -> Iterator[tuple[str, C
                 f"killed in containers: {name}",
                 kill_in_containers(
                     getattr(copying, name),
-                    partial(_is_sent, copying, bucket) if to_bucket else copying.is_whole,
+                    partial(_is_sent, copying, bucket)
+                    if to_bucket
+                    else copying.is_whole,
                     bucket.clear if to_bucket else copying.clear,
                     kills,
                     seed=7,

@@ -89,7 +89,9 @@ def changes_of(path: str, text: bytes) -> list[Change]:
         start = line_starts[node.lineno - 1] + node.col_offset
         end = line_starts[node.end_lineno - 1] + node.end_col_offset
         old = ast.unparse(node)
-        changes.append(Change(path, node.lineno, start, end, old, f"({changed})", function))
+        changes.append(
+            Change(path, node.lineno, start, end, old, f"({changed})", function)
+        )
     return changes
 
 
@@ -98,7 +100,9 @@ def _nodes(node: ast.AST, function: int) -> Iterator[tuple[Any, int]]:
     if is_strict or isinstance(node, LEFT_ALONE):
         return
     if isinstance(node, ast.FunctionDef):
-        function = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        function = min(
+            [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+        )
     yield node, function
     for name, value in ast.iter_fields(node):
         if name in LEFT_ALONE_FIELDS:
@@ -187,7 +191,10 @@ class CallersFirst:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Sort the tests."""
         items.sort(
-            key=lambda item: (item.nodeid not in self.calling, self.seconds.get(item.nodeid, 0.0))
+            key=lambda item: (
+                item.nodeid not in self.calling,
+                self.seconds.get(item.nodeid, 0.0),
+            )
         )
 
 
@@ -223,7 +230,9 @@ def run_tests(calling: set[str], unchanged: Unchanged) -> int:
     files = sorted({test.split("::")[0] for test in calling})
     deselected = [word for test in unchanged.failed for word in ("--deselect", test)]
     plugin = CallersFirst(calling, unchanged.seconds)
-    return int(pytest.main([*PYTEST_OPTIONS, "-x", *deselected, *files], plugins=[plugin]))
+    return int(
+        pytest.main([*PYTEST_OPTIONS, "-x", *deselected, *files], plugins=[plugin])
+    )
 
 
 def run_unchanged(tests: str, room: str) -> Unchanged:
@@ -235,7 +244,9 @@ def run_unchanged(tests: str, room: str) -> Unchanged:
 
 def copy_tree(target: Path) -> None:
     """Copy the files that git knows, as they are in the worktree."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+    )
     for name in listed.stdout.decode().split("\0"):
         if name and (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -244,13 +255,21 @@ def copy_tree(target: Path) -> None:
 
 def room_files(room: str) -> tuple[str, list[str], str]:
     """Return a room's path, its files without those of commands, and where its tests are."""
-    for path in sorted([*Path().glob(f"obygaze_*/{room}"), *Path().glob(f"obygaze_*/{room}.py")]):
+    for path in sorted(
+        [*Path().glob(f"obygaze_*/{room}"), *Path().glob(f"obygaze_*/{room}.py")]
+    ):
         if path.is_file():
             tests = Path("tests") / path.parent / f"test_{path.name}"
             return str(path), [str(path)], str(tests)
-        names = [str(file) for file in path.rglob("*.py") if not file.name.startswith("commands")]
+        names = [
+            str(file)
+            for file in path.rglob("*.py")
+            if not file.name.startswith("commands")
+        ]
         return f"{path}/", sorted(names), str(Path("tests") / path)
-    raise SystemExit(f"no room {room!r}: name a folder or file of a package, such as evaluation")
+    raise SystemExit(
+        f"no room {room!r}: name a folder or file of a package, such as evaluation"
+    )
 
 
 def seen_by(change: Change, calling: set[str], unchanged: Unchanged, stamp: int) -> str:
@@ -272,7 +291,9 @@ def seen_by(change: Change, calling: set[str], unchanged: Unchanged, stamp: int)
     if status in ERROR_AT_IMPORT:
         return "import"
     failed = re.search(
-        r"^(?:FAILED|ERROR) (\S+)", output.read_text("utf-8", errors="replace"), re.MULTILINE
+        r"^(?:FAILED|ERROR) (\S+)",
+        output.read_text("utf-8", errors="replace"),
+        re.MULTILINE,
     )
     if failed:
         return f"seen by {failed[1]}"
@@ -287,11 +308,21 @@ def main(room: str, seed: int = 1, draws: int = 20) -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([folder, f"{folder}/tests"])
         sys.path[:] = [folder, *(entry for entry in sys.path if Path(entry) != ROOT)]
         path, files, tests = room_files(room)
-        changes = [change for file in files for change in changes_of(file, Path(file).read_bytes())]
-        print(f"{room}: {len(changes)} changes possible; running {tests} once", flush=True)
+        changes = [
+            change
+            for file in files
+            for change in changes_of(file, Path(file).read_bytes())
+        ]
+        print(
+            f"{room}: {len(changes)} changes possible; running {tests} once", flush=True
+        )
         output = Path("mutation-output.txt")
-        unchanged = in_child(lambda: run_unchanged(tests, f"{folder}/{path}"), output, 3600)
-        print(*output.read_text("utf-8", errors="replace").splitlines()[-1:], flush=True)
+        unchanged = in_child(
+            lambda: run_unchanged(tests, f"{folder}/{path}"), output, 3600
+        )
+        print(
+            *output.read_text("utf-8", errors="replace").splitlines()[-1:], flush=True
+        )
         for test in sorted(unchanged.failed):
             print(f"left out, fails without any change: {test}", flush=True)
         random.Random(seed).shuffle(changes)

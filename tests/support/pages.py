@@ -26,7 +26,9 @@ from support.cli import ROOT, environment
 
 RUN = ("console", "python")
 SHOWN = ("text", "csv", "toml", "json", "bibtex", "yaml", "mermaid")
-MARK = re.compile(r"<!-- (?P<name>not run|output checked|exits|file)(:? (?P<value>.*?))? -->")
+MARK = re.compile(
+    r"<!-- (?P<name>not run|output checked|exits|file)(:? (?P<value>.*?))? -->"
+)
 # docs/conf.py puts the picture that a block has made in the place of this comment.
 PICTURE = re.compile(r"<!-- picture: (\S+) \| .+? -->")
 TIMEOUT_S = 180
@@ -48,7 +50,11 @@ class Block:
 
     @property
     def runs(self) -> bool:
-        return self.language in RUN and "not run" not in self.marks and "file" not in self.marks
+        return (
+            self.language in RUN
+            and "not run" not in self.marks
+            and "file" not in self.marks
+        )
 
     @property
     def commands(self) -> str:
@@ -89,12 +95,18 @@ def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, or the code of a notebook."""
     if page.suffix == ".ipynb":
         cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
-        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-        return [Block(page.relative_to(ROOT).as_posix(), 1, "python", "\n".join(code), {})]
+        code = [
+            "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"
+        ]
+        return [
+            Block(page.relative_to(ROOT).as_posix(), 1, "python", "\n".join(code), {})
+        ]
     found: list[Block] = []
     marks: dict[str, str] = {}
     fence: tuple[int, str, list[str]] | None = None
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(
+        page.read_text(encoding="utf-8").splitlines(), start=1
+    ):
         if fence is not None:
             if line.strip() == "```":
                 start, language, body = fence
@@ -146,12 +158,16 @@ def run_block(block: Block, workspace: Path) -> None:
 
 
 def _path() -> str:
-    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    )
 
 
 def matches(shown: str, real: str) -> bool:
     lines = [line.rstrip() for line in shown.strip().splitlines()]
-    pattern = "\n".join("(?s:.*)" if line == "..." else re.escape(line) for line in lines)
+    pattern = "\n".join(
+        "(?s:.*)" if line == "..." else re.escape(line) for line in lines
+    )
     text = "\n".join(line.rstrip() for line in real.strip().splitlines())
     return re.fullmatch(pattern, text) is not None
 

@@ -37,7 +37,11 @@ class SplitFile:
     concepts: NDArray[np.float64]
 
     def in_folds(self, *folds: int) -> list[str]:
-        return [clip for clip, fold in zip(self.ids, self.folds, strict=True) if fold in folds]
+        return [
+            clip
+            for clip, fold in zip(self.ids, self.folds, strict=True)
+            if fold in folds
+        ]
 
 
 def split_file(name: str) -> SplitFile:

@@ -28,7 +28,12 @@ def cell(
     """One cell; AP has the value that is asked for, the other metrics differ from it by hand."""
     values = {"f1_binary": 0.5, "f1_weighted": 0.75, "ap": ap, "auc": 0.8125}
     metrics = {
-        name: {"mean": value, "sd": 0.03125, "value": value, "ci": list(ci) if ci else None}
+        name: {
+            "mean": value,
+            "sd": 0.03125,
+            "value": value,
+            "ci": list(ci) if ci else None,
+        }
         for name, value in values.items()
     }
     return {
@@ -48,7 +53,9 @@ def cell(
         **metrics,
         "by_movie": {film: {"n": 4, "n_positive": 1, "ap": 0.5} for film in FILMS},
         "confusion": {"tp": 2, "fp": 1, "fn": 1, "tn": 8},
-        "calibration": [{"low": 0.0, "high": 0.1, "n": 12, "score": 0.05, "share": 0.25}],
+        "calibration": [
+            {"low": 0.0, "high": 0.1, "n": 12, "score": 0.05, "share": 0.25}
+        ],
         "folds": [],
         "skipped": [],
         "paper": [],
@@ -56,9 +63,17 @@ def cell(
     }
 
 
-def baseline(model: str, *, train: str = "HN_S", test: str = "EN_S", **more: Any) -> Record:
+def baseline(
+    model: str, *, train: str = "HN_S", test: str = "EN_S", **more: Any
+) -> Record:
     """One baseline: no feature, AP the prevalence, no confusion."""
-    own = {"feature": "", "kind": "baseline", "ap": 0.25, "confusion": None, "calibration": None}
+    own = {
+        "feature": "",
+        "kind": "baseline",
+        "ap": 0.25,
+        "confusion": None,
+        "calibration": None,
+    }
     flags = {"expected": model == "random", "ceiling": model == "oracle"}
     return cell(model, train=train, test=test, **{**own, **flags, **more})
 
@@ -71,7 +86,10 @@ def concepts(names: tuple[str, ...] = ("Look", "Body")) -> Record:
         "n": 12,
         "n_positive": 3,
         "prevalence": 0.25,
-        **{name: {"value": 0.75, "ci": [0.5, 1.0]} for name in ("ap", "auc", "f1_binary")},
+        **{
+            name: {"value": 0.75, "ci": [0.5, 1.0]}
+            for name in ("ap", "auc", "f1_binary")
+        },
         "p": 0.001,
         "p_holm": 0.002,
         "tolerance": 0.01,
@@ -87,7 +105,12 @@ def concepts(names: tuple[str, ...] = ("Look", "Body")) -> Record:
         "concepts": [{"name": name, **one} for name in names],
         "left_out": {"Voice": "1 clips with it, 11 without"},
         "cosines": table,
-        "film_leak": {"balanced_accuracy": 0.5, "chance": 0.25, "n_films": 4, "excess": 0.3},
+        "film_leak": {
+            "balanced_accuracy": 0.5,
+            "chance": 0.25,
+            "n_films": 4,
+            "excess": 0.3,
+        },
         "note": "",
     }
 
@@ -103,7 +126,12 @@ def head(model: str = "pcbm-dt", names: tuple[str, ...] = ("Look", "Body")) -> R
         "n": [12, 6, 6, 4, 2],
     }
     weights = {"intercept": 0.0, "coef": [2.0, -1.0], "sd": [0.5, 0.5]}
-    curve = {"n_folds": 2, "f1": [0.25, 0.5, 0.75], "ap": [0.5, 0.625, 1.0], "first": []}
+    curve = {
+        "n_folds": 2,
+        "f1": [0.25, 0.5, 0.75],
+        "ap": [0.5, 0.625, 1.0],
+        "first": [],
+    }
     is_tree = model == "pcbm-dt"
     return {
         "kind": "anatomy",
@@ -142,16 +170,22 @@ def analysis(film: str = "all films") -> Record:
 def predictions(clips: Mapping[str, str] | None = None, model: str = "ridge") -> str:
     """Twelve clips, four a film, the first of each positive; every second film decided wrongly."""
     own = clips or {f"{film}-{i:03d}": film for film in FILMS for i in range(1, 5)}
-    lines = ["clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision"]
+    lines = [
+        "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision"
+    ]
     for number, (clip, film) in enumerate(own.items()):
         y, decision = int(number % 4 == 0), int(number % 8 == 0)
         score = 0.75 if decision else 0.25
         quoted = '"' + clip.replace('"', '""') + '"'
-        lines.append(f"{quoted},{film},EN_S,HN_S,EN_S,{model},clip,0,0,{y},{score},{decision}")
+        lines.append(
+            f"{quoted},{film},EN_S,HN_S,EN_S,{model},clip,0,0,{y},{score},{decision}"
+        )
     return "\n".join(lines) + "\n"
 
 
-def write_run(folder: Path, records: list[Record], said: str | None = None, **about: Any) -> Path:
+def write_run(
+    folder: Path, records: list[Record], said: str | None = None, **about: Any
+) -> Path:
     """The three files of a run."""
     results = json.dumps(records)
     folder.mkdir(parents=True, exist_ok=True)
@@ -199,7 +233,13 @@ def write_run(folder: Path, records: list[Record], said: str | None = None, **ab
 def usual() -> list[Record]:
     """A record of every kind that a report tells of."""
     printed = {"metric": "ap", "mean": 0.5, "sd": 0.125, "movie": None, "source": ""}
-    by_film = {"metric": "ap", "mean": 0.53, "sd": None, "movie": "tt1", "source": "Juno"}
+    by_film = {
+        "metric": "ap",
+        "mean": 0.53,
+        "sd": None,
+        "movie": "tt1",
+        "source": "Juno",
+    }
     comparison = {
         "kind": "comparison",
         "task": "EN_S",
@@ -213,7 +253,11 @@ def usual() -> list[Record]:
         "p_corrected_t": 0.0625,
         "n_movies": 3,
     }
-    missing = {"clip_id": "tt2-004", "reason": "failed: no video stream", "tasks": ["EN_S"]}
+    missing = {
+        "clip_id": "tt2-004",
+        "reason": "failed: no video stream",
+        "tasks": ["EN_S"],
+    }
     return [
         cell(paper=[printed]),
         cell("pcbm-dt", paper=[by_film], calibration=None, leaked=5),

@@ -30,7 +30,9 @@ def installed(shell: str, home: Path) -> dict[str, str]:
         pytest.skip("obygaze is not installed as a script here")
     env = {
         "HOME": str(home),
-        "PATH": os.pathsep.join([str(script.parent), os.environ.get("PATH", "/usr/bin:/bin")]),
+        "PATH": os.pathsep.join(
+            [str(script.parent), os.environ.get("PATH", "/usr/bin:/bin")]
+        ),
         "TERM": "dumb",
         "LANG": "C.UTF-8",
     }
@@ -45,7 +47,11 @@ def on_tab(shell: str, line: str, workspace: Path, env: dict[str, str]) -> str:
     if shell == "fish":
         words = f"complete -C {_quoted(line)}"
         done = subprocess.run(
-            ["fish", "-c", words], cwd=workspace, env=env, capture_output=True, check=True
+            ["fish", "-c", words],
+            cwd=workspace,
+            env=env,
+            capture_output=True,
+            check=True,
         )
         found = [word.partition("\t")[0] for word in done.stdout.decode().splitlines()]
         assert len(found) == 1, found
@@ -53,7 +59,9 @@ def on_tab(shell: str, line: str, workspace: Path, env: dict[str, str]) -> str:
     with _typing([shell, "-i"], workspace, env) as keyboard:
         _until(keyboard, b"echo read$((3*7))\n", rb"read21")
         # Ctrl-A and an echo: what the shell then prints is the line as Tab has left it.
-        said = _until(keyboard, line.encode() + b"\t\x01echo got$((3*7)): \n", rb"got21:[^\n]*\n")
+        said = _until(
+            keyboard, line.encode() + b"\t\x01echo got$((3*7)): \n", rb"got21:[^\n]*\n"
+        )
         return said.decode().partition("got21:")[2].strip().rstrip("/")
 
 

@@ -38,7 +38,9 @@ def slow_down() -> None:
             with Path(log).open("a", encoding="utf-8") as file:
                 file.write(f"{os.getpid()}\n")
             together = int(os.environ.get("OBYGAZE_TEST_TOGETHER", "1"))
-            wait_until(lambda: _n_processes(Path(log)) >= together, "other processes", 60)
+            wait_until(
+                lambda: _n_processes(Path(log)) >= together, "other processes", 60
+            )
         time.sleep(float(os.environ.get("OBYGAZE_TEST_SECONDS", "0")))
         return quick(self, pictures)
 
@@ -52,7 +54,9 @@ def _n_processes(log: Path) -> int:
 def install(folder: Path) -> Path:
     """Put an executable called `obygaze` into a folder."""
     path = folder / "obygaze"
-    text = PROGRAM.format(python=sys.executable, path=[str(Path(p).resolve()) for p in sys.path])
+    text = PROGRAM.format(
+        python=sys.executable, path=[str(Path(p).resolve()) for p in sys.path]
+    )
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
     return path

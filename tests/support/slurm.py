@@ -69,7 +69,9 @@ PartitionName=urgent Nodes=ALL DefaultTime=60 PriorityTier=9 PreemptMode=OFF Sta
 """
 
 # A task that was preempted is not at its end: it is put back into the queue.
-ENDED = frozenset({"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
+ENDED = frozenset(
+    {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ class Slurm:
         """Pull a node's network cable; whatever runs there goes on."""
         _ip("link", "set", node.cable, "down")
         # Slurm would find out by itself, but only after half a minute.
-        self.call("scontrol", "update", f"node={node.name}", "state=down", "reason=unplugged")
+        self.call(
+            "scontrol", "update", f"node={node.name}", "state=down", "reason=unplugged"
+        )
 
     def call(self, program: str, *words: str, stdin: str | None = None) -> str:
         """Run one of Slurm's programs; what it said."""
@@ -109,12 +113,16 @@ class Slurm:
             timeout=60,
         )
         if done.returncode:
-            raise AssertionError(f"{program} {' '.join(words)}: {done.stderr}\n{self.logs()}")
+            raise AssertionError(
+                f"{program} {' '.join(words)}: {done.stderr}\n{self.logs()}"
+            )
         return done.stdout.strip()
 
     def states(self, job: str) -> dict[str, str]:
         """The state of each task of a job that Slurm still knows, by `job_index`."""
-        told = self.call("squeue", "--noheader", "--array", "--states=all", "--format=%A %i %T")
+        told = self.call(
+            "squeue", "--noheader", "--array", "--states=all", "--format=%A %i %T"
+        )
         rows = (line.split() for line in told.splitlines())
         return {name: state for _, name, state in rows if name.split("_")[0] == job}
 
@@ -141,13 +149,16 @@ class Slurm:
         wait_until(ended, f"job {job}", timeout_s)
         return self.states(job)
 
-    def pids(self, job_ids: Mapping[str, str] | None = None, word: str = "extract") -> list[int]:
+    def pids(
+        self, job_ids: Mapping[str, str] | None = None, word: str = "extract"
+    ) -> list[int]:
         """The processes of jobs whose command line has a word and which Slurm started."""
         marks = [f"SLURM_CONF={self.folder}/slurm.conf".encode(), b"SLURM_PROCID="]
         return [
             pid
             for pid, variables, command in _processes()
-            if all(mark in variables for mark in marks) and word.encode() in command.split(b"\0")
+            if all(mark in variables for mark in marks)
+            and word.encode() in command.split(b"\0")
         ]
 
     def logs(self) -> str:
@@ -163,7 +174,15 @@ def running_slurm(n_isolated: int = 0) -> Iterator[Slurm]:
 
     `n_isolated` nodes have networks of their own; else there is one node, this machine.
     """
-    for program in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "setpriv"):
+    for program in (
+        "munged",
+        "slurmctld",
+        "slurmd",
+        "sbatch",
+        "srun",
+        "squeue",
+        "setpriv",
+    ):
         need_program(program)
     if os.geteuid() != 0:
         absent("slurmd starts jobs as their users: it must be root")
@@ -262,7 +281,9 @@ def _configure(slurm: Slurm) -> None:
 
 def _start(slurm: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
     folder = slurm.folder
-    munge = [f"--{name}-file={folder}/munge.{name}" for name in ("key", "seed", "pid", "log")]
+    munge = [
+        f"--{name}-file={folder}/munge.{name}" for name in ("key", "seed", "pid", "log")
+    ]
     _daemon(
         slurm,
         daemons,
@@ -301,7 +322,13 @@ def _daemon(
 
 def _is_idle(slurm: Slurm) -> bool:
     done = subprocess.run(
-        [need_program("sinfo"), "--noheader", "--Node", "--partition=main", "--format=%T"],
+        [
+            need_program("sinfo"),
+            "--noheader",
+            "--Node",
+            "--partition=main",
+            "--format=%T",
+        ],
         env=slurm.environment,
         capture_output=True,
     )

@@ -35,7 +35,9 @@ def changed(path: Path, **changes: object) -> None:
 
 def restamped(path: Path, **changes: object) -> None:
     """store.json as another writer might have made it, and a seal that goes with it."""
-    store, seal = (json.loads((path / f"{name}.json").read_bytes()) for name in ("store", "seal"))
+    store, seal = (
+        json.loads((path / f"{name}.json").read_bytes()) for name in ("store", "seal")
+    )
     del store["sha256"], seal["sha256"]
     noted = changes.pop("noted", {})
     data = with_checksum({**store, **changes})

@@ -53,7 +53,9 @@ class WebServer:
             request.wfile.write(page)
             return
         data = path.read_bytes()
-        part, spoken = _range(request.headers.get("Range") if self.ranges else None, len(data))
+        part, spoken = _range(
+            request.headers.get("Range") if self.ranges else None, len(data)
+        )
         body = data[part]
         request.send_response(206 if spoken else 200)
         if spoken:
@@ -119,7 +121,9 @@ class Nginx:
     def requests(self) -> list[tuple[str, int, int]]:
         """Path, status and bytes sent, headers and all, of each request so far."""
         time.sleep(0.2)  # it writes its log after the answer
-        lines = (line.split() for line in self.log.read_text(encoding="utf-8").splitlines())
+        lines = (
+            line.split() for line in self.log.read_text(encoding="utf-8").splitlines()
+        )
         return [(path, int(status), int(n_bytes)) for path, status, n_bytes in lines]
 
 
@@ -143,7 +147,9 @@ def nginx(root: Path, folder: Path) -> Iterator[Nginx]:
         encoding="utf-8",
     )
     command = [program, "-p", str(folder), "-c", str(folder / "nginx.conf")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         wait_for_port(port)
         yield Nginx(f"http://127.0.0.1:{port}", log)
@@ -167,7 +173,13 @@ def s3_server(folder: Path) -> Iterator[dict[str, str]]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "moto.log").open("wb") as log:
         process = subprocess.Popen(
-            [str(Path(sys.executable).parent / "moto_server"), "-H", "127.0.0.1", "-p", str(port)],
+            [
+                str(Path(sys.executable).parent / "moto_server"),
+                "-H",
+                "127.0.0.1",
+                "-p",
+                str(port),
+            ],
             stdout=log,
             stderr=log,
         )

@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.store import ArraySpec, Recipe, RowStatus, StoreWriter, create_store
+from obygaze_features.store import (
+    ArraySpec,
+    Recipe,
+    RowStatus,
+    StoreWriter,
+    create_store,
+)
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote.files import FolderFiles, Piece
@@ -43,7 +49,9 @@ def a_recipe(**changes: Any) -> Recipe:
 def some_ids(n_clips: int, per_movie: int = 5) -> tuple[list[str], list[str]]:
     """Clip and movie ids as MovieGraphs spells them."""
     movies = [f"tt{100 + i // per_movie:07d}" for i in range(n_clips)]
-    return [f"{movie}-{i % per_movie + 1:03d}" for i, movie in enumerate(movies)], movies
+    return [
+        f"{movie}-{i % per_movie + 1:03d}" for i, movie in enumerate(movies)
+    ], movies
 
 
 def some_values(
@@ -52,12 +60,16 @@ def some_values(
     """Values for every row of every array."""
     random = np.random.default_rng(seed)
     return {
-        spec.name: random.standard_normal((n_clips, *spec.tail_shape)).astype(spec.dtype)
+        spec.name: random.standard_normal((n_clips, *spec.tail_shape)).astype(
+            spec.dtype
+        )
         for spec in arrays
     }
 
 
-def plan_store(path: Path, n_clips: int = 23, block_rows: int = 4, **changes: Any) -> Any:
+def plan_store(
+    path: Path, n_clips: int = 23, block_rows: int = 4, **changes: Any
+) -> Any:
     """An empty store; keyword arguments replace what `create_store` is given."""
     clips, movies = some_ids(n_clips)
     given: dict[str, Any] = {
@@ -102,7 +114,9 @@ def fill_store(
     return writer
 
 
-def sealed_store(path: Path, n_clips: int = 23, block_rows: int = 4, **changes: Any) -> Any:
+def sealed_store(
+    path: Path, n_clips: int = 23, block_rows: int = 4, **changes: Any
+) -> Any:
     """A whole, sealed store and the values it was made from."""
     plan = plan_store(path, n_clips, block_rows, **changes)
     values = some_values(n_clips, plan.arrays)

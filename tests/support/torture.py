@@ -22,13 +22,28 @@ from unittest import mock
 import numpy as np
 
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.store import export_store, merge, open_store, pack, pull, push, subset, unpack
+from obygaze_features.store import (
+    export_store,
+    merge,
+    open_store,
+    pack,
+    pull,
+    push,
+    subset,
+    unpack,
+)
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import fetch
 from support.kills import DONE, kill_everywhere
 from support.store_damage import files_of, flip
 from support.store_servers import web_server
-from support.stores import copy_of_sealed, fill_store, plan_store, sealed_store, some_values
+from support.stores import (
+    copy_of_sealed,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_values,
+)
 
 N_CLIPS = 7
 Work = Callable[[Path, Path], object]
@@ -66,7 +81,9 @@ WORK: dict[str, Work] = {
     "pull": lambda source, target: pull(source, target),
     "pull of a part": lambda source, target: pull(source, target, levels=["clip"]),
     "push to a folder": lambda source, target: push(open_store(source), target),
-    "subset": lambda source, target: subset(open_store(source), target, levels=["clip"]),
+    "subset": lambda source, target: subset(
+        open_store(source), target, levels=["clip"]
+    ),
     "merge": lambda source, target: merge([open_store(source)], target),
     "pack": lambda source, target: pack(open_store(source), target, force=True),
     "unpack": lambda source, target: unpack(source.with_suffix(".zip"), target),
@@ -206,13 +223,18 @@ FAULTS: dict[str, Callable[[bytes], bytes]] = {
 def wrong_answers(folder: Path, rounds: int) -> Counter[str]:
     """Pull from a server that answers some requests wrongly; then from one that does not."""
     source, found = copy_of_sealed(folder / "s"), Counter[str]()
-    values = {name: open_store(source).matrix(name).values for name in open_store(source).levels}
+    values = {
+        name: open_store(source).matrix(name).values
+        for name in open_store(source).levels
+    }
     fetch.PAUSE_S = 0.0
     for number in range(20 * rounds):
         draw = random.Random(number)
         kind = draw.choice(sorted(FAULTS))
 
-        def fault(path: str, body: bytes, kind: str = kind, draw: random.Random = draw) -> bytes:
+        def fault(
+            path: str, body: bytes, kind: str = kind, draw: random.Random = draw
+        ) -> bytes:
             return FAULTS[kind](body) if draw.random() < 0.2 else body
 
         with web_server(source) as server:
@@ -246,7 +268,11 @@ def is_bad(counts: Counter[str]) -> bool:
     """Return whether something was lost, wrong or not explained."""
     words = ("WRONG", "BUG", "LEFT", "UNNOTICED")
     return any(
-        n and (any(word in what for word in words) or (what[:5] == "after" and "right" not in what))
+        n
+        and (
+            any(word in what for word in words)
+            or (what[:5] == "after" and "right" not in what)
+        )
         for what, n in counts.items()
     )
 
@@ -258,7 +284,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             counts = work(Path(folder))
         bad += is_bad(counts)
-        print(f"{name}: {counts.pop('cases')} cases; {dict(sorted(counts.items()))}", flush=True)
+        print(
+            f"{name}: {counts.pop('cases')} cases; {dict(sorted(counts.items()))}",
+            flush=True,
+        )
     print(f"{bad} campaigns found something")
     sys.exit(bool(bad))
 

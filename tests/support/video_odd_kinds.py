@@ -85,7 +85,10 @@ def mkv_repeated_times(folder: Path) -> Made:
 def mkv_times_in_disorder(folder: Path) -> Made:
     # Neighbours swap their times although the codec has no reordering at all.
     plain = write_video(
-        folder / "plain_disorder.mkv", "ffv1", ticks=[40 * i for i in range(100)], tick=FINE
+        folder / "plain_disorder.mkv",
+        "ffv1",
+        ticks=[40 * i for i in range(100)],
+        tick=FINE,
     )
 
     def swap(number: int, packet: Any) -> Any:
@@ -117,7 +120,9 @@ def mkv_mpeg4_without_times(folder: Path) -> Made:
 @kind
 def ts_cut_in_the_middle(folder: Path) -> Made:
     # A recording that begins inside a group: what comes before the first key frame is lost.
-    plain = write_video(folder / "plain_cut.mp4", options=h264(g="30", bf="2", sc_threshold="0"))
+    plain = write_video(
+        folder / "plain_cut.mp4", options=h264(g="30", bf="2", sc_threshold="0")
+    )
     path = folder / "ts_cut_in_the_middle.ts"
     remux(plain, path, lambda number, packet: packet if number >= 17 else None)
     return Made(path, list(range(30, 100)), True)
@@ -128,7 +133,10 @@ def ts_cut_at_open_group(folder: Path) -> Made:
     plain = write_video(
         folder / "plain_open.ts",
         options=h264(
-            g="20", **{"x264-params": "open-gop=1:bframes=3:b-adapt=0:b-pyramid=none:scenecut=0"}
+            g="20",
+            **{
+                "x264-params": "open-gop=1:bframes=3:b-adapt=0:b-pyramid=none:scenecut=0"
+            },
         ),
     )
     import av
@@ -148,7 +156,9 @@ def avi_packed_b(folder: Path) -> Made:
     import av
 
     plain = folder / "plain_packed.avi"
-    write_video(plain, "mpeg4", options={"bf": "1", "b_strategy": "0", "g": "30", "b": "500k"})
+    write_video(
+        plain, "mpeg4", options={"bf": "1", "b_strategy": "0", "g": "30", "b": "500k"}
+    )
     path = folder / "avi_packed_b.avi"
     with av.open(str(plain)) as old, av.open(str(path), "w") as new:
         stream = old.streams.video[0]
@@ -164,7 +174,9 @@ def avi_packed_b(folder: Path) -> Made:
                 packed.append(data)
         if b"DivX" not in packed[0]:
             at = packed[0].index(b"\x00\x00\x01\xb6")
-            packed[0] = packed[0][:at] + b"\x00\x00\x01\xb2DivX503b1393p" + packed[0][at:]
+            packed[0] = (
+                packed[0][:at] + b"\x00\x00\x01\xb2DivX503b1393p" + packed[0][at:]
+            )
         for number, data in enumerate(packed):
             packet = av.Packet(data)
             packet.pts = packet.dts = number
@@ -223,7 +235,9 @@ def webm_vp8_hidden(folder: Path) -> Made:
     import av
 
     plain = write_video(
-        folder / "plain_hidden.webm", "libvpx", options={"deadline": "realtime", "b": "400k"}
+        folder / "plain_hidden.webm",
+        "libvpx",
+        options={"deadline": "realtime", "b": "400k"},
     )
 
     def hide(number: int, packet: Any) -> Any:
@@ -232,7 +246,11 @@ def webm_vp8_hidden(folder: Path) -> Made:
         data = bytearray(bytes(packet))
         data[0] &= ~0x10
         hidden = av.Packet(bytes(data))
-        hidden.pts, hidden.dts, hidden.time_base = packet.pts, packet.dts, packet.time_base
+        hidden.pts, hidden.dts, hidden.time_base = (
+            packet.pts,
+            packet.dts,
+            packet.time_base,
+        )
         hidden.is_keyframe = packet.is_keyframe
         return hidden
 

@@ -22,7 +22,11 @@ def simple(
 
     def make(folder: Path) -> Made:
         path = write_video(
-            folder / f"{name}{suffix}", codec, numbers=range(count), options=options, **more
+            folder / f"{name}{suffix}",
+            codec,
+            numbers=range(count),
+            options=options,
+            **more,
         )
         return Made(path, list(range(count)), timed, [i / 25 for i in range(count)])
 
@@ -30,7 +34,14 @@ def simple(
 
 
 simple("mp4_h264", ".mp4", "libx264", True, h264())
-simple("mov_h264_long_groups", ".mov", "libx264", True, h264(g="1000", sc_threshold="0"), count=200)
+simple(
+    "mov_h264_long_groups",
+    ".mov",
+    "libx264",
+    True,
+    h264(g="1000", sc_threshold="0"),
+    count=200,
+)
 simple("mkv_h264_short_groups", ".mkv", "libx264", True, h264(g="12", bf="2"))
 simple("mp4_h264_only_keys", ".mp4", "libx264", True, h264(g="1"))
 simple("mp4_h264_no_b", ".mp4", "libx264", True, h264(g="30", bf="0", refs="1"))
@@ -69,7 +80,14 @@ simple(
     True,
     h264(g="30", **{"x264-params": "intra-refresh=1:bframes=2"}),
 )
-simple("mkv_h264_lossless", ".mkv", "libx264", True, h264(qp="0", g="40"), pix_fmt="yuv444p")
+simple(
+    "mkv_h264_lossless",
+    ".mkv",
+    "libx264",
+    True,
+    h264(qp="0", g="40"),
+    pix_fmt="yuv444p",
+)
 simple("mp4_h264_10bit", ".mp4", "libx264", True, h264(g="40"), pix_fmt="yuv420p10le")
 simple(
     "mp4_h264_interlaced",
@@ -179,7 +197,9 @@ simple(
 )
 simple("avi_mpeg4_b", ".avi", "mpeg4", False, {"bf": "2", "g": "30", "b": "500k"})
 simple("mp4_mpeg4_b", ".mp4", "mpeg4", True, {"bf": "2", "g": "30", "b": "500k"})
-simple("mp4_mpeg4_long_groups", ".mp4", "mpeg4", True, {"bf": "0", "g": "300", "b": "500k"})
+simple(
+    "mp4_mpeg4_long_groups", ".mp4", "mpeg4", True, {"bf": "0", "g": "300", "b": "500k"}
+)
 simple("mpg_mpeg2_b", ".mpg", "mpeg2video", True, {"bf": "2", "g": "15", "b": "800k"})
 simple("ts_mpeg2_b", ".ts", "mpeg2video", True, {"bf": "2", "g": "15", "b": "800k"})
 simple(
@@ -189,7 +209,14 @@ simple(
     True,
     {"bf": "2", "g": "15", "b": "1500k", "flags": "+ildct+ilme", "top": "1"},
 )
-simple("mpg_mpeg1", ".mpg", "mpeg1video", True, {"bf": "2", "g": "12", "b": "800k"}, format="mpeg")
+simple(
+    "mpg_mpeg1",
+    ".mpg",
+    "mpeg1video",
+    True,
+    {"bf": "2", "g": "12", "b": "800k"},
+    format="mpeg",
+)
 simple("avi_mjpeg", ".avi", "mjpeg", False, {"b": "2M"}, pix_fmt="yuvj420p")
 simple("mkv_ffv1", ".mkv", "ffv1", True)
 simple("avi_huffyuv", ".avi", "huffyuv", False, pix_fmt="yuv422p")
@@ -197,7 +224,15 @@ simple("mov_prores", ".mov", "prores_ks", True, pix_fmt="yuv422p10le")
 simple("gif", ".gif", "gif", False, pix_fmt="gray")
 simple("apng", ".apng", "apng", False, pix_fmt="rgb24", format="apng")
 simple("wmv_wmv2", ".wmv", "wmv2", False, {"g": "30", "b": "500k"})
-simple("mp4_odd_size", ".mp4", "libx264", True, h264(g="30"), size=(161, 123), pix_fmt="yuv444p")
+simple(
+    "mp4_odd_size",
+    ".mp4",
+    "libx264",
+    True,
+    h264(g="30"),
+    size=(161, 123),
+    pix_fmt="yuv444p",
+)
 simple("mp4_one_picture", ".mp4", "libx264", True, h264(), count=1)
 simple("mp4_five_pictures", ".mp4", "libx264", True, h264(), count=5)
 simple("mp4_with_sound", ".mp4", "libx264", True, h264(g="30"), audio=True)

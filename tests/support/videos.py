@@ -86,8 +86,12 @@ def write_video(
             setup(stream)
         extras = _add_extras(out, cover, audio)
         for order, number in enumerate(numbers):
-            picture = np.ascontiguousarray(np.rot90(numbered(number, *size), turn // 90))
-            frame = av.VideoFrame.from_ndarray(picture, format="gray").reformat(format=pix_fmt)
+            picture = np.ascontiguousarray(
+                np.rot90(numbered(number, *size), turn // 90)
+            )
+            frame = av.VideoFrame.from_ndarray(picture, format="gray").reformat(
+                format=pix_fmt
+            )
             frame.pts = ticks[order] if ticks is not None else order
             frame.time_base = tick
             _mux(out, stream.encode(frame), each_packet)
@@ -104,7 +108,9 @@ def _without_real_time() -> None:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-def _mux(out: Any, packets: list[Any], each_packet: Callable[[Any], Any] | None) -> None:
+def _mux(
+    out: Any, packets: list[Any], each_packet: Callable[[Any], Any] | None
+) -> None:
     for packet in packets:
         kept = each_packet(packet) if each_packet else packet
         if kept is not None:
@@ -120,7 +126,9 @@ def _add_extras(out: Any, cover: bool, audio: bool) -> list[Any]:
         stream.width, stream.height, stream.pix_fmt = 640, 480, "yuvj420p"
         stream.disposition = av.stream.Disposition.attached_pic
         picture = np.full((480, 640, 3), 128, dtype=np.uint8)
-        packets += stream.encode(av.VideoFrame.from_ndarray(picture).reformat(format="yuvj420p"))
+        packets += stream.encode(
+            av.VideoFrame.from_ndarray(picture).reformat(format="yuvj420p")
+        )
         packets += stream.encode()
     if audio:
         stream = out.add_stream("aac", rate=44100)

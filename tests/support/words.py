@@ -8,7 +8,20 @@ from typing import Any
 
 from support.checkpoints import save_tiny, stir
 
-WORDS = ("a", "an", "the", "man", "woman", "happy", "sad", "angry", "dog", "on", "bed", "riding")
+WORDS = (
+    "a",
+    "an",
+    "the",
+    "man",
+    "woman",
+    "happy",
+    "sad",
+    "angry",
+    "dog",
+    "on",
+    "bed",
+    "riding",
+)
 
 
 def save_tokenizer(folder: Path, begin: str = "<s>", end: str = "</s>") -> Any:

@@ -12,7 +12,11 @@ from obygaze_features.core.errors import FixInput as FixInput
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.manifest.model import Header, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow
-from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, packaged
+from obygaze_features.manifest.vocabulary import (
+    canonical_concept,
+    canonical_level,
+    packaged,
+)
 
 _STRING = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\")"""
 _LIST = re.compile(rf"\[(?:{_STRING}(?:, ?{_STRING})*)?\]")
@@ -64,7 +68,9 @@ def known_sources(
     sources = {path: source_of(path, name) for path, (name, _) in files.items()}
     unknown = [
         f"{path}: unknown file: expected the sha256 {' or '.join(known)}, got {source.sha256}"
-        for (path, source), (_, known) in zip(sources.items(), files.values(), strict=True)
+        for (path, source), (_, known) in zip(
+            sources.items(), files.values(), strict=True
+        )
         if source.sha256 not in known
     ]
     return tuple(sources.values()), tuple(unknown)

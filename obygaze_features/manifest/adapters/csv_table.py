@@ -25,13 +25,19 @@ from obygaze_features.manifest.model import (
     concept_name,
 )
 from obygaze_features.manifest.tables import TableRow, read_table
-from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
+from obygaze_features.manifest.vocabulary import (
+    canonical_concept,
+    canonical_level,
+    concepts,
+)
 
 NEEDED = ("clip_id", "movie_id")
 TIMES = ("start_s", "end_s")
 CONSTANT = "="
 _CLOCK = (
-    r"(?:(?P<hours>[0-9]+):)?(?P<minutes>[0-5]?[0-9]):(?P<clock_seconds>[0-5]?[0-9](?:[.,][0-9]+)?)"
+    r"(?:(?P<hours>[0-9]+):)?"
+    r"(?P<minutes>[0-5]?[0-9]):"
+    r"(?P<clock_seconds>[0-5]?[0-9](?:[.,][0-9]+)?)"
 )
 _TIME = re.compile(rf"{_CLOCK}|(?P<seconds>[0-9]+(?:[.,][0-9]+)?)")
 FILLED_TABLE = Table(others=filled)
@@ -46,11 +52,13 @@ class TableMapping:
     """
 
     columns: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
-    levels: Annotated[Mapping[str, str], Table(others=choice(LEVELS))] = field(default_factory=dict)
-    concepts: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
-    modalities: Annotated[Mapping[str, str], Table(others=filled, names=concept_name)] = field(
+    levels: Annotated[Mapping[str, str], Table(others=choice(LEVELS))] = field(
         default_factory=dict
     )
+    concepts: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
+    modalities: Annotated[
+        Mapping[str, str], Table(others=filled, names=concept_name)
+    ] = field(default_factory=dict)
     delimiter: Annotated[str, matching("[,;|\t]", "one of , ; | or a tab")] = ""
     separator: Annotated[str, filled] = "|"
     dataset: Annotated[str, filled] = ""
@@ -105,8 +113,12 @@ def read(
     cells = [_cells(row, plan, chosen, table.delimiter != ",") for row in table.rows]
     _check_ids(table.rows, cells)
     _name_by_annotator(cells)
-    changed = [column for column in NEEDED if any(f"given_{column}" in one for one in cells)]
-    given = tuple(f"given_{column}" for column in changed if f"given_{column}" not in plan)
+    changed = [
+        column for column in NEEDED if any(f"given_{column}" in one for one in cells)
+    ]
+    given = tuple(
+        f"given_{column}" for column in changed if f"given_{column}" not in plan
+    )
     extra = (*(target for target in plan if target not in COLUMNS), *given)
     known = {**concepts(), **chosen.modalities}
     clips = clips_of(zip(table.rows, cells, strict=True), known, extra)
@@ -114,7 +126,9 @@ def read(
     hint = "correct the cells (several concepts: A|B), or translate words in a --mapping file: "
     hint += '[levels] WORD = "EN"'
     if missing and table.columns:
-        hint = f"--map {missing[0]}=COLUMN; the columns of the table: {few(table.columns)}"
+        hint = (
+            f"--map {missing[0]}=COLUMN; the columns of the table: {few(table.columns)}"
+        )
     elif table.columns and not set(_required(targets)) <= set(table.columns):
         hint = f"--map TARGET=COLUMN; the columns of the table: {few(table.columns)}"
     violations.raise_if_any("the table cannot be imported", hint)
@@ -131,7 +145,11 @@ def read(
 
 
 def join(
-    manifest: Manifest, csv: Path, columns: Mapping[str, str] | None = None, *, force: bool = False
+    manifest: Manifest,
+    csv: Path,
+    columns: Mapping[str, str] | None = None,
+    *,
+    force: bool = False,
 ) -> ImportedManifest:
     """Return a manifest with the columns of a table of the same clips.
 
@@ -146,7 +164,11 @@ def join(
     """
     targets = {"clip_id": "clip_id", **(columns or {})}
     source, violations = source_of(csv), Violations(csv, targets)
-    options: dict[str, Any] = {"delimiter": None, "skip_blank": True, "violations": violations}
+    options: dict[str, Any] = {
+        "delimiter": None,
+        "skip_blank": True,
+        "violations": violations,
+    }
     table = read_table(csv, required=list(dict.fromkeys(targets.values())), **options)
     hint = f"--map clip_id=COLUMN; the columns of the table: {few(table.columns)}"
     violations.raise_if_any("the table cannot be joined", hint)
@@ -159,22 +181,39 @@ def join(
         id_of[clip.clip_id] = clip.clip_id if clip.clip_id in rows else given
     if rows.keys().isdisjoint(id_of.values()):
         what = f"no clip has an id of this table, such as {next(iter(rows), '')!r}"
-        raise NotFound(what, where=str(csv), hint=f"the manifest has {few(manifest.clip_ids, 2)}")
-    plan = targets | {name: name for name in table.columns if name not in targets.values()}
+        raise NotFound(
+            what, where=str(csv), hint=f"the manifest has {few(manifest.clip_ids, 2)}"
+        )
+    plan = targets | {
+        name: name for name in table.columns if name not in targets.values()
+    }
     left_out = [name for name in plan if name in ("", *COLUMNS)]
-    added = {target: column for target, column in plan.items() if target not in left_out}
-    if taken := [] if force else [target for target in added if target in manifest.columns]:
+    added = {
+        target: column for target, column in plan.items() if target not in left_out
+    }
+    if (
+        taken := []
+        if force
+        else [target for target in added if target in manifest.columns]
+    ):
         what = f"the manifest has these columns already: {few(taken)}"
-        raise AlreadyThere(what, where=manifest.name, hint="--force, or --map OTHER=COLUMN")
+        raise AlreadyThere(
+            what, where=manifest.name, hint="--force, or --map OTHER=COLUMN"
+        )
     for target, column in added.items():
-        cells = {clip_id: _joined(rows.get(own, ()), column) for clip_id, own in id_of.items()}
+        cells = {
+            clip_id: _joined(rows.get(own, ()), column)
+            for clip_id, own in id_of.items()
+        }
         manifest = manifest.with_column(target, cells)
     unknown = sorted(rows.keys() - set(id_of.values()))
     without = sum(own not in rows for own in id_of.values())
     others = [name for name in left_out if name not in ("", "clip_id")]
     warnings = [f"{without} of {len(manifest)} clips have no row"] if without else []
     warnings += [f"not clips of the manifest: {few(unknown, 3)}"] if unknown else []
-    warnings += [f"left out, every manifest has them: {', '.join(others)}"] if others else []
+    warnings += (
+        [f"left out, every manifest has them: {', '.join(others)}"] if others else []
+    )
     header = replace(manifest.header, sources=(*manifest.header.sources, source))
     messages = tuple(f"{csv}: {warning}" for warning in warnings)
     return ImportedManifest(replace(manifest, header=header), messages)
@@ -187,7 +226,9 @@ def _joined(rows: Iterable[TableRow], column: str) -> str:
 
 
 def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
-    pairs = {one[f"given_{column}"]: one[column] for one in cells if f"given_{column}" in one}
+    pairs = {
+        one[f"given_{column}"]: one[column] for one in cells if f"given_{column}" in one
+    }
     shown = few([f"{given!r} is now {made!r}" for given, made in pairs.items()], 3)
     rule = "ids have letters a-z, digits, . _ + - only and are unique"
     return f"{column}: {rule}; {shown} (given_{column})"
@@ -204,11 +245,16 @@ def _check_ids(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> 
             given = values.get(f"given_{column}", made)
             first_given = given_names.setdefault((column, made), given)
             if first_given != given:
-                row.add(column, f"{first_given!r} and {given!r} both become {made!r}; rename one")
+                row.add(
+                    column,
+                    f"{first_given!r} and {given!r} both become {made!r}; rename one",
+                )
         first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
         if first_film != movie_id:
             clip_id = values["clip_id"]
-            what = f"the clip {clip_id!r} is in the film {first_film!r} too; an id such as"
+            what = (
+                f"the clip {clip_id!r} is in the film {first_film!r} too; an id such as"
+            )
             row.add("clip_id", f"{what} {movie_id}-{clip_id} is unique")
 
 
@@ -238,15 +284,23 @@ def _required(targets: Mapping[str, str]) -> list[str]:
     """Return the required columns of the table."""
     for target in targets:
         if not target or target != target.strip():
-            raise FixUsage(f"--map: invalid column name {target!r}", hint="a name without blanks")
+            raise FixUsage(
+                f"--map: invalid column name {target!r}", hint="a name without blanks"
+            )
     sources = [source for source in targets.values() if not source.startswith(CONSTANT)]
-    return list(dict.fromkeys([*sources, *(name for name in NEEDED if name not in targets)]))
+    return list(
+        dict.fromkeys([*sources, *(name for name in NEEDED if name not in targets)])
+    )
 
 
 def _scene_in(clip_id: str, movie_id: str) -> str:
     """Return the scene number of an id such as `tt0108160-011`, or an empty string."""
     film, _, number = clip_id.rpartition("-")
-    return str(int(number)) if film == movie_id and number.isascii() and number.isdigit() else ""
+    return (
+        str(int(number))
+        if film == movie_id and number.isascii() and number.isdigit()
+        else ""
+    )
 
 
 def _seconds(row: TableRow, column: str, text: str, decimal_comma: bool) -> str:
@@ -257,7 +311,10 @@ def _seconds(row: TableRow, column: str, text: str, decimal_comma: bool) -> str:
     if match["seconds"]:
         return match["seconds"].replace(",", ".")
     if not match["hours"]:
-        row.add(column, f"{text!r} may be minutes or hours; write hours too: 0:{text.strip()}")
+        row.add(
+            column,
+            f"{text!r} may be minutes or hours; write hours too: 0:{text.strip()}",
+        )
         return ""
     whole_minutes = 60 * int(match["hours"]) + int(match["minutes"])
     # As a fraction, so that 0:01:10.1 is 70.1 and not 70.09999999999999.
@@ -270,7 +327,9 @@ def _cells(
 ) -> dict[str, str]:
     """Return the cells of one row by the columns of the manifest, with canonical words."""
     cells = {
-        target: source.removeprefix(CONSTANT) if source.startswith(CONSTANT) else row[source]
+        target: source.removeprefix(CONSTANT)
+        if source.startswith(CONSTANT)
+        else row[source]
         for target, source in plan.items()
     }
     for column in NEEDED:
@@ -283,9 +342,13 @@ def _cells(
     if "scene" not in plan:
         cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
     word, text = cells.get("level", "").strip(), cells.get("concepts", "")
-    words = [part.strip() for part in text.split(mapping.separator)] if text.strip() else []
+    words = (
+        [part.strip() for part in text.split(mapping.separator)] if text.strip() else []
+    )
     cells["level"] = mapping.level(word) or ""
-    cells["concepts"] = "|".join(name for part in words if (name := mapping.concept(part)))
+    cells["concepts"] = "|".join(
+        name for part in words if (name := mapping.concept(part))
+    )
     if word and not cells["level"]:
         row.add("level", f"unknown level {word!r}")
     for part in words:

@@ -22,7 +22,12 @@ from obygaze_features.manifest.adapters import (
 )
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, Manifest
-from obygaze_features.manifest.tables import TableRow, numbered_lines, open_file, read_table
+from obygaze_features.manifest.tables import (
+    TableRow,
+    numbered_lines,
+    open_file,
+    read_table,
+)
 
 FOLD = FOLD_PREFIX + "mediaeval2015"
 TEST, DEV = "0", "1"
@@ -59,10 +64,14 @@ class _Excerpts:
         # Some files leave the extension out; where one has it, that is the file to look for.
         if "." in name:
             cells["video"] = name
-        self.columns += [name for name in values if name not in (*COLUMNS, *self.columns)]
+        self.columns += [
+            name for name in values if name not in (*COLUMNS, *self.columns)
+        ]
 
 
-def read(files: Path | Sequence[Path], *, name: str = "liris-accede") -> ImportedManifest:
+def read(
+    files: Path | Sequence[Path], *, name: str = "liris-accede"
+) -> ImportedManifest:
     """Return the manifest of the annotation files.
 
     Args:
@@ -75,7 +84,9 @@ def read(files: Path | Sequence[Path], *, name: str = "liris-accede") -> Importe
         _readers()[path.name](path, violations, excerpts)
     columns = tuple(excerpts.columns)
     rows = [excerpts.rows[stem] for stem in sorted(excerpts.rows)]
-    clips = clips_of(((row, UNKNOWN_FILM | cells) for row, cells in rows), columns=columns)
+    clips = clips_of(
+        ((row, UNKNOWN_FILM | cells) for row, cells in rows), columns=columns
+    )
     raise_together("these are not the files of LIRIS-ACCEDE", *wrong)
     sources = tuple(source_of(path) for path in paths)
     header = published_header("liris-accede", *sources)
@@ -102,12 +113,16 @@ def _annotation_files(given: Sequence[Path]) -> list[Path]:
         found = [file for file in inside if file.is_file() and file.name in _readers()]
         if not found:
             hint = f"one of {', '.join(_readers())}"
-            raise NotFound("no annotation file of LIRIS-ACCEDE", where=str(path), hint=hint)
+            raise NotFound(
+                "no annotation file of LIRIS-ACCEDE", where=str(path), hint=hint
+            )
         for file in found:
             twin = by_name.setdefault(file.name, file)
             if twin != file:
                 where, hint = f"{twin}, {file}", "name one of them"
-                raise FixInput(f"two files have the name {file.name}", where=where, hint=hint)
+                raise FixInput(
+                    f"two files have the name {file.name}", where=where, hint=hint
+                )
     return [by_name[name] for name in _readers() if name in by_name]
 
 
@@ -115,15 +130,21 @@ def _family(path: Path) -> str:
     return "MEDIAEVAL" if path.name.startswith("MEDIAEVAL") else "ACCEDE"
 
 
-def _values(values: Mapping[str, Any], path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
+def _values(
+    values: Mapping[str, Any], path: Path, wrong: Violations, excerpts: _Excerpts
+) -> None:
     """Add the values of a table to the excerpts; without columns, it is the class of violence."""
     columns: Mapping[str, str] = values.get("columns", {})
     required = ("id", "name", *columns)
-    table = read_table(path, required=required, delimiter="\t", skip_blank=True, violations=wrong)
+    table = read_table(
+        path, required=required, delimiter="\t", skip_blank=True, violations=wrong
+    )
     if not columns and not wrong:
         if len(table.columns) < 3 or table.columns[:2] != ("id", "name"):
             got = ", ".join(table.columns)
-            wrong.add(1, None, f"expected the columns id, name and the class, got {got}")
+            wrong.add(
+                1, None, f"expected the columns id, name and the class, got {got}"
+            )
             return
         columns = {table.columns[2]: "violence"}
     form = re.compile(values["form"])
@@ -202,7 +223,12 @@ def _readers() -> dict[str, Callable[[Path, Violations, _Excerpts], None]]:
     """Return the function that reads each file, in the order in which they are read."""
     tables = published("liris-accede")["tables"]
     return {
-        **{name: partial(_values, table) for table in tables for name in table["files"]},
+        **{
+            name: partial(_values, table) for table in tables for name in table["files"]
+        },
         **{f"shots-{part}-nl.txt": _shots for part in ("devset", "testset")},
-        **{f"{family}description.xml": _description for family in ("ACCEDE", "MEDIAEVAL")},
+        **{
+            f"{family}description.xml": _description
+            for family in ("ACCEDE", "MEDIAEVAL")
+        },
     }

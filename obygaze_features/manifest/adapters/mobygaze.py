@@ -24,11 +24,26 @@ from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import concepts
 
 REQUIRED = (
-    *("clip_index", "annotator", "label", "concepts", "comment", "start_frame", "end_frame"),
+    *(
+        "clip_index",
+        "annotator",
+        "label",
+        "concepts",
+        "comment",
+        "start_frame",
+        "end_frame",
+    ),
     *("imdb_key", "movie_title", "framerate"),
 )
 EXTRA = (
-    *("annotator", "start_frame", "end_frame", "framerate", "movie_title", "clip_index"),
+    *(
+        "annotator",
+        "start_frame",
+        "end_frame",
+        "framerate",
+        "movie_title",
+        "clip_index",
+    ),
     "comment",
 )
 NAMES = {

@@ -15,7 +15,11 @@ from pathlib import Path
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters import ImportedManifest, published_header, source_of
+from obygaze_features.manifest.adapters import (
+    ImportedManifest,
+    published_header,
+    source_of,
+)
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.tables import TableRow, numbered_lines
@@ -32,7 +36,10 @@ _FRAME = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)")
 
 
 def read(
-    source: Path, *, offsets: Mapping[str, float] | None = None, name: str = "moviegraphs"
+    source: Path,
+    *,
+    offsets: Mapping[str, float] | None = None,
+    name: str = "moviegraphs",
 ) -> ImportedManifest:
     """Return the manifest of clip times.
 
@@ -45,20 +52,27 @@ def read(
     for movie, offset in shifts.items():
         if not abs(offset) <= MAX_OFFSET_S:
             most = f"{MAX_OFFSET_S:.0f} seconds"
-            raise FixUsage(f"the offset of {movie} must be at most {most}, got {offset}")
+            raise FixUsage(
+                f"the offset of {movie} must be at most {most}, got {offset}"
+            )
     if source.is_file():
         hint = "the folder mg_videoinfo; obygaze manifest import csv reads a table of times"
         raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
     found = _read_shots(source)
     unknown = sorted(set(shifts) - set(found.movies))
     if unknown:
-        what, hint = f"offsets for unknown films: {few(unknown)}", f"one of {few(found.movies)}"
+        what, hint = (
+            f"offsets for unknown films: {few(unknown)}",
+            f"one of {few(found.movies)}",
+        )
         raise FixUsage(what, where=str(source), hint=hint)
     wrong = Violations(source)
     clips = tuple(_moved(clip, shifts.get(clip.movie_id), wrong) for clip in found)
     wrong.raise_if_any("these are not times of clips")
     early = Counter(
-        clip.movie_id for clip in found if (clip.start_s or 0) + shifts.get(clip.movie_id, 0) < 0
+        clip.movie_id
+        for clip in found
+        if (clip.start_s or 0) + shifts.get(clip.movie_id, 0) < 0
     )
     warnings = tuple(
         f"{movie}: with an offset of {shifts[movie]:+g} s {count(n, 'clip')}"
@@ -81,7 +95,11 @@ def _moved(clip: Clip, offset: float | None, wrong: Violations) -> Clip:
     rate = float(clip.extra["fps"])
     first, last = math.floor(start_s * rate + 0.5), math.floor(end_s * rate + 0.5) - 1
     if last < first:
-        wrong.add(None, None, f"{clip.clip_id}: nothing is left of it, from {start_s} to {end_s} s")
+        wrong.add(
+            None,
+            None,
+            f"{clip.clip_id}: nothing is left of it, from {start_s} to {end_s} s",
+        )
     frames = {"start_frame": str(first), "end_frame": str(last)}
     return replace(clip, start_s=start_s, end_s=end_s, extra={**clip.extra, **frames})
 
@@ -97,21 +115,33 @@ def _read_shots(folder: Path) -> Manifest:
     clips = clips_of(rows, columns=SHOT_COLUMNS)
     raise_together("these are not the shot files of MovieGraphs", *wrong)
     files = [path for paths in films.values() for path in paths]
-    sources = tuple(source_of(path, path.relative_to(folder).as_posix()) for path in files)
-    return Manifest("moviegraphs", Header("moviegraphs", sources=sources), clips, SHOT_COLUMNS)
+    sources = tuple(
+        source_of(path, path.relative_to(folder).as_posix()) for path in files
+    )
+    return Manifest(
+        "moviegraphs", Header("moviegraphs", sources=sources), clips, SHOT_COLUMNS
+    )
 
 
 def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
     """Return the three files of each film by its id: scenes, cuts, frames."""
     root = folder if (folder / SCENES).is_dir() else folder / "mg_videoinfo"
     films = {
-        movie: (path, root / VIDEO / f"{movie}.videvents", root / VIDEO / f"{movie}.matidx")
+        movie: (
+            path,
+            root / VIDEO / f"{movie}.videvents",
+            root / VIDEO / f"{movie}.matidx",
+        )
         for path in sorted((root / SCENES).glob(f"*{_SUFFIX}"))
         for movie in [path.name.removesuffix(_SUFFIX)]
     }
     if not films:
-        hint = "the folder of MovieGraphs that holds scene_boundaries and video_boundaries"
-        raise NotFound(f"no {SCENES}/*{_SUFFIX} in this folder", where=str(folder), hint=hint)
+        hint = (
+            "the folder of MovieGraphs that holds scene_boundaries and video_boundaries"
+        )
+        raise NotFound(
+            f"no {SCENES}/*{_SUFFIX} in this folder", where=str(folder), hint=hint
+        )
     missing = [path for paths in films.values() for path in paths if not path.is_file()]
     if missing:
         raise FixInput(
@@ -140,7 +170,9 @@ def _scenes(
         row = TableRow(line, {}, wrong[0])
         match = _SCENE.fullmatch(text)
         if match is None:
-            row.add(None, f"expected first shot, last shot and a flag, got {text[:60]!r}")
+            row.add(
+                None, f"expected first shot, last shot and a flag, got {text[:60]!r}"
+            )
             continue
         first, last, use = (int(part) for part in match.groups())
         if not 1 <= first <= last:
@@ -149,7 +181,11 @@ def _scenes(
             row.add(None, f"shot {last}, but the film has {len(cuts) + 1} shots")
         elif seconds and all(cut < len(seconds) for cut in cuts):
             start, after = starts[first - 1], starts[last]
-            cells = {"clip_id": f"{movie}-{number:03d}", "movie_id": movie, "scene": str(number)}
+            cells = {
+                "clip_id": f"{movie}-{number:03d}",
+                "movie_id": movie,
+                "scene": str(number),
+            }
             cells |= {"first_shot": str(first), "last_shot": str(last), "use": str(use)}
             times = {"start_s": starts_s[start], "end_s": starts_s[after], "fps": fps}
             cells |= {name: repr(round(value, 6)) for name, value in times.items()}
@@ -165,10 +201,14 @@ def _frame_times(path: Path, wrong: Violations) -> list[float]:
         match = _FRAME.fullmatch(text)
         if match is None or int(match[1]) != len(seconds):
             expected = f"expected frame {len(seconds)} and its time"
-            wrong.add(line, None, f"{expected}, got {text[:60]!r}; the rest is not read")
+            wrong.add(
+                line, None, f"{expected}, got {text[:60]!r}; the rest is not read"
+            )
             return seconds
         if seconds and float(match[2]) < seconds[-1]:
-            wrong.add(line, None, f"frame {match[1]} is earlier than the previous frame")
+            wrong.add(
+                line, None, f"frame {match[1]} is earlier than the previous frame"
+            )
         seconds.append(float(match[2]))
     if len(seconds) < 2 and not wrong:
         wrong.add(None, None, "expected at least two frames")
@@ -185,14 +225,22 @@ def _cuts(path: Path, seconds: Sequence[float], wrong: Violations) -> list[int]:
     for line, text in lines:
         match = _CUT.fullmatch(text)
         if match is None:
-            wrong.add(line, None, f"expected a frame, its time and CUT, got {text[:60]!r}")
+            wrong.add(
+                line, None, f"expected a frame, its time and CUT, got {text[:60]!r}"
+            )
             continue
         frame, time_s = int(match[1]), float(match[2])
         if cuts and frame <= cuts[-1]:
-            wrong.add(line, None, f"the cut at frame {frame} must be after the previous cut")
+            wrong.add(
+                line, None, f"the cut at frame {frame} must be after the previous cut"
+            )
         elif not 0 < frame < len(seconds):
-            wrong.add(line, None, f"frame {frame} is the first frame or outside the film")
+            wrong.add(
+                line, None, f"frame {frame} is the first frame or outside the film"
+            )
         elif abs(seconds[frame] - time_s) > SAME_S:
-            wrong.add(line, None, f"frame {frame} is at {seconds[frame]} s, not at {time_s}")
+            wrong.add(
+                line, None, f"frame {frame} is at {seconds[frame]} s, not at {time_s}"
+            )
         cuts.append(frame)
     return cuts

@@ -52,7 +52,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}")
 _RATIO = re.compile(r"0(\.[0-9]+)?|1(\.0+)?")
 
 
-def read(csv: Path, *, splits: Path | None = None, name: str = "obygaze12") -> ImportedManifest:
+def read(
+    csv: Path, *, splits: Path | None = None, name: str = "obygaze12"
+) -> ImportedManifest:
     """Return the manifest of the released table, in the raw view.
 
     Args:
@@ -61,17 +63,27 @@ def read(csv: Path, *, splits: Path | None = None, name: str = "obygaze12") -> I
         name: The name of the manifest.
     """
     data = published("obygaze12")
-    found = {file: path for file in data["splits"] if splits and (path := splits / file).is_file()}
+    found = {
+        file: path
+        for file in data["splits"]
+        if splits and (path := splits / file).is_file()
+    }
     if splits and not found:
         hint = f"--splits FOLDER, one with {', '.join(data['splits'])}"
-        raise NotFound("no folder with split files of ObyGaze12", where=str(splits), hint=hint)
+        raise NotFound(
+            "no folder with split files of ObyGaze12", where=str(splits), hint=hint
+        )
     files = {csv: (csv.name, data["sha256"])}
-    files |= {path: (file, [data["splits"][file]["sha256"]]) for file, path in found.items()}
+    files |= {
+        path: (file, [data["splits"][file]["sha256"]]) for file, path in found.items()
+    }
     sources, unknown = known_sources(files)
     warnings = list(unknown)
     header = published_header("obygaze12", *sources, concepts=concepts())
     wrong = [Violations(csv, NAMES), *(Violations(path) for path in found.values())]
-    table = read_table(csv, required=REQUIRED, violations=wrong[0], content="clips", **LAYOUT)
+    table = read_table(
+        csv, required=REQUIRED, violations=wrong[0], content="clips", **LAYOUT
+    )
     clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
     manifest = Manifest(name, header, clips, EXTRA)
     seen = manifest.view("visual").by_id
@@ -138,13 +150,20 @@ def _compare(row: TableRow, clip: Clip | None, levels: Sequence[str]) -> None:
         return
     if row["movie"] != clip.movie_id:
         row.add("movie", f"{row['movie']!r}, but the clip is from {clip.movie_id!r}")
-    meant = [level for level in LEVELS_OF_LABEL.get(row["label"], ()) if level in levels]
+    meant = [
+        level for level in LEVELS_OF_LABEL.get(row["label"], ()) if level in levels
+    ]
     if not meant:
         row.add("label", f"{row['label']!r} is not a label of this split")
     elif clip.level and clip.level not in meant:
-        row.add("label", f"{row['label']!r}, but the clip is {clip.level} in the visual view")
+        row.add(
+            "label",
+            f"{row['label']!r}, but the clip is {clip.level} in the visual view",
+        )
     before = len(row.violations)
     reason = {canonical_concept(word) for word in strings_of(row, "reason")}
     if len(row.violations) == before and reason != set(clip.concepts):
         expected = "|".join(clip.concepts) or "none"
-        row.add("reason", f"{row['reason']!r}, but the concepts of the clip are {expected}")
+        row.add(
+            "reason", f"{row['reason']!r}, but the concepts of the clip are {expected}"
+        )

@@ -49,7 +49,11 @@ class ChunkLayout:
     @classmethod
     def of(cls, plan: Plan, name: str, document: Mapping[str, Any], where: str) -> Self:
         """Return the layout in the zarr.json of an array; refuse all but those of the format."""
-        own = cls._of_columns if name in ID_ARRAYS or name.startswith("text/") else cls._of_blocks
+        own = (
+            cls._of_columns
+            if name in ID_ARRAYS or name.startswith("text/")
+            else cls._of_blocks
+        )
         try:
             layout = own(plan, name, document)
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
@@ -63,22 +67,37 @@ class ChunkLayout:
         return layout
 
     @classmethod
-    def _of_columns(cls, plan: Plan, name: str, document: Mapping[str, Any]) -> Self | None:
+    def _of_columns(
+        cls, plan: Plan, name: str, document: Mapping[str, Any]
+    ) -> Self | None:
         """Return the layout of the ids, in chunks of any length, or of texts, in one chunk."""
-        shape, chunk = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
+        shape, chunk = (
+            document["shape"],
+            document["chunk_grid"]["configuration"]["chunk_shape"],
+        )
         kinds, dtype = _codecs(document["codecs"])
         if name == "text/embeddings":
-            expected = shape == chunk and document["data_type"] == "float32" and len(shape) == 2
+            expected = (
+                shape == chunk
+                and document["data_type"] == "float32"
+                and len(shape) == 2
+            )
             expected &= kinds == ["bytes", "crc32c"]
         else:
             expected = shape == ([plan.n_clips] if name in ID_ARRAYS else chunk)
-            expected &= document["data_type"] == "string" and len(shape) == len(chunk) == 1
+            expected &= (
+                document["data_type"] == "string" and len(shape) == len(chunk) == 1
+            )
             expected &= kinds == ["vlen-utf8", "crc32c"] and chunk[0] > 0
-        layout = cls(tuple(shape), tuple(chunk), np.dtype(f"{dtype}f4") if shape[1:] else None)
+        layout = cls(
+            tuple(shape), tuple(chunk), np.dtype(f"{dtype}f4") if shape[1:] else None
+        )
         return layout if expected else None
 
     @classmethod
-    def _of_blocks(cls, plan: Plan, name: str, document: Mapping[str, Any]) -> Self | None:
+    def _of_blocks(
+        cls, plan: Plan, name: str, document: Mapping[str, Any]
+    ) -> Self | None:
         spec, codecs, n_chunks = plan.array(name), document["codecs"], 1
         rows, *tail = document["chunk_grid"]["configuration"]["chunk_shape"]
         expected = document["data_type"] == spec.dtype and rows == plan.block_rows
@@ -91,12 +110,23 @@ class ChunkLayout:
             expected &= _codecs(shard["index_codecs"]) == (["bytes", "crc32c"], "<")
             expected &= shard.get("index_location", "end") == "end"
         kinds, order = _codecs(codecs)
-        expected &= kinds == ["bytes", *([plan.compressor] if plan.compressor else []), "crc32c"]
+        expected &= kinds == [
+            "bytes",
+            *([plan.compressor] if plan.compressor else []),
+            "crc32c",
+        ]
         expected &= document["shape"] == [plan.n_clips, *spec.tail_shape]
         expected &= tuple(tail) == spec.tail_shape
-        shape, dtype = (plan.n_clips, *spec.tail_shape), np.dtype(spec.dtype).newbyteorder(order)
+        shape, dtype = (
+            (plan.n_clips, *spec.tail_shape),
+            np.dtype(spec.dtype).newbyteorder(order),
+        )
         codec = _compressor(codecs[1]) if expected and plan.compressor else None
-        return cls(shape, (rows, *tail), dtype, codec, n_chunks, is_shard) if expected else None
+        return (
+            cls(shape, (rows, *tail), dtype, codec, n_chunks, is_shard)
+            if expected
+            else None
+        )
 
     @property
     def index_bytes(self) -> int:
@@ -125,7 +155,9 @@ class ChunkLayout:
                 places.append(None)
                 continue
             if start != end or length < CRC_BYTES:
-                raise ValueError("the chunks of a shard are not in the order of their rows")
+                raise ValueError(
+                    "the chunks of a shard are not in the order of their rows"
+                )
             end = start + length
             places.append((start, end))
         if end != n_bytes - self.index_bytes:
@@ -147,9 +179,13 @@ class ChunkLayout:
         """Return the CRC32C values in a whole file, one for each chunk, in their order in it."""
         n_present = self.n_present(data, len(data))
         places = self.places(data, len(data))[:n_present]
-        return "".join(crc32c_of(data[place[0] : place[1]]) for place in places if place)
+        return "".join(
+            crc32c_of(data[place[0] : place[1]]) for place in places if place
+        )
 
-    def encode(self, rows: npt.NDArray[Any], fill_value: float) -> tuple[list[Any], str]:
+    def encode(
+        self, rows: npt.NDArray[Any], fill_value: float
+    ) -> tuple[list[Any], str]:
         """Return the file of the rows of a block, in pieces, and the CRC32C of its chunks as hex.
 
         The last chunk is filled; a shard leaves out those after it. The pieces are not joined:
@@ -159,13 +195,19 @@ class ChunkLayout:
         n_rows = n_chunks * self.chunk_shape[0]
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
         if len(rows) < n_rows:
-            rest = np.full((n_rows - len(rows), *rows.shape[1:]), fill_value, self.dtype)
+            rest = np.full(
+                (n_rows - len(rows), *rows.shape[1:]), fill_value, self.dtype
+            )
             rows = np.concatenate([rows, rest])
         pieces: list[Any] = []
         places: list[int] = []
         start = 0
         for chunk in np.split(rows, n_chunks):
-            data = self.codec.encode(chunk) if self.codec else chunk.reshape(-1).view(np.uint8)
+            data = (
+                self.codec.encode(chunk)
+                if self.codec
+                else chunk.reshape(-1).view(np.uint8)
+            )
             pieces += [data, _crc32c(data)]
             places += [start, len(data) + CRC_BYTES]
             start += places[-1]
@@ -186,7 +228,9 @@ class ChunkLayout:
             if int.from_bytes(head[:4], "little") != self.chunk_shape[0] or (
                 self.chunk_shape[0] * 4 > len(data)
             ):
-                raise ValueError("a chunk that does not decode to the strings of its rows")
+                raise ValueError(
+                    "a chunk that does not decode to the strings of its rows"
+                )
             strings: npt.NDArray[Any] = VLenUTF8().decode(data)
             return strings
         if self.codec is not None:
@@ -223,9 +267,13 @@ def _compressor(codec: Mapping[str, Any]) -> Any:
     """Return the codec of NumCodecs with the settings in a zarr.json."""
     from numcodecs import get_codec
 
-    settings = {key: value for key, value in codec["configuration"].items() if key != "typesize"}
+    settings = {
+        key: value for key, value in codec["configuration"].items() if key != "typesize"
+    }
     if "shuffle" in settings:
-        settings["shuffle"] = ("noshuffle", "shuffle", "bitshuffle").index(settings["shuffle"])
+        settings["shuffle"] = ("noshuffle", "shuffle", "bitshuffle").index(
+            settings["shuffle"]
+        )
     return get_codec({**settings, "id": codec["name"]})
 
 
@@ -261,19 +309,35 @@ def _check_blosc(data: Bytes, n_bytes: int, item_bytes: int, cname: str) -> None
     if len(data) < _BLOSC_HEADER.size:
         raise ValueError("a chunk without a whole Blosc header")
     header = _BLOSC_HEADER.unpack(data[: _BLOSC_HEADER.size].tobytes())
-    version, codec_version, flags, stated_item_bytes, stated_n_bytes, block_bytes, length = header
+    (
+        version,
+        codec_version,
+        flags,
+        stated_item_bytes,
+        stated_n_bytes,
+        block_bytes,
+        length,
+    ) = header
     if (version, codec_version) != _BLOSC_VERSIONS:
-        raise ValueError(f"a Blosc header of the versions {version} and {codec_version}")
+        raise ValueError(
+            f"a Blosc header of the versions {version} and {codec_version}"
+        )
     if flags >> 5 != _BLOSC_CODECS[cname] or flags & _BLOSC_RESERVED:
         raise ValueError(
             f"a Blosc header with the flags {flags:#x}, which are not those of {cname}"
         )
     if stated_item_bytes != item_bytes:
-        raise ValueError(f"a Blosc header of items of {stated_item_bytes} bytes, not {item_bytes}")
+        raise ValueError(
+            f"a Blosc header of items of {stated_item_bytes} bytes, not {item_bytes}"
+        )
     if stated_n_bytes != n_bytes or not 1 <= block_bytes <= n_bytes:
-        raise ValueError(f"a Blosc header of blocks of {block_bytes} bytes in {stated_n_bytes}")
+        raise ValueError(
+            f"a Blosc header of blocks of {block_bytes} bytes in {stated_n_bytes}"
+        )
     if length != len(data):
-        raise ValueError(f"a Blosc header of {length} compressed bytes, not {len(data)}")
+        raise ValueError(
+            f"a Blosc header of {length} compressed bytes, not {len(data)}"
+        )
     if flags & _BLOSC_COPIED:
         if length != _BLOSC_HEADER.size + n_bytes:
             raise ValueError(

@@ -49,7 +49,9 @@ def check_memory(n_bytes: int, what: str, where: str, hint: str | None = None) -
 
 def check_document(name: str, n_bytes: int, where: str) -> None:
     """Raise an error for a file that is longer than any of its kind; ask before reading it."""
-    most = next((most for end, most in _MOST_BYTES.items() if name.endswith(end)), n_bytes)
+    most = next(
+        (most for end, most in _MOST_BYTES.items() if name.endswith(end)), n_bytes
+    )
     if n_bytes > most:
         raise Corrupt(
             f"{name} has {human(n_bytes)}, expected at most {human(most)}",

@@ -89,7 +89,9 @@ class Makers:
 
     def __post_init__(self) -> None:
         bounds = [(run.first, run.after) for run in self.runs]
-        is_ascending = all(earlier[1] <= later[0] for earlier, later in pairwise(bounds))
+        is_ascending = all(
+            earlier[1] <= later[0] for earlier, later in pairwise(bounds)
+        )
         if not is_ascending or any(not 0 <= first < after for first, after in bounds):
             raise ValueError("makers do not list each row once")
 
@@ -99,7 +101,11 @@ class Makers:
     @classmethod
     def of_rows(cls, first: int, makers: Sequence[Maker | None]) -> Self:
         """Return the makers of consecutive rows, of which the first has this number."""
-        runs = (MadeRows(row, row + 1, m) for row, m in enumerate(makers, first) if m is not None)
+        runs = (
+            MadeRows(row, row + 1, m)
+            for row, m in enumerate(makers, first)
+            if m is not None
+        )
         return cls(_joined(runs))
 
     @classmethod
@@ -203,26 +209,45 @@ class MadeBy:
             group = replace(maker, host="")
             clips[group] += n
             hosts.setdefault(group, set()).add(maker.host)
-        return {group: (clips[group], len(hosts[group] - {""})) for group in sorted(clips)}
+        return {
+            group: (clips[group], len(hosts[group] - {""})) for group in sorted(clips)
+        }
 
     def versions_of(self, package: str) -> list[str]:
         """Return the versions of a package with which the clips were made."""
-        found = {version for m in self.clips for name, version in m.versions if name == package}
+        found = {
+            version
+            for m in self.clips
+            for name, version in m.versions
+            if name == package
+        }
         return sorted(found.union(self.versions.get(package, ())))
 
     def lines(self) -> list[str]:
         """Return a line for each group of clips: what made them."""
         lines = []
         for group, (n_clips, n_hosts) in self.groups.items():
-            device = f"{group.device} ({group.device_name})" if group.device_name else group.device
-            packages = "".join(f", {name} {version}" for name, version in group.versions)
+            device = (
+                f"{group.device} ({group.device_name})"
+                if group.device_name
+                else group.device
+            )
+            packages = "".join(
+                f", {name} {version}" for name, version in group.versions
+            )
             machines = f", on {count(n_hosts, 'machine')}" if n_hosts > 1 else ""
-            words = f"{group.program} on {device}, {group.precision}{packages}{machines}"
+            words = (
+                f"{group.program} on {device}, {group.precision}{packages}{machines}"
+            )
             lines.append(one_line(f"{count(n_clips, 'clip')}: {words}"))
         if self.unrecorded:
-            known = [f"{name} {' and '.join(all_)}" for name, all_ in self.versions.items()]
+            known = [
+                f"{name} {' and '.join(all_)}" for name, all_ in self.versions.items()
+            ]
             packages = f" ({', '.join(known)})" if known and not lines else ""
-            lines.append(one_line(f"{count(self.unrecorded, 'clip')}: not recorded{packages}"))
+            lines.append(
+                one_line(f"{count(self.unrecorded, 'clip')}: not recorded{packages}")
+            )
         return lines
 
     def warnings(self) -> list[str]:
@@ -240,7 +265,9 @@ class MadeBy:
                     f"its clips were made with {len(versions)} versions of {package}: {names}"
                 )
         if self.clips and self.unrecorded:
-            found.append(f"{count(self.unrecorded, 'clip')}: what made them was not recorded")
+            found.append(
+                f"{count(self.unrecorded, 'clip')}: what made them was not recorded"
+            )
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -255,5 +282,7 @@ class MadeBy:
             "made_by": groups,
             "made_by_unknown": self.unrecorded,
             "mixed": len(self.kinds) > 1,
-            "versions": {name: list(versions) for name, versions in self.versions.items()},
+            "versions": {
+                name: list(versions) for name, versions in self.versions.items()
+            },
         }

@@ -13,12 +13,20 @@ from obygaze_features.core.errors import Corrupt
 from obygaze_features.store.format.schema import ID_ARRAYS, TEXT_FOLDER, WORDS
 
 # The files that a seal lists besides those of data.zarr.
-DOCUMENTS = ("store.json", "clips.csv", "README.md", "sources.json", "index/movies.json")
+DOCUMENTS = (
+    "store.json",
+    "clips.csv",
+    "README.md",
+    "sources.json",
+    "index/movies.json",
+)
 SHOWN_CHARACTERS = 100
 _BLOCK_FILE = re.compile(r"data\.zarr/([a-z][a-z0-9_]*)/c\.([0-9]{1,9})(?:\.0)*")
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
 _INDEX_PAGE = re.compile(rf"index/{_NUMBER}\.json")
-_TEXT_CHUNK = re.compile(rf"{re.escape(TEXT_FOLDER)}/(?:{'|'.join(WORDS)})/c\.{_NUMBER}")
+_TEXT_CHUNK = re.compile(
+    rf"{re.escape(TEXT_FOLDER)}/(?:{'|'.join(WORDS)})/c\.{_NUMBER}"
+)
 
 
 def block_of(name: str) -> tuple[str, int] | None:
@@ -48,9 +56,13 @@ class StoreNames:
     @cached_property
     def _without_number(self) -> frozenset[str]:
         texts = [f"{TEXT_FOLDER}/{name}/zarr.json" for name in ("embeddings", *WORDS)]
-        arrays = [f"data.zarr/{name}/zarr.json" for name in (*ID_ARRAYS, *self.dimensions)]
+        arrays = [
+            f"data.zarr/{name}/zarr.json" for name in (*ID_ARRAYS, *self.dimensions)
+        ]
         group = ["data.zarr/zarr.json", f"{TEXT_FOLDER}/zarr.json"]
-        return frozenset([*DOCUMENTS, *group, *arrays, *texts, f"{TEXT_FOLDER}/embeddings/c.0.0"])
+        return frozenset(
+            [*DOCUMENTS, *group, *arrays, *texts, f"{TEXT_FOLDER}/embeddings/c.0.0"]
+        )
 
     def __contains__(self, name: str) -> bool:
         if name in self._without_number:

@@ -68,13 +68,21 @@ class Recipe:
 
     @classmethod
     def of(
-        cls, *, backbone: Mapping[str, Any], levels: Sequence[str], **sections: Mapping[str, Any]
+        cls,
+        *,
+        backbone: Mapping[str, Any],
+        levels: Sequence[str],
+        **sections: Mapping[str, Any],
     ) -> Self:
         """Return a known recipe of all `SECTIONS`, each of them plain JSON."""
         if not backbone.get("name"):
-            raise FixInput("a recipe must name its backbone", where="recipe.backbone.name")
+            raise FixInput(
+                "a recipe must name its backbone", where="recipe.backbone.name"
+            )
         whole = {name: dict(section) for name, section in sections.items()}
-        return cls.from_json({"backbone": dict(backbone), "levels": list(levels), **whole})
+        return cls.from_json(
+            {"backbone": dict(backbone), "levels": list(levels), **whole}
+        )
 
     @classmethod
     def unknown(cls, source: str, told: Mapping[str, Any]) -> Self:
@@ -94,7 +102,9 @@ class Recipe:
         for key in ("told",) if is_unknown else SECTIONS:
             kinds = list | tuple if key == "levels" else Mapping
             if not isinstance(value.get(key, {} if is_unknown else None), kinds):
-                what = "is missing in" if key not in value else "has an invalid value in"
+                what = (
+                    "is missing in" if key not in value else "has an invalid value in"
+                )
                 raise FixInput(f"{key} {what} the recipe", where="recipe")
         return cls(text)
 
@@ -129,8 +139,12 @@ class Recipe:
         ours, theirs = self.to_json(), other.to_json()
         if not ours.get("weights") or ours["weights"] != theirs.get("weights"):
             return self
-        kept = {key: value for key, value in ours["backbone"].items() if key not in CLAIM}
-        claim = {key: value for key, value in theirs["backbone"].items() if key in CLAIM}
+        kept = {
+            key: value for key, value in ours["backbone"].items() if key not in CLAIM
+        }
+        claim = {
+            key: value for key, value in theirs["backbone"].items() if key in CLAIM
+        }
         return self.from_json({**ours, "backbone": {**kept, **claim}})
 
     def diff(
@@ -201,12 +215,19 @@ def space_of_level(recipe: Recipe, level: str) -> str | None:
     taps, family = backbone.get("levels"), backbone.get("family")
     if not isinstance(taps, dict) or not tensors or level not in taps:
         return None
-    joint = [name for name, tap in taps.items() if tap in JOINT_TAPS.get(str(family), ())]
+    joint = [
+        name for name, tap in taps.items() if tap in JOINT_TAPS.get(str(family), ())
+    ]
     if level not in joint:
-        instead = f"--level {joint[0]}" if joint else "a store of CLIP, SigLIP or X-CLIP"
+        instead = (
+            f"--level {joint[0]}" if joint else "a store of CLIP, SigLIP or X-CLIP"
+        )
         raise Mismatch(
-            f"{backbone.get('name')} never compares its level {level!r} with text", hint=instead
+            f"{backbone.get('name')} never compares its level {level!r} with text",
+            hint=instead,
         )
     return space_id_of(
-        str(backbone.get("checkpoint", "")), str(backbone.get("revision", "")), str(tensors)
+        str(backbone.get("checkpoint", "")),
+        str(backbone.get("revision", "")),
+        str(tensors),
     )

@@ -60,21 +60,33 @@ def with_checksum(value: Mapping[str, Any]) -> bytes:
 
 
 def _checked_json(data: bytes, where: str) -> dict[str, Any]:
-    n_values = sum(map(data.count, (b",", b"[", b"{"))) if len(data) > MANY_VALUES else 0
+    n_values = (
+        sum(map(data.count, (b",", b"[", b"{"))) if len(data) > MANY_VALUES else 0
+    )
     if n_values > max(MANY_VALUES, len(data) // MIN_VALUE_BYTES):
-        raise Corrupt("more values than a file of a store can have", where=where, hint=_FETCH_AGAIN)
+        raise Corrupt(
+            "more values than a file of a store can have",
+            where=where,
+            hint=_FETCH_AGAIN,
+        )
     try:
         value = parse_json(data)
     except ValueError as error:
-        raise Corrupt(f"invalid JSON: {error}", where=where, hint=_FETCH_AGAIN) from error
+        raise Corrupt(
+            f"invalid JSON: {error}", where=where, hint=_FETCH_AGAIN
+        ) from error
     if not isinstance(value, dict):
         raise Corrupt("not a JSON object", where=where, hint=_FETCH_AGAIN)
     # First, since a later version may have another kind of checksum and is not damaged.
     _check_version(value, where)
     plain = bytearray(data)
     plain[_DIGITS] = _ZEROS.encode("ascii")
-    if not data.startswith(_HEAD) or sha256_bytes(bytes(plain)) != value.pop("sha256", None):
-        raise Corrupt("its bytes do not match its sha256", where=where, hint=_FETCH_AGAIN)
+    if not data.startswith(_HEAD) or sha256_bytes(bytes(plain)) != value.pop(
+        "sha256", None
+    ):
+        raise Corrupt(
+            "its bytes do not match its sha256", where=where, hint=_FETCH_AGAIN
+        )
     return value
 
 
@@ -123,7 +135,9 @@ def _arrays(value: Sequence[Any]) -> tuple[ArraySpec, ...]:
 
 def _sorted_codec(dump: Callable[[Any], Any], load: Callable[[Any], Any]) -> _Codec:
     """Return the codec of a mapping that is written in the order of its keys."""
-    return _Codec(lambda values: {str(key): dump(values[key]) for key in sorted(values)}, load)
+    return _Codec(
+        lambda values: {str(key): dump(values[key]) for key in sorted(values)}, load
+    )
 
 
 def _marks(value: Mapping[str, Any]) -> dict[str, FileMark]:
@@ -154,11 +168,16 @@ def _sources(value: Mapping[str, Any]) -> dict[int, RowSource]:
 
 
 def _blocks(value: Mapping[str, Any]) -> dict[str, frozenset[int]]:
-    return {str(name): frozenset(map(int, blocks)) for name, blocks in dict(value).items()}
+    return {
+        str(name): frozenset(map(int, blocks)) for name, blocks in dict(value).items()
+    }
 
 
 def _runs(value: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
-    return {str(name): [_row_range(run) for run in runs] for name, runs in dict(value).items()}
+    return {
+        str(name): [_row_range(run) for run in runs]
+        for name, runs in dict(value).items()
+    }
 
 
 _CODECS: Mapping[Any, _Codec] = {
@@ -168,12 +187,16 @@ _CODECS: Mapping[Any, _Codec] = {
     str: _Codec(str, str),
     str | None: _Codec(lambda text: text, lambda text: text),
     tuple[int, int]: _Codec(list, _row_range),
-    tuple[ArraySpec, ...]: _Codec(lambda specs: [spec.to_json() for spec in specs], _arrays),
+    tuple[ArraySpec, ...]: _Codec(
+        lambda specs: [spec.to_json() for spec in specs], _arrays
+    ),
     Recipe: _Codec(Recipe.to_json, Recipe.from_json),
     Mapping[int, RowStatus]: _sorted_codec(RowStatus.to_json, _statuses),
     Mapping[int, RowSource]: _sorted_codec(RowSource.to_json, _sources),
     Makers: _Codec(Makers.to_json, Makers.from_json),
-    Mapping[str, str]: _Codec(dict, lambda value: {str(k): str(v) for k, v in value.items()}),
+    Mapping[str, str]: _Codec(
+        dict, lambda value: {str(k): str(v) for k, v in value.items()}
+    ),
     Mapping[str, FileMark]: _sorted_codec(list, _marks),
     Mapping[str, frozenset[int]]: _sorted_codec(sorted, _blocks),
 }
@@ -200,7 +223,9 @@ def _fields_in_file(kind: Any) -> list[tuple[str, tuple[str, ...], str, _Codec]]
     return found
 
 
-_fields_of: Callable[[Any], list[tuple[str, tuple[str, ...], str, _Codec]]] = cache(_fields_in_file)
+_fields_of: Callable[[Any], list[tuple[str, tuple[str, ...], str, _Codec]]] = cache(
+    _fields_in_file
+)
 
 
 class Terms(NamedTuple):
@@ -251,11 +276,21 @@ class Record:
                     values[name] = codec.load(inner[key])
             recipe = values.get("recipe")
             if recipe is not None and recipe.fingerprint != document["fingerprint"]:
-                raise Mismatch("the fingerprint is not that of the recipe beside it", where=where)
+                raise Mismatch(
+                    "the fingerprint is not that of the recipe beside it", where=where
+                )
             record = cls(**values)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+        ) as error:
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            raise Corrupt(f"invalid for format {VERSION} ({kind}{error})", where=where) from error
+            raise Corrupt(
+                f"invalid for format {VERSION} ({kind}{error})", where=where
+            ) from error
         object.__setattr__(record, "checksum", data[_DIGITS].decode("ascii"))
         return record
 
@@ -327,12 +362,16 @@ class Plan(Record):
     def id_files(self, name: str) -> dict[str, FileMark]:
         """Return the files of the ids of clips or movies."""
         prefix = f"data.zarr/{name}/c."
-        return {file: mark for file, mark in self.files.items() if file.startswith(prefix)}
+        return {
+            file: mark for file, mark in self.files.items() if file.startswith(prefix)
+        }
 
     def require_own(self, marker: "Marker", block: int, where: str) -> None:
         """Raise an error unless a marker is of a block of this store."""
         self.recipe.require(
-            marker.recipe, where=where, what=f"block {block} was committed with another recipe"
+            marker.recipe,
+            where=where,
+            what=f"block {block} was committed with another recipe",
         )
         # A store with a `plan_id` is of a version whose markers name their plan.
         is_unbound = not marker.plan and not self.plan_id
@@ -344,9 +383,12 @@ class Plan(Record):
             )
         if marker.block != block or marker.rows != self.block_range(block):
             raise Corrupt(
-                f"this marker is of block {marker.block}, expected block {block}", where=where
+                f"this marker is of block {marker.block}, expected block {block}",
+                where=where,
             )
-        foreign = marker.files.keys() - {self.block_key(spec.name, block) for spec in self.arrays}
+        foreign = marker.files.keys() - {
+            self.block_key(spec.name, block) for spec in self.arrays
+        }
         if foreign:
             raise Corrupt(f"{min(foreign)} is not a file of block {block}", where=where)
 
@@ -367,7 +409,8 @@ class Plan(Record):
         spec = self._array_of.get(name)
         if spec is None:
             raise FixInput(
-                f"this store has no array {name!r}", hint="one of " + ", ".join(self._array_of)
+                f"this store has no array {name!r}",
+                hint="one of " + ", ".join(self._array_of),
             )
         return spec
 
@@ -381,7 +424,9 @@ class Plan(Record):
     def with_masks(self, names: Iterable[str]) -> list[str]:
         """Return the names of arrays, each once, and of the mask that they need."""
         chosen = list(dict.fromkeys(names))
-        if MASK not in chosen and any(self.mask_of(name) is not None for name in chosen):
+        if MASK not in chosen and any(
+            self.mask_of(name) is not None for name in chosen
+        ):
             chosen.append(MASK)
         return chosen
 
@@ -520,7 +565,9 @@ def _statements(value: Sequence[Mapping[str, Any]]) -> tuple[LicenceStatement, .
     return tuple(statements)
 
 
-_STATEMENTS = _Codec(lambda statements: [dict(vars(item)) for item in statements], _statements)
+_STATEMENTS = _Codec(
+    lambda statements: [dict(vars(item)) for item in statements], _statements
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,9 +49,15 @@ class ArraySpec:
 
     def __post_init__(self) -> None:
         if any(int(size) != size for size in self.tail_shape):
-            raise FixInput(f"shape {self.tail_shape} is not of whole numbers", where=self.name)
-        object.__setattr__(self, "tail_shape", tuple(int(size) for size in self.tail_shape))
-        object.__setattr__(self, "dims", tuple(self.dims) or _default_dims(self.tail_shape))
+            raise FixInput(
+                f"shape {self.tail_shape} is not of whole numbers", where=self.name
+            )
+        object.__setattr__(
+            self, "tail_shape", tuple(int(size) for size in self.tail_shape)
+        )
+        object.__setattr__(
+            self, "dims", tuple(self.dims) or _default_dims(self.tail_shape)
+        )
         object.__setattr__(self, "dtype", str(np.dtype(self.dtype)))
         self._check()
 
@@ -64,14 +70,20 @@ class ArraySpec:
             )
         if self.dtype not in DTYPES:
             known = ", ".join(DTYPES)
-            raise FixInput(f"dtype must be one of {known}, got {self.dtype}", where=self.name)
-        if any(size < 1 for size in self.tail_shape) or len(self.dims) != len(self.tail_shape):
+            raise FixInput(
+                f"dtype must be one of {known}, got {self.dtype}", where=self.name
+            )
+        if any(size < 1 for size in self.tail_shape) or len(self.dims) != len(
+            self.tail_shape
+        ):
             raise FixInput(
                 f"shape {self.tail_shape} does not match the dimensions {self.dims}",
                 where=self.name,
             )
         if self.row_bytes > MAX_ROW_BYTES:
-            raise FixInput(f"one clip has more than {MAX_ROW_BYTES:.0e} bytes", where=self.name)
+            raise FixInput(
+                f"one clip has more than {MAX_ROW_BYTES:.0e} bytes", where=self.name
+            )
 
     @property
     def row_bytes(self) -> int:
@@ -97,22 +109,35 @@ class ArraySpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return the array as in store.json."""
-        return {**vars(self), "tail_shape": list(self.tail_shape), "dims": list(self.dims)}
+        return {
+            **vars(self),
+            "tail_shape": list(self.tail_shape),
+            "dims": list(self.dims),
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return an array of store.json."""
         dims, dtype = tuple(map(str, value["dims"])), value["dtype"]
         if dtype not in DTYPES:  # NumPy would interpret other texts
-            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {str(dtype)[:100]}")
+            raise ValueError(
+                f"dtype must be one of {', '.join(DTYPES)}, got {str(dtype)[:100]}"
+            )
         return cls(str(value["name"]), tuple(value["tail_shape"]), dims, dtype)
 
 
 def _default_dims(tail_shape: Sequence[int]) -> tuple[str, ...]:
     # The size is in the name, so that two arrays never share a name for two sizes (xarray refuses).
-    letters = {0: "", 1: "d", 2: "td", 3: "tpd"}.get(len(tail_shape), "x" * len(tail_shape))
-    names = [f"{letter}{size}" for letter, size in zip(letters, tail_shape, strict=True)]
-    return tuple(f"{name}_{i}" if names.index(name) != i else name for i, name in enumerate(names))
+    letters = {0: "", 1: "d", 2: "td", 3: "tpd"}.get(
+        len(tail_shape), "x" * len(tail_shape)
+    )
+    names = [
+        f"{letter}{size}" for letter, size in zip(letters, tail_shape, strict=True)
+    ]
+    return tuple(
+        f"{name}_{i}" if names.index(name) != i else name
+        for i, name in enumerate(names)
+    )
 
 
 @dataclass(frozen=True)
@@ -168,7 +193,9 @@ class RowStatus:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return a status as read; keys of later versions are ignored, the state must be there."""
-        known = {name: value[name] for name in cls.__dataclass_fields__ if name in value}
+        known = {
+            name: value[name] for name in cls.__dataclass_fields__ if name in value
+        }
         return cls(**{**known, "state": value["state"]})
 
 
@@ -195,7 +222,9 @@ class RowSource:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             kind = _SOURCE_KINDS.get(name, int)
-            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            if value is not None and (
+                not isinstance(value, kind) or isinstance(value, bool)
+            ):
                 raise ValueError(f"invalid {name} of a source: {value!r}")
 
     def to_json(self) -> dict[str, Any]:
@@ -205,7 +234,9 @@ class RowSource:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return a source as read; keys of later versions are ignored."""
-        return cls(**{name: value[name] for name in cls.__dataclass_fields__ if name in value})
+        return cls(
+            **{name: value[name] for name in cls.__dataclass_fields__ if name in value}
+        )
 
 
 # Of the fields that are not whole numbers.
@@ -246,7 +277,9 @@ class TextTable:
         object.__setattr__(self, "embeddings", values)
         lengths = {len(values), *(len(getattr(self, name)) for name in WORDS)}
         if values.ndim != 2 or not values.size or len(lengths) != 1:
-            raise FixInput("each row must have an embedding, a prompt, a template, an attribute")
+            raise FixInput(
+                "each row must have an embedding, a prompt, a template, an attribute"
+            )
         wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if len(wrong):
             raise FixInput(f"the embedding of row {wrong[0]} contains NaN or infinity")

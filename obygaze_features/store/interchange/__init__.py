@@ -35,7 +35,9 @@ def open_features(
         id_key: for hdf5, npz and csv, the array of clip ids.
     """
     if format not in FORMATS:
-        raise FixUsage(f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}")
+        raise FixUsage(
+            f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
+        )
     if id_key is not None and format not in WITH_ID_KEY:
         raise FixUsage(f"--id-key does not apply to {format}")
     every = [paths] if isinstance(paths, str | Path) else paths

@@ -55,7 +55,9 @@ NOT_FEATURES = "this is not a table of features"
 _NUMBERED = re.compile(r"(.*?)[._ -]?([0-9]{1,18})")
 
 
-def open_npz(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> FeatureSource:
+def open_npz(
+    path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY
+) -> FeatureSource:
     """Open the arrays of an npz file; without `levels`, each array that has a row for each id."""
     with _opened(path) as packed:
         return column_source(
@@ -72,7 +74,11 @@ def open_npz(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> 
 def read_arrays(path: Path) -> dict[str, Array]:
     """Read every array of an npz file by its name, as safely as `open_npz` reads them."""
     with _opened(path) as packed:
-        return {name: _member(path, packed, name) for name in packed.files if name != PROVENANCE}
+        return {
+            name: _member(path, packed, name)
+            for name in packed.files
+            if name != PROVENANCE
+        }
 
 
 @contextmanager
@@ -97,11 +103,16 @@ def _member(path: Path, packed: Any, key: str) -> Array:
             where=where,
             hint="--level NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
         )
-    member, formats = key if key in packed.zip.namelist() else f"{key}.npy", np.lib.format
+    member, formats = (
+        key if key in packed.zip.namelist() else f"{key}.npy",
+        np.lib.format,
+    )
     try:
         with packed.zip.open(member) as stream:
             old = formats.read_magic(stream) == (1, 0)
-            read = formats.read_array_header_1_0 if old else formats.read_array_header_2_0
+            read = (
+                formats.read_array_header_1_0 if old else formats.read_array_header_2_0
+            )
             shape, _, dtype = read(stream)
     except DAMAGE as error:
         raise Corrupt(f"{member!r} is not an array: {error}", where=where) from error
@@ -184,7 +195,9 @@ def _mapped(path: Path) -> Array:
     return array
 
 
-def open_csv(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> FeatureSource:
+def open_csv(
+    path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY
+) -> FeatureSource:
     """Open a table with a row for each clip; without `levels`, its numbered columns.
 
     `levels` maps a level to the name of its columns without the number: `clip_0`, `clip_1`, ... are
@@ -215,7 +228,8 @@ def open_csv(path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY) -> 
         if not levels or name in levels.values()
     }
     violations.raise_if_any(
-        NOT_FEATURES, hint="name the columns of a vector x_0, x_1, x_2, ..., each number once"
+        NOT_FEATURES,
+        hint="name the columns of a vector x_0, x_1, x_2, ..., each number once",
     )
     numbers = {name: _numbers(table, ordered) for name, ordered in vectors.items()}
     violations.raise_if_any(NOT_FEATURES)
@@ -270,13 +284,17 @@ def _numbers(table: CsvTable, columns: list[str]) -> Array:
     Where there are decimal commas, a point may stand between thousands: 1.234 is refused.
     """
     may_be_decimal = table.delimiter != ","
-    has_comma = may_be_decimal and any("," in row[name] for row in table.rows for name in columns)
+    has_comma = may_be_decimal and any(
+        "," in row[name] for row in table.rows for name in columns
+    )
     values = np.zeros((len(table.rows), len(columns)))
     for index, row in enumerate(table.rows):
         for place, column in enumerate(columns):
             text = row[column]
             if has_comma and "." in text:
-                row.add(column, f"{text!r} has a point, other numbers have a decimal comma")
+                row.add(
+                    column, f"{text!r} has a point, other numbers have a decimal comma"
+                )
                 continue
             digits = text.replace(",", ".") if may_be_decimal else text
             try:
@@ -303,7 +321,9 @@ def open_pth(path: Path, levels: Mapping[str, str]) -> FeatureSource:
         name: {clip: (file, key) for clip, file in clips.items()}
         for name, key in (levels or {"": ""}).items()
     }
-    movies = {clip: file.parent.name for clip, file in clips.items() if file.parent != root}
+    movies = {
+        clip: file.parent.name for clip, file in clips.items() if file.parent != root
+    }
     origin = origin_of("pth", root, files)
     source = clip_source(origin, keys, _tensor, levels, movie_of_clip=movies)
     n_others = sum(path.is_file() for path in visible_paths(root)) - len(files)
@@ -332,7 +352,9 @@ def _tensor(key: tuple[Path, str]) -> Array:
     torch = need("torch", "mlp", PTH_PURPOSE)
     check_memory(file.stat().st_size, "one file", str(file))
     try:
-        with warnings.catch_warnings():  # what is wrong with a file is reported below, once
+        with (
+            warnings.catch_warnings()
+        ):  # what is wrong with a file is reported below, once
             warnings.simplefilter("ignore")
             data = io.BytesIO(file.read_bytes())
             value = torch.load(data, map_location="cpu", weights_only=True)
@@ -348,7 +370,9 @@ def _tensor(key: tuple[Path, str]) -> Array:
         raise BadRow(f"{file.name} is not a dictionary of tensors")
     value = value.get(name) if name else value
     if not isinstance(value, torch.Tensor):
-        raise BadRow(f"{file.name} holds {type(value).__name__}, not {name or 'a tensor'}")
+        raise BadRow(
+            f"{file.name} holds {type(value).__name__}, not {name or 'a tensor'}"
+        )
     if value.layout != torch.strided or value.is_quantized or value.is_complex():
         raise BadRow(f"{file.name} holds an unsupported kind of tensor")
     # A few bytes can be seen as a huge tensor, by strides of zero.
@@ -356,7 +380,9 @@ def _tensor(key: tuple[Path, str]) -> Array:
         raise BadRow(f"{file.name} holds less than its shape {tuple(value.shape)}")
     if value.ndim not in (2, 3) or value.shape[0] != 1:
         shape = tuple(value.shape)
-        raise BadRow(f"{file.name} has the shape {shape}, expected [1, D] or [1, tokens, D]")
+        raise BadRow(
+            f"{file.name} has the shape {shape}, expected [1, D] or [1, tokens, D]"
+        )
     tensor = value.detach()
     if tensor.dtype == torch.bfloat16:  # NumPy has no such type; this is exact
         tensor = tensor.float()

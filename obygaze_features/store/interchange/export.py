@@ -17,7 +17,12 @@ import numpy.typing as npt
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.drafts import OwnFolder, made_by_obygaze, new_file, new_folder
+from obygaze_features.core.drafts import (
+    OwnFolder,
+    made_by_obygaze,
+    new_file,
+    new_folder,
+)
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import (
     SPREADSHEET_LINE,
@@ -32,7 +37,11 @@ from obygaze_features.core.lazy import need
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.schema import ArraySpec
-from obygaze_features.store.interchange.source import HDF5_LEVELS, NPY_LEVELS, PROVENANCE
+from obygaze_features.store.interchange.source import (
+    HDF5_LEVELS,
+    NPY_LEVELS,
+    PROVENANCE,
+)
 from obygaze_features.store.read.reader import Store
 
 DATE = (1980, 1, 1, 0, 0, 0)
@@ -114,9 +123,17 @@ def export_store(
     store.plan.refuse_pictures(store.location)
     path = Path(path)
     if format not in FORMATS:
-        raise FixUsage(f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}")
-    if for_spreadsheets and format != "csv" and not (FORMATS[format].in_folder and labels):
-        raise FixUsage(f"{format} without labels has no table for spreadsheets", hint="csv")
+        raise FixUsage(
+            f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
+        )
+    if (
+        for_spreadsheets
+        and format != "csv"
+        and not (FORMATS[format].in_folder and labels)
+    ):
+        raise FixUsage(
+            f"{format} without labels has no table for spreadsheets", hint="csv"
+        )
     specs = _specs(store, format, levels)
     if format == "npz" and labels is not None:
         _check_label_arrays(specs)
@@ -127,19 +144,25 @@ def export_store(
             left_out[str(store.clip_ids[row])] = str(status)
     if not present.any():
         hint = "obygaze extract status shows why"
-        raise FixInput("no clip has features; nothing to export", where=store.location, hint=hint)
+        raise FixInput(
+            "no clip has features; nothing to export", where=store.location, hint=hint
+        )
     if FORMATS[format].ids_are_names:
         _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), store.location)
     words = None
     if labels is not None:
         words = {clip.clip_id: (clip.level, "|".join(clip.concepts)) for clip in labels}
-    job = _Job(store, specs, present, progress or Quiet(), compress, words, for_spreadsheets)
+    job = _Job(
+        store, specs, present, progress or Quiet(), compress, words, for_spreadsheets
+    )
     job.progress.expect(len(specs) * int(present.sum()))
     own, beside = FORMATS[format].own, path.parent / f"{path.name}.json"
     new = new_folder if FORMATS[format].in_folder else new_file
     facts = pretty_json(provenance(store))
     with disk_errors(path), new(path, own, force=force) as draft:
-        check_disk(int(present.sum()) * sum(spec.row_bytes for spec in specs), draft.parent)
+        check_disk(
+            int(present.sum()) * sum(spec.row_bytes for spec in specs), draft.parent
+        )
         FORMATS[format].write(job, draft)
         if FORMATS[format].in_folder:
             _finish_folder(job, draft, format)
@@ -185,15 +208,21 @@ def _finish_folder(job: _Job, folder: Path, format: str) -> None:
 def _not_an_export(folder: Path) -> str:
     if not made_by_obygaze(folder / EXPORT_FILE):
         return f"it has no {EXPORT_FILE}"
-    if json.loads((folder / EXPORT_FILE).read_bytes()).get("names_sha256") != _names_sha256(folder):
+    if json.loads((folder / EXPORT_FILE).read_bytes()).get(
+        "names_sha256"
+    ) != _names_sha256(folder):
         return "files were added to it or removed"
     return ""
 
 
 def _names_sha256(folder: Path) -> str:
-    files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    files = (
+        path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
+    )
     names = (path.relative_to(folder).as_posix() for path in files)
-    return sha256_bytes("\n".join(sorted(name for name in names if name != EXPORT_FILE)).encode())
+    return sha256_bytes(
+        "\n".join(sorted(name for name in names if name != EXPORT_FILE)).encode()
+    )
 
 
 def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[ArraySpec]:
@@ -207,7 +236,9 @@ def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[Arra
     if not specs or (format in ("csv", "pth") and len(specs) > 1):
         raise FixUsage(f"expected one level for {format}", hint="--level NAME")
     if format == "csv" and len(specs[0].tail_shape) != 1:
-        raise FixUsage("csv needs a level with one vector a clip", hint="--level pooled")
+        raise FixUsage(
+            "csv needs a level with one vector a clip", hint="--level pooled"
+        )
     return specs
 
 
@@ -234,7 +265,9 @@ def _check_names(names: Sequence[str], where: str) -> None:
             )
 
 
-def _check_files(job: _Job, folder: Path, suffix: str, beside_movies: Sequence[str] = ()) -> None:
+def _check_files(
+    job: _Job, folder: Path, suffix: str, beside_movies: Sequence[str] = ()
+) -> None:
     """Raise an error if the file system would give two movies or two clips one name.
 
     Many take `A-1` and `a-1` for one name, and some also two forms of one Unicode text.
@@ -263,7 +296,9 @@ def _same_name(names: Sequence[str], folder: Path) -> tuple[str, str] | None:
     """
     similar: dict[str, list[str]] = {}
     for name in names:
-        similar.setdefault(unicodedata.normalize("NFKC", name).casefold(), []).append(name)
+        similar.setdefault(unicodedata.normalize("NFKC", name).casefold(), []).append(
+            name
+        )
     groups = [group for group in similar.values() if len(group) > 1]
     if not groups:
         return None
@@ -272,7 +307,11 @@ def _same_name(names: Sequence[str], folder: Path) -> tuple[str, str] | None:
             for index, name in enumerate(group):
                 path = Path(tried, name)
                 if path.exists():
-                    others = (other for other in group[:index] if path.samefile(Path(tried, other)))
+                    others = (
+                        other
+                        for other in group[:index]
+                        if path.samefile(Path(tried, other))
+                    )
                     return next(others), name
                 path.touch()
     return None
@@ -283,7 +322,9 @@ def _npz(job: _Job, path: Path) -> None:
     method = zipfile.ZIP_DEFLATED if job.compress else zipfile.ZIP_STORED
     with zipfile.ZipFile(path, "w", method) as out:
 
-        def add(name: str, shape: tuple[int, ...], dtype: Any, pieces: Iterable[Any]) -> None:
+        def add(
+            name: str, shape: tuple[int, ...], dtype: Any, pieces: Iterable[Any]
+        ) -> None:
             entry = zipfile.ZipInfo(f"{name}.npy", DATE)
             entry.compress_type = method
             descr = np.lib.format.dtype_to_descr(np.dtype(dtype))
@@ -358,7 +399,9 @@ def _csv(job: _Job, path: Path) -> None:
             words: Iterable[str] = (clip, movie, *job.label(clip).values())
             if job.for_spreadsheets:
                 words = map(spreadsheet_cell, words)
-            stream.write(f"{csv_line(words)[:-1]},{','.join(map(str, _digits(values)))}\n")
+            stream.write(
+                f"{csv_line(words)[:-1]},{','.join(map(str, _digits(values)))}\n"
+            )
 
 
 def _digits(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -394,8 +437,12 @@ EXPORT = OwnFolder("export", _not_an_export)
 _marked = partial(OwnFolder.marked, "export")
 FACTS = _marked("the provenance", rb'\A{\s*"created_by": "obygaze ')
 # HDF5 keeps the attributes of a file near its start, and a zip its names at the end.
-HDF5 = _marked(f"the attribute {HDF5_LEVELS}", rb"(?s)\A\x89HDF.*" + HDF5_LEVELS.encode())
-NPZ = _marked(f"the array {PROVENANCE}", rb"(?s)PK\x01\x02.*" + f"{PROVENANCE}.npy".encode())
+HDF5 = _marked(
+    f"the attribute {HDF5_LEVELS}", rb"(?s)\A\x89HDF.*" + HDF5_LEVELS.encode()
+)
+NPZ = _marked(
+    f"the array {PROVENANCE}", rb"(?s)PK\x01\x02.*" + f"{PROVENANCE}.npy".encode()
+)
 _COLUMNS = rb"\A(# for spreadsheets: .*\n)?clip_id,movie_id,(level,concepts,)?(\w+)_0(,\3_\d+)*\n"
 FORMATS = {
     "hdf5": _Format(_hdf5, HDF5),

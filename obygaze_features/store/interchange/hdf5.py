@@ -39,7 +39,9 @@ TEXTS = b"GCOL\x01\0\0\0"
 ID_KEYS = ("clip_id", "ids", "id", "names", "video_names", "keys")
 
 
-def open_one(path: Path, levels: Mapping[str, str], *, id_key: str | None = None) -> FeatureSource:
+def open_one(
+    path: Path, levels: Mapping[str, str], *, id_key: str | None = None
+) -> FeatureSource:
     """Open a file or a folder; without paths in `levels`, a dataset for each clip, or ids."""
     # Other programs show paths from the root of the file: /features.
     levels = {name: place.lstrip("/") for name, place in levels.items()}
@@ -51,7 +53,9 @@ def open_one(path: Path, levels: Mapping[str, str], *, id_key: str | None = None
         handle = h5py.File(path, "r")
         key = id_key if id_key is not None or levels else _id_key(handle)
         if key is None:
-            source = _a_dataset_a_clip(path, handle, levels or _found_levels(handle, path))
+            source = _a_dataset_a_clip(
+                path, handle, levels or _found_levels(handle, path)
+            )
         else:
             source = column_source(
                 path,
@@ -65,7 +69,9 @@ def open_one(path: Path, levels: Mapping[str, str], *, id_key: str | None = None
         return source
     except DAMAGE as error:
         hint = "copy or download it again, or name its format: npz, npy, csv or pth"
-        raise Corrupt(f"not a complete HDF5 file: {error}", where=str(path), hint=hint) from error
+        raise Corrupt(
+            f"not a complete HDF5 file: {error}", where=str(path), hint=hint
+        ) from error
 
 
 def _node(parent: Any, path: str, where: str) -> Any:
@@ -118,8 +124,13 @@ def _check_texts(handle: Any, node: Any = None) -> None:
             raise ValueError("an entry among its texts does not have the right size")
         start = data.find(TEXTS, start + 1)
     if node is not None and node.id.get_offset() is not None:  # not in chunks
-        places = np.arange(node.size) * (node.id.get_storage_size() // max(node.size, 1))
-        if any(number(node.id.get_offset() + place, 4) > len(data) for place in places.tolist()):
+        places = np.arange(node.size) * (
+            node.id.get_storage_size() // max(node.size, 1)
+        )
+        if any(
+            number(node.id.get_offset() + place, 4) > len(data)
+            for place in places.tolist()
+        ):
             raise ValueError("a text that is longer than the file")
 
 
@@ -156,14 +167,21 @@ def _id_key(handle: Any) -> str | None:
     return None
 
 
-def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> FeatureSource:
+def _a_dataset_a_clip(
+    path: Path, handle: Any, levels: Mapping[str, str]
+) -> FeatureSource:
     """Open one file in which each clip has its own dataset."""
     paths = list(levels.values())
-    clips = list(dict.fromkeys(clip for pattern in paths for clip in _ids(handle, pattern, path)))
+    clips = list(
+        dict.fromkeys(clip for pattern in paths for clip in _ids(handle, pattern, path))
+    )
     if not clips:
         hint = f"--level NAME=PATH; the file has {few(list(handle))}"
         raise FixInput(f"no dataset at {few(paths)}", where=str(path), hint=hint)
-    keys = {level: {c: pattern.replace(ID, c) for c in clips} for level, pattern in levels.items()}
+    keys = {
+        level: {c: pattern.replace(ID, c) for c in clips}
+        for level, pattern in levels.items()
+    }
     return clip_source(
         origin_of("hdf5", path),
         keys,
@@ -173,7 +191,9 @@ def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> Fea
     )
 
 
-def _movies(handle: Any, pattern: str, clips: Sequence[str], path: Path) -> dict[str, str]:
+def _movies(
+    handle: Any, pattern: str, clips: Sequence[str], path: Path
+) -> dict[str, str]:
     """Return the films, which `export` writes as an attribute of each dataset or group."""
     words = pattern.split("/")
     place = next(i for i, word in enumerate(words) if ID in word)
@@ -228,7 +248,9 @@ def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:
         what = f"each level of a folder of files needs its path in a file, without {ID}"
         raise FixInput(what, where=str(root), hint="--level clip=features")
     clips = by_clip(files)
-    keys = {level: {c: (clips[c], path) for c in clips} for level, path in levels.items()}
+    keys = {
+        level: {c: (clips[c], path) for c in clips} for level, path in levels.items()
+    }
     return clip_source(origin_of("hdf5", root, files), keys, _dataset_in_file, levels)
 
 
@@ -244,7 +266,9 @@ def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
     places = [i for i, word in enumerate(words) if ID in word]
     if len(places) != 1 or words[places[0]].count(ID) != 1:
         raise FixInput(
-            f"{pattern!r} must contain {ID} once", where=str(path), hint="or add --id-key"
+            f"{pattern!r} must contain {ID} once",
+            where=str(path),
+            hint="or add --id-key",
         )
     place = places[0]
     try:
@@ -276,6 +300,8 @@ def _found_levels(handle: Any, path: Path) -> dict[str, str]:
         n_dimensions = (handle[name].ndim for name in arrays)
         return {"frames" if has_several(n_dimensions) else "clip": ID}
     if not exported:
-        what = f"no dataset at the top of the file, only {few(list(handle)) or 'nothing'}"
+        what = (
+            f"no dataset at the top of the file, only {few(list(handle)) or 'nothing'}"
+        )
         raise FixInput(what, where=str(path), hint=LAYOUT)
     return {name: f"{ID}/{name}" for name in exported}

@@ -33,7 +33,9 @@ Pool = Literal["none", "also", "only"]
 POOLED = "pooled"
 # What an import writes into the recipe beside the facts that are given.
 OWN_FACTS = frozenset(("origin", "backbone", "pooling"))
-NO_FEATURES = RowStatus.failed("import", "NotFound", "missing in the files that were imported")
+NO_FEATURES = RowStatus.failed(
+    "import", "NotFound", "missing in the files that were imported"
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,9 @@ def import_store(
     for name in settings.facts.keys() & OWN_FACTS:
         raise FixUsage(
             f"the fact {name!r} is recorded by the import itself",
-            hint="--backbone NAME" if name == "backbone" else "another name for this fact",
+            hint="--backbone NAME"
+            if name == "backbone"
+            else "another name for this fact",
         )
     ids = [(aliases or {}).get(clip, clip) for clip in source.clip_ids]
     index_of = {clip: index for index, clip in enumerate(ids)}
@@ -152,7 +156,9 @@ def clips_of(source: FeatureSource) -> ManifestClips:
         key=lambda pair: [*map(natural_order, pair), pair],
     )
     clips, movies = [clip for _, clip in pairs], [movie for movie, _ in pairs]
-    return ManifestClips("imported", clips_sha256(zip(clips, movies, strict=True)), clips, movies)
+    return ManifestClips(
+        "imported", clips_sha256(zip(clips, movies, strict=True)), clips, movies
+    )
 
 
 def _movies_of(source: FeatureSource) -> list[str]:
@@ -181,14 +187,20 @@ class _Job:
     """The arrays of the new store, and how each row is read from the source."""
 
     def __init__(
-        self, source: FeatureSource, settings: ImportSettings, indices: Sequence[int | None]
+        self,
+        source: FeatureSource,
+        settings: ImportSettings,
+        indices: Sequence[int | None],
     ) -> None:
         self.source, self.settings, self.indices = source, settings, indices
         self.shapes = {level: self._usual_shape(level) for level in source.levels}
         self.specs = [
-            ArraySpec(level, shape.sizes, dtype=shape.dtype) for level, shape in self.shapes.items()
+            ArraySpec(level, shape.sizes, dtype=shape.dtype)
+            for level, shape in self.shapes.items()
         ]
-        several = [level for level, shape in self.shapes.items() if len(shape.sizes) > 1]
+        several = [
+            level for level, shape in self.shapes.items() if len(shape.sizes) > 1
+        ]
         self.pooled_from = several[0] if settings.pool == "also" and several else None
         if self.pooled_from is not None:
             if POOLED in self.shapes:
@@ -196,7 +208,9 @@ class _Job:
             width = self.shapes[self.pooled_from].sizes[-1]
             self.specs.append(ArraySpec(POOLED, (width,)))
         row_bytes = sum(spec.row_bytes for spec in self.specs)
-        check_memory(32 * row_bytes, "one block of clips", str(source.origin), "--pool only")
+        check_memory(
+            32 * row_bytes, "one block of clips", str(source.origin), "--pool only"
+        )
 
     def _usual_shape(self, level: str) -> Shape:
         """Return the shape and type that most clips have in the new store."""
@@ -214,13 +228,21 @@ class _Job:
                 sizes = sizes[-1:]
             # One vector a clip is kept in float32 whatever it came in, as all stores have it.
             small = dtype == "float16" and len(sizes) > 1
-            found[Shape(sizes, self.settings.dtype or ("float16" if small else "float32"))] += 1
+            found[
+                Shape(sizes, self.settings.dtype or ("float16" if small else "float32"))
+            ] += 1
         if not found:
-            what, hint = f"no clip has a usable {level}{why}", "--level NAME=KEY of another array"
+            what, hint = (
+                f"no clip has a usable {level}{why}",
+                "--level NAME=KEY of another array",
+            )
             raise FixInput(what, where=name_of(self.source), hint=hint)
         shape, n_usual = found.most_common(1)[0]
         if 2 * n_usual <= found.total():
-            shapes = [f"{n} clips of {one.sizes} {one.dtype}" for one, n in found.most_common(20)]
+            shapes = [
+                f"{n} clips of {one.sizes} {one.dtype}"
+                for one, n in found.most_common(20)
+            ]
             raise FixInput(
                 f"{level} has {len(found)} shapes, and a store needs one for all clips",
                 hint="--pool only keeps the maximum over all vectors of a clip",
@@ -250,14 +272,20 @@ class _Job:
         for place, row in enumerate(rows):
             index = self.indices[row]
             try:
-                new = {} if index is None else {n: self._values(n, index) for n in self.shapes}
+                new = (
+                    {}
+                    if index is None
+                    else {n: self._values(n, index) for n in self.shapes}
+                )
             except BadRow as error:
                 kind = type(error.__cause__ or error).__name__
                 statuses[place] = RowStatus.failed("import", kind, str(error))
                 continue
             if new and self.pooled_from is not None:
                 whole = new[self.pooled_from]
-                new[POOLED] = whole.reshape(-1, whole.shape[-1]).max(axis=0).astype(np.float32)
+                new[POOLED] = (
+                    whole.reshape(-1, whole.shape[-1]).max(axis=0).astype(np.float32)
+                )
             for name, values in new.items():
                 arrays[name][place] = values
         return arrays, statuses
@@ -268,7 +296,9 @@ class _Job:
         if self.settings.pool == "only":
             values = values.reshape(-1, values.shape[-1]).max(axis=0)
         if values.shape != shape.sizes:
-            raise BadRow(f"{level} has the shape {values.shape}, most clips have {shape.sizes}")
+            raise BadRow(
+                f"{level} has the shape {values.shape}, most clips have {shape.sizes}"
+            )
         with np.errstate(over="ignore"):  # overflow is found in the next line
             stored = values.astype(shape.dtype)
         if not np.isfinite(stored).all():

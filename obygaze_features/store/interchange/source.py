@@ -32,12 +32,30 @@ HDF5_LEVELS, NPY_LEVELS = "obygaze_levels", "levels.txt"
 PROVENANCE = "obygaze_provenance"
 # Names of arrays that say nothing about what they hold. Experiments look for the level `clip`.
 GENERIC = frozenset(
-    ("x", "features", "feature", "feats", "embeddings", "embedding", "vectors", "data", "arr_0")
+    (
+        "x",
+        "features",
+        "feature",
+        "feats",
+        "embeddings",
+        "embedding",
+        "vectors",
+        "data",
+        "arr_0",
+    )
 )
 ID_KEY, MOVIE_KEY = "clip_id", "movie_id"
 # What NumPy, h5py and torch raise over damaged bytes.
 DAMAGE = (
-    *(OSError, EOFError, ValueError, TypeError, RuntimeError, LookupError, ArithmeticError),
+    *(
+        OSError,
+        EOFError,
+        ValueError,
+        TypeError,
+        RuntimeError,
+        LookupError,
+        ArithmeticError,
+    ),
     *(AssertionError, AttributeError, SyntaxError, struct.error, tokenize.TokenError),
     *(zipfile.BadZipFile, zlib.error),
 )
@@ -84,7 +102,9 @@ class FeatureSource:
 
     def __repr__(self) -> str:
         levels = ", ".join(self.levels)
-        return short_repr("FeatureSource", name_of(self), f"{len(self.clip_ids)} clips", levels)
+        return short_repr(
+            "FeatureSource", name_of(self), f"{len(self.clip_ids)} clips", levels
+        )
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -100,7 +120,9 @@ class FeatureSource:
 
     def row(self, level: str, index: int) -> Array:
         """Return one clip's array, or raise BadRow."""
-        return self._use(level, self.arrays[level][index], lambda array: np.asarray(array[()]))
+        return self._use(
+            level, self.arrays[level][index], lambda array: np.asarray(array[()])
+        )
 
     def _use(self, level: str, opener: Opener | None, use: Callable[[Any], T]) -> T:
         if opener is None:
@@ -136,7 +158,9 @@ def joined_source(sources: Sequence[FeatureSource]) -> FeatureSource:
         },
         clip_ids=[clip for one in sources for clip in one.clip_ids],
         movie_ids=[movie for one in sources for movie in one.movie_ids],
-        arrays={level: [*chain(*(one.arrays[level] for one in sources))] for level in levels},
+        arrays={
+            level: [*chain(*(one.arrays[level] for one in sources))] for level in levels
+        },
         warnings=[warning for one in sources for warning in one.warnings],
         handles=[handle for one in sources for handle in one.handles],
     )
@@ -158,11 +182,15 @@ def clip_source(
     origin = {**origin, "levels": dict(levels)} if levels else origin
     clip_ids = list(dict.fromkeys(chain(*keys.values())))
     arrays = {
-        level: [partial(open_array, of[clip]) if clip in of else None for clip in clip_ids]
+        level: [
+            partial(open_array, of[clip]) if clip in of else None for clip in clip_ids
+        ]
         for level, of in keys.items()
     }
     known_movies = movie_of_clip or {}
-    return FeatureSource(origin, clip_ids, [known_movies.get(c) for c in clip_ids], arrays)
+    return FeatureSource(
+        origin, clip_ids, [known_movies.get(c) for c in clip_ids], arrays
+    )
 
 
 def column_source(
@@ -190,7 +218,9 @@ def column_source(
     movies: Sequence[str | None] = [None] * len(ids)
     if MOVIE_KEY in names:
         movies = [movie or None for movie in _ids(path, read, MOVIE_KEY)]
-    keys = levels.values() or [name for name in names if name not in (id_key, MOVIE_KEY)]
+    keys = levels.values() or [
+        name for name in names if name not in (id_key, MOVIE_KEY)
+    ]
     arrays, warnings = {key: read(key) for key in keys}, []
     if not levels:
         usable = [
@@ -198,16 +228,31 @@ def column_source(
             for key, one in arrays.items()
             if one.dtype.kind == "f" and 2 <= one.ndim <= 4 and len(one) == len(ids)
         ]
-        levels = {key: key for key in usable} if keep_names else _named_levels(usable, path)
+        levels = (
+            {key: key for key in usable} if keep_names else _named_levels(usable, path)
+        )
         left_out = sorted(arrays.keys() - set(levels.values()))
         vectors = [name for name, key in levels.items() if len(arrays[key].shape) == 2]
         # The only level with one vector a clip is `clip` if its name says nothing.
-        if not keep_names and len(vectors) == 1 and vectors[0] in GENERIC and "clip" not in levels:
-            levels = {"clip" if name == vectors[0] else name: key for name, key in levels.items()}
-        warnings = [f"{key} was left out: not an array with a row for each id" for key in left_out]
+        if (
+            not keep_names
+            and len(vectors) == 1
+            and vectors[0] in GENERIC
+            and "clip" not in levels
+        ):
+            levels = {
+                "clip" if name == vectors[0] else name: key
+                for name, key in levels.items()
+            }
+        warnings = [
+            f"{key} was left out: not an array with a row for each id"
+            for key in left_out
+        ]
     n_clips = len(ids)
     if not levels:
-        found = few([f"{key} is {one.dtype} {list(one.shape)}" for key, one in arrays.items()])
+        found = few(
+            [f"{key} is {one.dtype} {list(one.shape)}" for key, one in arrays.items()]
+        )
         raise FixInput(
             f"no array of floats has a row for each of the {n_clips} ids"
             + (f": {found}" if found else "; the file has no other array"),
@@ -272,10 +317,14 @@ def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
         )
     if array.dtype.kind in "iu":
         return [str(value) for value in array.tolist()]
-    if array.dtype.kind not in "USOT" or not all(isinstance(one, str | bytes) for one in array):
+    if array.dtype.kind not in "USOT" or not all(
+        isinstance(one, str | bytes) for one in array
+    ):
         raise FixInput(f"{what} holds {array.dtype}, not ids", where=where)
     try:
-        return [one.decode("utf-8") if isinstance(one, bytes) else str(one) for one in array]
+        return [
+            one.decode("utf-8") if isinstance(one, bytes) else str(one) for one in array
+        ]
     except UnicodeDecodeError as error:
         raise FixInput(f"{what} is not UTF-8: {error}", where=where) from error
 
@@ -302,14 +351,23 @@ def name_of(source: FeatureSource) -> str:
     return str(origin.get("file", origin.get("folder", origin["format"])))
 
 
-def origin_of(kind: str, path: Path, files: Sequence[Path] | None = None) -> dict[str, Any]:
+def origin_of(
+    kind: str, path: Path, files: Sequence[Path] | None = None
+) -> dict[str, Any]:
     """Return what is recorded of one file, or of a folder's: one digest of names and contents."""
     if files is None:
         return {"format": kind, "file": path.name, "sha256": sha256_file(path)}
     digest = hashlib.sha256()
     for file in sorted(files):
-        digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_file(file)}\n".encode())
-    return {"format": kind, "folder": path.name, "files": len(files), "sha256": digest.hexdigest()}
+        digest.update(
+            f"{file.relative_to(path).as_posix()}\0{sha256_file(file)}\n".encode()
+        )
+    return {
+        "format": kind,
+        "folder": path.name,
+        "files": len(files),
+        "sha256": digest.hexdigest(),
+    }
 
 
 def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
@@ -321,14 +379,20 @@ def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
         hint = "the folder of the files; obygaze store import --help lists the formats"
         raise FixInput("expected a folder", where=str(root), hint=hint)
     base = root.resolve()
-    named_so = sorted(path for path in visible_paths(root) if path.suffix.lower() in suffixes)
+    named_so = sorted(
+        path for path in visible_paths(root) if path.suffix.lower() in suffixes
+    )
     for path in named_so:
         if not path.resolve().is_relative_to(base):
-            raise FixInput("a link to another folder", where=str(path), hint="copy the file here")
+            raise FixInput(
+                "a link to another folder", where=str(path), hint="copy the file here"
+            )
     files = [path for path in named_so if path.is_file()]
     if not files:
         hint = "another folder, or obygaze store import --help for other formats"
-        raise FixInput(f"no {suffixes[0]} file in this folder", where=str(root), hint=hint)
+        raise FixInput(
+            f"no {suffixes[0]} file in this folder", where=str(root), hint=hint
+        )
     return files
 
 
@@ -345,7 +409,9 @@ def by_clip(files: Sequence[Path], ids: Sequence[str] | None = None) -> dict[str
     found: dict[str, Path] = {}
     for clip, file in zip(ids or [file.stem for file in files], files, strict=True):
         if found.setdefault(clip, file) != file:
-            raise FixInput(f"two files for the clip {clip!r}", where=f"{found[clip]}, {file}")
+            raise FixInput(
+                f"two files for the clip {clip!r}", where=f"{found[clip]}, {file}"
+            )
     return found
 
 

@@ -16,7 +16,13 @@ from obygaze_features.core.files import parse_json, sha256_bytes
 from obygaze_features.store.format.chunks import ChunkLayout, crc32c_of
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import MANY_ROWS, Plan
-from obygaze_features.store.format.schema import TEXT_FOLDER, WORDS, ArraySpec, Bytes, TextTable
+from obygaze_features.store.format.schema import (
+    TEXT_FOLDER,
+    WORDS,
+    ArraySpec,
+    Bytes,
+    TextTable,
+)
 from obygaze_features.store.read.commits import Commits, Expected
 from obygaze_features.store.remote.files import Files, Piece
 
@@ -71,7 +77,8 @@ class Arrays:
             piece = self.files.read(name, 0, 1)
             if piece is None or piece.total != mark.n_bytes:
                 raise Corrupt(
-                    f"{name} does not have {mark.n_bytes} bytes", where=self.files.location
+                    f"{name} does not have {mark.n_bytes} bytes",
+                    where=self.files.location,
                 )
 
     def text(self) -> TextTable | None:
@@ -80,15 +87,24 @@ class Arrays:
             return None
         key = f"{TEXT_FOLDER}/zarr.json"
         try:
-            space_id = str(parse_json(self._part(key).tobytes())["attributes"]["space_id"])
+            space_id = str(
+                parse_json(self._part(key).tobytes())["attributes"]["space_id"]
+            )
             layouts = {}
             for name in ("embeddings", *WORDS):
                 key = f"{TEXT_FOLDER}/{name}/zarr.json"
-                document, where = parse_json(self._part(key).tobytes()), self.files.location
-                layouts[name] = ChunkLayout.of(self.plan, f"text/{name}", document, where)
+                document, where = (
+                    parse_json(self._part(key).tobytes()),
+                    self.files.location,
+                )
+                layouts[name] = ChunkLayout.of(
+                    self.plan, f"text/{name}", document, where
+                )
         except DAMAGE as error:
             raise self._damaged(key, error) from error
-        embeddings = self._whole(f"{TEXT_FOLDER}/embeddings/c.0.0", layouts["embeddings"])
+        embeddings = self._whole(
+            f"{TEXT_FOLDER}/embeddings/c.0.0", layouts["embeddings"]
+        )
         words = {name: self._strings(f"text/{name}", layouts[name]) for name in WORDS}
         return TextTable(embeddings=embeddings, space_id=space_id, **words)
 
@@ -96,8 +112,12 @@ class Arrays:
         """Raise an error unless the zarr.json of an array is that of store.json."""
         key = f"data.zarr/{name}/zarr.json"
         try:
-            if parse_json(self._part(key).tobytes()) != self.plan.zarr.get(f"{name}/zarr.json"):
-                raise Corrupt(f"{key} is not as in store.json", where=self.files.location)
+            if parse_json(self._part(key).tobytes()) != self.plan.zarr.get(
+                f"{name}/zarr.json"
+            ):
+                raise Corrupt(
+                    f"{key} is not as in store.json", where=self.files.location
+                )
         except DAMAGE as error:
             raise self._damaged(key, error) from error
         self.layout(name)
@@ -108,9 +128,13 @@ class Arrays:
         if name not in self._layouts:
             document = self.plan.zarr.get(f"{name}/zarr.json")
             if document is None:
-                what = f"the array {name!r} is missing: store.json has no {name}/zarr.json"
+                what = (
+                    f"the array {name!r} is missing: store.json has no {name}/zarr.json"
+                )
                 raise Corrupt(what, where=self.files.location)
-            self._layouts[name] = ChunkLayout.of(self.plan, name, document, self.files.location)
+            self._layouts[name] = ChunkLayout.of(
+                self.plan, name, document, self.files.location
+            )
         return self._layouts[name]
 
     def read(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
@@ -130,10 +154,14 @@ class Arrays:
         starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
 
         def fill(start: int, stop: int) -> None:
-            self._fill(spec, layout, int(blocks[start]), rows[start:stop], out[start:stop])
+            self._fill(
+                spec, layout, int(blocks[start]), rows[start:stop], out[start:stop]
+            )
 
         is_large = self.plan.block_rows * spec.row_bytes >= THREAD_FROM_BYTES
-        at_once = REMOTE_AT_ONCE if self.files.is_remote else LARGE_AT_ONCE if is_large else 1
+        at_once = (
+            REMOTE_AT_ONCE if self.files.is_remote else LARGE_AT_ONCE if is_large else 1
+        )
         if min(at_once, len(starts)) > 1:
             with ThreadPoolExecutor(at_once) as pool:
                 list(pool.map(fill, starts, [*starts[1:], len(rows)]))
@@ -152,7 +180,12 @@ class Arrays:
         return np.empty((n_rows, *spec.tail_shape), dtype=spec.dtype)
 
     def _fill(
-        self, spec: ArraySpec, layout: ChunkLayout, block: int, rows: Rows, out: npt.NDArray[Any]
+        self,
+        spec: ArraySpec,
+        layout: ChunkLayout,
+        block: int,
+        rows: Rows,
+        out: npt.NDArray[Any],
     ) -> None:
         """Read ascending rows of one block into `out`."""
         key, chunk_rows = self.plan.block_key(spec.name, block), layout.chunk_shape[0]
@@ -161,7 +194,9 @@ class Arrays:
         starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
         chunks = self._chunks(key, layout, numbers[starts].tolist())
         try:
-            for start, stop, chunk in zip(starts, [*starts[1:], len(rows)], chunks, strict=True):
+            for start, stop, chunk in zip(
+                starts, [*starts[1:], len(rows)], chunks, strict=True
+            ):
                 if chunk is None:
                     self._require_absent(spec, block, rows[start:stop])
                     out[start:stop] = np.nan if spec.is_float else 0
@@ -228,7 +263,9 @@ class Arrays:
         piece = None
         for expected in self.commits.possible(name):
             piece = piece or self.files.read(name, start, stop)
-            if piece is not None and _is_expected(piece, expected, layout, start, stop, number):
+            if piece is not None and _is_expected(
+                piece, expected, layout, start, stop, number
+            ):
                 return piece
         n_bytes, what = expected.mark.n_bytes, "is missing"
         if piece is not None and piece.total == n_bytes:

@@ -30,7 +30,12 @@ from obygaze_features.store.format.schema import (
     RowStatus,
 )
 from obygaze_features.store.read.index import INDEX_ROWS, Index, IndexPage
-from obygaze_features.store.remote.files import Files, read_listed, read_or_none, read_record
+from obygaze_features.store.remote.files import (
+    Files,
+    read_listed,
+    read_or_none,
+    read_record,
+)
 
 # So few statuses are looked through at once, not block by block.
 FEW_ROWS = 1000
@@ -114,7 +119,9 @@ class Commits:
         if seal.fingerprint != self.plan.recipe.fingerprint:
             raise Mismatch("the seal is of another recipe than the store", where=where)
         if seal.files.get(Plan.FILE, FileMark(0, "")).sha256 != self.plan.sha256:
-            raise Corrupt(f"{Seal.FILE} and {Plan.FILE} are not of the same store", where=where)
+            raise Corrupt(
+                f"{Seal.FILE} and {Plan.FILE} are not of the same store", where=where
+            )
         self.plan.names.require(seal.files, where)
         self._check_rows(seal.noted, (0, self.plan.n_clips), where)
         self._check_makers(seal.makers, (0, self.plan.n_clips), where)
@@ -166,7 +173,9 @@ class Commits:
         self._check_makers(marker.makers, marker.rows, where)
         return marker
 
-    def _check_rows(self, noted: Iterable[int], rows: tuple[int, int], where: str) -> None:
+    def _check_rows(
+        self, noted: Iterable[int], rows: tuple[int, int], where: str
+    ) -> None:
         beyond = [row for row in noted if row not in range(*rows)]
         if beyond:
             raise Corrupt(
@@ -177,7 +186,8 @@ class Commits:
     def _check_makers(self, makers: Makers, rows: tuple[int, int], where: str) -> None:
         if makers.between(*rows) != makers:
             raise Corrupt(
-                f"what made rows is listed outside the rows {rows[0]}-{rows[1] - 1}", where=where
+                f"what made rows is listed outside the rows {rows[0]}-{rows[1] - 1}",
+                where=where,
             )
 
     def listing(self, block: int) -> Seal | IndexPage | Marker | None:
@@ -240,7 +250,9 @@ class Commits:
     def made_by(self) -> MadeBy:
         """Return how the clips with features were made, of those that are committed."""
         if self.seal is not None:
-            not_ok = [row for row, status in self.seal.noted.items() if not status.is_ok]
+            not_ok = [
+                row for row, status in self.seal.noted.items() if not status.is_ok
+            ]
             clips = self.seal.makers.clips(not_ok)
             n_ok = self.plan.n_clips - len(not_ok)
             return MadeBy(clips, n_ok - sum(clips.values()), self.seal.versions)
@@ -256,7 +268,9 @@ class Commits:
             not_ok = [row for row, status in marker.noted.items() if not status.is_ok]
             clips = marker.makers.clips(not_ok)
             counts.update(clips)
-            unrecorded += marker.rows[1] - marker.rows[0] - len(not_ok) - sum(clips.values())
+            unrecorded += (
+                marker.rows[1] - marker.rows[0] - len(not_ok) - sum(clips.values())
+            )
             for name, version in marker.versions.items():
                 versions.setdefault(name, set()).add(version)
         known = {name: sorted(versions[name]) for name in sorted(versions)}
@@ -282,34 +296,58 @@ class Commits:
         if blocks is None:
             _ = self.seal  # one request, in place of all pages of the index
         partial = self.partial
-        if self.is_sealed and self._seal and not partial and len(self._seal.noted) < FEW_ROWS:
+        if (
+            self.is_sealed
+            and self._seal
+            and not partial
+            and len(self._seal.noted) < FEW_ROWS
+        ):
             rows, step = self._seal.noted, self.plan.block_rows
             wanted = None if blocks is None else set(blocks)
-            return {n: rows[n] for n in sorted(rows) if wanted is None or n // step in wanted}
+            return {
+                n: rows[n]
+                for n in sorted(rows)
+                if wanted is None or n // step in wanted
+            }
         for block in range(self.plan.n_blocks) if blocks is None else blocks:
             noted = self.noted(block)
-            if partial is not None and not any(partial.holds(name, block) for name in arrays):
-                found.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
-                noted = {row: status for row, status in noted.items() if not status.is_ok}
+            if partial is not None and not any(
+                partial.holds(name, block) for name in arrays
+            ):
+                found.update(
+                    dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED)
+                )
+                noted = {
+                    row: status for row, status in noted.items() if not status.is_ok
+                }
             found.update(noted)
         return found
 
-    def not_ok(self, array: str, blocks: Iterable[int] | None = None) -> dict[int, RowStatus]:
+    def not_ok(
+        self, array: str, blocks: Iterable[int] | None = None
+    ) -> dict[int, RowStatus]:
         """Return the rows of some blocks, by default all, that have no features in an array."""
         found = self.statuses((array,), blocks)
         return {row: status for row, status in found.items() if not status.is_ok}
 
     def text_files(self) -> Mapping[str, FileMark]:
         """Return the files of the texts that go with the store; none if it has no texts."""
-        index = self.index.listed if self._seal is None and self.index is not None else None
+        index = (
+            self.index.listed if self._seal is None and self.index is not None else None
+        )
         found = index or self.seal or read_record(self.files, TextMarker)
         files = found.files if found is not None else {}
         if isinstance(found, TextMarker):
             self.plan.names.require(files, f"{self.files.location}/{TextMarker.FILE}")
-        return {name: files[name] for name in files if name.startswith(f"{TEXT_FOLDER}/")}
+        return {
+            name: files[name] for name in files if name.startswith(f"{TEXT_FOLDER}/")
+        }
 
     def listed_files(
-        self, collecting: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
+        self,
+        collecting: Callable[[str], AbstractContextManager[None]] = lambda _: (
+            nullcontext()
+        ),
     ) -> dict[str, FileMark]:
         """Return each file that the seal, or store.json and the markers, list, by its name.
 
@@ -317,7 +355,9 @@ class Commits:
         """
         if self.seal is not None:
             files, partial = self.seal.files, self.partial
-            return {n: files[n] for n in files if partial is None or partial.holds_file(n)}
+            return {
+                n: files[n] for n in files if partial is None or partial.holds_file(n)
+            }
         listed = dict(self.plan.files)
         with collecting(TextMarker.FILE):
             listed.update(self.text_files())
@@ -358,7 +398,9 @@ class Commits:
             raise Corrupt("no marker and no seal lists this file", where=where)
         return Expected(mark, crc32c)
 
-    def _crc32c_of(self, listing: Seal | IndexPage | Marker, array: str, block: int) -> str:
+    def _crc32c_of(
+        self, listing: Seal | IndexPage | Marker, array: str, block: int
+    ) -> str:
         """Return the checksums in the file of a block; "" if they were not recorded."""
         if isinstance(listing, Marker):
             return listing.crc32c.get(array, "")
@@ -380,7 +422,9 @@ class Commits:
         # A power cut may have removed it, and a web server cannot list.
         for folder in (f"{staging}/{stem}" for staging in _CLAIMED):
             there = self.files.names(folder) or ()
-            names += [f"{folder}/{name}" for name in there if name.startswith("marker.")]
+            names += [
+                f"{folder}/{name}" for name in there if name.startswith("marker.")
+            ]
         for name in names:
             data = read_or_none(self.files, name)
             claim = None if data is None else self._marker_of(data, block, name)

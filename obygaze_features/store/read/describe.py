@@ -31,11 +31,18 @@ def explain(plan: Plan, counts: Mapping[str, int] | None = None) -> str:
 def explain_recipe(recipe: Recipe) -> str:
     """Return how the numbers were made, one sentence for each section."""
     value = recipe.to_json()
-    facts: dict[str, Any] = {"words": _words, "named": _named, "listed": _listed, "value": value}
+    facts: dict[str, Any] = {
+        "words": _words,
+        "named": _named,
+        "listed": _listed,
+        "value": value,
+    }
     if not recipe.is_unknown:
         # The unverified checkpoint goes with the weights.
         facts["unverified"] = value["backbone"].pop(UNVERIFIED, "")
-        hashes = [f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()]
+        hashes = [
+            f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()
+        ]
         sampling = value["sampling"]
         rest = {key: sampling[key] for key in sampling if key not in ("frames", "rule")}
         extra = {key: value[key] for key in value if key not in SECTIONS}
@@ -53,7 +60,9 @@ def _words(section: Mapping[str, Any]) -> str:
     pairs = [(key.replace("_", " "), value) for key, value in section.items()]
     filled = [(key, value) for key, value in pairs if value not in ("", None, {}, [])]
     return ", ".join(
-        f"{key} ({_words(value)})" if isinstance(value, Mapping) else f"{key} {_word(value)}"
+        f"{key} ({_words(value)})"
+        if isinstance(value, Mapping)
+        else f"{key} {_word(value)}"
         for key, value in filled
     )
 
@@ -108,7 +117,9 @@ def card_text(
         # As the hub spells it.
         "licence": spdx_of(terms.licence).lower().replace("odbl-1.0", "odbl"),
     }
-    return render("store-card.md", plan=plan, recovered=recovered, zip_name=zip_name, **facts)
+    return render(
+        "store-card.md", plan=plan, recovered=recovered, zip_name=zip_name, **facts
+    )
 
 
 def _array_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
@@ -132,9 +143,13 @@ def summary(store: Store) -> dict[str, Any]:
 
 def _summary(store: Store) -> dict[str, Any]:
     plan, status = store.plan, store.status()
-    committed = [b for b in range(plan.n_blocks) if store.commits.listing(b) is not None]
+    committed = [
+        b for b in range(plan.n_blocks) if store.commits.listing(b) is not None
+    ]
     listed, partial = store.commits.listed_files(), store.commits.partial
-    n_held = {name: len(held) for name, held in partial.blocks.items()} if partial else None
+    n_held = (
+        {name: len(held) for name, held in partial.blocks.items()} if partial else None
+    )
     state = "sealed" if store.sealed else f"{len(committed)} of {plan.n_blocks} blocks"
     return {
         "location": store.location,
@@ -161,7 +176,9 @@ def _summary(store: Store) -> dict[str, Any]:
         **store.commits.made_by().to_json(),
         "fingerprint": plan.recipe.fingerprint,
         "seal_sha256": store.seal_sha256,
-        "not_ok": {clip: reason.to_json() for clip, reason in _not_ok(store, status).items()},
+        "not_ok": {
+            clip: reason.to_json() for clip, reason in _not_ok(store, status).items()
+        },
         "seconds": dict(store.commits.seal.seconds) if store.commits.seal else {},
     }
 
@@ -192,7 +209,9 @@ def _describe(store: Store, note: str) -> str:
         held = {name: facts["partial"].get(name, 0) for name, *_ in rows}
         absent = [name for name in held if not held[name]]
         headers.append("blocks here")
-        rows = [(*row, f"{held[row[0]]} of {plan.n_blocks}") for row in rows if held[row[0]]]
+        rows = [
+            (*row, f"{held[row[0]]} of {plan.n_blocks}") for row in rows if held[row[0]]
+        ]
     made_by = store.commits.made_by()
     page: dict[str, Any] = {
         "made_by": made_by.lines(),
@@ -208,6 +227,8 @@ def _describe(store: Store, note: str) -> str:
 
 def _not_ok(store: Store, status: Status) -> dict[str, RowStatus]:
     noted = status.noted
-    rows = [row for row, one in sorted(noted.items()) if one.state in ("failed", "no-video")]
+    rows = [
+        row for row, one in sorted(noted.items()) if one.state in ("failed", "no-video")
+    ]
     ids = store.clip_ids[rows].tolist() if rows else []
     return {clip: noted[row] for clip, row in zip(ids, rows, strict=True)}

@@ -67,10 +67,14 @@ class Diff:
         )
         if is_different:
             return False
-        return all(one.n_identical == one.n_clips and not one.note for one in self.levels)
+        return all(
+            one.n_identical == one.n_clips and not one.note for one in self.levels
+        )
 
 
-def diff_stores(first: Store, second: Store, *, progress: Progress | None = None) -> Diff:
+def diff_stores(
+    first: Store, second: Store, *, progress: Progress | None = None
+) -> Diff:
     """Compare two stores without holding more than a few hundred clips in memory.
 
     Clips are compared by their ids, in whatever order the stores have them. `progress` counts
@@ -94,7 +98,9 @@ def diff_stores(first: Store, second: Store, *, progress: Progress | None = None
         texts_differ=not _same_texts(first.text(), second.text()),
         made_by=(first.commits.made_by().lines(), second.commits.made_by().lines()),
     )
-    not_ok = {clip for of_store in states for clip in of_store if of_store[clip] != "ok"}
+    not_ok = {
+        clip for of_store in states for clip in of_store if of_store[clip] != "ok"
+    }
     compared = [clip for clip in common if clip not in not_ok]
     progress = progress or Quiet()
     progress.expect(len(common_arrays) * len(compared))
@@ -117,7 +123,10 @@ def _dtypes(store: Store) -> dict[str, str]:
 
 
 def _differing(
-    names: Sequence[str], first: Mapping[str, str], second: Mapping[str, str], usual: str = ""
+    names: Sequence[str],
+    first: Mapping[str, str],
+    second: Mapping[str, str],
+    usual: str = "",
 ) -> dict[str, tuple[str, str]]:
     """Return, for each name whose words differ, both words."""
     pairs = {name: (first.get(name, usual), second.get(name, usual)) for name in names}
@@ -131,7 +140,9 @@ def _same_texts(first: TextTable | None, second: TextTable | None) -> bool:
         return False
     if not np.array_equal(first.embeddings, second.embeddings):
         return False
-    return all(list(getattr(first, name)) == list(getattr(second, name)) for name in WORDS)
+    return all(
+        list(getattr(first, name)) == list(getattr(second, name)) for name in WORDS
+    )
 
 
 def _level(
@@ -140,11 +151,15 @@ def _level(
     nan = float("nan")
     shapes = [store.plan.array(name).tail_shape for store in (first, second)]
     if shapes[0] != shapes[1]:
-        return LevelDiff(name, 0, 0, nan, nan, nan, f"shapes {shapes[0]} and {shapes[1]}")
+        return LevelDiff(
+            name, 0, 0, nan, nan, nan, f"shapes {shapes[0]} and {shapes[1]}"
+        )
     is_level = first.plan.array(name).is_level
     # Of a partial copy, a clip may have other levels only.
     is_held = first.presence(name, compared)[0] & second.presence(name, compared)[0]
-    clips = [clip for clip, held in zip(compared, is_held.tolist(), strict=True) if held]
+    clips = [
+        clip for clip, held in zip(compared, is_held.tolist(), strict=True) if held
+    ]
     n_absent = len(compared) - len(clips)
     note = f"{count(n_absent, 'clip')} not in a partial copy" if n_absent else ""
     progress.advance(n_absent)
@@ -163,7 +178,13 @@ def _level(
         progress.advance(len(part))
     every = np.concatenate(angles) if angles else np.array([nan])
     return LevelDiff(
-        name, len(clips), n_identical, float(every.min()), float(np.median(every)), largest, note
+        name,
+        len(clips),
+        n_identical,
+        float(every.min()),
+        float(np.median(every)),
+        largest,
+        note,
     )
 
 

@@ -17,8 +17,18 @@ import numpy.typing as npt
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.store.format.makers import Makers
 from obygaze_features.store.format.records import Partial, Plan, Record, Seal
-from obygaze_features.store.format.schema import TEXT_FOLDER, FileMark, RowSource, RowStatus
-from obygaze_features.store.remote.files import Files, read_listed, read_or_none, read_record
+from obygaze_features.store.format.schema import (
+    TEXT_FOLDER,
+    FileMark,
+    RowSource,
+    RowStatus,
+)
+from obygaze_features.store.remote.files import (
+    Files,
+    read_listed,
+    read_or_none,
+    read_record,
+)
 
 if TYPE_CHECKING:
     from obygaze_features.store.read.reader import Store
@@ -66,27 +76,42 @@ def index_records(store: Store, seal: Seal) -> dict[str, Record]:
     for page, first in enumerate(firsts):
         own = range(first, min(first + blocks, plan.n_blocks))
         rows = range(own[0] * plan.block_rows, plan.block_range(own[-1])[1])
-        names = (plan.block_key(spec.name, block) for block in own for spec in plan.arrays)
+        names = (
+            plan.block_key(spec.name, block) for block in own for spec in plan.arrays
+        )
         pages[f"index/{page}.json"] = IndexPage(
             clip_id=clip_ids[rows.start : rows.stop].tolist(),
             noted={row: seal.noted[row] for row in rows if row in seal.noted},
-            sources=dict(chain(*(store.commits.sources(block).items() for block in own))),
+            sources=dict(
+                chain(*(store.commits.sources(block).items() for block in own))
+            ),
             makers=seal.makers.between(rows.start, rows.stop),
             files={name: seal.files[name] for name in names if name in seal.files},
-            crc32c={name: " ".join(words[name][own.start : own.stop]) for name in words},
+            crc32c={
+                name: " ".join(words[name][own.start : own.stop]) for name in words
+            },
         )
-    texts = {n: mark for n, mark in seal.files.items() if n.startswith(f"{TEXT_FOLDER}/")}
+    texts = {
+        n: mark for n, mark in seal.files.items() if n.startswith(f"{TEXT_FOLDER}/")
+    }
     data = {name: page.to_bytes() for name, page in pages.items()}
     marks = {name: FileMark.of(d) for name, d in data.items()}
     movies = MovieIndex(
-        plan=plan.sha256, page_blocks=blocks, movies=runs_of(movie_ids), files={**marks, **texts}
+        plan=plan.sha256,
+        page_blocks=blocks,
+        movies=runs_of(movie_ids),
+        files={**marks, **texts},
     )
     return {MovieIndex.FILE: movies, **pages}
 
 
 def runs_of(movie_ids: npt.NDArray[np.str_]) -> dict[str, list[tuple[int, int]]]:
     """Return the runs of rows of each movie."""
-    starts = [0, *(np.flatnonzero(movie_ids[1:] != movie_ids[:-1]) + 1).tolist(), len(movie_ids)]
+    starts = [
+        0,
+        *(np.flatnonzero(movie_ids[1:] != movie_ids[:-1]) + 1).tolist(),
+        len(movie_ids),
+    ]
     found: dict[str, list[tuple[int, int]]] = {}
     for first, after in pairwise(starts):
         found.setdefault(str(movie_ids[first]), []).append((first, after))
@@ -107,7 +132,11 @@ class Index:
         plan.names.require(movies.files, where)
         runs = sorted(run for runs in movies.movies.values() for run in runs)
         ends = [0, *(after for _, after in runs)]
-        if movies.page_blocks < 1 or runs != [*pairwise(ends)] or ends[-1] != plan.n_clips:
+        if (
+            movies.page_blocks < 1
+            or runs != [*pairwise(ends)]
+            or ends[-1] != plan.n_clips
+        ):
             raise Corrupt("this index does not list each row once", where=where)
 
     @classmethod
@@ -137,9 +166,13 @@ class Index:
         page = IndexPage.from_bytes(read_listed(self.files, name, mark), where)
         blocks = range(number * step, min((number + 1) * step, plan.n_blocks))
         rows = range(blocks.start * plan.block_rows, plan.block_range(blocks[-1])[1])
-        names = {plan.block_key(spec.name, block) for block in blocks for spec in plan.arrays}
+        names = {
+            plan.block_key(spec.name, block) for block in blocks for spec in plan.arrays
+        }
         noted = all(row in rows for row in (*page.noted, *page.sources))
-        strings = len(page.clip_id) == len(rows) and all(isinstance(o, str) for o in page.clip_id)
+        strings = len(page.clip_id) == len(rows) and all(
+            isinstance(o, str) for o in page.clip_id
+        )
         made = page.makers.between(rows.start, rows.stop) == page.makers
         if not (noted and strings and made) or page.files.keys() - names:
             raise Corrupt(f"page {number} of the index is not of its rows", where=where)
@@ -149,16 +182,22 @@ class Index:
         """Return the clips of some rows."""
         step = self.plan.block_rows
         page_rows = step * self.listed.page_blocks
-        found = [self.page(row // step).clip_id[row % page_rows] for row in rows.tolist()]
+        found = [
+            self.page(row // step).clip_id[row % page_rows] for row in rows.tolist()
+        ]
         return np.array(found, dtype=np.str_)
 
     def movie_ids(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the movie of each of some rows."""
-        runs = sorted((first, movie) for movie, own in self.movies.items() for first, _ in own)
+        runs = sorted(
+            (first, movie) for movie, own in self.movies.items() for first, _ in own
+        )
         places = np.searchsorted([first for first, _ in runs], rows, side="right") - 1
         return np.array([runs[place][1] for place in places], dtype=np.str_)
 
     def rows(self, movies: Iterable[str]) -> Rows:
         """Return the rows of some movies, in the store's order."""
         runs = (run for movie in dict.fromkeys(movies) for run in self.movies[movie])
-        return np.sort(np.concatenate([np.empty(0, np.int64), *(np.arange(*run) for run in runs)]))
+        return np.sort(
+            np.concatenate([np.empty(0, np.int64), *(np.arange(*run) for run in runs)])
+        )

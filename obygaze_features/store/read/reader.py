@@ -16,7 +16,12 @@ import numpy.typing as npt
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.lazy import need
-from obygaze_features.core.notebook import data_frame, html_summary, short_repr, unknown_name
+from obygaze_features.core.notebook import (
+    data_frame,
+    html_summary,
+    short_repr,
+    unknown_name,
+)
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import LicenceHistory, Plan, Terms
@@ -37,7 +42,9 @@ from obygaze_features.store.remote.files import Files, read_record
 Missing = Literal["error", "nan", "drop"]
 Rows = npt.NDArray[np.int64]
 SHOWN_REASONS = 20
-PULL_AGAIN = "obygaze store pull the same store with this level or movie, into the same folder"
+PULL_AGAIN = (
+    "obygaze store pull the same store with this level or movie, into the same folder"
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,11 @@ class Selection:
     @property
     def clip_ids(self) -> npt.NDArray[np.str_]:
         """The clips; the ids of the store are read only if this is used."""
-        return self.store.clip_ids_of(self.rows) if self.requested is None else self.requested
+        return (
+            self.store.clip_ids_of(self.rows)
+            if self.requested is None
+            else self.requested
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,12 +108,16 @@ class Matrix:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+    def __array__(
+        self, dtype: Any = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.shape))
-        return short_repr("Matrix", f"{shape} {self.values.dtype}", f"{len(self.reasons)} missing")
+        return short_repr(
+            "Matrix", f"{shape} {self.values.dtype}", f"{len(self.reasons)} missing"
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -145,7 +160,9 @@ def open_store(location: str | Path | Files, *, expect: str | None = None) -> St
     plan = read_record(files, Plan)
     if plan is None:
         raise NotFound(
-            "no store here: no store.json", where=files.location, hint="obygaze store ls"
+            "no store here: no store.json",
+            where=files.location,
+            hint="obygaze store ls",
         )
     store = Store(files, plan, sha256, location)
     store.commits.require_expected()
@@ -156,7 +173,11 @@ class Store:
     """An open store. Threads may share it; it keeps the ids and the seal that it has read."""
 
     def __init__(
-        self, files: Files, plan: Plan, expect: str = "", opened: str | Path | Files | None = None
+        self,
+        files: Files,
+        plan: Plan,
+        expect: str = "",
+        opened: str | Path | Files | None = None,
     ) -> None:
         self.files, self.plan, self._expect = files, plan, expect
         self._opened = files if opened is None else opened
@@ -165,12 +186,16 @@ class Store:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The location names the commit of a store on the hub, but leaves out what may be secret.
-        is_complete = isinstance(self._opened, str | Path) and "***" not in self.location
+        is_complete = (
+            isinstance(self._opened, str | Path) and "***" not in self.location
+        )
         place = self.location if is_complete else self._opened
         return partial(open_store, expect=self._expect or None), (place,)
 
     def __repr__(self) -> str:
-        place = self.location if len(self.location) <= 60 else f"...{self.location[-57:]}"
+        place = (
+            self.location if len(self.location) <= 60 else f"...{self.location[-57:]}"
+        )
         levels = [spec.name for spec in self.plan.arrays if spec.is_level]
         return short_repr("Store", repr(place), f"{self.n_clips} clips", *levels)
 
@@ -252,13 +277,19 @@ class Store:
             return list(self.held_arrays)
         wanted = {self.plan.array(name).name for name in levels}
         self.require_held(levels)
-        return [spec for spec in self.held_arrays if spec.name in wanted or not spec.is_level]
+        return [
+            spec
+            for spec in self.held_arrays
+            if spec.name in wanted or not spec.is_level
+        ]
 
     def require_held(self, names: Iterable[str]) -> None:
         """Raise an error for an array of the plan of which a partial copy has no block."""
         held = {spec.name for spec in self.held_arrays}
         absent = [
-            spec.name for spec in self.plan.arrays if spec.name in names and spec.name not in held
+            spec.name
+            for spec in self.plan.arrays
+            if spec.name in names and spec.name not in held
         ]
         if absent:
             raise NotFound(
@@ -336,7 +367,9 @@ class Store:
         is_ok = np.ones(self.n_clips, dtype=bool)
         is_ok[list(not_ok)] = False
         states = Counter(status.state for status in not_ok.values())
-        return Status({"ok": int(is_ok.sum()), **dict(sorted(states.items()))}, noted, is_ok)
+        return Status(
+            {"ok": int(is_ok.sum()), **dict(sorted(states.items()))}, noted, is_ok
+        )
 
     def select(
         self,
@@ -350,9 +383,17 @@ class Store:
         """
         wanted = None
         if movies is not None:
-            wanted = [movies] if isinstance(movies, str) else [str(movie) for movie in movies]
-            index = self.commits.find_index() if clips is None and mask is None else None
-            known = set(self.movie_ids.tolist()) if index is None else index.movies.keys()
+            wanted = (
+                [movies]
+                if isinstance(movies, str)
+                else [str(movie) for movie in movies]
+            )
+            index = (
+                self.commits.find_index() if clips is None and mask is None else None
+            )
+            known = (
+                set(self.movie_ids.tolist()) if index is None else index.movies.keys()
+            )
             unknown = sorted(set(wanted) - known)
             if unknown:
                 raise NotFound(
@@ -379,7 +420,9 @@ class Store:
         if isinstance(clips, str):
             raise FixInput(f"clips must be a list of ids, got the string {clips!r}")
         requested = [str(clip) for clip in clips]
-        rows = np.array([self._row_of.get(clip, -1) for clip in requested], dtype=np.int64)
+        rows = np.array(
+            [self._row_of.get(clip, -1) for clip in requested], dtype=np.int64
+        )
         selection = Selection(rows, self, np.array(requested, dtype=np.str_))
         return selection[(rows < 0) | chosen[rows]]
 
@@ -416,11 +459,19 @@ class Store:
         """
         xarray = need("xarray", "frames", "Store.to_xarray")
         arrays = {
-            name: ((ROW_DIM, *self.plan.array(name).dims), self.matrix(name, missing="nan").values)
+            name: (
+                (ROW_DIM, *self.plan.array(name).dims),
+                self.matrix(name, missing="nan").values,
+            )
             for name in self.levels
         }
-        ids = {"clip_id": (ROW_DIM, self.clip_ids), "movie_id": (ROW_DIM, self.movie_ids)}
-        return xarray.Dataset(arrays, coords=ids, attrs={"fingerprint": self.fingerprint})
+        ids = {
+            "clip_id": (ROW_DIM, self.clip_ids),
+            "movie_id": (ROW_DIM, self.movie_ids),
+        }
+        return xarray.Dataset(
+            arrays, coords=ids, attrs={"fingerprint": self.fingerprint}
+        )
 
     def real_frames(self, level: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
         """Return which frames [row, frame] of a level are real, not the padding of a short clip.
@@ -496,10 +547,14 @@ class Store:
         if missing not in ("error", "nan", "drop"):
             raise FixInput(f"missing must be 'error', 'nan' or 'drop', got {missing!r}")
         if missing == "nan" and not spec.is_float:
-            raise FixInput(f"{spec.name} is {spec.dtype}, which has no NaN", hint='missing="drop"')
+            raise FixInput(
+                f"{spec.name} is {spec.dtype}, which has no NaN", hint='missing="drop"'
+            )
         return spec
 
-    def _matrix(self, spec: ArraySpec, selection: Selection, missing: Missing) -> Matrix:
+    def _matrix(
+        self, spec: ArraySpec, selection: Selection, missing: Missing
+    ) -> Matrix:
         present, reasons = self._presence(spec, selection)
         if missing == "error":
             self._raise_absent(reasons)
@@ -510,7 +565,9 @@ class Store:
             return Matrix(values, present, selection, reasons)
         if not present.all():
             selection = selection[present]
-        return Matrix(self.arrays.read(spec, selection.rows), present, selection, reasons)
+        return Matrix(
+            self.arrays.read(spec, selection.rows), present, selection, reasons
+        )
 
     def _presence(
         self, spec: ArraySpec, selection: Selection
@@ -529,7 +586,11 @@ class Store:
         if not absent:
             return
         lines = [f"{clip}: {status}" for clip, status in absent.items()]
-        more = [f"... and {len(lines) - SHOWN_REASONS} more"] if len(lines) > SHOWN_REASONS else []
+        more = (
+            [f"... and {len(lines) - SHOWN_REASONS} more"]
+            if len(lines) > SHOWN_REASONS
+            else []
+        )
         remedy = "check their ids, extract them again"
         if all(status == NOT_FETCHED for status in absent.values()):
             remedy = PULL_AGAIN

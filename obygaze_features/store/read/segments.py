@@ -62,7 +62,9 @@ class Segments:
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.values.shape))
-        return short_repr("Segments", str(len(self)), shape, f"{len(self.reasons)} missing")
+        return short_repr(
+            "Segments", str(len(self)), shape, f"{len(self.reasons)} missing"
+        )
 
 
 def slices(
@@ -91,7 +93,9 @@ def slices(
         stop = np.searchsorted(start_s, last_s - within_s, side="left")
     elif rule == "centre":
         centre = (start_s + end_s) / 2
-        first, stop = (np.searchsorted(centre, at - within_s) for at in (first_s, last_s))
+        first, stop = (
+            np.searchsorted(centre, at - within_s) for at in (first_s, last_s)
+        )
     else:
         first = np.searchsorted(start_s, first_s - within_s, side="left")
         stop = np.searchsorted(end_s, last_s + within_s, side="right")
@@ -99,20 +103,31 @@ def slices(
 
 
 def read_segments(
-    store: Store, segments: Iterable[Clip], level: str, rule: Rule, reduce: Reducer | None
+    store: Store,
+    segments: Iterable[Clip],
+    level: str,
+    rule: Rule,
+    reduce: Reducer | None,
 ) -> Segments:
     """Return the windows of each segment, as `Store.segments` does."""
     grid = store.recipe.to_json().get("sampling", {}).get("grid")
     if grid is None:
         what = "this store has features of clips, not of windows"
         raise FixInput(what, where=store.location, hint="obygaze manifest windows")
-    for name, value, known in (("rule", rule, RULES), ("reduce", reduce or "max", REDUCERS)):
+    for name, value, known in (
+        ("rule", rule, RULES),
+        ("reduce", reduce or "max", REDUCERS),
+    ):
         if value not in known:
             raise FixInput(f"{name} must be one of {', '.join(known)}, got {value!r}")
     spec, clips = store.plan.array(level), list(segments)
     films = np.array([clip.movie_id for clip in clips], dtype=np.str_)
-    spans = np.array([(c.start_s, c.end_s) for c in clips], dtype=np.float64).reshape(-1, 2)
-    reasons = {c.clip_id: NO_TIMES for c in clips if c.start_s is None or c.end_s is None}
+    spans = np.array([(c.start_s, c.end_s) for c in clips], dtype=np.float64).reshape(
+        -1, 2
+    )
+    reasons = {
+        c.clip_id: NO_TIMES for c in clips if c.start_s is None or c.end_s is None
+    }
     timed = ~np.isnan(spans).any(axis=1)
     found: dict[int, npt.NDArray[Any]] = {}
     counts = np.zeros(len(clips), dtype=np.int64)
@@ -125,7 +140,9 @@ def read_segments(
         ok, (start_s, end_s) = _present_windows(store, spec, rows)
         within_s = ROUNDING_S
         if len(ok) and grid.get("window") and not grid.get("fps"):
-            within_s = PICTURE_SHARE * float(np.median(end_s - start_s)) / grid["window"]
+            within_s = (
+                PICTURE_SHARE * float(np.median(end_s - start_s)) / grid["window"]
+            )
         first_s, last_s = spans[mine].T
         first, stop = slices(start_s, end_s, first_s, last_s, rule, within_s)
         reasons |= {clips[row].clip_id: missing for row in mine[first == stop].tolist()}
@@ -133,16 +150,22 @@ def read_segments(
         counts[mine] = stop - first
         start = first.min(initial=len(ok))
         values = store.arrays.read(spec, ok[start : stop.max(initial=start)])
-        for row, one, after in zip(mine.tolist(), first - start, stop - start, strict=True):
+        for row, one, after in zip(
+            mine.tolist(), first - start, stop - start, strict=True
+        ):
             windows = values[one:after]
             found[row] = windows if reduce is None else REDUCERS[reduce](windows)[None]
     present = counts > 0
-    order = {clip.clip_id: reasons[clip.clip_id] for clip in clips if clip.clip_id in reasons}
+    order = {
+        clip.clip_id: reasons[clip.clip_id] for clip in clips if clip.clip_id in reasons
+    }
     ids = np.array([clip.clip_id for clip in clips], dtype=np.str_)[present]
     none = np.empty((0, *spec.tail_shape), dtype=spec.dtype)
     return Segments(
         np.concatenate(
-            [none, *(found[row] for row in sorted(found))], dtype=spec.dtype, casting="unsafe"
+            [none, *(found[row] for row in sorted(found))],
+            dtype=spec.dtype,
+            casting="unsafe",
         ),
         np.concatenate([[0], np.cumsum(counts[present])]),
         present,

@@ -12,7 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import Progress, Quiet, count
-from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, ObygazeError
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    Mismatch,
+    NotFound,
+    ObygazeError,
+)
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.chunks import CRC_BYTES, ChunkLayout, crc32c_of
 from obygaze_features.store.format.names import block_of
@@ -117,10 +123,16 @@ class VerifyReport:
             raise changed_error(lines, where=self.location, hint=hint)
 
 
-def changed_error(what_changed: Mapping[str, str], *, where: str, hint: str) -> Mismatch:
+def changed_error(
+    what_changed: Mapping[str, str], *, where: str, hint: str
+) -> Mismatch:
     """Return the error for clips whose features are of other times, or of another video."""
     lines = [f"{clip}: {what}" for clip, what in what_changed.items()]
-    more = [f"... and {len(lines) - SHOWN_CHANGED} more"] if len(lines) > SHOWN_CHANGED else []
+    more = (
+        [f"... and {len(lines) - SHOWN_CHANGED} more"]
+        if len(lines) > SHOWN_CHANGED
+        else []
+    )
     return Mismatch(
         f"{count(len(lines), 'clip')} changed since their features were extracted, the first is "
         f"{lines[0]}",
@@ -163,7 +175,9 @@ def verify(
     return report
 
 
-def _report(files: Files, hashes: bool, expect: str, progress: Progress) -> VerifyReport:
+def _report(
+    files: Files, hashes: bool, expect: str, progress: Progress
+) -> VerifyReport:
     report = VerifyReport(files.location, "hashes" if hashes else "markers and lengths")
     store = _opened(files, report, expect)
     if store is None:
@@ -249,13 +263,17 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
 def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:
     """Raise an error if a file is none of what it may be, which changes with rows replaced."""
     problem, place = "", block_of(name)
-    expectations = store.commits.possible(name) if place is not None else [Expected(mark)]
+    expectations = (
+        store.commits.possible(name) if place is not None else [Expected(mark)]
+    )
     for expected in expectations:
         layout = None
         if place is not None and expected.crc32c is not None:
             try:
                 layout = store.arrays.layout(place[0])
-            except Corrupt:  # `_check_arrays` reports it, with the name of its zarr.json
+            except (
+                Corrupt
+            ):  # `_check_arrays` reports it, with the name of its zarr.json
                 expected = Expected(expected.mark)
         found = _problem(store.files, name, expected, layout, hashes)
         if not found:
@@ -265,7 +283,11 @@ def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:
 
 
 def _problem(
-    files: Files, name: str, expected: Expected, layout: ChunkLayout | None, hashes: bool
+    files: Files,
+    name: str,
+    expected: Expected,
+    layout: ChunkLayout | None,
+    hashes: bool,
 ) -> str:
     """Return how a file differs from what is expected; "" if it does not.
 
@@ -286,7 +308,9 @@ def _problem(
                 digest.update(more.data.data)
         if digest.hexdigest() != mark.sha256:
             return "its sha256 is not the one that was committed"
-        return "" if layout is None else _problem_of_chunks(files, name, expected, layout)
+        return (
+            "" if layout is None else _problem_of_chunks(files, name, expected, layout)
+        )
     if layout is not None and layout.is_shard:
         return _problem_of_index(layout, piece, crc32c)
     if crc32c and crc32c_of(piece.data) != crc32c:
@@ -317,7 +341,9 @@ def _problem_of_index(layout: ChunkLayout, index: Piece, crc32c: str | None) -> 
     return ""
 
 
-def _problem_of_chunks(files: Files, name: str, expected: Expected, layout: ChunkLayout) -> str:
+def _problem_of_chunks(
+    files: Files, name: str, expected: Expected, layout: ChunkLayout
+) -> str:
     """Return why a file with the right sha256 cannot be decoded; "" if its headers are right."""
     places: list[tuple[int, int] | None] = [(0, expected.mark.n_bytes)]
     if layout.is_shard:
@@ -346,8 +372,14 @@ def _check_folders(
 ) -> None:
     """Warn of files that are not listed; refuse links."""
     known = {*marks, Plan.FILE, Seal.FILE, README_FILE, LicenceHistory.FILE}
-    arrays = [f"data.zarr/{name}" for name in (*ID_ARRAYS, *(spec.name for spec in plan.arrays))]
-    folders = {name.rsplit("/", 1)[0] for name in known if "/" in name} | {*arrays, "data.zarr"}
+    arrays = [
+        f"data.zarr/{name}"
+        for name in (*ID_ARRAYS, *(spec.name for spec in plan.arrays))
+    ]
+    folders = {name.rsplit("/", 1)[0] for name in known if "/" in name} | {
+        *arrays,
+        "data.zarr",
+    }
     for folder in ("", "commits", *sorted(folders)):
         for name in files.names(folder) or ():
             path = f"{folder}/{name}" if folder else name
@@ -387,7 +419,11 @@ def _is_orphan(files: Files, name: str) -> bool:
     if place is None:
         return False
     marker = Path(marker_key(place[1]))
-    places = (("staging", marker.stem), ("staging.sealing", marker.stem), ("commits", marker.name))
+    places = (
+        ("staging", marker.stem),
+        ("staging.sealing", marker.stem),
+        ("commits", marker.name),
+    )
     listed = any(entry in (files.names(folder) or ()) for folder, entry in places)
     return not listed and read_or_none(files, Seal.FILE) is None
 
@@ -396,13 +432,17 @@ def compare_decoded(store: Store, k: int, reextract: Reextract) -> VerifyReport:
     """Extract some clips again and compare each level with the stored one, by its cosine."""
     if k < 1:
         raise FixInput(f"the number of clips must be at least 1, got {k}")
-    report = VerifyReport(store.location, f"{k} clips extracted again", sealed=store.sealed)
+    report = VerifyReport(
+        store.location, f"{k} clips extracted again", sealed=store.sealed
+    )
     there = np.flatnonzero(store.status().is_ok)
     chosen = np.sort(np.random.default_rng(0).permutation(there)[:k])
     clips = store.clip_ids[chosen].tolist()
     again = reextract(clips)
     if clips and not again:
-        raise FixInput("no clip was extracted again", where=store.location, hint="--weights PATH")
+        raise FixInput(
+            "no clip was extracted again", where=store.location, hint="--weights PATH"
+        )
     report.warnings += [
         f"{clip} could not be extracted again" for clip in clips if clip not in again
     ]
@@ -417,7 +457,10 @@ def compare_decoded(store: Store, k: int, reextract: Reextract) -> VerifyReport:
             report.add(level, what)
             continue
         found = cosines(stored, made)
-        report.cosines[level] = {"least": float(found.min()), "median": float(np.median(found))}
+        report.cosines[level] = {
+            "least": float(found.min()),
+            "median": float(np.median(found)),
+        }
         for clip, cosine in zip(asked, found.tolist(), strict=True):
             if not cosine >= SAME_COSINE:
                 what = f"the cosine with the features extracted again is {cosine:.6f}"

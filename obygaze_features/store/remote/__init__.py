@@ -8,9 +8,19 @@ from pathlib import Path
 
 from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
 from obygaze_features.core.workspace import EXPECTED, URL_SCHEMES, is_url
-from obygaze_features.store.remote.files import Files, FolderFiles, Target, ZipFiles, open_zip
+from obygaze_features.store.remote.files import (
+    Files,
+    FolderFiles,
+    Target,
+    ZipFiles,
+    open_zip,
+)
 from obygaze_features.store.remote.hub import HubTarget, open_hub
-from obygaze_features.store.remote.object_store import ObjectFiles, S3Target, object_store
+from obygaze_features.store.remote.object_store import (
+    ObjectFiles,
+    S3Target,
+    object_store,
+)
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -34,7 +44,9 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
             hint="URL#sha256=..., with the sha256 of the seal (`obygaze store info`), or no #",
         )
     given = ""
-    if expect is not None:  # "" is no sha256 either: an empty variable would check nothing
+    if (
+        expect is not None
+    ):  # "" is no sha256 either: an empty variable would check nothing
         given = expect.strip().lower().removeprefix("sha256:")
         _require_sha256(given)
     if stated and given and stated != given:
@@ -82,4 +94,6 @@ def open_target(url: str) -> Target:
         return S3Target(url)
     if url.startswith("hf://"):
         return HubTarget(url)
-    raise FixUsage(f"cannot push to {url}", hint="a folder, s3://BUCKET/... or hf://OWNER/NAME")
+    raise FixUsage(
+        f"cannot push to {url}", hint="a folder, s3://BUCKET/... or hf://OWNER/NAME"
+    )

@@ -20,9 +20,20 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from obygaze_features.core.console import Progress
-from obygaze_features.core.drafts import check_name, draft_beside, short_name, stop_when_lost
+from obygaze_features.core.drafts import (
+    check_name,
+    draft_beside,
+    short_name,
+    stop_when_lost,
+)
 from obygaze_features.core.errors import AlreadyThere, Corrupt, Stopped
-from obygaze_features.core.files import confined, locked, sha256_file, sync_dir, write_atomic
+from obygaze_features.core.files import (
+    confined,
+    locked,
+    sha256_file,
+    sync_dir,
+    write_atomic,
+)
 from obygaze_features.core.holds import TAG, HeldFolder, hold_new, new_tag, take_over
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import LicenceHistory, Partial, Plan
@@ -95,7 +106,13 @@ def pull(
         expect: the sha256 of its seal, from its publisher. Another store is an error.
         progress: counts the bytes of files, or by way of the index, clips.
     """
-    chosen = None if movies is None else [movies] if isinstance(movies, str) else list(movies)
+    chosen = (
+        None
+        if movies is None
+        else [movies]
+        if isinstance(movies, str)
+        else list(movies)
+    )
     sha256 = ""
     if isinstance(location, str | Path):
         location, sha256 = split_expected(str(location), expect)
@@ -201,8 +218,13 @@ class _Download(Transfer):
             with stop_when_unreachable():
                 self.move(self._fetch, wanted, THREADS)
             shutil.rmtree(self.parts)
-            for path in self.draft.rglob("*"):  # a killed transfer, maybe of another store, left it
-                if not path.is_dir() and path.relative_to(self.draft).as_posix() not in self.marks:
+            for path in self.draft.rglob(
+                "*"
+            ):  # a killed transfer, maybe of another store, left it
+                if (
+                    not path.is_dir()
+                    and path.relative_to(self.draft).as_posix() not in self.marks
+                ):
                     path.unlink()
             if existing is None:
                 _write_documents(self.draft, selection)
@@ -267,15 +289,24 @@ class _Download(Transfer):
                 n_bytes = max(n_bytes // 8, MIN_PIECE_BYTES)
                 time.sleep(PAUSE_S)
                 continue
-            if piece is not None and (piece.total, len(piece.data)) == (mark.n_bytes, stop - start):
+            if piece is not None and (piece.total, len(piece.data)) == (
+                mark.n_bytes,
+                stop - start,
+            ):
                 return piece.data
-            got = f": expected {mark.n_bytes} bytes, got {piece.total}" if piece else " is missing"
+            got = (
+                f": expected {mark.n_bytes} bytes, got {piece.total}"
+                if piece
+                else " is missing"
+            )
             hint = "obygaze store verify, of the store it is fetched from"
             raise Corrupt(name + got, where=self.source.location, hint=hint)
         raise Stopped("the transfer was stopped", where=name, hint=AGAIN)
 
 
-def _existing(target: Path, selection: FileSelection) -> tuple[bool, Partial | None] | None:
+def _existing(
+    target: Path, selection: FileSelection
+) -> tuple[bool, Partial | None] | None:
     """Return the copy to add to; None where there is nothing yet."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return None
@@ -377,7 +408,9 @@ def _is_own(draft: Path) -> bool:
     """Return whether a folder is a draft that nobody but this user can have written to."""
     try:
         found = draft.lstat()
-        is_private = found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700
+        is_private = (
+            found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700
+        )
         if not (stat.S_ISDIR(found.st_mode) and is_private):
             return False
         return {path.name for path in draft.iterdir()} <= {STORE, PARTS}
@@ -410,7 +443,9 @@ def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
     with locked(target):
         existing = _existing(target, selection)
         if existing is None:
-            raise Stopped("this copy was removed meanwhile", where=str(target), hint=AGAIN)
+            raise Stopped(
+                "this copy was removed meanwhile", where=str(target), hint=AGAIN
+            )
         if not existing[0]:
             grow = seal_copy if selection.sealed else add_blocks
             grow(draft, target, selection)

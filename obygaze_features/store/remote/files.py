@@ -90,7 +90,9 @@ class Target(Protocol):
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
 
-    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+    def update(
+        self, name: str, change: Callable[[bytes | None], bytes | None]
+    ) -> bytes | None:
         """Replace a small file by `change(its bytes)`, where None stands for no file.
 
         If the place can detect that another process changes the file at the same time, neither
@@ -143,7 +145,9 @@ class FolderFiles:
         self._check_folder(folder.rpartition("/")[0])
         where = f"{self.root}/{folder}"
         if leads_out(folder):
-            raise FixInput(f"the path {folder!r} leads out of its folder", where=self.location)
+            raise FixInput(
+                f"the path {folder!r} leads out of its folder", where=self.location
+            )
         if Path(where).is_symlink():
             raise FixInput(LINK_REFUSED, where=where)
         self._folders.add(folder)
@@ -183,7 +187,9 @@ class ZipFiles:
         listed = [one for one in self._listed(tail) if not one.filename.endswith("/")]
         self.entries = {entry.filename: entry for entry in listed}
         if len(self.entries) < len(listed):
-            raise FixInput("two entries of this zip have the same name", where=self.location)
+            raise FixInput(
+                "two entries of this zip have the same name", where=self.location
+            )
         self._starts: dict[str, int] = {}
         for entry in listed:
             self._check(entry)
@@ -240,7 +246,8 @@ class ZipFiles:
         data = self.range(at, min(at + room + length, self.total))
         if len(data) < HEADER.size or data[:4].tobytes() != b"PK\x03\x04":
             raise Corrupt(
-                f"the entry {entry.filename!r} is not at the listed position", where=self.location
+                f"the entry {entry.filename!r} is not at the listed position",
+                where=self.location,
             )
         _, name_length, extra_length = HEADER.unpack(data[: HEADER.size].tobytes())
         skip = HEADER.size + int(name_length) + int(extra_length)
@@ -254,9 +261,15 @@ class ZipFiles:
         if start == stop:
             return np.empty(0, np.uint8)
         piece = self.inner.read(self.name, start, stop)
-        if piece is None or piece.total != self.total or len(piece.data) != stop - start:
+        if (
+            piece is None
+            or piece.total != self.total
+            or len(piece.data) != stop - start
+        ):
             hint = "run the same command again"
-            raise Corrupt("this file changed while it was read", where=self.location, hint=hint)
+            raise Corrupt(
+                "this file changed while it was read", where=self.location, hint=hint
+            )
         return piece.data
 
     def names(self, folder: str) -> list[str] | None:
@@ -275,14 +288,18 @@ class _Ranges:
         return self.place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.place, io.SEEK_END: self.zip.total}[whence]
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.place, io.SEEK_END: self.zip.total}[
+            whence
+        ]
         if base + offset < 0:
             raise ValueError("it is too short")
         self.place = base + offset
         return self.place
 
     def read(self, size: int = -1) -> bytes:
-        start, stop = bounds(self.place, None if size < 0 else self.place + size, self.zip.total)
+        start, stop = bounds(
+            self.place, None if size < 0 else self.place + size, self.zip.total
+        )
         self.place = stop
         if start >= self.tail_start:
             return self.tail[start - self.tail_start : stop - self.tail_start].tobytes()
@@ -310,7 +327,9 @@ class CountedFiles:
             if piece is not None:
                 self.n_bytes += len(piece.data)
                 # Of the arrays only the ids: they are read before the selection is made.
-                is_kept = not name.startswith("data.zarr/") or name.split("/")[1] in ID_ARRAYS
+                is_kept = (
+                    not name.startswith("data.zarr/") or name.split("/")[1] in ID_ARRAYS
+                )
                 if is_kept and len(piece.data) == piece.total <= CACHED_BYTES:
                     self._cached[name] = piece
         return piece
@@ -345,7 +364,9 @@ def read_listed(files: Files, name: str, mark: FileMark) -> bytes:
     check_memory(mark.n_bytes, name, files.location)
     data = read_or_none(files, name)
     if data is None:
-        raise Corrupt(f"{name} is missing", where=files.location, hint="obygaze store verify")
+        raise Corrupt(
+            f"{name} is missing", where=files.location, hint="obygaze store verify"
+        )
     if FileMark.of(data) != mark:
         raise not_as_listed(name, files.location)
     return data

@@ -5,8 +5,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere
-from obygaze_features.core.files import confined, sync_dir, write_atomic, write_exclusive
-from obygaze_features.store.format.records import Marker, Plan, Seal, TextMarker, marker_key
+from obygaze_features.core.files import (
+    confined,
+    sync_dir,
+    write_atomic,
+    write_exclusive,
+)
+from obygaze_features.store.format.records import (
+    Marker,
+    Plan,
+    Seal,
+    TextMarker,
+    marker_key,
+)
 from obygaze_features.store.format.schema import TEXT_FOLDER
 from obygaze_features.store.remote.selection import FileSelection
 from obygaze_features.store.write import commit
@@ -31,7 +42,9 @@ def _refuse_other_block(target: Path, selection: FileSelection, block: int) -> N
     if there is None:
         return
     if selection.sealed:
-        is_same = all(selection.marks.get(name) == there.files[name] for name in there.files)
+        is_same = all(
+            selection.marks.get(name) == there.files[name] for name in there.files
+        )
     else:
         ours = _marker_of(selection, block)
         is_same = ours is None or there.checksum in (ours.checksum, ours.replaces)
@@ -67,7 +80,9 @@ def add_blocks(draft: Path, target: Path, selection: FileSelection) -> None:
         commit.finish_claim(target, block)
         for name in marker.files:
             confined(draft, name).unlink(missing_ok=True)
-        _refuse_other_block(target, selection, block)  # another process may have been first
+        _refuse_other_block(
+            target, selection, block
+        )  # another process may have been first
     texts = selection.documents.get(TextMarker.FILE)
     if texts is not None and not (target / TextMarker.FILE).exists():
         if (draft / TEXT_FOLDER).is_dir():
@@ -86,7 +101,9 @@ def seal_copy(draft: Path, target: Path, selection: FileSelection) -> None:
     if commit.claims(target, commit.SEALING):
         (target / commit.SEALING).rename(target / commit.STAGING)
         raise AlreadyThere(
-            "another process commits blocks to this copy", where=str(target), hint=OTHER_NAME
+            "another process commits blocks to this copy",
+            where=str(target),
+            hint=OTHER_NAME,
         )
     refuse_other_blocks(target, selection)
     move_files(draft, target)
@@ -102,7 +119,9 @@ def move_files(draft: Path, target: Path) -> None:
         parent = path.parent.relative_to(draft)
         folder = confined(target, str(parent)) if parent.parts else target
         folder.mkdir(parents=True, exist_ok=True)
-        place = folder / path.name  # a link that has this name is replaced, never followed
+        place = (
+            folder / path.name
+        )  # a link that has this name is replaced, never followed
         path.rename(place)
         sync_dir(place.parent)
 

@@ -10,7 +10,13 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError, Stopped, first_line
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    ObygazeError,
+    Stopped,
+    first_line,
+)
 from obygaze_features.core.lazy import need
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote.files import Files, Target, read_or_none
@@ -64,7 +70,11 @@ class HuggingFaceHub:
     def __init__(self, repo: Repo) -> None:
         self.package = need("huggingface_hub", "remote", PURPOSE)
         self.repo, self.api = repo, self.package.HfApi()
-        self.place = {"repo_id": repo.id, "repo_type": "dataset", "revision": repo.revision}
+        self.place = {
+            "repo_id": repo.id,
+            "repo_type": "dataset",
+            "revision": repo.revision,
+        }
         self._staged: list[Any] = []
 
     def head(self) -> str:
@@ -81,7 +91,9 @@ class HuggingFaceHub:
         repo, endpoint = self.repo, self.api.endpoint.rstrip("/")
         revision = quote(commit or repo.revision, safe="")
         token = self.package.get_token()
-        headers = {"default_headers": {"Authorization": f"Bearer {token}"}} if token else {}
+        headers = (
+            {"default_headers": {"Authorization": f"Bearer {token}"}} if token else {}
+        )
         base = f"{endpoint}/datasets/{repo.id}/resolve/{revision}/{repo.folder}"
         store = object_store(base.rstrip("/"), **headers)
         return ObjectFiles(store, f"hf://{repo.id}/{repo.folder}".rstrip("/"))
@@ -101,7 +113,9 @@ class HuggingFaceHub:
     def create(self) -> None:
         """Create the repository unless it exists; a new one is private."""
         with self._errors():
-            self.api.create_repo(self.repo.id, repo_type="dataset", private=True, exist_ok=True)
+            self.api.create_repo(
+                self.repo.id, repo_type="dataset", private=True, exist_ok=True
+            )
 
     def stage(self, files: Mapping[str, bytes | Path]) -> None:
         """Upload contents, not yet visible; the hub keeps them by digest, nothing is sent twice."""
@@ -118,7 +132,9 @@ class HuggingFaceHub:
 
         It is an error if the last commit is not `parent`.
         """
-        gone = [self.package.CommitOperationDelete(path_in_repo=path) for path in removed]
+        gone = [
+            self.package.CommitOperationDelete(path_in_repo=path) for path in removed
+        ]
         with self._errors():
             made = self.api.create_commit(
                 operations=[*self._staged, *gone],
@@ -157,7 +173,9 @@ class HuggingFaceHub:
             return Stopped(what, where=where, hint=AGAIN)
         if status is not None and 400 <= status < 500 and status not in (408, 429):
             return FixInput(f"the hub rejected the request: {line}", where=where)
-        return Unreachable(f"the hub cannot be reached: {line}", where=where, hint=CHECK)
+        return Unreachable(
+            f"the hub cannot be reached: {line}", where=where, hint=CHECK
+        )
 
 
 def open_hub(url: str) -> Files:
@@ -213,7 +231,9 @@ class HubTarget(Target):
         if self.repo.path(name) in self._there:
             self._removed.append(self.repo.path(name))
 
-    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+    def update(
+        self, name: str, change: Callable[[bytes | None], bytes | None]
+    ) -> bytes | None:
         """Replace a file; the commit fails if another process has made one meanwhile."""
         new = change(read_or_none(self.files, name))
         if new is None:

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped, without_secrets
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    ObygazeError,
+    Stopped,
+    without_secrets,
+)
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.lazy import need
 from obygaze_features.store.format.limits import check_document
@@ -41,7 +47,10 @@ SETTLED = {
         "the certificate of this server is not trusted: its issuer is unknown",
         TRUST,
     ),
-    "CaUsedAsEndEntity": ("the certificate of this server is not trusted: it signed itself", TRUST),
+    "CaUsedAsEndEntity": (
+        "the certificate of this server is not trusted: it signed itself",
+        TRUST,
+    ),
     "NotValidForName": (
         "the certificate of this server is not trusted: it is for another name",
         "the name that the certificate is for",
@@ -70,7 +79,10 @@ PASSING = {
         "the name of the server is unknown, or there is no network",
         "check the name in the address, and the network",
     ),
-    "ConnectionRefused": ("no server answers at this address: connection refused", CHECK),
+    "ConnectionRefused": (
+        "no server answers at this address: connection refused",
+        CHECK,
+    ),
     "NetworkUnreachable": ("there is no way to this server from this network", CHECK),
     "HostUnreachable": ("there is no way to this server from this network", CHECK),
     "TimedOut": ("this server does not answer in time", CHECK),
@@ -103,15 +115,28 @@ def stop_when_unreachable() -> Iterator[None]:
 def object_store(url: str, **client: Any) -> Any:
     """Return the obstore store of an http(s) or s3 URL; the keys for S3 are AWS_* variables."""
     stores = need("obstore.store", "remote", PURPOSE)
-    endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
-    if url.startswith("http:") or (url.startswith("s3:") and endpoint.startswith("http:")):
+    endpoint = next(
+        (os.environ[name] for name in ENDPOINTS if os.environ.get(name)), ""
+    )
+    if url.startswith("http:") or (
+        url.startswith("s3:") and endpoint.startswith("http:")
+    ):
         client["allow_http"] = True
     # S3 checks the digest that comes with each upload, and refuses bytes that changed on the way.
-    config = {"config": {"aws_checksum_algorithm": "SHA256"}} if url.startswith("s3:") else {}
+    config = (
+        {"config": {"aws_checksum_algorithm": "SHA256"}}
+        if url.startswith("s3:")
+        else {}
+    )
     try:
-        return stores.from_url(url, client_options=client, retry_config=RETRIES, **config)
+        return stores.from_url(
+            url, client_options=client, retry_config=RETRIES, **config
+        )
     except (ValueError, OSError, network_error()) as error:
-        what, hint = f"this address cannot be read: {_first_line(error)}", "s3://BUCKET/NAME"
+        what, hint = (
+            f"this address cannot be read: {_first_line(error)}",
+            "s3://BUCKET/NAME",
+        )
         raise FixInput(what, where=url, hint=hint) from error
 
 
@@ -153,7 +178,9 @@ def explained(error: Exception, where: str) -> ObygazeError:
             return Unreachable(f"the connection failed: {what}", where=where, hint=hint)
     status = _STATUS.search(line)
     if status:
-        return Unreachable(f"the server reports an error: {status[1]}", where=where, hint=CHECK)
+        return Unreachable(
+            f"the server reports an error: {status[1]}", where=where, hint=CHECK
+        )
     return Unreachable(f"the connection failed: {line}", where=where, hint=CHECK)
 
 
@@ -229,10 +256,14 @@ class ObjectFiles:
     def names(self, folder: str) -> list[str] | None:
         """Return the names in a folder of a bucket; None for web servers, which cannot list."""
         try:
-            found = self.obstore.list_with_delimiter(self.store, f"{folder}/" if folder else None)
+            found = self.obstore.list_with_delimiter(
+                self.store, f"{folder}/" if folder else None
+            )
         except (NotImplementedError, network_error()):
             return None
-        paths = [entry["path"] for entry in found["objects"]] + list(found["common_prefixes"])
+        paths = [entry["path"] for entry in found["objects"]] + list(
+            found["common_prefixes"]
+        )
         return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
 
 
@@ -253,7 +284,9 @@ class S3Target(Target):
         except FileNotFoundError:
             return False
         found = {str(key).lower(): value for key, value in answer.attributes.items()}
-        return answer.meta["size"] == mark.n_bytes and found.get("sha256") == mark.sha256
+        return (
+            answer.meta["size"] == mark.n_bytes and found.get("sha256") == mark.sha256
+        )
 
     def put(self, name: str, data: bytes | Path, mark: FileMark) -> None:
         """Send an object, then compare its length and checksum."""
@@ -261,7 +294,8 @@ class S3Target(Target):
             self.obstore.put(self.store, name, data, attributes={"sha256": mark.sha256})
         if not self.has(name, mark):
             raise Corrupt(
-                f"{name} has another length or checksum after the upload", where=self.location
+                f"{name} has another length or checksum after the upload",
+                where=self.location,
             )
 
     def create(self, name: str, data: bytes) -> bytes | None:
@@ -273,7 +307,9 @@ class S3Target(Target):
         with suppress(FileNotFoundError), _explaining(f"{self.location}/{name}"):
             self.obstore.delete(self.store, name)
 
-    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+    def update(
+        self, name: str, change: Callable[[bytes | None], bytes | None]
+    ) -> bytes | None:
         """Replace an object on condition that it is the one that was read, else try again."""
         where, is_conditional = f"{self.location}/{name}", True
         for _ in range(TRIES):
@@ -291,7 +327,11 @@ class S3Target(Target):
             mode = version or "create" if is_conditional else "overwrite"
             try:
                 self.obstore.put(
-                    self.store, name, new, mode=mode, attributes={"sha256": sha256_bytes(new)}
+                    self.store,
+                    name,
+                    new,
+                    mode=mode,
+                    attributes={"sha256": sha256_bytes(new)},
                 )
                 return new
             except (NotImplementedError, network_error()) as error:
@@ -300,4 +340,6 @@ class S3Target(Target):
                     is_conditional = False
                 elif kind not in CHANGED:
                     raise explained(error, where) from error
-        raise Stopped(f"other processes keep changing {name}", where=self.location, hint=AGAIN)
+        raise Stopped(
+            f"other processes keep changing {name}", where=self.location, hint=AGAIN
+        )

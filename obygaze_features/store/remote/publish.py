@@ -7,7 +7,12 @@ from obygaze_features.core.console import Progress
 from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import sha256_file
-from obygaze_features.core.metadata import CITATION_FILE, CROISSANT_FILE, ZENODO_FILE, Publication
+from obygaze_features.core.metadata import (
+    CITATION_FILE,
+    CROISSANT_FILE,
+    ZENODO_FILE,
+    Publication,
+)
 from obygaze_features.core.schema_check import Table, read_json
 from obygaze_features.core.schema_rules import list_of, text
 from obygaze_features.core.workspace import is_url
@@ -51,7 +56,9 @@ def publish(
         progress: Counts bytes.
     """
     if not creators or not all(map(str.strip, creators)):
-        raise FixUsage("a publication needs the name of who made it", hint='--creator "Doe, Jane"')
+        raise FixUsage(
+            "a publication needs the name of who made it", hint='--creator "Doe, Jane"'
+        )
     publication = publication_of(store, creators=creators, recovered=recovered)
     if not no_licence:
         require_licence(store)
@@ -75,7 +82,9 @@ def publish(
 
     if is_url(target):
         if not target.startswith("hf://"):
-            raise FixUsage(f"cannot publish to {target}", hint="hf://OWNER/NAME or a folder")
+            raise FixUsage(
+                f"cannot publish to {target}", hint="hf://OWNER/NAME or a folder"
+            )
         place = HubTarget(target)
         send_packed(select_files(store.files), place, documents, progress=progress)
         return {name: mark.n_bytes for name, mark in place.hub.listing("").items()}
@@ -110,7 +119,11 @@ def _require_published(store: Store, folder: Path, texts: Mapping[str, bytes]) -
     there = open_files(packed)
     is_same = all(read_or_none(there, name) == data for name, data in documents.items())
     for name, data in texts.items():
-        is_same = is_same and (folder / name).is_file() and (folder / name).read_bytes() == data
+        is_same = (
+            is_same
+            and (folder / name).is_file()
+            and (folder / name).read_bytes() == data
+        )
     if not is_same:
         raise AlreadyThere(
             "another publication is here, or this one with other authors or another licence",
@@ -132,7 +145,9 @@ def publication_of(
     """
     if not store.sealed or store.commits.partial is not None:
         hint = "obygaze extract run --seal, or obygaze store subset"
-        raise FixInput("only a whole, sealed store is published", where=store.location, hint=hint)
+        raise FixInput(
+            "only a whole, sealed store is published", where=store.location, hint=hint
+        )
     plan, counts = store.plan, store.status().counts
     plan.refuse_pictures(store.location)
     return Publication(
@@ -156,7 +171,9 @@ def publication_of(
     )
 
 
-def croissant(store: Store, publication: Publication, packed: Path | None = None) -> bytes:
+def croissant(
+    store: Store, publication: Publication, packed: Path | None = None
+) -> bytes:
     """Return croissant.json of a sealed store; the checksums in it are those of the seal.
 
     Args:
@@ -171,9 +188,14 @@ def croissant(store: Store, publication: Publication, packed: Path | None = None
     files, zip_name = {name: listed[name] for name in names}, ""
     if packed is not None:
         zip_name = packed.name
-        files = {zip_name: FileMark(packed.stat().st_size, sha256_file(packed)), **files}
+        files = {
+            zip_name: FileMark(packed.stat().st_size, sha256_file(packed)),
+            **files,
+        }
     facts = {"tables": {CLIPS_FILE: _COLUMNS}, "arrays": list(arrays.values())}
-    return publication.document(CROISSANT_FILE, listed=files, zip_name=zip_name, **facts)
+    return publication.document(
+        CROISSANT_FILE, listed=files, zip_name=zip_name, **facts
+    )
 
 
 def read_recovered(path: Path, store: Store) -> list[str]:

@@ -94,7 +94,11 @@ class Transfer:
     """Selected files on their way to a place, which may have some of them already."""
 
     def __init__(self, selection: FileSelection, progress: Progress | None) -> None:
-        self.selection, self.source, self.marks = selection, selection.source, selection.marks
+        self.selection, self.source, self.marks = (
+            selection,
+            selection.source,
+            selection.marks,
+        )
         self.progress = progress or Quiet()
         self.started, self.n_kept, self.stopped = time.monotonic(), 0, False
         self.lock = Lock()
@@ -113,7 +117,9 @@ class Transfer:
         self.advance(sum(self.marks[name].n_bytes for name in names if kept[name]))
         return [name for name in names if not kept[name]]
 
-    def move(self, work: Callable[[str], None], names: Sequence[str], threads: int) -> None:
+    def move(
+        self, work: Callable[[str], None], names: Sequence[str], threads: int
+    ) -> None:
         """Do the work for each name; after the first error, or Ctrl-C, start no further name."""
         with ThreadPoolExecutor(threads) as pool:
             running = [pool.submit(work, name) for name in names]
@@ -176,16 +182,25 @@ def select_files(
 
 
 def _of_sealed(
-    store: Store, source: CountedFiles, levels: Sequence[str] | None, movies: Iterable[str] | None
+    store: Store,
+    source: CountedFiles,
+    levels: Sequence[str] | None,
+    movies: Iterable[str] | None,
 ) -> FileSelection:
     seal, here = store.commits.seal, store.commits.partial
     if seal is None:
-        raise FixInput("it is not sealed", where=store.location, hint="obygaze extract run --seal")
+        raise FixInput(
+            "it is not sealed", where=store.location, hint="obygaze extract run --seal"
+        )
     names = levels if levels is not None else [spec.name for spec in store.plan.arrays]
     rows = store.select(movies=movies).rows
     blocks = frozenset((rows // store.plan.block_rows).tolist())
     chosen = store.plan.with_masks(names)
-    if here is not None and MASK not in names and not blocks <= here.blocks.get(MASK, frozenset()):
+    if (
+        here is not None
+        and MASK not in names
+        and not blocks <= here.blocks.get(MASK, frozenset())
+    ):
         # A partial copy of an earlier version has levels without their mask.
         chosen = [name for name in chosen if name != MASK]
     specs = [store.plan.array(name) for name in chosen]
@@ -193,7 +208,9 @@ def _of_sealed(
     if here is not None and levels is None and movies is None:
         wanted = here
     held = here.blocks if here is not None else wanted.blocks
-    missing = [name for name, own in wanted.blocks.items() if own - held.get(name, frozenset())]
+    missing = [
+        name for name, own in wanted.blocks.items() if own - held.get(name, frozenset())
+    ]
     if missing:
         raise FixInput(
             f"this copy is partial and does not hold all of {', '.join(missing)}",
@@ -207,7 +224,9 @@ def _of_sealed(
     documents = {Seal.FILE: _document(source, Seal.FILE), **_licence_of(store)}
     if sha256_bytes(documents[Seal.FILE]) != store.seal_sha256:
         hint = "run the same command again"
-        raise Corrupt(f"{Seal.FILE} changed while it was read", where=store.location, hint=hint)
+        raise Corrupt(
+            f"{Seal.FILE} changed while it was read", where=store.location, hint=hint
+        )
     documents[Plan.FILE] = store.plan.data
     n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in specs)
     return FileSelection(source, marks, documents, partial, n_bytes_rows)
@@ -225,7 +244,10 @@ def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
         markers = [marker for marker in found if marker is not None]
     marks = dict(plan.files)
     documents: dict[str, bytes] = {}
-    readme, texts = read_or_none(source, README_FILE), read_or_none(source, TextMarker.FILE)
+    readme, texts = (
+        read_or_none(source, README_FILE),
+        read_or_none(source, TextMarker.FILE),
+    )
     if readme is not None:
         documents[README_FILE] = readme
     if texts is not None:
@@ -233,7 +255,13 @@ def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
         where = f"{store.location}/{TextMarker.FILE}"
         listed = TextMarker.from_bytes(texts, where).files
         plan.names.require(listed, where)
-        marks.update({name: listed[name] for name in listed if name.startswith(f"{TEXT_FOLDER}/")})
+        marks.update(
+            {
+                name: listed[name]
+                for name in listed
+                if name.startswith(f"{TEXT_FOLDER}/")
+            }
+        )
     for marker in markers:
         documents[marker_key(marker.block)] = marker.to_bytes()
         marks.update(marker.files)
@@ -285,11 +313,15 @@ def existing_copy(
     if store is None:
         return None
     if store != selection.documents[Plan.FILE]:
-        ours = Plan.from_bytes(selection.documents[Plan.FILE], selection.source.location)
+        ours = Plan.from_bytes(
+            selection.documents[Plan.FILE], selection.source.location
+        )
         Plan.from_bytes(store, where).recipe.require(
             ours.recipe, where=where, what="a store of another recipe is here"
         )
-        raise AlreadyThere("another store of this recipe is here", where=where, hint=hint)
+        raise AlreadyThere(
+            "another store of this recipe is here", where=where, hint=hint
+        )
     seal = read_or_none(files, Seal.FILE)
     if seal is not None and seal != selection.documents.get(Seal.FILE):
         raise AlreadyThere("a copy with another seal is here", where=where, hint=hint)
@@ -306,7 +338,9 @@ def licence_to_add(files: Files, selection: FileSelection, hint: str) -> bytes |
     if data is None:
         return None
     there = read_record(files, LicenceHistory)
-    ours = LicenceHistory.from_bytes(data, f"{selection.source.location}/{LicenceHistory.FILE}")
+    ours = LicenceHistory.from_bytes(
+        data, f"{selection.source.location}/{LicenceHistory.FILE}"
+    )
     if there is None or (ours != there and ours.continues(there)):
         return data
     if there.continues(ours):

@@ -17,10 +17,21 @@ from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, draft_beside, new_file
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
-from obygaze_features.core.files import parse_json, pretty_json, sha256_bytes, sha256_file
+from obygaze_features.core.files import (
+    parse_json,
+    pretty_json,
+    sha256_bytes,
+    sha256_file,
+)
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import check_disk, disk_errors
-from obygaze_features.store.format.records import README_FILE, LicenceHistory, Partial, Plan, Seal
+from obygaze_features.store.format.records import (
+    README_FILE,
+    LicenceHistory,
+    Partial,
+    Plan,
+    Seal,
+)
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.reader import Store
@@ -95,7 +106,9 @@ def push(
             zip_name=target.repo.zip_name,
         )
         documents = {README_FILE: card.encode()}
-        return send_packed(selection, target, lambda packed: documents, progress=progress)
+        return send_packed(
+            selection, target, lambda packed: documents, progress=progress
+        )
     return _Upload(selection, target, progress).run()
 
 
@@ -136,7 +149,9 @@ def send_packed(
     """
     transfer, name = Transfer(selection, progress), target.repo.zip_name
     # A draft has a name by which the next call removes what a killed one left.
-    with draft_beside(Path(tempfile.gettempdir(), f"obygaze-{os.getuid()}-{name}")) as folder:
+    with draft_beside(
+        Path(tempfile.gettempdir(), f"obygaze-{os.getuid()}-{name}")
+    ) as folder:
         folder.mkdir(mode=0o700)
         packed = pack(selection, folder / name, progress=progress)
         mark = FileMark(packed.n_bytes, packed.sha256)
@@ -145,7 +160,9 @@ def send_packed(
         if not is_there:
             if target.files.read(name, 0, 1) is not None:
                 raise AlreadyThere(
-                    f"another {name} is there", where=target.location, hint="another address"
+                    f"another {name} is there",
+                    where=target.location,
+                    hint="another address",
                 )
             target.put(name, packed.path, mark)
         for document, data in documents(packed.path).items():
@@ -166,7 +183,9 @@ def send_packed(
 class _Upload(Transfer):
     """Selected files on their way to a target."""
 
-    def __init__(self, selection: FileSelection, target: Target, progress: Progress | None) -> None:
+    def __init__(
+        self, selection: FileSelection, target: Target, progress: Progress | None
+    ) -> None:
         super().__init__(selection, progress)
         self.target, self.n_bytes, self.n_requests = target, 0, len(selection.marks)
 
@@ -179,7 +198,11 @@ class _Upload(Transfer):
         wanted = self.absent(lambda name: target.has(name, self.marks[name]))
         title = Plan.from_bytes(selection.documents[Plan.FILE], "").recipe.title
         with stop_when_unreachable():
-            self.move(lambda name: self._put(name, selection.read(name)), wanted, SENDING_THREADS)
+            self.move(
+                lambda name: self._put(name, selection.read(name)),
+                wanted,
+                SENDING_THREADS,
+            )
             # The documents, store.json as the last.
             documents, partial = dict(selection.documents), None
             store = documents.pop(Plan.FILE)
@@ -317,7 +340,9 @@ def pack(
     n_files = len(selection.marks) + len(documents)
     with disk_errors(path), new_file(path, PACKED, force=force) as draft:
         check_disk(selection.n_bytes, path.parent)
-        with zipfile.ZipFile(draft, "x", zipfile.ZIP_STORED, strict_timestamps=True) as out:
+        with zipfile.ZipFile(
+            draft, "x", zipfile.ZIP_STORED, strict_timestamps=True
+        ) as out:
             # store.json is first, so that a truncated zip can still be recognised.
             files = chain(
                 [(Plan.FILE, documents.pop(Plan.FILE)), *sorted(documents.items())],
@@ -325,7 +350,11 @@ def pack(
             )
             for name, data in files:
                 entry = zipfile.ZipInfo(name, DATE)
-                entry.create_system, entry.external_attr, entry.file_size = UNIX, MODE, len(data)
+                entry.create_system, entry.external_attr, entry.file_size = (
+                    UNIX,
+                    MODE,
+                    len(data),
+                )
                 with out.open(entry, "w") as stream:
                     stream.write(data)
                 progress.advance(len(data))

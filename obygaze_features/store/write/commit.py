@@ -34,7 +34,13 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.holds import STALE_AFTER_S, TAG, hold_new, take_over
 from obygaze_features.store.format.makers import Kind
-from obygaze_features.store.format.records import FirstKind, Marker, Plan, Seal, marker_key
+from obygaze_features.store.format.records import (
+    FirstKind,
+    Marker,
+    Plan,
+    Seal,
+    marker_key,
+)
 from obygaze_features.store.format.schema import OK, FileMark
 
 # There is a staging/ as long as blocks can change; sealing moves it away first.
@@ -62,14 +68,18 @@ def read_marker(root: Path, block: int) -> Marker | None:
 def pending_blocks(root: Path, plan: Plan) -> list[int]:
     """Return the blocks that are not committed, in order; claims do not count."""
     there = {path.name for path in _listed(root / "commits")}
-    if is_listed(root / Seal.FILE):  # asked last: a store sealed meanwhile loses its markers
+    if is_listed(
+        root / Seal.FILE
+    ):  # asked last: a store sealed meanwhile loses its markers
         return []
     names = ((block, Path(marker_key(block)).name) for block in range(plan.n_blocks))
     return [block for block, name in names if name not in there]
 
 
 @contextmanager
-def prepared(root: Path, marker: Marker, data: Mapping[str, Sequence[Any]]) -> Iterator[Path]:
+def prepared(
+    root: Path, marker: Marker, data: Mapping[str, Sequence[Any]]
+) -> Iterator[Path]:
     """Yield a new folder below staging/: an attempt, with a block's files and marker, synced.
 
     It is removed at the end, unless it was claimed.
@@ -130,7 +140,9 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
     found = _claimed_marker(folder)
     if found is not None:
         marker, tag = found
-        is_closed = is_listed(root / Seal.FILE) if staging == SEALING else _is_closed(root)
+        is_closed = (
+            is_listed(root / Seal.FILE) if staging == SEALING else _is_closed(root)
+        )
         is_open = not is_closed and _current_checksum(root, block) == marker.replaces
         try:
             if is_open and _decide(root, folder, marker, tag):
@@ -180,7 +192,9 @@ def first_kind(root: Path, plan: Plan) -> Kind | None:
         return None
     record = FirstKind.from_bytes(data, str(path))
     if record.plan != plan.sha256:
-        raise Mismatch("this file is of another store", where=str(path), hint="remove this file")
+        raise Mismatch(
+            "this file is of another store", where=str(path), hint="remove this file"
+        )
     return record.kind
 
 
@@ -270,14 +284,18 @@ def _mark_of(path: Path) -> FileMark | None:
         return None
 
 
-def _rows_of_two_retries(current: Marker, earlier: Marker | None, marker: Marker) -> list[int]:
+def _rows_of_two_retries(
+    current: Marker, earlier: Marker | None, marker: Marker
+) -> list[int]:
     """Return the rows that an earlier retry changed, and that this one takes over as they are."""
     rows = []
     for row in range(*current.rows):
         is_ok = marker.noted.get(row, OK).is_ok
         is_taken_over = is_ok and marker.sources.get(row) == current.sources.get(row)
         was_ok = current.noted.get(row, OK).is_ok
-        is_changed = earlier is None or earlier.sources.get(row) != current.sources.get(row)
+        is_changed = earlier is None or earlier.sources.get(row) != current.sources.get(
+            row
+        )
         if is_taken_over and was_ok and is_changed:
             rows.append(row)
     return rows
@@ -297,7 +315,9 @@ def _current_checksum(root: Path, block: int) -> str:
 
 def _claimed_marker(folder: Path) -> tuple[Marker, str] | None:
     try:
-        path = next((one for one in folder.iterdir() if one.name.startswith("marker.")), None)
+        path = next(
+            (one for one in folder.iterdir() if one.name.startswith("marker.")), None
+        )
         data = path.read_bytes() if path else None
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -331,7 +351,9 @@ def _publish(root: Path, folder: Path, marker: Marker, tag: str) -> None:
         if marker.replaces:
             source.rename(target)
         else:
-            take_name(source, target)  # without links: only the claim's marker has this name
+            take_name(
+                source, target
+            )  # without links: only the claim's marker has this name
     except FileNotFoundError:
         return  # published by another process
     sync_dir(target.parent)

@@ -21,7 +21,12 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.files import csv_bytes, sync_dir, write_synced
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.records import CLIPS_FILE, MAX_ARRAYS, README_FILE, Plan
+from obygaze_features.store.format.records import (
+    CLIPS_FILE,
+    MAX_ARRAYS,
+    README_FILE,
+    Plan,
+)
 from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
 from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.write.licence import complete_terms
@@ -70,12 +75,16 @@ def create_store(
     _check_ids(clip_ids, movie_ids)
     _check_arrays(arrays)
     if compressor not in (None, *COMPRESSORS):
-        raise FixInput(f"unknown compressor {compressor!r}", hint=" or ".join(COMPRESSORS))
+        raise FixInput(
+            f"unknown compressor {compressor!r}", hint=" or ".join(COMPRESSORS)
+        )
     if block_rows is None:
         is_large = sum(spec.row_bytes for spec in arrays) > LARGE_ROW_BYTES
         block_rows = BLOCK_ROWS_LARGE if is_large else BLOCK_ROWS
     if block_rows < 1:
-        raise FixInput(f"block_rows must be at least 1, got {block_rows}", where=str(path))
+        raise FixInput(
+            f"block_rows must be at least 1, got {block_rows}", where=str(path)
+        )
     block_rows = min(block_rows, len(clip_ids))
     plan = Plan(
         n_clips=len(clip_ids),
@@ -137,7 +146,9 @@ def _require_same(path: Path, there: Plan, plan: Plan, clips: FileMark) -> None:
     has_same_clips = there.files.get(CLIPS_FILE) == clips
     if not has_same_clips and there.manifest_sha256 != plan.manifest_sha256:
         is_other_state = there.manifest_name == plan.manifest_name
-        other = "another state of the manifest" if is_other_state else "another manifest"
+        other = (
+            "another state of the manifest" if is_other_state else "another manifest"
+        )
         raise Mismatch(
             f"this store is of {other} ({there.manifest_name!r})",
             where=str(path),
@@ -153,12 +164,16 @@ def _require_same(path: Path, there: Plan, plan: Plan, clips: FileMark) -> None:
         )
 
 
-def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
+def _publish(
+    path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]
+) -> None:
     """Write a store beside its name, then rename it; nothing happens if it is there already."""
     arrays = _zarr_files(plan, clip_ids, movie_ids)
     files = {f"data.zarr/{key}": data for key, data in arrays.items()}
     files[CLIPS_FILE] = clips_csv(clip_ids, movie_ids)
-    documents = {key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")}
+    documents = {
+        key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")
+    }
     marks = {name: FileMark.of(data) for name, data in files.items()}
     whole = replace(plan, zarr=documents, files=marks)
     try:
@@ -209,17 +224,26 @@ def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
     for spec in arrays:
         for dim, size in zip(spec.dims, spec.tail_shape, strict=True):
             # xarray opens no group in which a dimension has two sizes, or the name of an array.
-            if sizes.setdefault(dim, size) != size or dim in (ROW_DIM, *ID_ARRAYS, *names):
+            if sizes.setdefault(dim, size) != size or dim in (
+                ROW_DIM,
+                *ID_ARRAYS,
+                *names,
+            ):
                 raise FixInput(
-                    f"the dimension {dim!r} has two sizes, or the name of an array", where=spec.name
+                    f"the dimension {dim!r} has two sizes, or the name of an array",
+                    where=spec.name,
                 )
 
 
-def _zarr_files(plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> dict[str, bytes]:
+def _zarr_files(
+    plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]
+) -> dict[str, bytes]:
     """Return the files of data.zarr of a new store, by name: all metadata, and the ids."""
     memory: dict[str, Any] = {}
     group = zarr.create_group(
-        MemoryStore(memory), zarr_format=3, attributes={"coordinates": " ".join(ID_ARRAYS)}
+        MemoryStore(memory),
+        zarr_format=3,
+        attributes={"coordinates": " ".join(ID_ARRAYS)},
     )
     for name, ids in zip(ID_ARRAYS, (clip_ids, movie_ids), strict=True):
         add_strings(group, name, ids, ROW_DIM, ID_CHUNK_ROWS)

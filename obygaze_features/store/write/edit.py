@@ -71,7 +71,12 @@ def subset(
     stopped. `progress` counts clips.
     """
     arrays = source.chosen_arrays(levels)
-    if clips is None and movies is None and mask is None and source.commits.partial is not None:
+    if (
+        clips is None
+        and movies is None
+        and mask is None
+        and source.commits.partial is not None
+    ):
         mask = _is_held(source, arrays)
     selection = source.select(clips, movies, mask)
     unknown = selection.clip_ids[selection.rows < 0].tolist()
@@ -107,7 +112,8 @@ def _is_held(store: Store, arrays: Sequence[ArraySpec]) -> npt.NDArray[np.bool_]
     if partial is None:
         return np.ones(plan.n_clips, dtype=bool)
     of_block = [
-        all(partial.holds(spec.name, block) for spec in arrays) for block in range(plan.n_blocks)
+        all(partial.holds(spec.name, block) for spec in arrays)
+        for block in range(plan.n_blocks)
     ]
     return np.repeat(of_block, plan.block_rows)[: plan.n_clips]
 
@@ -127,7 +133,9 @@ def copy_rows(
         source.clip_ids_of(rows).tolist(),
         source.movie_ids_of(rows).tolist(),
     )
-    return _copy([source], [rows.tolist()], Path(path), manifest, arrays, source.terms, progress)
+    return _copy(
+        [source], [rows.tolist()], Path(path), manifest, arrays, source.terms, progress
+    )
 
 
 def merge(
@@ -176,11 +184,22 @@ def merge(
     if not mixed:
         makers = (maker for store in sources for maker in store.commits.made_by().clips)
         refuse_mixture({maker.kind for maker in makers}, where=str(path))
-    return _copy(sources, rows, Path(path), manifest, first.held_arrays, terms, progress, seal=seal)
+    return _copy(
+        sources,
+        rows,
+        Path(path),
+        manifest,
+        first.held_arrays,
+        terms,
+        progress,
+        seal=seal,
+    )
 
 
 def _names_of(arrays: Sequence[ArraySpec]) -> str:
-    return ", ".join(f"{spec.name} {list(spec.tail_shape)} {spec.dtype}" for spec in arrays)
+    return ", ".join(
+        f"{spec.name} {list(spec.tail_shape)} {spec.dtype}" for spec in arrays
+    )
 
 
 def _joint_terms(sources: Sequence[Store], licence: str) -> Terms:
@@ -189,7 +208,9 @@ def _joint_terms(sources: Sequence[Store], licence: str) -> Terms:
     for store in sources:
         stores_of.setdefault(store.licence, []).append(store.location)
     if len(stores_of) > 1 and not licence:
-        details = [f"{name or NO_LICENCE}: {few(places)}" for name, places in stores_of.items()]
+        details = [
+            f"{name or NO_LICENCE}: {few(places)}" for name, places in stores_of.items()
+        ]
         raise Mismatch(
             f"these stores have different licences: {' and '.join(map(_shown, stores_of))}",
             hint="--licence NAME, the licence of the new store, if all of them allow it",
@@ -210,7 +231,9 @@ def _union(sources: Sequence[Store]) -> ManifestClips:
         for clip, movie in pairs:
             if movie_of.setdefault(clip, movie) != movie:
                 raise Mismatch(f"clip {clip!r} has two movies", where=store.location)
-    clips = sorted(movie_of, key=lambda clip: (natural_order(movie_of[clip]), natural_order(clip)))
+    clips = sorted(
+        movie_of, key=lambda clip: (natural_order(movie_of[clip]), natural_order(clip))
+    )
     plans = {store.plan.manifest_sha256: store.plan.manifest_name for store in sources}
     name, sha256 = " + ".join(plans.values()), next(iter(plans))
     if len(plans) > 1:
@@ -238,7 +261,9 @@ def _copy(
 ) -> Copied:
     plan = sources[0].plan
     for store in sources:
-        _ = store.sealed  # reads the seal: a damaged one is found before anything is written
+        _ = (
+            store.sealed
+        )  # reads the seal: a damaged one is found before anything is written
     create_store(
         path,
         recipe=plan.recipe,
@@ -257,10 +282,16 @@ def _copy(
     progress = progress or Quiet()
     progress.expect(len(manifest.clip_ids))
     names = [spec.name for spec in arrays]
-    of_stores = [_origins(store, own, names) for store, own in zip(sources, rows, strict=True)]
-    there = [[one for one in of_clip if one] for of_clip in zip(*of_stores, strict=True)]
+    of_stores = [
+        _origins(store, own, names) for store, own in zip(sources, rows, strict=True)
+    ]
+    there = [
+        [one for one in of_clip if one] for of_clip in zip(*of_stores, strict=True)
+    ]
     # Where a clip is ok, the origin to copy first; if nowhere, where it failed.
-    origins = [[one for one in found if one.status.is_ok] or found[:1] for found in there]
+    origins = [
+        [one for one in found if one.status.is_ok] or found[:1] for found in there
+    ]
     # Who made a mixture of clips has allowed it, and a part of a mixture is one too.
     writer = StoreWriter(path, recipe=plan.recipe, mixed=True)
     writer.clean_litter()
@@ -271,7 +302,9 @@ def _copy(
             copied, n = _copy_block(writer, block, own)
             n_copied, n_differing = n_copied + copied, n_differing + n
         progress.advance(len(own))
-    text = next((text for text in (store.text() for store in sources) if text is not None), None)
+    text = next(
+        (text for text in (store.text() for store in sources) if text is not None), None
+    )
     pending = len(writer.pending_blocks())
     if text is not None and not writer.sealed:
         writer.add_text(text)
@@ -288,7 +321,9 @@ def _copy(
     )
 
 
-def _origins(store: Store, rows: Sequence[int], names: Sequence[str]) -> Iterator[Origin | None]:
+def _origins(
+    store: Store, rows: Sequence[int], names: Sequence[str]
+) -> Iterator[Origin | None]:
     """Yield where each clip is in a store; None for clips that are not in this copy of it."""
     blocks = sorted({row // store.plan.block_rows for row in rows if row >= 0})
     noted, partial = store.commits.statuses(store.levels, blocks), store.commits.partial
@@ -313,7 +348,9 @@ def _copy_block(
         arrays[spec.name] = _values(spec, wanted)
         theirs = _values(spec, [one for _, one in others])
         for (place, _), values in zip(others, theirs, strict=True):
-            if not np.array_equal(arrays[spec.name][place], values, equal_nan=spec.is_float):
+            if not np.array_equal(
+                arrays[spec.name][place], values, equal_nan=spec.is_float
+            ):
                 differing.add(place)
     is_committed = writer.commit_block(
         block,

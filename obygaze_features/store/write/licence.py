@@ -8,7 +8,12 @@ from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.files import is_printable_name, locked, write_atomic
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import LICENCE_BYTES
-from obygaze_features.store.format.records import LicenceHistory, LicenceStatement, Plan, Terms
+from obygaze_features.store.format.records import (
+    LicenceHistory,
+    LicenceStatement,
+    Plan,
+    Terms,
+)
 from obygaze_features.store.read.reader import open_store
 
 COMMAND = "obygaze store licence STORE --licence CC-BY-4.0"
@@ -46,7 +51,9 @@ def state_licence(
             stated_by=f"obygaze {__version__}",
         )
         statements = () if earlier is None else earlier.statements
-        history = LicenceHistory(plan=store.plan.sha256, statements=(*statements, statement))
+        history = LicenceHistory(
+            plan=store.plan.sha256, statements=(*statements, statement)
+        )
         data = history.to_bytes()
         if len(data) > LICENCE_BYTES:
             raise FixUsage(
@@ -112,7 +119,9 @@ def _folder_of_store(path: Path | str) -> Path:
             hint="obygaze store unpack, state the licence, then pack",
         )
     if not (folder / Plan.FILE).is_file():
-        raise NotFound("no store here: no store.json", where=str(folder), hint="obygaze store ls")
+        raise NotFound(
+            "no store here: no store.json", where=str(folder), hint="obygaze store ls"
+        )
     return folder
 
 

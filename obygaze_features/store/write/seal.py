@@ -78,7 +78,9 @@ def _encoded(table: TextTable) -> dict[str, bytes]:
     )
     embeddings[:] = table.embeddings
     for name in WORDS:
-        add_strings(group, name, [str(word) for word in getattr(table, name)], "text", shape[0])
+        add_strings(
+            group, name, [str(word) for word in getattr(table, name)], "text", shape[0]
+        )
     return {f"{TEXT_FOLDER}/{key}": memory[key].to_bytes() for key in sorted(memory)}
 
 
@@ -106,7 +108,9 @@ def _move_text(root: Path, draft: Path, data: dict[str, bytes]) -> None:
     if not commit.rename_new(draft, root / TEXT_FOLDER):
         for name, content in data.items():
             if not (root / name).is_file() or (root / name).read_bytes() != content:
-                raise Mismatch("other texts were added to this store before", where=str(root))
+                raise Mismatch(
+                    "other texts were added to this store before", where=str(root)
+                )
     sync_dir(root / "data.zarr")
 
 
@@ -127,7 +131,9 @@ def seal_store(root: Path, plan: Plan) -> Seal:
             if seal is not None:
                 write_exclusive(path, seal.to_bytes())
         except FileNotFoundError:
-            if not is_listed(path):  # else another process has sealed it, and removed the rest
+            if not is_listed(
+                path
+            ):  # else another process has sealed it, and removed the rest
                 raise
     seal = Seal.load(root)
     _tidy(root)
@@ -169,7 +175,9 @@ def _seal(root: Path) -> Seal | None:
     if len(there) < plan.n_blocks:
         return None  # another process has sealed it meanwhile, and the markers are gone
     noted, files = store.status().noted, commits.listed_files()
-    counts: Counter[str] = Counter(status.state for status in noted.values() if not status.is_ok)
+    counts: Counter[str] = Counter(
+        status.state for status in noted.values() if not status.is_ok
+    )
     counts["ok"] = plan.n_clips - counts.total()
     card = card_text(plan, dict(counts), terms=store.terms, made_by=commits.made_by())
     write_atomic(root / README_FILE, card.encode("utf-8"))
@@ -178,10 +186,17 @@ def _seal(root: Path) -> Seal | None:
             what = f"{name} is missing, or its length is not the one in its marker"
             raise Corrupt(what, where=str(root), hint="obygaze store verify")
     makers = Makers.of_parts(marker.makers for marker in there).with_numbered_hosts()
-    sources = {row: source for marker in there for row, source in marker.sources.items()}
+    sources = {
+        row: source for marker in there for row, source in marker.sources.items()
+    }
     if sources:
         write_atomic(root / Sources.FILE, Sources(sources).to_bytes())
-    for name in (Plan.FILE, README_FILE, *([Sources.FILE] if sources else ()), *plan.files):
+    for name in (
+        Plan.FILE,
+        README_FILE,
+        *([Sources.FILE] if sources else ()),
+        *plan.files,
+    ):
         files[name] = FileMark((root / name).stat().st_size, sha256_file(root / name))
     seal = Seal(
         fingerprint=plan.recipe.fingerprint,
@@ -203,7 +218,8 @@ def _seal(root: Path) -> Seal | None:
 def _collected(plan: Plan, markers: Sequence[Marker]) -> dict[str, Any]:
     """Return the checksums of the blocks, by array, and versions and seconds of all markers."""
     crc32c = {
-        spec.name: [marker.crc32c.get(spec.name, "") for marker in markers] for spec in plan.arrays
+        spec.name: [marker.crc32c.get(spec.name, "") for marker in markers]
+        for spec in plan.arrays
     }
     pairs = sorted({pair for marker in markers for pair in marker.versions.items()})
     seconds: Counter[str] = Counter()
@@ -211,7 +227,9 @@ def _collected(plan: Plan, markers: Sequence[Marker]) -> dict[str, Any]:
         seconds.update(dict(marker.seconds))
     return {
         # None for an array if a marker does not have them.
-        "crc32c": {name: " ".join(words) for name, words in crc32c.items() if all(words)},
+        "crc32c": {
+            name: " ".join(words) for name, words in crc32c.items() if all(words)
+        },
         "versions": {name: [v for n, v in pairs if n == name] for name, _ in pairs},
         "seconds": {stage: round(seconds[stage], 3) for stage in sorted(seconds)},
     }

@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch, NotFound
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    Mismatch,
+    NotFound,
+)
 from obygaze_features.core.files import is_listed
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.makers import Kind, Maker, Makers
@@ -51,10 +57,14 @@ class StoreWriter:
         # The kind of all clips of the store, once this writer has compared it.
         self._agreed: Kind | None = None
         if not (self.path / Plan.FILE).is_file():
-            raise NotFound("no store here", where=str(path), hint="create_store makes one")
+            raise NotFound(
+                "no store here", where=str(path), hint="create_store makes one"
+            )
         self.plan: Plan = read_plan(self.path, recipe)
         arrays = open_store(self.path).arrays
-        self._layouts = {spec.name: arrays.layout(spec.name) for spec in self.plan.arrays}
+        self._layouts = {
+            spec.name: arrays.layout(spec.name) for spec in self.plan.arrays
+        }
 
     def commit_block(
         self,
@@ -192,11 +202,15 @@ class StoreWriter:
         of_rows = {"statuses": statuses, "sources": recorded, "makers": known_makers}
         for what, given in of_rows.items():
             if len(given) != len(rows):
-                raise FixInput(f"{len(given)} {what} for the {len(rows)} rows of block {block}")
+                raise FixInput(
+                    f"{len(given)} {what} for the {len(rows)} rows of block {block}"
+                )
         _check_statuses(rows, statuses, f"block {block}")
         data: dict[str, Pieces] = {}
         crc32c, files = {}, {}
-        for spec, values in zip(plan.arrays, _checked(plan, block, arrays, statuses), strict=True):
+        for spec, values in zip(
+            plan.arrays, _checked(plan, block, arrays, statuses), strict=True
+        ):
             layout, name = self._layouts[spec.name], plan.block_key(spec.name, block)
             fill_value = np.nan if spec.is_float else 0
             data[name], crc32c[spec.name] = layout.encode(values, fill_value)
@@ -208,7 +222,11 @@ class StoreWriter:
             block=block,
             rows=(rows.start, rows.stop),
             recipe=plan.recipe,
-            noted={row: status for row, status in zip(rows, statuses, strict=True) if status != OK},
+            noted={
+                row: status
+                for row, status in zip(rows, statuses, strict=True)
+                if status != OK
+            },
             sources={
                 row: source
                 for row, source in zip(rows, recorded, strict=True)
@@ -218,8 +236,13 @@ class StoreWriter:
             files=files,
             plan=plan.sha256,
             crc32c=crc32c,
-            versions={str(name): str(version) for name, version in (versions or {}).items()},
-            seconds={stage: round(float(value), 3) for stage, value in (seconds or {}).items()},
+            versions={
+                str(name): str(version) for name, version in (versions or {}).items()
+            },
+            seconds={
+                stage: round(float(value), 3)
+                for stage, value in (seconds or {}).items()
+            },
             host=socket.gethostname(),
         )
         _check_readable(marker)
@@ -240,26 +263,35 @@ class StoreWriter:
         new_makers = [None] * len(rows) if makers is None else makers
         if len(set(rows)) != len(rows):
             raise FixInput(
-                f"{len(rows)} rows, but only {len(set(rows))} different ones", where=where
+                f"{len(rows)} rows, but only {len(set(rows))} different ones",
+                where=where,
             )
         of_rows = {"statuses": statuses, "sources": given, "makers": new_makers}
         for what, values in of_rows.items():
             if len(values) != len(rows):
-                raise FixInput(f"{len(values)} {what} for {len(rows)} different rows", where=where)
+                raise FixInput(
+                    f"{len(values)} {what} for {len(rows)} different rows", where=where
+                )
         _check_statuses(rows, statuses, where)
         new = _checked_shapes(self.plan, arrays, len(rows), where)
         merged = [old.noted.get(row, OK) for row in every]
         recorded = [old.sources.get(row) for row in every]
         made_by = [old.makers.of_row(row) for row in every]
-        for row, status, source, maker in zip(rows, statuses, given, new_makers, strict=True):
+        for row, status, source, maker in zip(
+            rows, statuses, given, new_makers, strict=True
+        ):
             if row not in every:
                 raise FixInput(
                     f"row {row} is outside block {old.block}, rows {every[0]}-{every[-1]}"
                 )
             place = row - every.start
-            is_changed = None not in (source, recorded[place]) and source != recorded[place]
+            is_changed = (
+                None not in (source, recorded[place]) and source != recorded[place]
+            )
             if merged[place].is_ok and not is_changed:
-                raise FixInput(f"row {row} is ok and its source did not change: not replaced")
+                raise FixInput(
+                    f"row {row} is ok and its source did not change: not replaced"
+                )
             merged[place], recorded[place] = status, source
             made_by[place] = maker
         places = np.array(rows, dtype=np.int64) - every.start
@@ -313,7 +345,10 @@ class StoreWriter:
             found = commit.read_marker(self.path, marker.block)
             if found != marker:
                 # Another process was first, and a cache may still hide its marker.
-                found = commit.decided_marker(self.path, marker.block, marker.revision) or found
+                found = (
+                    commit.decided_marker(self.path, marker.block, marker.revision)
+                    or found
+                )
             if ours and found == marker:
                 return True
         if self._is_there(marker, found):
@@ -341,7 +376,9 @@ class StoreWriter:
             if not self.sealed:
                 return False
             seal = Seal.load(self.path)
-            noted = {row: seal.noted[row] for row in range(*marker.rows) if row in seal.noted}
+            noted = {
+                row: seal.noted[row] for row in range(*marker.rows) if row in seal.noted
+            }
             marks = {name: seal.files.get(name) for name in marker.files}
             if noted != marker.noted or marks != marker.files:
                 if marker.replaces:
@@ -358,7 +395,9 @@ class StoreWriter:
         raise _other_content(self.path, marker.block)
 
 
-def refuse_mixture(kinds: Collection[Kind], *, where: str, new: Kind | None = None) -> None:
+def refuse_mixture(
+    kinds: Collection[Kind], *, where: str, new: Kind | None = None
+) -> None:
     """Raise an error for clips that were made in several ways; `new` is that of this process."""
     if len(kinds) < 2:
         return
@@ -397,8 +436,14 @@ def _checked(
     for spec in plan.arrays:
         values = _converted(spec, given[spec.name], rows, ok, where)
         if spec.is_level:
-            is_half = values.dtype == np.float16  # of these NumPy tests the bits ten times faster
-            finite = (values.view("u2") & 0x7C00) != 0x7C00 if is_half else np.isfinite(values)
+            is_half = (
+                values.dtype == np.float16
+            )  # of these NumPy tests the bits ten times faster
+            finite = (
+                (values.view("u2") & 0x7C00) != 0x7C00
+                if is_half
+                else np.isfinite(values)
+            )
             wrong = np.flatnonzero(ok & ~finite.reshape(len(ok), -1).all(axis=1))
             if len(wrong):
                 raise FixInput(
@@ -445,12 +490,15 @@ def _converted(
     return values
 
 
-def _check_statuses(rows: Sequence[int], statuses: Sequence[RowStatus], where: str) -> None:
+def _check_statuses(
+    rows: Sequence[int], statuses: Sequence[RowStatus], where: str
+) -> None:
     """Raise an error for a status that no reader accepts: nobody could commit or seal any more."""
     for row, status in zip(rows, statuses, strict=True):
         if not isinstance(status, RowStatus):
             raise FixInput(
-                f"row {row} has the status {status!r}, expected a RowStatus", where=where
+                f"row {row} has the status {status!r}, expected a RowStatus",
+                where=where,
             )
         if status.why_not_stored:
             raise FixInput(
@@ -471,7 +519,9 @@ def _check_readable(marker: Marker) -> None:
             hint="check sources, seconds and versions: finite numbers, and text that UTF-8 has",
         ) from error
     if read != marker:
-        raise FixInput(f"{where} would be read as another one", hint="check its sources")
+        raise FixInput(
+            f"{where} would be read as another one", hint="check its sources"
+        )
 
 
 def _checked_shapes(
@@ -488,10 +538,12 @@ def _checked_shapes(
         values, shape = given[spec.name], (n_rows, *spec.tail_shape)
         if values.shape != shape:
             raise FixInput(
-                f"the shape is {values.shape}, the store has {shape}", where=f"{spec.name}, {where}"
+                f"the shape is {values.shape}, the store has {shape}",
+                where=f"{spec.name}, {where}",
             )
         if not np.can_cast(values.dtype, spec.dtype, "same_kind"):
             raise FixInput(
-                f"{values.dtype} cannot be stored as {spec.dtype}", where=f"{spec.name}, {where}"
+                f"{values.dtype} cannot be stored as {spec.dtype}",
+                where=f"{spec.name}, {where}",
             )
     return given

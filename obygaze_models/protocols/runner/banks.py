@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 Tolerances = float | Mapping[str, float] | None
 MIN_ROWS = 3
 NO_FOLDS = np.zeros(0, dtype=np.intp)
-TOLERANCES = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0)  # for "folds"; the released ones among them
+TOLERANCES = (
+    0.005,
+    0.01,
+    0.05,
+    0.1,
+    0.5,
+    1.0,
+)  # for "folds"; the released ones among them
 # The order of the released code, which decides between equal splits of a tree.
 RELEASED = (
     *("Body", "Type of shot", "Clothing", "Posture", "Look", "Activities"),
@@ -52,7 +59,9 @@ class Examples:
 
     def find(self, rows: IntArray, tolerances: Tolerances = None) -> ConceptBank:
         """Return vectors found on some rows, with tolerances that were chosen before, if given."""
-        bank = build_bank(self.settings, self.names, tolerance=tolerances, seed=self.seed)
+        bank = build_bank(
+            self.settings, self.names, tolerance=tolerances, seed=self.seed
+        )
         bank.fit_rows(self.gram, self.targets, rows, self.films)
         found: ConceptBank = bank
         return found
@@ -143,16 +152,26 @@ class Banks:
         known = findable(targets[rows])
         if len(folds):
             order = {name: place for place, name in enumerate(RELEASED)}
-            known.sort(key=lambda column: order.get(self.table.concept_names[column], len(order)))
+            known.sort(
+                key=lambda column: order.get(
+                    self.table.concept_names[column], len(order)
+                )
+            )
         names = [self.table.concept_names[column] for column in known]
         films = by_row if self.grouped else None
         own = targets[:, known], names, films, settings, self.seed
         examples = Examples(self.gram, *own, self.features.frames)
         chosen: Tolerances = None
         if settings["tolerance"] == "folds":
-            tried = [_by_fold(examples, C, rows, folds[clips])[1].mean(axis=0) for C in TOLERANCES]
+            tried = [
+                _by_fold(examples, C, rows, folds[clips])[1].mean(axis=0)
+                for C in TOLERANCES
+            ]
             best = np.argmax(tried, axis=0)
-            chosen = {name: TOLERANCES[i] for name, i in zip(names, best.tolist(), strict=True)}
+            chosen = {
+                name: TOLERANCES[i]
+                for name, i in zip(names, best.tolist(), strict=True)
+            }
         if settings["elect"]:
             bank = _elected(*_by_fold(examples, chosen, rows, folds[clips]))
         else:
@@ -175,7 +194,9 @@ class Banks:
         if self.grouped:
             number = np.searchsorted(films, groups[rows]) % min(n_folds, len(films))
         else:
-            number = np.random.default_rng([self.seed, 7]).permutation(len(rows)) % n_folds
+            number = (
+                np.random.default_rng([self.seed, 7]).permutation(len(rows)) % n_folds
+            )
         return [rows[number == fold] for fold in np.unique(number)]
 
 
@@ -185,7 +206,10 @@ def _by_fold(
     """Return the bank found without each fold, and the F1 of each of its vectors there."""
     banks, scores = [], []
     for fold in np.unique(folds):
-        bank, held_out = examples.find(rows[folds != fold], tolerances), rows[folds == fold]
+        bank, held_out = (
+            examples.find(rows[folds != fold], tolerances),
+            rows[folds == fold],
+        )
         targets = examples.targets[held_out]
         true, called = targets == 1, examples.margins(bank, held_out) > 0
         called &= targets >= 0

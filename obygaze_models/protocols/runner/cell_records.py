@@ -24,7 +24,11 @@ LEAST_CLIPS, LEAST_FILMS = 5, 2
 
 
 def cell_record(
-    cell: Cell, protocol: Protocol, groups: Groups, labels: Labels, backbone: str | None = None
+    cell: Cell,
+    protocol: Protocol,
+    groups: Groups,
+    labels: Labels,
+    backbone: str | None = None,
 ) -> Record:
     """Return the record of a model with its store's backbone, or of a baseline without one.
 
@@ -33,7 +37,9 @@ def cell_record(
     names = [name for name in cell.value if name not in COUNTS]
     has_enough = _has_enough(cell, groups)
     intervals = _intervals(cell, protocol, groups, labels) if has_enough else {}
-    is_possible = len(np.unique(groups[cell.universe])) > 1 and np.isfinite(cell.inflation)
+    is_possible = len(np.unique(groups[cell.universe])) > 1 and np.isfinite(
+        cell.inflation
+    )
     ranked = [name for name in RANKING_METRICS if np.isfinite(cell.value[name])]
     lacks = any(not np.isfinite(intervals.get(name, [np.nan])).all() for name in ranked)
     tuned = None
@@ -43,7 +49,10 @@ def cell_record(
     seeds = None
     if len(cell.seeds) > 1:
         runs = [cell.values([seed]) for seed in cell.seeds]
-        seeds = {"n": len(runs), **{name: _spread(run[name] for run in runs) for name in names}}
+        seeds = {
+            "n": len(runs),
+            **{name: _spread(run[name] for run in runs) for name in names},
+        }
     record: Record = {
         "kind": "baseline" if backbone is None else "cell",
         "task": cell.test,
@@ -64,7 +73,11 @@ def cell_record(
             for name in names
         },
         # A key of models whose films would allow an interval, but not the clips.
-        **({"no_interval": True} if backbone is not None and is_possible and lacks else {}),
+        **(
+            {"no_interval": True}
+            if backbone is not None and is_possible and lacks
+            else {}
+        ),
         "tuned": tuned,
         "seeds": seeds,
         "by_movie": _by_movie(cell, groups),
@@ -98,14 +111,19 @@ def cell_record(
         ],
     }
     if backbone is None:
-        record |= {"expected": cell.share is not None, "ceiling": cell.model in CEILINGS}
+        record |= {
+            "expected": cell.share is not None,
+            "ceiling": cell.model in CEILINGS,
+        }
     return record
 
 
 def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
     """Return whether a printed number is about a cell of this backbone."""
     wanted = {key: getattr(paper, key) for key in ("model", "feature", "train", "test")}
-    same = all(not value or value == getattr(cell, key) for key, value in wanted.items())
+    same = all(
+        not value or value == getattr(cell, key) for key, value in wanted.items()
+    )
     return same and (not paper.backbone or is_backbone(backbone, paper.backbone))
 
 
@@ -143,7 +161,9 @@ def _intervals(
     }
 
 
-def _label_inflation(cell: Cell, protocol: Protocol, groups: Groups, labels: Labels) -> float:
+def _label_inflation(
+    cell: Cell, protocol: Protocol, groups: Groups, labels: Labels
+) -> float:
     """Return the factor of the variance that comes from the share of positives.
 
     A stratified test set has the share of all clips of the task. With other films that share
@@ -174,9 +194,16 @@ def _by_movie(cell: Cell, groups: Groups) -> Record:
             "n_positive": int(cell.y[inside].sum()),
             **{name: float(own[i]) for name, own in values.items()},
         }
-        runs = [own for own, film in zip(cell.fold_values, alone, strict=True) if film == movie]
+        runs = [
+            own
+            for own, film in zip(cell.fold_values, alone, strict=True)
+            if film == movie
+        ]
         if len(runs) > 1:  # runs that test this film alone
-            spread = {name: float(np.std([run[name] for run in runs], ddof=1)) for name in values}
+            spread = {
+                name: float(np.std([run[name] for run in runs], ddof=1))
+                for name in values
+            }
             found[movie]["sd"] = spread
     return found
 
@@ -184,7 +211,9 @@ def _by_movie(cell: Cell, groups: Groups) -> Record:
 def _leaks(cell: Cell) -> Record:
     """Return the leaks of a cell; a test clip is leaked if it leaked in any fold."""
     leaked = {clip for t in cell.tested for clip in t.leak.clips}
-    by_name = {clip for t in cell.tested for clip in set(t.leak.clips) - set(t.leak.copies)}
+    by_name = {
+        clip for t in cell.tested for clip in set(t.leak.clips) - set(t.leak.copies)
+    }
     n_copies = len(leaked - by_name)
     near = [t.leak.neighbours for t in cell.tested]
     same = [t.leak.same_movie for t in cell.tested]
@@ -193,8 +222,12 @@ def _leaks(cell: Cell) -> Record:
     return {
         "leaked": len(leaked),
         **({"copies": n_copies} if n_copies else {}),
-        "neighbours": None if None in near else total([t.leak.neighbours or 0 for t in one_seed]),
-        "same_movie": None if None in same else total([t.leak.same_movie or 0 for t in one_seed]),
+        "neighbours": None
+        if None in near
+        else total([t.leak.neighbours or 0 for t in one_seed]),
+        "same_movie": None
+        if None in same
+        else total([t.leak.same_movie or 0 for t in one_seed]),
         "leak_share": len(leaked) / len(cell.universe),
     }
 
@@ -214,9 +247,18 @@ def _outcomes(cell: Cell, groups: Groups, *, is_model: bool) -> Record:
     if cell.share is not None:
         return found
     y, called = cell.predictions.y, cell.predictions.decision
-    times = len(y) / len(cell.universe)  # over all test clips, averaged over seeds and runs
-    outcomes = {"tp": y & called, "fp": ~y & called, "fn": y & ~called, "tn": ~y & ~called}
-    found["confusion"] = {name: float(one.sum() / times) for name, one in outcomes.items()}
+    times = len(y) / len(
+        cell.universe
+    )  # over all test clips, averaged over seeds and runs
+    outcomes = {
+        "tp": y & called,
+        "fp": ~y & called,
+        "fn": y & ~called,
+        "tn": ~y & ~called,
+    }
+    found["confusion"] = {
+        name: float(one.sum() / times) for name, one in outcomes.items()
+    }
     if all(t.are_probabilities for t in cell.tested):
         found["calibration"] = _bins(y, cell.predictions.score)
         movies = np.concatenate([groups[t.rows] for t in cell.tested])

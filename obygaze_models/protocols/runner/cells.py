@@ -68,7 +68,9 @@ class TestedFold:
     @cached_property
     def values(self) -> dict[str, float]:
         """Every metric of this fold that is defined for its scores."""
-        return evaluate(self.predictions, METRICS if self.are_probabilities else MARGIN_METRICS)
+        return evaluate(
+            self.predictions, METRICS if self.are_probabilities else MARGIN_METRICS
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +121,9 @@ class Cell:
             return 1
         if self.n_test_sets > 1:
             return math.inf if self.shares_films else reuse_inflation(self.n_test_sets)
-        return 1 + len(self.universe) / max(t.n_train + t.n_validation for t in self.tested)
+        return 1 + len(self.universe) / max(
+            t.n_train + t.n_validation for t in self.tested
+        )
 
     def first_seeds(self, n: int) -> Self:
         """Return the cell of the first n seeds alone."""
@@ -134,7 +138,9 @@ class Cell:
             if kept.any():
                 own, levels = t.predictions.take(kept), t.levels
                 levels = None if levels is None else levels[kept]
-                tested.append(replace(t, rows=t.rows[kept], predictions=own, levels=levels))
+                tested.append(
+                    replace(t, rows=t.rows[kept], predictions=own, levels=levels)
+                )
         return replace(self, tested=tested)
 
     def statistics(
@@ -155,7 +161,11 @@ class Cell:
         metrics = only or (TUNED if tuned else METRICS if every else MARGIN_METRICS)
         folds: list[GroupedStats] = []
         by_seed: dict[int, list[GroupedStats]] = {}
-        for t in self.tested if seeds is None else [t for t in self.tested if t.seed in seeds]:
+        for t in (
+            self.tested
+            if seeds is None
+            else [t for t in self.tested if t.seed in seeds]
+        ):
             p = t.predictions
             if tuned and t.tuned is not None:
                 p = Predictions.of(p.y, p.score, t.tuned)
@@ -175,14 +185,20 @@ class Cell:
         return partial(_pooled, list(zip(runs, by_seed.values(), strict=True)), metrics)
 
     def draws(
-        self, groups: NDArray[np.str_], metric: str, n_replicates: int, seed: tuple[int, ...]
+        self,
+        groups: NDArray[np.str_],
+        metric: str,
+        n_replicates: int,
+        seed: tuple[int, ...],
     ) -> FloatArray:
         """Return the value of a metric in each replicate; films are drawn alike for all cells."""
         key = (metric, n_replicates, seed)
         if key not in self._known:
             films = groups[self.universe]
             codes = np.arange(len(np.unique(films)))
-            found = draw(self.statistics(films, only=[metric]), codes, n_replicates, seed)
+            found = draw(
+                self.statistics(films, only=[metric]), codes, n_replicates, seed
+            )
             self._known[key] = found[metric]
         return self._known[key]
 
@@ -203,7 +219,9 @@ class Cell:
         """Return the closed form, pooled or averaged over folds like the other cells."""
         n_units = int(codes.max()) + 1
         pooled = expected_random(self.y, codes, n_units, share)
-        by_fold = [expected_random(f.predictions.y, f.codes, n_units, share) for f in folds]
+        by_fold = [
+            expected_random(f.predictions.y, f.codes, n_units, share) for f in folds
+        ]
 
         def compute(weights: FloatArray) -> Values:
             found = pooled(weights)
@@ -220,7 +238,9 @@ class Cell:
     ) -> dict[str, float]:
         """Return the value of every metric on all test clips, of all seeds or some."""
         statistics = self.statistics(np.zeros(len(self.universe)), seeds, tuned=tuned)
-        return {name: float(found[0]) for name, found in statistics(np.ones((1, 1))).items()}
+        return {
+            name: float(found[0]) for name, found in statistics(np.ones((1, 1))).items()
+        }
 
     @cached_property
     def value(self) -> dict[str, float]:
@@ -288,11 +308,15 @@ class Cell:
         if self.share is None:
             return [t.values for t in self.tested]
         alone = [
-            expected_random(t.predictions.y, np.zeros(len(t.rows), dtype=np.intp), 1, self.share)
+            expected_random(
+                t.predictions.y, np.zeros(len(t.rows), dtype=np.intp), 1, self.share
+            )
             for t in self.tested
         ]
         found = [expected(np.ones((1, 1))) for expected in alone]
-        return [{name: float(values[0]) for name, values in one.items()} for one in found]
+        return [
+            {name: float(values[0]) for name, values in one.items()} for one in found
+        ]
 
 
 def expected_random(
@@ -355,7 +379,12 @@ def predictions_csv(cells: Sequence[Cell], table: ClipTable) -> bytes:
         own = (cell.test, cell.train, cell.test, cell.model, cell.feature)
         for t in cell.tested:
             p = t.predictions
-            values = (t.rows.tolist(), p.y.tolist(), p.score.tolist(), p.decision.tolist())
+            values = (
+                t.rows.tolist(),
+                p.y.tolist(),
+                p.score.tolist(),
+                p.decision.tolist(),
+            )
             for row, y, score, decision in zip(*values, strict=True):
                 clip = table.clips[row]
                 fold = (t.fold, t.seed, int(y), repr(score), int(decision))

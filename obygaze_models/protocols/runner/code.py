@@ -14,7 +14,9 @@ from pathlib import Path
 
 from obygaze_features.core.plugins import MODELS, Plugin, find_plugin
 
-ROOTS = tuple(Path(__file__).parents[3] / name for name in ("obygaze_models", "obygaze_features"))
+ROOTS = tuple(
+    Path(__file__).parents[3] / name for name in ("obygaze_models", "obygaze_features")
+)
 CODE = (".py", ".pyc", ".so", ".pyd", ".toml", ".json", ".txt", ".md")
 INSTALLED = ("site-packages", "dist-packages")
 
@@ -31,7 +33,10 @@ def plugin_code(names: Sequence[str]) -> dict[str, list[str]]:
     for name in sorted(set(names)):
         plugin = find_plugin(MODELS, name)
         plugin.load()  # its modules are known then
-        found[name] = [_hash_of(_files_of(plugin)), *_needed_versions(plugin.point.dist)]
+        found[name] = [
+            _hash_of(_files_of(plugin)),
+            *_needed_versions(plugin.point.dist),
+        ]
     return found
 
 

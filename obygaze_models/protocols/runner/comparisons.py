@@ -48,7 +48,9 @@ def comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) ->
     """Return the record of the difference of two cells."""
     metric = ranking_metric(protocol.report.primary)
     inflation = max(first.inflation, second.inflation)
-    interval, _ = difference_interval(first, second, metric, protocol, groups, inflation)
+    interval, _ = difference_interval(
+        first, second, metric, protocol, groups, inflation
+    )
     return {
         "kind": "comparison",
         **{"task": first.test, "train": first.train, "test": first.test},
@@ -62,14 +64,23 @@ def comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) ->
 
 
 def difference_interval(
-    first: Cell, second: Cell, metric: str, protocol: Protocol, groups: Groups, inflation: float
+    first: Cell,
+    second: Cell,
+    metric: str,
+    protocol: Protocol,
+    groups: Groups,
+    inflation: float,
 ) -> tuple[Interval, float]:
     """Return interval and standard error of a difference, both cells on the same drawn films."""
     report, seed = protocol.report, (protocol.fit.seed, 2)
-    ours, theirs = (cell.draws(groups, metric, report.replicates, seed) for cell in (first, second))
+    ours, theirs = (
+        cell.draws(groups, metric, report.replicates, seed) for cell in (first, second)
+    )
     k = len(np.unique(groups[first.universe]))
     difference = first.value[metric] - second.value[metric]
-    return interval_of(ours - theirs, difference, k, report.confidence, inflation=inflation)
+    return interval_of(
+        ours - theirs, difference, k, report.confidence, inflation=inflation
+    )
 
 
 def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
@@ -81,7 +92,9 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
     """
     ours, theirs = (cell.by_film(groups, metric) for cell in (first, second))
     by_movie = (ours - theirs)[np.isfinite(ours - theirs)]
-    one, other = (cell.means(metric, lambda t: t.rows.tobytes()) for cell in (first, second))
+    one, other = (
+        cell.means(metric, lambda t: t.rows.tobytes()) for cell in (first, second)
+    )
     by_set = np.array([one[rows] - other[rows] for rows in one if rows in other])
     by_set = by_set[np.isfinite(by_set)]
     found: Record = {"p_sign_flip": np.nan, "n_movies": len(by_movie), "exact": False}
@@ -116,7 +129,10 @@ def contrast_jobs(
             # Margins have no Brier score and no calibration error.
             metrics = [primary] if primary in one.value else []
             metrics = list(dict.fromkeys([*metrics, ranking_metric(primary)]))
-            jobs += [partial(_contrast, one, other, m, leaked, protocol, groups) for m in metrics]
+            jobs += [
+                partial(_contrast, one, other, m, leaked, protocol, groups)
+                for m in metrics
+            ]
     return jobs
 
 
@@ -124,8 +140,12 @@ def _with_and_without_leaks(
     first: Cell, second: Cell, groups: Groups, table: ClipTable
 ) -> Iterator[tuple[Cell, Cell, int]]:
     """Yield both cells with the number of leaked test clips, and if any leaked, without those."""
-    clips = {clip for cell in (first, second) for t in cell.tested for clip in t.leak.clips}
-    rows = np.array([row for row in first.universe if table.ids[row] in clips], dtype=np.intp)
+    clips = {
+        clip for cell in (first, second) for t in cell.tested for clip in t.leak.clips
+    }
+    rows = np.array(
+        [row for row in first.universe if table.ids[row] in clips], dtype=np.intp
+    )
     yield first, second, len(rows)
     kept, other = first.without(rows), second.without(rows)
     if len(rows) and kept.tested:
@@ -135,10 +155,16 @@ def _with_and_without_leaks(
 
 
 def _contrast(
-    first: Cell, second: Cell, metric: str, leaked: int, protocol: Protocol, groups: Groups
+    first: Cell,
+    second: Cell,
+    metric: str,
+    leaked: int,
+    protocol: Protocol,
+    groups: Groups,
 ) -> Record:
     by_seed = [
-        np.array([cell.values([seed])[metric] for seed in cell.seeds]) for cell in (first, second)
+        np.array([cell.values([seed])[metric] for seed in cell.seeds])
+        for cell in (first, second)
     ]
     one, other = (float(values.mean()) for values in by_seed)
     by_film = np.subtract(*(cell.by_film(groups, metric) for cell in (first, second)))

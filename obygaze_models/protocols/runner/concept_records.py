@@ -44,7 +44,9 @@ def concept_jobs(context: FitContext) -> list[Callable[[], Any]]:
     if protocol.report.concepts and table.concept_names:
         for settings, models in _banks(protocol):
             jobs.append(partial(_bank_records, context, settings, models))
-            jobs.append(partial(_on_noise, context.store, table, settings, protocol.fit.seed))
+            jobs.append(
+                partial(_on_noise, context.store, table, settings, protocol.fit.seed)
+            )
     return jobs
 
 
@@ -67,7 +69,9 @@ def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
             settings = candidates(model.kind, model.settings)[0]
             own = {key: settings[key] for key in BANK}
             # Here films are left out, not folds of a published file.
-            own["tolerance"] = "inner" if own["tolerance"] == "folds" else own["tolerance"]
+            own["tolerance"] = (
+                "inner" if own["tolerance"] == "folds" else own["tolerance"]
+            )
             found.setdefault(canonical_json(own), (own, []))[1].append(name)
     return list(found.values())
 
@@ -80,7 +84,9 @@ def _bank_records(
 
     protocol, base = context.protocol, {"kind": "anatomy", "feature": context.feature}
     try:
-        vectors = find_vectors(context.store, context.table, settings, protocol.fit.seed)
+        vectors = find_vectors(
+            context.store, context.table, settings, protocol.fit.seed
+        )
     except FixTraining as error:
         own = {"models": models, "part": "concepts", "concepts": [], "note": error.what}
         return [{**base, **own}]
@@ -106,7 +112,9 @@ def _bank_records(
     ]
     for name in models:
         for task in dict.fromkeys(pair[0] for pair in protocol.pairs):
-            record = _head_record(protocol.models[name], vectors, task, context.labels[task])
+            record = _head_record(
+                protocol.models[name], vectors, task, context.labels[task]
+            )
             if record:
                 head = {"kind": "anatomy", "part": "head", "feature": context.feature}
                 records.append({**head, "model": name, **record})
@@ -120,7 +128,10 @@ def _leakage(context: FitContext, vectors: FoundVectors) -> dict[str, Record]:
     found: dict[str, Record] = {}
     for task in dict.fromkeys(train for train, _ in context.protocol.pairs):
         labels = context.labels[task][vectors.clips]
-        if len(rows := np.flatnonzero(labels >= 0)) > 10 and len(np.unique(labels[rows])) == 2:
+        if (
+            len(rows := np.flatnonzero(labels >= 0)) > 10
+            and len(np.unique(labels[rows])) == 2
+        ):
             own = vectors.clip_margins[rows], vectors.has[rows], labels[rows]
             found[task] = leakage_scores(*own, seed=context.protocol.fit.seed)
     return found
@@ -133,7 +144,9 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
     targets, seed = vectors.examples.targets, vectors.examples.seed
     scenes = vectors.table.scenes
     places = np.arange(len(vectors.table)) if scenes is None else scenes
-    order = np.lexsort((places[vectors.clips], vectors.films))  # clips of a film in its order
+    order = np.lexsort(
+        (places[vectors.clips], vectors.films)
+    )  # clips of a film in its order
     found = concept_quality(
         vectors.clip_margins[order],
         targets[order],
@@ -145,7 +158,9 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
     )
     # The mean quality of random directions, and the 95th percentile.
     X = vectors.examples.gram.X
-    random = np.random.default_rng((seed, 2)).standard_normal((X.shape[1], N_DIRECTIONS))
+    random = np.random.default_rng((seed, 2)).standard_normal(
+        (X.shape[1], N_DIRECTIONS)
+    )
     scores = X @ random
     for column, one in enumerate(found):
         cosine = vectors.part_cosines[:, column]
@@ -153,16 +168,22 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
             name: {"value": e.value, "ci": [e.by_movie.low, e.by_movie.high]}
             for name, e in one.metrics.items()
         }
-        for name in metrics.keys() & DECISION_METRICS:  # too wide at a fixed threshold of margins
+        for name in (
+            metrics.keys() & DECISION_METRICS
+        ):  # too wide at a fixed threshold of margins
             metrics[name]["ci"] = [np.nan, np.nan]
         directions: Record = {"n": N_DIRECTIONS}
         for name, values in ranking_quality(scores, targets[:, column]).items():
-            directions[name] = {"mean": np.mean(values), "high": np.quantile(values, 0.95)}
+            directions[name] = {
+                "mean": np.mean(values),
+                "high": np.quantile(values, 0.95),
+            }
         yield {
             "name": one.concept,
             "n": one.n,
             "n_positive": one.n_positive,
-            "prevalence": one.n_positive / one.n,  # the average precision of a random ranking
+            "prevalence": one.n_positive
+            / one.n,  # the average precision of a random ranking
             **metrics,
             "p": one.p,
             "p_holm": one.p_holm,
@@ -186,7 +207,9 @@ def _on_noise(
     noise = np.random.default_rng((seed, 1)).standard_normal(features.by_frame.shape)
     noise[np.isnan(features.by_frame)] = np.nan  # padding stays padding
     try:
-        found = find_vectors(replace(features, X=noise.astype(np.float32)), table, settings, seed)
+        found = find_vectors(
+            replace(features, X=noise.astype(np.float32)), table, settings, seed
+        )
     except FixTraining:
         return {}
     records = {}
@@ -217,7 +240,11 @@ def _head_record(
     settings = for_task(model.kind, candidates(model.kind, model.settings)[0], task)
     new_head = partial(build_head, model.kind, settings)
     rows = labels[found.clips] >= 0
-    y, has, films = labels[found.clips][rows].astype(np.int64), found.has[rows], found.films[rows]
+    y, has, films = (
+        labels[found.clips][rows].astype(np.int64),
+        found.has[rows],
+        found.films[rows],
+    )
     own = found.margins[rows]
     try:
         head = new_head().fit(own, y, groups=films)
@@ -281,7 +308,9 @@ def _interventions(
         fitting = margins[outside], has[outside], y[outside]
         try:
             values = TrueValues.from_training(*fitting[:2])
-        except FixTraining:  # a concept that no clip of the other films has cannot be corrected
+        except (
+            FixTraining
+        ):  # a concept that no clip of the other films has cannot be corrected
             continue
         tested = (head, margins[inside], has[inside], y[inside], values)
         random = partial(intervene, *tested, order="random", n_draws=N_DRAWS)
@@ -292,10 +321,18 @@ def _interventions(
         {
             "order": order,
             "n_folds": len(curves),
-            "f1": np.average([curve.f1 for curve in curves], axis=0, weights=sizes).tolist(),
-            "ap": np.average([curve.ap for curve in curves], axis=0, weights=sizes).tolist(),
+            "f1": np.average(
+                [curve.f1 for curve in curves], axis=0, weights=sizes
+            ).tolist(),
+            "ap": np.average(
+                [curve.ap for curve in curves], axis=0, weights=sizes
+            ).tolist(),
             "first": sorted(
-                {examples.names[curve.sequence[0]] for curve in curves if curve.sequence}
+                {
+                    examples.names[curve.sequence[0]]
+                    for curve in curves
+                    if curve.sequence
+                }
             ),
         }
         for order, curves in by_order.items()
@@ -312,7 +349,9 @@ def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Recor
     directions = np.concatenate([vectors.bank.coef_, random])
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     kinds = {name: find_kind(model.kind) for name, model in context.models.items()}
-    probes = [name for name, one in kinds.items() if one.level == "clip" and not one.head]
+    probes = [
+        name for name, one in kinds.items() if one.level == "clip" and not one.head
+    ]
     names = vectors.examples.names
     for task in dict.fromkeys(train for train, _ in context.protocol.pairs):
         for name in probes:
@@ -323,7 +362,11 @@ def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Recor
             X = context.store.of(clips).astype(np.float64)
             positive = context.labels[task][clips] == 1
             yield {
-                **{"kind": "anatomy", "part": "sensitivity", "feature": context.feature},
+                **{
+                    "kind": "anatomy",
+                    "part": "sensitivity",
+                    "feature": context.feature,
+                },
                 **{"model": name, "task": task, "n": int(positive.sum())},
                 "concepts": sensitivity(fit.estimator, X, positive, directions, names),
             }

@@ -18,7 +18,9 @@ from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.protocols.runner.records import Record
 
 MIDDLE, OUTER = 10, 20  # neighbours that calibrate the nearest one
-MEDIAN_SHARE = 0.5  # of the volume of OUTER neighbours within the MIDDLE one: Beta(10, 10)
+MEDIAN_SHARE = (
+    0.5  # of the volume of OUTER neighbours within the MIDDLE one: Beta(10, 10)
+)
 CHANCE = 0.001  # that any clip of a store is taken for a copy by chance
 NEAR = 0.25  # a copy is nearer than this share of the distance to the OUTER neighbour
 MAX_ROWS = 10_000  # above it, only equal rows are found: distances grow with the square
@@ -84,7 +86,10 @@ def find_copies(
 def hashes_of(rows: NDArray[Any]) -> list[bytes]:
     """Return a hash of each row; equal rows have equal ones."""
     positive_zeros = np.ascontiguousarray(rows + rows.dtype.type(0))
-    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in positive_zeros]
+    return [
+        hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+        for row in positive_zeros
+    ]
 
 
 def _with_several_clips(codes: IntArray, names: NDArray[np.str_]) -> NDArray[np.bool_]:
@@ -106,7 +111,9 @@ def near_pairs(X: Any, films: NDArray[np.str_]) -> list[tuple[int, int]] | None:
     squares = np.einsum("ij,ij->i", values, values)
     codes = np.unique(films, return_inverse=True)[1]
     nearest = np.full(len(values), -1)
-    radii = np.full((len(values), 3), np.nan)  # to the nearest, the MIDDLE and the OUTER neighbour
+    radii = np.full(
+        (len(values), 3), np.nan
+    )  # to the nearest, the MIDDLE and the OUTER neighbour
     step = max(1, BLOCK_NUMBERS // max(len(values), OUTER * values.shape[1]))
     for start in range(0, len(values), step):
         rows = np.arange(start, min(start + step, len(values)))

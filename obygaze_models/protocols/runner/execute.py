@@ -27,9 +27,20 @@ from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.cells import Cell, TestedFold
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.finished import FinishedTests, Outcomes, TestKey
-from obygaze_models.protocols.runner.models import FoldFit, fit_baseline, fit_model, fit_perceptrons
+from obygaze_models.protocols.runner.models import (
+    FoldFit,
+    fit_baseline,
+    fit_model,
+    fit_perceptrons,
+)
 from obygaze_models.protocols.runner.processes import map_parts
-from obygaze_models.protocols.schedule import FoldData, Labels, Pair, Schedule, split_leak
+from obygaze_models.protocols.schedule import (
+    FoldData,
+    Labels,
+    Pair,
+    Schedule,
+    split_leak,
+)
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.protocols.splits import NO_ROWS, Split
 
@@ -48,7 +59,9 @@ class FitContext:
     n_jobs: int = 0
     finished: FinishedTests = field(default_factory=FinishedTests)
     reads_features: bool = True  # baselines do not
-    allows_no_fit: bool = False  # a model that no fold could train has no cell, else it is an error
+    allows_no_fit: bool = (
+        False  # a model that no fold could train has no cell, else it is an error
+    )
 
     @property
     def feature(self) -> str:
@@ -86,9 +99,14 @@ class FitContext:
     @cached_property
     def leaks(self) -> dict[tuple[Pair, int], Leak]:
         """The leak of each fold of each cell."""
-        return {(pair, number): self.leak_of(pair, split) for pair, number, split in self.folds}
+        return {
+            (pair, number): self.leak_of(pair, split)
+            for pair, number, split in self.folds
+        }
 
-    def leak_of(self, pair: Pair, split: Split, found_on: IntArray | None = None) -> Leak:
+    def leak_of(
+        self, pair: Pair, split: Split, found_on: IntArray | None = None
+    ) -> Leak:
         """Return the leak of a split; `found_on` are the clips of concept vectors."""
         reads = self.features is not None and self.reads_features
         copies = self.store.copies.group if reads else None
@@ -105,10 +123,14 @@ class FitContext:
         if splits.follow_paper:
             usable = video if video.any() else np.ones(len(self.table), dtype=np.bool_)
             files = {
-                train: np.where(usable, self.table.fold(self.protocol.tasks[train].folds), OUTSIDE)
+                train: np.where(
+                    usable, self.table.fold(self.protocol.tasks[train].folds), OUTSIDE
+                )
                 for train, _ in self.protocol.pairs
             }
-        return Banks(self.store, self.table, splits.are_grouped, self.protocol.fit.seed, files)
+        return Banks(
+            self.store, self.table, splits.are_grouped, self.protocol.fit.seed, files
+        )
 
     def fold_data(self, train: str, split: Split, **options: Any) -> FoldData:
         """Return what a model is fitted on in a fold."""
@@ -126,7 +148,9 @@ def run_models(context: FitContext, progress: Progress) -> list[Cell]:
     outcomes = context.finished.of(splits)
     progress.advance(len(outcomes))
     done = set(outcomes)
-    for made in chain(_test_perceptrons(context, done), _test_others(context, banks, done)):
+    for made in chain(
+        _test_perceptrons(context, done), _test_others(context, banks, done)
+    ):
         context.finished.add(splits, made)
         outcomes |= made
         progress.advance(len(made))
@@ -153,7 +177,9 @@ def run_baselines(context: FitContext) -> list[Cell]:
         for task in protocol.test_tasks:
             marked[task] = other_annotators(task, protocol.tasks[task], table)
     for name, (pair, number, split) in product(names, context.folds):
-        if name == "annotator":  # tests clips that somebody else marked, and trains on none
+        if (
+            name == "annotator"
+        ):  # tests clips that somebody else marked, and trains on none
             others = marked[pair[1]]
             tested = split.test[np.isfinite(others[split.test])]
             if not len(tested):
@@ -183,7 +209,9 @@ def every_clip(context: FitContext, task: str) -> tuple[IntArray, FoldData]:
     return rows, context.fold_data(task, split, seed=seed, join_validation=True)
 
 
-def fit_every_clip(context: FitContext, model: Model, task: str) -> tuple[IntArray, FoldFit]:
+def fit_every_clip(
+    context: FitContext, model: Model, task: str
+) -> tuple[IntArray, FoldFit]:
     """Fit a model as the cells are fitted, but on every clip of a task; return clips and fit.
 
     Perceptrons stop on the validation clips of the first split, and train on all others.
@@ -192,21 +220,31 @@ def fit_every_clip(context: FitContext, model: Model, task: str) -> tuple[IntArr
     if model.kind != "mlp":
         return rows, fit_model(model, data, context.new_banks())
     pairs = context.schedule.pairs  # a protocol may not test the task that it trains on
-    pair = min((pair for pair in pairs if pair[0] == task), key=lambda pair: pair[1] != task)
+    pair = min(
+        (pair for pair in pairs if pair[0] == task), key=lambda pair: pair[1] != task
+    )
     validation = np.intersect1d(rows, pairs[pair][0].validation)
     split = Split("every clip", np.setdiff1d(rows, validation), validation, NO_ROWS)
-    held_out = replace(data, split=split, seed=data.seed * SEEDS_APART, join_validation=False)
+    held_out = replace(
+        data, split=split, seed=data.seed * SEEDS_APART, join_validation=False
+    )
     return rows, fit_perceptrons(model, [held_out], context.store)[0]
 
 
-def _test_others(context: FitContext, banks: Banks, done: Container[TestKey]) -> Iterator[Outcomes]:
+def _test_others(
+    context: FitContext, banks: Banks, done: Container[TestKey]
+) -> Iterator[Outcomes]:
     """Yield the tests of every model but perceptrons; each process has whole folds."""
-    models = {name: model for name, model in context.models.items() if model.kind != "mlp"}
+    models = {
+        name: model for name, model in context.models.items() if model.kind != "mlp"
+    }
     by_number: dict[int, list[tuple[TestKey, Split]]] = defaultdict(list)
     for (pair, number, split), name in product(context.folds, models):
         if (name, pair, number, 0) not in done:
             by_number[number].append(((name, pair, number, 0), split))
-    if by_number and any(find_kind(m.kind).head or m.kind == "svm" for m in models.values()):
+    if by_number and any(
+        find_kind(m.kind).head or m.kind == "svm" for m in models.values()
+    ):
         banks.gram.products  # noqa: B018 - computed here, so that no process computes its own
     # All cells of a fold stay in one process, because they share fits and concept vectors.
     folds = list(by_number.values())
@@ -218,7 +256,10 @@ def _test_others(context: FitContext, banks: Banks, done: Container[TestKey]) ->
         for key, split in folds[part]:
             name, pair, number, _ = key
             model, seed = models[name], context.protocol.fit.seed
-            chooses = len(candidates(model.kind, model.settings)) > 1 and not splits.are_grouped
+            chooses = (
+                len(candidates(model.kind, model.settings)) > 1
+                and not splits.are_grouped
+            )
             joins = not splits.follow_paper and not chooses
             data = context.fold_data(pair[0], split, seed=seed, join_validation=joins)
             fit = (name, pair[0], _rows_of(data, model, banks))
@@ -248,13 +289,19 @@ def try_fit(fit: Callable[[], FoldFit], data: FoldData) -> FoldFit | str:
         return error.what
 
 
-def _test_perceptrons(context: FitContext, done: Container[TestKey]) -> Iterator[Outcomes]:
+def _test_perceptrons(
+    context: FitContext, done: Container[TestKey]
+) -> Iterator[Outcomes]:
     """Yield the tests of the best candidates; fits that share a trajectory are in one process."""
-    models = {name: model for name, model in context.models.items() if model.kind == "mlp"}
+    models = {
+        name: model for name, model in context.models.items() if model.kind == "mlp"
+    }
     # Each training set of a cell starts from weights of its own: with one start for all,
     # the luck of that start would look like a property of the features.
     starts: dict[tuple[str, Pair], dict[bytes, int]] = defaultdict(dict)
-    together: dict[tuple[str, str, int, bytes], list[tuple[TestKey, FoldData]]] = defaultdict(list)
+    together: dict[tuple[str, str, int, bytes], list[tuple[TestKey, FoldData]]] = (
+        defaultdict(list)
+    )
     for (pair, number, split), name in product(context.folds, models):
         data, rows = context.fold_data(pair[0], split), split.train.tobytes()
         own = starts[name, pair]
@@ -263,13 +310,19 @@ def _test_perceptrons(context: FitContext, done: Container[TestKey]) -> Iterator
             seed = (context.protocol.fit.seed + repeat) * SEEDS_APART + start
             key = (name, pair, number, repeat)
             if key not in done:
-                together[name, pair[0], seed, rows].append((key, replace(data, seed=seed)))
+                together[name, pair[0], seed, rows].append(
+                    (key, replace(data, seed=seed))
+                )
     groups = list(together.values())
 
     def work(part: int) -> Outcomes:
         """Fit a perceptron on training rows that folds share, and test it in each of them."""
         folds, model = groups[part], models[groups[part][0][0][0]]
-        distinct = {data.split.validation.tobytes(): data for _, data in folds if not data.problem}
+        distinct = {
+            data.split.validation.tobytes(): data
+            for _, data in folds
+            if not data.problem
+        }
         fits: dict[bytes, FoldFit] = {}
         if distinct:
             fitted = fit_perceptrons(model, list(distinct.values()), context.store)
@@ -307,17 +360,28 @@ def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> lis
             raise FixInput(
                 f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
                 f"{skipped[0]['reason'] if skipped else 'there is none'}",
-                where=f"model {model}" + (f" on {context.feature}" if context.feature else ""),
+                where=f"model {model}"
+                + (f" on {context.feature}" if context.feature else ""),
                 hint="other splits, or a task with more clips of both classes",
             )
-        flags = (context.schedule.is_repeated(pair), context.schedule.shares_films(pair))
+        flags = (
+            context.schedule.is_repeated(pair),
+            context.schedule.shares_films(pair),
+        )
         share = 0.5 if model == "random" else None
-        cells.append(Cell(*pair, model, context.feature, tested, skipped, *flags, share))
+        cells.append(
+            Cell(*pair, model, context.feature, tested, skipped, *flags, share)
+        )
     return cells
 
 
 def _test(
-    context: FitContext, pair: Pair, number: int, data: FoldData, fit: FoldFit | str, seed: int = 0
+    context: FitContext,
+    pair: Pair,
+    number: int,
+    data: FoldData,
+    fit: FoldFit | str,
+    seed: int = 0,
 ) -> TestedFold | str:
     """Return the test of a fit, or the reason why there is none."""
     split = data.split

@@ -23,7 +23,12 @@ from obygaze_models.models.common import (
     with_padding,
 )
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner.copies import NO_COPIES, Copies, find_copies, hashes_of
+from obygaze_models.protocols.runner.copies import (
+    NO_COPIES,
+    Copies,
+    find_copies,
+    hashes_of,
+)
 from obygaze_models.protocols.schema import Data, Feature
 
 IMPORTED = " (imported)"  # after a backbone that nobody but the importer vouches for
@@ -31,7 +36,9 @@ NOT_FINITE = "failed: holds NaN or infinity"
 ALL_PADDING = "failed: all frames are padding"
 COPY = "left out: the features of another clip"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
-LARGE_BYTES = 2_000_000_000  # frames and tokens above it are read from the store in each pass
+LARGE_BYTES = (
+    2_000_000_000  # frames and tokens above it are read from the store in each pass
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +92,9 @@ class Features:
         """The vectors of each frame, or of each clip where a clip has one vector."""
         return self.X if self.frames is None else self.frames
 
-    def bags(self, clips: NDArray[np.intp]) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+    def bags(
+        self, clips: NDArray[np.intp]
+    ) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
         """Return the windows of some clips, one clip after another, and the number of each."""
         bag = np.cumsum(self.windows.present)[clips] - 1
         first, sizes = self.windows.offsets[bag], np.diff(self.windows.offsets)[bag]
@@ -127,7 +136,9 @@ def join(
             where=store.location,
             hint=f"another feature level: {', '.join(store.levels)}",
         )
-    X: Any = matrix.values if is_of_frames else np.asarray(matrix.values, dtype=np.float32)
+    X: Any = (
+        matrix.values if is_of_frames else np.asarray(matrix.values, dtype=np.float32)
+    )
     clips = np.flatnonzero(matrix.present)
     real = None
     if is_of_frames and isinstance(matrix, Matrix):
@@ -150,13 +161,19 @@ def join(
     X, clips = X if good.all() else X[good], clips[good]
     if data.scale == "standard":
         wide = X.astype(np.float64)
-        X = np.asarray((wide - wide.mean(axis=0)) / column_scales(wide), dtype=np.float32)
+        X = np.asarray(
+            (wide - wide.mean(axis=0)) / column_scales(wide), dtype=np.float32
+        )
     ids = [table.ids[row] for row in clips]
     digest, row_hashes = _hashes(X, ids)
-    copies = find_copies(X, row_hashes, ids, table.movies[clips].tolist(), table.clip_of)
+    copies = find_copies(
+        X, row_hashes, ids, table.movies[clips].tolist(), table.clip_of
+    )
     if copies.group and data.copies == "leave_out":
         is_first = _are_first(ids, copies, table.clip_of)
-        left_out = [clip for clip, first in zip(ids, is_first, strict=True) if not first]
+        left_out = [
+            clip for clip, first in zip(ids, is_first, strict=True) if not first
+        ]
         missing |= dict.fromkeys(left_out, COPY)
         copies = replace(copies, left_out=left_out)
         X, clips = X[is_first], clips[is_first]
@@ -202,7 +219,9 @@ def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
     return digest.hexdigest(), row_hashes
 
 
-def _are_first(ids: Sequence[str], copies: Copies, clip_of: Mapping[str, str]) -> NDArray[np.bool_]:
+def _are_first(
+    ids: Sequence[str], copies: Copies, clip_of: Mapping[str, str]
+) -> NDArray[np.bool_]:
     """Return whether each clip is the first one of its copies, or no copy."""
     first_of: dict[int, str] = {}
     is_first = []
@@ -215,16 +234,23 @@ def _are_first(ids: Sequence[str], copies: Copies, clip_of: Mapping[str, str]) -
     return np.array(is_first, dtype=np.bool_)
 
 
-def with_windows(features: Features, store: Store, table: ClipTable, rule: Any) -> Features:
+def with_windows(
+    features: Features, store: Store, table: ClipTable, rule: Any
+) -> Features:
     """Return the features with the windows of each clip, and of each film those without NaN."""
     level = features.origin["level"]
-    whole = [Clip(film, film, start_s=0.0, end_s=math.inf) for film in sorted({*table.movies})]
+    whole = [
+        Clip(film, film, start_s=0.0, end_s=math.inf)
+        for film in sorted({*table.movies})
+    ]
     values, start, end = (store.segments(whole, name) for name in (level, *SPAN_ARRAYS))
     films = {}
     for film, first, stop in zip(
         values.clip_ids.tolist(), values.offsets[:-1], values.offsets[1:], strict=True
     ):
-        rows = first + np.flatnonzero(np.isfinite(values.values[first:stop]).all(axis=1))
+        rows = first + np.flatnonzero(
+            np.isfinite(values.values[first:stop]).all(axis=1)
+        )
         if len(rows):
             spans = np.column_stack([start.values[rows], end.values[rows]])
             films[film] = spans, values.values[rows]
@@ -292,5 +318,7 @@ def choose_level(store: Store, wanted: Sequence[str]) -> str:
     if store.levels:
         hint = f"--set 'data.level=[\"{store.levels[0]}\"]' (it has {', '.join(store.levels)})"
     raise NotFound(
-        f"this store has no feature level {' or '.join(wanted)}", where=store.location, hint=hint
+        f"this store has no feature level {' or '.join(wanted)}",
+        where=store.location,
+        hint=hint,
     )

@@ -20,7 +20,9 @@ from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.runner.cells import TestedFold
 from obygaze_models.protocols.schedule import Pair
 
-TestKey = tuple[str, Pair, int, int]  # model, training and test task, numbers of fold and seed
+TestKey = tuple[
+    str, Pair, int, int
+]  # model, training and test task, numbers of fold and seed
 Outcomes = dict[TestKey, TestedFold | str]  # the test, or why there is none
 KEPT_FOR_S = 30 * 24 * 3600.0
 
@@ -46,7 +48,9 @@ class FinishedTests:
             with suppress(ValueError, TypeError, KeyError):
                 splits, (model, pair, number, repeat), test = json.loads(line)
                 outcome = test if isinstance(test, str) else _from_json(test)
-                found.setdefault(splits, {})[model, tuple(pair), number, repeat] = outcome
+                found.setdefault(splits, {})[model, tuple(pair), number, repeat] = (
+                    outcome
+                )
         return cls(path, found)
 
     def of(self, splits: str) -> Outcomes:
@@ -58,7 +62,9 @@ class FinishedTests:
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps([splits, *item], default=_as_json) for item in outcomes.items()]
+        lines = [
+            json.dumps([splits, *item], default=_as_json) for item in outcomes.items()
+        ]
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write("".join(f"\n{line}" for line in lines))
 
@@ -68,7 +74,9 @@ class FinishedTests:
         try:
             yield
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note("run the same command again; it continues after the finished fits")
+            interrupt.add_note(
+                "run the same command again; it continues after the finished fits"
+            )
             raise
 
     def remove(self) -> None:

@@ -20,17 +20,23 @@ from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import Protocol
 
 
-def level_records(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> Iterator[Record]:
+def level_records(
+    protocol: Protocol, cells: Sequence[Cell], table: ClipTable
+) -> Iterator[Record]:
     """Yield the record of each cell whose test clips have three or more levels."""
     groups = table.column(protocol.splits.group)
-    ranks = np.array([LEVELS.index(level) if level else -1 for level in table.levels.tolist()])
+    ranks = np.array(
+        [LEVELS.index(level) if level else -1 for level in table.levels.tolist()]
+    )
     for cell in cells if protocol.report.levels else ():
         rows = np.flatnonzero(ranks[cell.universe] >= 0)
         own = ranks[cell.universe[rows]]
         if cell.share is not None or len(np.unique(own)) < 3:
             continue  # a closed form has no scores of clips
         films = groups[cell.universe[rows]]
-        in_order = _concordance(cell.mean_scores[rows], own, films, protocol, cell.inflation)
+        in_order = _concordance(
+            cell.mean_scores[rows], own, films, protocol, cell.inflation
+        )
         found: Record = {"concordance": in_order}
         if cell.mean_levels is not None:
             errors = np.abs(median_levels(cell.mean_levels[rows]) - own)
@@ -39,7 +45,9 @@ def level_records(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -
         distances = np.abs(np.arange(len(LEVELS))[:, None] - np.unique(own))
         yield {
             "kind": "levels",
-            **{key: getattr(cell, key) for key in ("model", "feature", "train", "test")},
+            **{
+                key: getattr(cell, key) for key in ("model", "feature", "train", "test")
+            },
             "n_test": len(rows),
             **found,
             "blind_error": float(distances.mean(axis=1).min()),
@@ -54,29 +62,43 @@ def annotator_records(
         return
     names = table.column("annotator")
     for cell in (c for c in cells if c.share is None):
-        others = other_annotators(cell.test, protocol.tasks[cell.test], table)[cell.universe]
+        others = other_annotators(cell.test, protocol.tasks[cell.test], table)[
+            cell.universe
+        ]
         kept = np.flatnonzero(np.isfinite(others))
         rows, scores = cell.universe[kept], cell.mean_scores
         is_probability = all(t.are_probabilities for t in cell.tested)
         wrong = (scores > (0.5 if is_probability else 0.0)) != cell.y
         own = names[cell.universe]
-        found: Record = {"errors": {n: float(wrong[own == n].mean()) for n in np.unique(own)}}
+        found: Record = {
+            "errors": {n: float(wrong[own == n].mean()) for n in np.unique(own)}
+        }
         if is_probability and len(rows):
             n_others = np.array([len(table.others[row]) for row in rows])
             target = (cell.y[kept] + n_others * others[kept]) / (1 + n_others)
             found["manhattan"] = float(2 * np.abs(scores[kept] - target).mean())
             if cell.mean_levels is not None:
-                gaps = np.cumsum(cell.mean_levels[kept] - _level_shares(table, rows), axis=1)
+                gaps = np.cumsum(
+                    cell.mean_levels[kept] - _level_shares(table, rows), axis=1
+                )
                 found["wasserstein"] = float(np.abs(gaps[:, :-1]).sum(axis=1).mean())
-            found["blind_manhattan"] = float(2 * np.abs(np.median(target) - target).mean())
-        about = {key: getattr(cell, key) for key in ("model", "feature", "train", "test")}
+            found["blind_manhattan"] = float(
+                2 * np.abs(np.median(target) - target).mean()
+            )
+        about = {
+            key: getattr(cell, key) for key in ("model", "feature", "train", "test")
+        }
         yield {"kind": "annotators", **about, "n_test": len(rows), **found}
 
 
 def _level_shares(table: ClipTable, rows: IntArray) -> FloatArray:
     """Return the share of the annotators of each row that gave it each level."""
-    given = [[table.clips[row].level, *(c.level for c in table.others[row])] for row in rows]
-    return np.array([[own.count(level) / len(own) for level in LEVELS] for own in given])
+    given = [
+        [table.clips[row].level, *(c.level for c in table.others[row])] for row in rows
+    ]
+    return np.array(
+        [[own.count(level) / len(own) for level in LEVELS] for own in given]
+    )
 
 
 def pairs_in_order(scores: FloatArray, ranks: IntArray) -> tuple[float, float]:
@@ -108,7 +130,9 @@ def _concordance(
     """Return the share of pairs of clips within films that are in order, with its interval."""
     names = np.unique(films)
     parts = [films == film for film in names]
-    won, pairs = np.array([pairs_in_order(scores[part], ranks[part]) for part in parts]).T
+    won, pairs = np.array(
+        [pairs_in_order(scores[part], ranks[part]) for part in parts]
+    ).T
 
     def share(weights: FloatArray) -> Values:
         return {"share": divide(weights @ won, weights @ pairs)}

@@ -46,13 +46,23 @@ def localisation_records(context: FitContext) -> Iterator[Record]:
     protocol, banks = context.protocol, context.new_banks()
     for name in (name for name in protocol.report.localise if name in context.models):
         for pair, splits in context.schedule.pairs.items():
-            jobs = [partial(_test_fold, context, banks, name, pair, split) for split in splits]
+            jobs = [
+                partial(_test_fold, context, banks, name, pair, split)
+                for split in splits
+            ]
             tested = map_jobs(jobs, context.n_jobs, Quiet())
             n_sets = len({split.test.tobytes() for split in splits})
             films = {film: one for own in tested for film, one in own.items()}
-            facts = {"train": pair[0], "test": pair[1], "model": name, "feature": context.feature}
+            facts = {
+                "train": pair[0],
+                "test": pair[1],
+                "model": name,
+                "feature": context.feature,
+            }
             if found := [one for one in films.values() if one["n_segments"]]:
-                values = _over_films(protocol, [one["precisions"] for one in found], n_sets)
+                values = _over_films(
+                    protocol, [one["precisions"] for one in found], n_sets
+                )
                 yield {"kind": "localisation", **facts, **values, "films": films}
 
 
@@ -62,8 +72,13 @@ def _marked(context: FitContext, task: str) -> Mapping[str, Sequence[FloatArray]
     found = defaultdict(lambda: defaultdict(list))
     for row in np.flatnonzero(context.labels[task] == 1).tolist():
         clip = context.table.clips[row]
-        found[clip.movie_id][clip.extra.get("annotator", "")].append((clip.start_s, clip.end_s))
-    return {film: [np.array(s, dtype=float) for s in own.values()] for film, own in found.items()}
+        found[clip.movie_id][clip.extra.get("annotator", "")].append(
+            (clip.start_s, clip.end_s)
+        )
+    return {
+        film: [np.array(s, dtype=float) for s in own.values()]
+        for film, own in found.items()
+    }
 
 
 def _test_fold(
@@ -72,7 +87,11 @@ def _test_fold(
     """Return curves, intervals and precisions of the test films; none if there is no fit."""
     from obygaze_models.models.concepts import inner_folds
 
-    windows, movies, model = context.store.films, context.table.movies, context.models[name]
+    windows, movies, model = (
+        context.store.films,
+        context.table.movies,
+        context.models[name],
+    )
     seed, marked = context.protocol.fit.seed, _marked(context, pair[0])
     data = context.fold_data(pair[0], split, seed=seed, join_validation=True)
     if data.problem or data.films is None:
@@ -82,8 +101,14 @@ def _test_fold(
         for fold in inner_folds(data.y == 1, data.films, INNER_FOLDS):
             held = data.fit_rows[fold]
             own = replace(split, train=data.fit_rows[~fold], validation=held)
-            others.append(fit_scorer(model, replace(data, split=own, join_validation=False), banks))
-            for film in sorted({*movies[held].tolist()} & marked.keys() & windows.keys()):
+            others.append(
+                fit_scorer(
+                    model, replace(data, split=own, join_validation=False), banks
+                )
+            )
+            for film in sorted(
+                {*movies[held].tolist()} & marked.keys() & windows.keys()
+            ):
                 times, X = windows[film]
                 known.append(ScoredFilm(times, others[-1](X), marked[film]))
         score = fit_scorer(model, data, banks)
@@ -103,7 +128,9 @@ def _test_fold(
         curves |= {"low": band.min(axis=0), "high": band.max(axis=0)}
         tested[film] = {
             "n_segments": sum(map(len, segments)),
-            "precisions": [precisions(one, segments).tolist() for one in (found, blind)],
+            "precisions": [
+                precisions(one, segments).tolist() for one in (found, blind)
+            ],
             **rule._asdict(),
             "found": np.round(found, 4).tolist(),
             **{key: np.round(own[shown], 4).tolist() for key, own in curves.items()},
@@ -167,12 +194,20 @@ def find_intervals(times: FloatArray, scores: FloatArray, rule: Rule) -> FloatAr
     """
     smoothed = smooth(scores, rule.width)
     kept = np.flatnonzero(smoothed > rule.threshold)
-    stride = float(np.median(np.diff(times[:, 0]))) if len(times) > 1 else float(np.ptp(times))
+    stride = (
+        float(np.median(np.diff(times[:, 0])))
+        if len(times) > 1
+        else float(np.ptp(times))
+    )
     centre = times.mean(axis=1)[kept]
     new = np.flatnonzero(np.diff(centre) > (rule.gap + 1) * stride + ROUNDING_S) + 1
     runs = np.split(np.arange(len(kept)), new) if len(kept) else []
     rows = [
-        (centre[run[0]] - stride / 2, centre[run[-1]] + stride / 2, smoothed[kept[run]].mean())
+        (
+            centre[run[0]] - stride / 2,
+            centre[run[-1]] + stride / 2,
+            smoothed[kept[run]].mean(),
+        )
         for run in runs
     ]
     return np.array(rows).reshape(-1, 3)
@@ -183,7 +218,10 @@ def precisions(found: FloatArray, marked: Sequence[FloatArray]) -> FloatArray:
     found = found[np.argsort(-found[:, 2], kind="stable")]
     values = []
     for own in marked:
-        start, end = np.maximum(found[:, :1], own[:, 0]), np.minimum(found[:, 1:2], own[:, 1])
+        start, end = (
+            np.maximum(found[:, :1], own[:, 0]),
+            np.minimum(found[:, 1:2], own[:, 1]),
+        )
         shared, lengths = np.maximum(end - start, 0), own[:, 1] - own[:, 0]
         shares = shared / (lengths + (found[:, 1] - found[:, 0])[:, None] - shared)
         values.append([_precision(shares, least) for least in TIOUS])
@@ -211,7 +249,9 @@ def choose_rule(films: Sequence[ScoredFilm]) -> Rule:
         steps = np.unique(np.quantile(np.concatenate(smoothed), QUANTILES)).tolist()
         for step, gap in product(steps, GAPS):
             found = [
-                precisions(find_intervals(film.times, scores, Rule(1, step, gap)), film.marked)
+                precisions(
+                    find_intervals(film.times, scores, Rule(1, step, gap)), film.marked
+                )
                 for film, scores in zip(films, smoothed, strict=True)
             ]
             if np.mean(found) > best:
@@ -221,7 +261,9 @@ def choose_rule(films: Sequence[ScoredFilm]) -> Rule:
 
 def blind_intervals(films: Sequence[ScoredFilm], times: FloatArray) -> FloatArray:
     """Return equally spaced intervals with mean length and share of segments of other films."""
-    pairs = [(own[:, 1] - own[:, 0], film.times) for film in films for own in film.marked]
+    pairs = [
+        (own[:, 1] - own[:, 0], film.times) for film in films for own in film.marked
+    ]
     length = np.concatenate([own for own, _ in pairs]).mean()
     share = sum(own.sum() for own, _ in pairs) / sum(np.ptp(own) for _, own in pairs)
     n = max(1, round(float(share * np.ptp(times) / length)))

@@ -51,7 +51,9 @@ class FoldFit:
 def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     """Fit a model on a fold; choose its settings and a threshold on rows that are not test rows."""
     if data.disputed is not None:
-        return _fit_inverted(partial(fit_model, model, banks=banks), data, data.disputed)
+        return _fit_inverted(
+            partial(fit_model, model, banks=banks), data, data.disputed
+        )
     options = []
     for settings in candidates(model.kind, model.settings):
         options.append(Model(model.kind, for_task(model.kind, settings, data.task)))
@@ -79,7 +81,9 @@ def _offered(model: Model, chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {name: chosen[name] for name in stated if chosen.get(name) != stated[name]}
 
 
-def fit_scorer(model: Model, data: FoldData, banks: Banks) -> Callable[[Any], FloatArray]:
+def fit_scorer(
+    model: Model, data: FoldData, banks: Banks
+) -> Callable[[Any], FloatArray]:
     """Fit a model on a fold, and return the score of its positive side as a function of vectors."""
     if model.kind == "mlp":
         fit = fit_perceptrons(model, [data], banks.features)[0]
@@ -88,7 +92,9 @@ def fit_scorer(model: Model, data: FoldData, banks: Banks) -> Callable[[Any], Fl
         fit = fit_model(model, replace(data, split=split, join_validation=False), banks)
     if hasattr(fit.estimator, "predict_proba"):
         positive = _positive_classes(fit.estimator, model.kind, data)
-        return lambda X: np.asarray(fit.estimator.predict_proba(X)[:, positive].sum(axis=1))
+        return lambda X: np.asarray(
+            fit.estimator.predict_proba(X)[:, positive].sum(axis=1)
+        )
     return lambda X: np.asarray(fit.estimator.decision_function(X))
 
 
@@ -113,7 +119,9 @@ def fit_baseline(name: str, data: FoldData) -> FoldFit:
     return FoldFit(baseline, lambda clips: baseline.predict_proba(X[clips])[:, 1])
 
 
-def fit_perceptrons(model: Model, folds: Sequence[FoldData], features: Features) -> list[FoldFit]:
+def fit_perceptrons(
+    model: Model, folds: Sequence[FoldData], features: Features
+) -> list[FoldFit]:
     """Fit a perceptron on each fold, all in one call.
 
     Of the candidates of a fold the one with the lowest validation loss is taken, or without
@@ -121,14 +129,23 @@ def fit_perceptrons(model: Model, folds: Sequence[FoldData], features: Features)
     """
     if folds[0].disputed is not None:
         alone = partial(fit_perceptrons, model, features=features)
-        return [_fit_inverted(lambda own: alone([own])[0], d, d.disputed) for d in folds]
+        return [
+            _fit_inverted(lambda own: alone([own])[0], d, d.disputed) for d in folds
+        ]
     labels = folds[0].labels.astype(np.int64)[features.present]
     jobs = [
-        Job(features.row_of[d.split.train], labels, features.row_of[d.split.validation], d.seed)
+        Job(
+            features.row_of[d.split.train],
+            labels,
+            features.row_of[d.split.validation],
+            d.seed,
+        )
         for d in folds
     ]
     options = candidates(model.kind, model.settings)
-    by_option = [fit_many(features.X, jobs, registry.build("mlp", own)) for own in options]
+    by_option = [
+        fit_many(features.X, jobs, registry.build("mlp", own)) for own in options
+    ]
     found = []
     for of_fold in zip(*by_option, strict=True):
         best = int(np.argmin([_loss(fit) for fit in of_fold]))
@@ -137,7 +154,9 @@ def fit_perceptrons(model: Model, folds: Sequence[FoldData], features: Features)
     return found
 
 
-def _fit_inverted(fit: Callable[[FoldData], FoldFit], data: FoldData, disputed: Any) -> FoldFit:
+def _fit_inverted(
+    fit: Callable[[FoldData], FoldFit], data: FoldData, disputed: Any
+) -> FoldFit:
     """Fit with the nearest label of each disputed clip, again and again until no label changes."""
     rows = data.fit_rows[disputed[data.fit_rows]]
     data = replace(data, disputed=None)
@@ -154,13 +173,19 @@ def _fit_inverted(fit: Callable[[FoldData], FoldFit], data: FoldData, disputed: 
 
 def _loss(fit: MLPProbe) -> float:
     curve = fit.validation_loss_
-    loss = float(curve[fit.kept_epoch_ - 1]) if len(curve) else float(fit.train_loss_[-1])
+    loss = (
+        float(curve[fit.kept_epoch_ - 1]) if len(curve) else float(fit.train_loss_[-1])
+    )
     return loss if np.isfinite(loss) else np.inf
 
 
-def _perceptron(fit: MLPProbe, features: Features, offered: Mapping[str, Any]) -> FoldFit:
+def _perceptron(
+    fit: MLPProbe, features: Features, offered: Mapping[str, Any]
+) -> FoldFit:
     chosen = {"epochs": fit.n_epochs, "kept_epoch": fit.kept_epoch_, **offered}
-    return FoldFit(fit, lambda clips: fit.predict_proba(features.of(clips))[:, 1], 0.5, chosen)
+    return FoldFit(
+        fit, lambda clips: fit.predict_proba(features.of(clips))[:, 1], 0.5, chosen
+    )
 
 
 def _fit(model: Model, data: FoldData, banks: Banks) -> FoldFit:
@@ -174,7 +199,9 @@ def _fit(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     probe = registry.build(model.kind, model.settings, seed=banks.seed)
     probe.fit(features.of(data.fit_rows), data.y, data.films)
     if hasattr(probe, "predict_proba"):
-        return FoldFit(probe, lambda clips: probe.predict_proba(features.of(clips))[:, 1])
+        return FoldFit(
+            probe, lambda clips: probe.predict_proba(features.of(clips))[:, 1]
+        )
     fit = FoldFit(probe, lambda clips: probe.decision_function(features.of(clips)), 0.0)
     if model.kind == "ridge":
         inner = data.y, probe.left_out_scores_[:, 0]
@@ -182,14 +209,18 @@ def _fit(model: Model, data: FoldData, banks: Banks) -> FoldFit:
     return fit
 
 
-def _fit_bags(settings: Mapping[str, Any], data: FoldData, features: Features) -> FoldFit:
+def _fit_bags(
+    settings: Mapping[str, Any], data: FoldData, features: Features
+) -> FoldFit:
     """Fit on the windows of clips; the score of a clip is the highest of its windows."""
     X, sizes = features.bags(data.fit_rows)
     probe = registry.build("bags", settings).fit_bags(X, data.y, sizes)
 
     def score(clips: IntArray) -> FloatArray:
         X, sizes = features.bags(clips)
-        return np.maximum.reduceat(probe.predict_proba(X)[:, 1], np.cumsum(sizes) - sizes)
+        return np.maximum.reduceat(
+            probe.predict_proba(X)[:, 1], np.cumsum(sizes) - sizes
+        )
 
     return FoldFit(probe, score)
 
@@ -213,7 +244,10 @@ def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldF
     probe.classes_, probe.n_features_in_ = np.array([0, 1]), len(normal)
     probe.coef_, probe.intercept_ = normal[None, :], np.array([bias])
     return FoldFit(
-        probe, lambda clips: features.of(clips).astype(np.float64) @ normal + bias, 0.0, chosen
+        probe,
+        lambda clips: features.of(clips).astype(np.float64) @ normal + bias,
+        0.0,
+        chosen,
     )
 
 
@@ -271,7 +305,10 @@ def _inner_splits(data: FoldData) -> Iterator[tuple[IntArray, IntArray]]:
     """Yield training and other rows: inner folds of whole films, or the validation rows."""
     from obygaze_models.models.concepts import inner_folds
 
-    if not data.join_validation and len(np.unique(data.labels[data.split.validation])) == 2:
+    if (
+        not data.join_validation
+        and len(np.unique(data.labels[data.split.validation])) == 2
+    ):
         yield data.split.train, data.split.validation
         return
     for fold in inner_folds(data.y == 1, data.films, INNER_FOLDS):
@@ -286,7 +323,9 @@ def _inner_fit(
     return _fit(model, replace(data, split=split, join_validation=False), banks)
 
 
-def _choose(options: Sequence[Model], data: FoldData, banks: Banks) -> tuple[int, IntArray]:
+def _choose(
+    options: Sequence[Model], data: FoldData, banks: Banks
+) -> tuple[int, IntArray]:
     """Return the number of the best option, and the clips that concept vectors were found on.
 
     The best one has the largest mean average precision over inner splits. A split on which some
@@ -321,7 +360,9 @@ def _over_inner_splits(
     for train, rows in _inner_splits(data):
         try:
             scores.append(score(train, rows))
-        except FixTraining:  # such as a concept that too few clips of the other folds have
+        except (
+            FixTraining
+        ):  # such as a concept that too few clips of the other folds have
             return None
         truth.append(data.labels[rows].astype(np.int64))
     return (np.concatenate(truth), np.concatenate(scores)) if truth else None

@@ -31,7 +31,10 @@ def fitting() -> Iterator[None]:
     """
     from sklearn import config_context
 
-    with one_thread(), config_context(assume_finite=True, skip_parameter_validation=True):
+    with (
+        one_thread(),
+        config_context(assume_finite=True, skip_parameter_validation=True),
+    ):
         yield
 
 
@@ -48,7 +51,9 @@ def map_parts(work: Work[T], n_parts: int, n_jobs: int = 0) -> Iterator[T]:
     return map(work, range(n_parts))
 
 
-def map_jobs(jobs: Sequence[Callable[[], T]], n_jobs: int, progress: Progress) -> list[T]:
+def map_jobs(
+    jobs: Sequence[Callable[[], T]], n_jobs: int, progress: Progress
+) -> list[T]:
     """Return the result of each job; `n_jobs` is as in `workers_for`."""
     made = []
     for result in map_parts(lambda number: jobs[number](), len(jobs), n_jobs):
@@ -77,10 +82,13 @@ def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Iterator[T]:
             yield part.result()
     except BrokenProcessPool as error:
         raise FixInput(
-            "a training process was killed, probably because memory ran out", hint="--jobs 1"
+            "a training process was killed, probably because memory ran out",
+            hint="--jobs 1",
         ) from error
     except BaseException:
-        for process in list(pool._processes.values()):  # terminate_workers() of Python 3.14
+        for process in list(
+            pool._processes.values()
+        ):  # terminate_workers() of Python 3.14
             process.kill()
         raise
     finally:

@@ -16,7 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
+from obygaze_features.core.drafts import (
+    OwnFolder,
+    check_folder,
+    made_by_obygaze,
+    new_folder,
+)
 from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
 from obygaze_features.core.file_names import file_name
 from obygaze_features.core.files import (
@@ -67,7 +72,11 @@ class Run:
         return found
 
     def __repr__(self) -> str:
-        name = self.folder.name if len(self.folder.name) <= 60 else f"{self.folder.name[:57]}..."
+        name = (
+            self.folder.name
+            if len(self.folder.name) <= 60
+            else f"{self.folder.name[:57]}..."
+        )
         return short_repr("Run", repr(name), f"{len(self.cells)} cells")
 
     def _repr_html_(self) -> str:
@@ -96,7 +105,9 @@ class Run:
         path = self.folder / PREDICTIONS_FILE
         if not path.is_file():
             hint = "run the experiment again, with --force"
-            raise NotFound("this run has no predictions.csv", where=str(self.folder), hint=hint)
+            raise NotFound(
+                "this run has no predictions.csv", where=str(self.folder), hint=hint
+            )
         data = _whole(path, self.about.get("predictions_sha256"))
         try:
             rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""))
@@ -131,7 +142,9 @@ class Run:
 
 
 def _not_a_run(folder: Path) -> str:
-    return "" if made_by_obygaze(folder / RUN_FILE) else f"it has no {RUN_FILE} of obygaze"
+    return (
+        "" if made_by_obygaze(folder / RUN_FILE) else f"it has no {RUN_FILE} of obygaze"
+    )
 
 
 RUN = OwnFolder("run", _not_a_run)
@@ -145,7 +158,10 @@ def check_free(folder: Path, identity: str, *, force: bool) -> None:
 
 
 def write_run(
-    folder: Path, about: Mapping[str, Any], records: Sequence[Record], predictions: bytes
+    folder: Path,
+    about: Mapping[str, Any],
+    records: Sequence[Record],
+    predictions: bytes,
 ) -> dict[str, Any]:
     """Write the three files and return the content of run.json.
 
@@ -153,7 +169,9 @@ def write_run(
     moved to the folder `earlier-IDENTITY`.
     """
     # One record on each line, so that `diff` compares two runs.
-    lines = [json.dumps(json_values(r), ensure_ascii=False, allow_nan=False) for r in records]
+    lines = [
+        json.dumps(json_values(r), ensure_ascii=False, allow_nan=False) for r in records
+    ]
     results = ("[\n" + ",\n".join(lines) + "\n]\n").encode("utf-8")
     whole = {
         **about,
@@ -222,17 +240,25 @@ def _whole(path: Path, sha256: object) -> bytes:
 
 def _json(path: Path, sha256: object = None) -> Any:
     if not path.is_file():
-        raise NotFound("no finished run here", where=str(path), hint="obygaze run PROTOCOL")
+        raise NotFound(
+            "no finished run here", where=str(path), hint="obygaze run PROTOCOL"
+        )
     data = _whole(path, sha256)
     try:
         return parse_json(data)
     except ValueError as error:
-        raise Corrupt(f"not valid JSON: {error}", where=str(path), hint=AGAIN) from error
+        raise Corrupt(
+            f"not valid JSON: {error}", where=str(path), hint=AGAIN
+        ) from error
 
 
 def _flat(record: Record) -> Record:
     """Return the plain values of a cell, and of each metric the value and its interval."""
-    flat = {key: value for key, value in record.items() if not isinstance(value, dict | list)}
+    flat = {
+        key: value
+        for key, value in record.items()
+        if not isinstance(value, dict | list)
+    }
     for key, value in record.items():
         if isinstance(value, dict) and "value" in value:
             ci = value.get("ci")

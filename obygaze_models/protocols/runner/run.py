@@ -25,16 +25,33 @@ from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
 from obygaze_models.protocols.runner.code import own_code, plugin_code
-from obygaze_models.protocols.runner.comparisons import comparable, comparison, contrast_jobs
+from obygaze_models.protocols.runner.comparisons import (
+    comparable,
+    comparison,
+    contrast_jobs,
+)
 from obygaze_models.protocols.runner.concept_records import concept_jobs, join_noise
 from obygaze_models.protocols.runner.copies import copies_record
-from obygaze_models.protocols.runner.execute import FitContext, run_baselines, run_models
+from obygaze_models.protocols.runner.execute import (
+    FitContext,
+    run_baselines,
+    run_models,
+)
 from obygaze_models.protocols.runner.features import Features, join, with_windows
 from obygaze_models.protocols.runner.finished import FinishedTests
-from obygaze_models.protocols.runner.level_records import annotator_records, level_records
+from obygaze_models.protocols.runner.level_records import (
+    annotator_records,
+    level_records,
+)
 from obygaze_models.protocols.runner.localise import localisation_records
 from obygaze_models.protocols.runner.processes import fitting, map_jobs
-from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run, check_free, write_run
+from obygaze_models.protocols.runner.records import (
+    RUN_FORMAT,
+    Record,
+    Run,
+    check_free,
+    write_run,
+)
 from obygaze_models.protocols.runner.run_records import (
     analyses,
     argmax_records,
@@ -80,20 +97,32 @@ class Inputs:
     def identity_here(self) -> str:
         """The hash of the identity, this machine and this code: the last bits depend on them."""
         machine = this_machine(PACKAGES)
-        here = [self.identity, machine.cpu, machine.python, machine.packages, own_code()]
+        here = [
+            self.identity,
+            machine.cpu,
+            machine.python,
+            machine.packages,
+            own_code(),
+        ]
         return sha256_bytes(canonical_json(here))
 
     def usable(self, features: Features | None) -> NDArray[np.bool_]:
         """Return whether each clip has a vector and, for splits of the paper, a video."""
         splits, table = self.protocol.splits, self.table
-        present = np.ones(len(table), dtype=np.bool_) if features is None else features.present
+        present = (
+            np.ones(len(table), dtype=np.bool_)
+            if features is None
+            else features.present
+        )
         needs_video = splits.follow_paper and table.has_video.any()
         return present & table.has_video if needs_video else present
 
     def context(self, features: Features | None, *options: Any) -> FitContext:
         """Return a store's features (or none) with the splits of its clips."""
         plan = schedule(self.protocol, self.table, self.labels, self.usable(features))
-        return FitContext(self.protocol, self.table, self.labels, plan, features, *options)
+        return FitContext(
+            self.protocol, self.table, self.labels, plan, features, *options
+        )
 
     @property
     def default_name(self) -> str:
@@ -104,7 +133,10 @@ class Inputs:
 
 
 def gather(
-    protocol: Protocol, manifest: Manifest, manifest_path: str, stores: Mapping[str, Store]
+    protocol: Protocol,
+    manifest: Manifest,
+    manifest_path: str,
+    stores: Mapping[str, Store],
 ) -> Inputs:
     """Return the inputs of a run: labels of the tasks, and features of the stores, by clip."""
     wanted = set(protocol.grid.stores)
@@ -134,16 +166,27 @@ def gather(
                 f"class 1 of both {one} and {other}",
                 hint="one task for each class, or report.argmax=[]",
             )
-    levels = {find_kind(protocol.models[name].kind).level for name in protocol.model_names}
+    levels = {
+        find_kind(protocol.models[name].kind).level for name in protocol.model_names
+    }
     of_frames = "frames" in levels if levels else None
     if of_frames and len(levels) > 1:
         raise FixUsage("models of frames and models of clips need a protocol each")
     features = [
-        join(name, store, table, protocol.data, protocol.features.get(name), frames=of_frames)
+        join(
+            name,
+            store,
+            table,
+            protocol.data,
+            protocol.features.get(name),
+            frames=of_frames,
+        )
         for name, store in stores.items()
     ]
     if protocol.reads_windows:
-        features = [with_windows(f, stores[f.name], table, protocol.data.rule) for f in features]
+        features = [
+            with_windows(f, stores[f.name], table, protocol.data.rule) for f in features
+        ]
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
 
 
@@ -167,7 +210,9 @@ def run_protocol(
         watch = watch or _no_progress
         with _timed(seconds, "split"):
             stores = inputs.features or (None,)
-            contexts = [inputs.context(features, n_jobs, finished) for features in stores]
+            contexts = [
+                inputs.context(features, n_jobs, finished) for features in stores
+            ]
             for context in contexts:
                 context.check_leaks(list(context.leaks.values()))
         with _timed(seconds, "fit"):
@@ -177,7 +222,9 @@ def run_protocol(
     with _timed(seconds, "write"):
         cells = [cell.first_seeds(inputs.protocol.fit.seeds) for cell in cells]
         predictions = predictions_csv([*cells, *baselines], inputs.table)
-    splits = {context.feature or "none": context.schedule.sha256 for context in contexts}
+    splits = {
+        context.feature or "none": context.schedule.sha256 for context in contexts
+    }
     about = _about(inputs, folder.name, splits, len(cells), seconds)
     about = write_run(folder, about, records, predictions)
     finished.remove()
@@ -214,7 +261,10 @@ def _records(
     baselines: Sequence[Cell],
     watch: Watch,
 ) -> list[Record]:
-    protocol, stores = inputs.protocol, [one for one in contexts if one.features is not None]
+    protocol, stores = (
+        inputs.protocol,
+        [one for one in contexts if one.features is not None],
+    )
     groups = inputs.table.column(protocol.splits.group)
     backbones = {f.name: str(f.origin["backbone"]) for f in inputs.features}
     contrasts = contrast_jobs(cells, protocol, inputs.table)
@@ -226,7 +276,9 @@ def _records(
     jobs: list[Callable[[], Any]] = [
         *of_concepts,  # the longest ones first
         *(
-            partial(cell_record, c, protocol, groups, labels[c.test], backbones[c.feature])
+            partial(
+                cell_record, c, protocol, groups, labels[c.test], backbones[c.feature]
+            )
             for c in cells
         ),
         *(partial(cell_record, c, protocol, groups, labels[c.test]) for c in baselines),
@@ -259,7 +311,11 @@ def _records(
 
 
 def _about(
-    inputs: Inputs, name: str, splits: Mapping[str, str], n_cells: int, seconds: dict[str, float]
+    inputs: Inputs,
+    name: str,
+    splits: Mapping[str, str],
+    n_cells: int,
+    seconds: dict[str, float],
 ) -> dict[str, Any]:
     """Return the content of run.json."""
     protocol, manifest = inputs.protocol, inputs.manifest
@@ -279,7 +335,11 @@ def _about(
             "n_movies": len(set(inputs.table.movies.tolist())),
         },
         "stores": {
-            f.name: {**f.origin, "n_present": int(f.present.sum()), "n_missing": len(f.missing)}
+            f.name: {
+                **f.origin,
+                "n_present": int(f.present.sum()),
+                "n_missing": len(f.missing),
+            }
             for f in inputs.features
         },
         "splits_sha256": dict(splits),

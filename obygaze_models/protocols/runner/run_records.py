@@ -37,7 +37,9 @@ def coverage(context: FitContext, usable: NDArray[np.bool_]) -> Record:
         {
             "clip_id": clip,
             "reason": reason,
-            "tasks": [name for name, own in context.labels.items() if own[row[clip]] >= 0],
+            "tasks": [
+                name for name, own in context.labels.items() if own[row[clip]] >= 0
+            ],
         }
         for clip, reason in features.missing.items()
     ]
@@ -62,8 +64,13 @@ def learning_records(context: FitContext) -> list[Record]:
     few films train no model in any fold, the value is missing.
     """
     protocol, metric = context.protocol, context.protocol.report.primary
-    models = tuple(n for n, model in context.models.items() if not find_kind(model.kind).head)
-    grid, report = replace(protocol.grid, models=models), replace(protocol.report, contrast=())
+    models = tuple(
+        n for n, model in context.models.items() if not find_kind(model.kind).head
+    )
+    grid, report = (
+        replace(protocol.grid, models=models),
+        replace(protocol.report, contrast=()),
+    )
     own = replace(context, protocol=replace(protocol, grid=grid, report=report))
     curves: dict[tuple[str, str, str], list[Record]] = {}
     for n_films in report.learning_films if models else ():
@@ -79,7 +86,12 @@ def learning_records(context: FitContext) -> list[Record]:
     return [
         {
             "kind": "learning",
-            **{"model": model, "feature": context.feature, "train": train, "test": test},
+            **{
+                "model": model,
+                "feature": context.feature,
+                "train": train,
+                "test": test,
+            },
             **{"metric": metric, "points": points},
         }
         for (model, train, test), points in curves.items()
@@ -94,19 +106,25 @@ def argmax_records(protocol: Protocol, cells: Sequence[Cell]) -> Iterator[Record
     tasks = protocol.report.argmax
     trained = [cell for cell in cells if cell.train == cell.test]
     for model, feature in dict.fromkeys((cell.model, cell.feature) for cell in trained):
-        by_task = {c.test: c for c in trained if (c.model, c.feature) == (model, feature)}
+        by_task = {
+            c.test: c for c in trained if (c.model, c.feature) == (model, feature)
+        }
         if len(tasks) < 2 or not set(tasks) <= by_task.keys():
             continue
         own = [by_task[task] for task in tasks]
         universe = own[0].universe
         for cell in own[1:]:
             universe = np.intersect1d(universe, cell.universe)
-        truth = np.stack([c.y[np.searchsorted(c.universe, universe)] for c in own], axis=1)
+        truth = np.stack(
+            [c.y[np.searchsorted(c.universe, universe)] for c in own], axis=1
+        )
         kept = truth.sum(axis=1) == 1
         universe, truth = universe[kept], truth[kept]
         if not len(universe):
             continue  # no clip was tested for all tasks
-        scores = np.stack([c.mean_scores[np.searchsorted(c.universe, universe)] for c in own], 1)
+        scores = np.stack(
+            [c.mean_scores[np.searchsorted(c.universe, universe)] for c in own], 1
+        )
         true, called = truth.argmax(axis=1), scores.argmax(axis=1)
         table = np.zeros((len(own), len(own)), dtype=int)
         np.add.at(table, (true, called), 1)
@@ -124,7 +142,9 @@ def argmax_records(protocol: Protocol, cells: Sequence[Cell]) -> Iterator[Record
         }
 
 
-def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> Iterator[Record]:
+def analyses(
+    protocol: Protocol, cells: Sequence[Cell], table: ClipTable
+) -> Iterator[Record]:
     """Yield regressions of success on levels and concepts, for each cell."""
     if not protocol.report.error_analysis:
         return
@@ -137,14 +157,21 @@ def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> Ite
     for cell in cells:
         threshold = 0.5 if cell.tested[0].are_probabilities else 0.0
         success, rows = (cell.mean_scores > threshold) == cell.y, cell.universe
-        concepts = dict(zip(table.concept_names, table.has_concept[rows].T, strict=True))
+        concepts = dict(
+            zip(table.concept_names, table.has_concept[rows].T, strict=True)
+        )
         factors = paper_factors(concepts, table.levels[rows].tolist())
         # Where each clip has one of the three levels, these are an intercept for each level.
         levelled = bool(np.all(sum(factors[name] for name in LEVEL_FACTORS) == 1))
-        for found in analyse_success(success, factors, table.movies[rows], intercept=not levelled):
+        for found in analyse_success(
+            success, factors, table.movies[rows], intercept=not levelled
+        ):
             yield {
                 "kind": "analysis",
-                **{key: getattr(cell, key) for key in ("model", "feature", "train", "test")},
+                **{
+                    key: getattr(cell, key)
+                    for key in ("model", "feature", "train", "test")
+                },
                 **asdict(found),
             }
 
@@ -154,13 +181,17 @@ def remarks(
 ) -> Iterator[Record]:
     """Yield warnings that a result is misleading; `grouped` splits have no film on both sides."""
 
-    texts = tomllib.loads(files(__package__).joinpath("remarks.toml").read_text("utf-8"))
+    texts = tomllib.loads(
+        files(__package__).joinpath("remarks.toml").read_text("utf-8")
+    )
 
     def remark(about: str, n: int, **facts: Any) -> Record:
         text = texts[about].format(n=n, n_cells=len(cells), **facts).strip()
         return {"kind": "remark", "about": about, "cells": n, "text": text}
 
-    leaked = {(c["train"], c["test"]): c for c in cells if c["leaked"] > c.get("copies", 0)}
+    leaked = {
+        (c["train"], c["test"]): c for c in cells if c["leaked"] > c.get("copies", 0)
+    }
     if leaked:
         worst = max(leaked.values(), key=lambda c: c["leak_share"])
         n_pairs = len({(c["train"], c["test"]) for c in cells})
@@ -175,12 +206,16 @@ def remarks(
         n = len({id(cell) for cell, _ in beaten})
         facts = {"ours": cell[primary]["value"], "theirs": other[primary]["value"]}
         facts["why"] = "" if grouped else texts["same films"]
-        yield remark("blind baseline", n, primary=primary, cell=cell, other=other, **facts)
+        yield remark(
+            "blind baseline", n, primary=primary, cell=cell, other=other, **facts
+        )
     shared = [c for c in cells if c["repeated"]]
     if shared:
         times = max(sum(f["n_test"] for f in c["folds"]) / c["n_test"] for c in shared)
         yield remark("shared test", len(shared), times=times)
-    chance = [c for c in cells if c["auc"]["ci"][0] is not None and c["auc"]["ci"][0] <= 0.5]
+    chance = [
+        c for c in cells if c["auc"]["ci"][0] is not None and c["auc"]["ci"][0] <= 0.5
+    ]
     if chance:
         yield remark("chance", len(chance))
     without = [cell for cell in cells if cell.get("no_interval")]
@@ -190,7 +225,11 @@ def remarks(
         facts = {"least": least, "n_films": n_films}
         facts |= {"least_clips": LEAST_CLIPS, "least_films": LEAST_FILMS}
         yield remark("no interval", len(without), **facts)
-    ceilings = [b for b in baselines if b["model"] == "oracle" and (b["auc"]["value"] or 0) > 0.98]
+    ceilings = [
+        b
+        for b in baselines
+        if b["model"] == "oracle" and (b["auc"]["value"] or 0) > 0.98
+    ]
     trivial = {(b["train"], b["test"]) for b in ceilings}
     if any((c["train"], c["test"]) in trivial for c in cells):
         listed = ", ".join(f"{train} -> {test}" for train, test in sorted(trivial))
@@ -200,12 +239,16 @@ def remarks(
         reasons = sorted({item["reason"] for r in lost for item in r["skipped"]})
         # The tables of models and baselines have a cell for each pair of tasks on the same folds.
         n_folds = len({item["fold"] for r in lost for item in r["skipped"]})
-        yield remark("skipped folds", len(lost), n_folds=n_folds, reasons="; ".join(reasons[:3]))
+        yield remark(
+            "skipped folds", len(lost), n_folds=n_folds, reasons="; ".join(reasons[:3])
+        )
 
 
 def feature_remarks(context: FitContext) -> Iterator[Record]:
     """Yield a warning where one number of the features alone decides a task."""
-    texts = tomllib.loads(files(__package__).joinpath("remarks.toml").read_text("utf-8"))
+    texts = tomllib.loads(
+        files(__package__).joinpath("remarks.toml").read_text("utf-8")
+    )
     features = context.store
     decided = {}
     for task in context.protocol.test_tasks:
@@ -215,9 +258,16 @@ def feature_remarks(context: FitContext) -> Iterator[Record]:
         if column is not None:
             decided[task] = column
     if decided:
-        listed = ", ".join(f"{task} (number {column})" for task, column in decided.items())
+        listed = ", ".join(
+            f"{task} (number {column})" for task, column in decided.items()
+        )
         text = texts["one number"].format(feature=features.name, listed=listed)
-        yield {"kind": "remark", "about": "one number", "cells": len(decided), "text": text}
+        yield {
+            "kind": "remark",
+            "about": "one number",
+            "cells": len(decided),
+            "text": text,
+        }
 
 
 def _beaten(

@@ -11,7 +11,12 @@ SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
 LISTED_MISSING = 3
 MISSING = "–"
 CEILINGS = {"oracle": " (true concepts)", "annotator": " (the other one)"}
-METRIC_NAMES = {"f1_binary": "F1", "f1_weighted": "F1 weighted", "ap": "AP", "auc": "AUC"}
+METRIC_NAMES = {
+    "f1_binary": "F1",
+    "f1_weighted": "F1 weighted",
+    "ap": "AP",
+    "auc": "AUC",
+}
 HEADERS = (
     *("store", "train", "test", "model", "clips", "positive", "leaked"),
     *(METRIC_NAMES[metric] for metric in SHOWN),
@@ -25,7 +30,9 @@ def result_text(run: Run) -> str:
     parts = [safe_text(f"{title} ({stores})" if stores else title, "terminal")]
     parts += [_contrast(record) for record in run.of("contrast")]
     shown = [*run.cells, *_once(run.baselines)]
-    printed = [{p["metric"]: p for p in r["paper"] if p["movie"] is None} for r in shown]
+    printed = [
+        {p["metric"]: p for p in r["paper"] if p["movie"] is None} for r in shown
+    ]
     metrics = dict.fromkeys(metric for own in printed for metric in own)
     headers = [*HEADERS, *(f"paper, {METRIC_NAMES.get(m, m)}" for m in metrics)]
     rows = [
@@ -38,10 +45,13 @@ def result_text(run: Run) -> str:
     if len(sizes) == len({test for test, _, _ in sizes}):
         once |= {"clips", "positive"}
         parts += [
-            f"{test}: {n} clips, {100 * share:.1f}% positive" for test, n, share in sorted(sizes)
+            f"{test}: {n} clips, {100 * share:.1f}% positive"
+            for test, n, share in sorted(sizes)
         ]
     kept = [i for i, header in enumerate(headers) if header not in once]
-    parts.append(table([headers[i] for i in kept], [[row[i] for i in kept] for row in rows]))
+    parts.append(
+        table([headers[i] for i in kept], [[row[i] for i in kept] for row in rows])
+    )
     how = "F1 pooled over folds, AP and AUC within folds"
     if any(cell["repeated"] for cell in run.cells):
         how = "Values averaged over runs"
@@ -50,7 +60,8 @@ def result_text(run: Run) -> str:
     if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
         of_films = "; of one film there is no interval over films."
     elif run.cells and all(
-        cell["ap"]["ci"][0] is None and not cell.get("no_interval") for cell in run.cells
+        cell["ap"]["ci"][0] is None and not cell.get("no_interval")
+        for cell in run.cells
     ):
         of_films += " Models have none, because clips of one film are in several folds."
     parts.append(f"{how}{of_films}")
@@ -58,9 +69,13 @@ def result_text(run: Run) -> str:
     parts += [_levels(record) for record in run.of("levels") if record["feature"]]
     parts += [_localisation(record) for record in run.of("localisation")]
     parts += [line for record in run.of("coverage") for line in _coverage(record)]
-    parts += [f"! {safe_text(record['text'], 'terminal')}" for record in run.of("remark")]
+    parts += [
+        f"! {safe_text(record['text'], 'terminal')}" for record in run.of("remark")
+    ]
     seconds = run.about["seconds"]
-    spent = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "total")
+    spent = ", ".join(
+        f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"
+    )
     parts.append(f"{run.folder}  ({seconds['total']:.1f} s: {spent})")
     return "\n".join(parts)
 
@@ -72,9 +87,19 @@ def _once(baselines: Sequence[Record]) -> list[Record]:
         blind = record["model"] in UNTRAINED
         train = "-" if blind else record["train"]
         values = [str(record.get(metric)) for metric in SHOWN]
-        key = (record["feature"], train, record["test"], blind and record["model"], *values)
+        key = (
+            record["feature"],
+            train,
+            record["test"],
+            blind and record["model"],
+            *values,
+        )
         if key not in shown:
-            shown[key] = {**record, "train": train, "leaked": 0 if blind else record["leaked"]}
+            shown[key] = {
+                **record,
+                "train": train,
+                "leaked": 0 if blind else record["leaked"],
+            }
         elif not blind:
             shown[key]["model"] += f", {record['model']}"
     return list(shown.values())
@@ -136,7 +161,9 @@ def _contrast(record: Record) -> str:
     if low is not None and high is not None:
         digits = digits_of(low, high)
         interval = f" ({low:+.{digits}f} to {high:+.{digits}f})"
-    difference = MISSING if record["difference"] is None else f"{record['difference']:+.2f}"
+    difference = (
+        MISSING if record["difference"] is None else f"{record['difference']:+.2f}"
+    )
     p = f", p {record['p']:.3f}" if record["p"] is not None else ""
     higher = f"higher in {record['n_movies_higher']} of {record['n_movies']} films"
     leaked = f", {record['leaked']} of them leaked" if record["leaked"] else ""
@@ -179,7 +206,9 @@ def _coverage(record: Record) -> Iterator[str]:
     """Yield a line about clips without a vector, and one about vectors that are not used."""
     if record["n_missing"]:
         reasons = ", ".join(f"{n} {reason}" for reason, n in record["reasons"].items())
-        first = ", ".join(item["clip_id"] for item in record["missing"][:LISTED_MISSING])
+        first = ", ".join(
+            item["clip_id"] for item in record["missing"][:LISTED_MISSING]
+        )
         rest = ", ..." if record["n_missing"] > LISTED_MISSING else ""
         yield (
             f"{record['feature']}: {record['n_missing']} of {record['n_clips']} clips have no "

@@ -22,7 +22,14 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.kinds import ALIASES, CAV, defaults, for_task, grid_of, trainable
+from obygaze_models.protocols.kinds import (
+    ALIASES,
+    CAV,
+    defaults,
+    for_task,
+    grid_of,
+    trainable,
+)
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
 from obygaze_models.protocols.runner.execute import every_clip, fit_every_clip
@@ -53,7 +60,10 @@ def training_protocol(
     kind = ALIASES.get(name, name)
     if kind != CAV:  # `model.C=1` is a key of the one model that is trained
         own = f"models.{name}."
-        keys = [own + c.removeprefix("model.") if c.startswith("model.") else c for c in changes]
+        keys = [
+            own + c.removeprefix("model.") if c.startswith("model.") else c
+            for c in changes
+        ]
         changes = [f"models.{name}.kind={kind}", *keys]
     honest = load_protocol("honest", changes)
     if honest.data.scale != "none":
@@ -69,7 +79,9 @@ def training_protocol(
         tasks={task: honest.tasks[task]},
         models={name: honest.models[name]},
         grid=replace(honest.grid, train=(task,), test=(task,), models=(name,)),
-        report=replace(honest.report, title=f"{name}: {honest.tasks[task].title or task}"),
+        report=replace(
+            honest.report, title=f"{name}: {honest.tasks[task].title or task}"
+        ),
     )
 
 
@@ -86,7 +98,9 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     }
     if not tasks:
         what = f"no visual concept has {MIN_ROWS} clips in at least two films"
-        raise FixInput(what, where=table.name, hint="obygaze manifest stats lists the concepts")
+        raise FixInput(
+            what, where=table.name, hint="obygaze manifest stats lists the concepts"
+        )
     settings = {**defaults("svm", "none"), "C": "paper"}
     return Protocol(
         name="train-cav",
@@ -121,7 +135,9 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         columns = {concept: f"margin:{concept}" for concept in concepts}
     else:
         kind, task = protocol.models[name].kind, protocol.train_tasks[0]
-        settings = for_task(kind, _settled(protocol.models[name], run.cells, task), task)
+        settings = for_task(
+            kind, _settled(protocol.models[name], run.cells, task), task
+        )
         rows, fit = fit_every_clip(context, Model(kind, settings), task)
         estimator, found_on = fit.estimator, fit.found_on
         names = {"0": "negative", "1": "positive"}
@@ -160,7 +176,9 @@ def _settled(model: Model, cells: Sequence[Record], task: str) -> dict[str, Any]
     return settled
 
 
-def _positive_column(estimator: Any, kind: str, classes: Sequence[str], inputs: Inputs) -> str:
+def _positive_column(
+    estimator: Any, kind: str, classes: Sequence[str], inputs: Inputs
+) -> str:
     """Return the score column of a kept model that its run has scores for, or "" for none.
 
     A run scores the positive side of a task; for ordered levels that may be several classes.
@@ -168,16 +186,26 @@ def _positive_column(estimator: Any, kind: str, classes: Sequence[str], inputs: 
     (task,) = inputs.protocol.train_tasks
     positive = classes[-1]
     if kind == "ordinal":
-        levels = {inputs.table.levels[row] for row in np.flatnonzero(inputs.labels[task] == 1)}
+        levels = {
+            inputs.table.levels[row] for row in np.flatnonzero(inputs.labels[task] == 1)
+        }
         positive = levels.pop() if len(levels) == 1 else ""
     if positive not in classes:
         return ""
-    return f"p:{positive}" if hasattr(estimator, "predict_proba") else f"score:{positive}"
+    return (
+        f"p:{positive}" if hasattr(estimator, "predict_proba") else f"score:{positive}"
+    )
 
 
-def _model_info(inputs: Inputs, run: Run, rows: IntArray, n_clips: int, **facts: Any) -> ModelInfo:
+def _model_info(
+    inputs: Inputs, run: Run, rows: IntArray, n_clips: int, **facts: Any
+) -> ModelInfo:
     """Return the facts for the card of a model that was trained on these rows."""
-    protocol, manifest, origin = inputs.protocol, inputs.manifest, inputs.features[0].origin
+    protocol, manifest, origin = (
+        inputs.protocol,
+        inputs.manifest,
+        inputs.features[0].origin,
+    )
     movies = sorted(set(inputs.table.movies[rows].tolist()))
     by_film = protocol.splits.are_grouped and protocol.splits.group == "movie_id"
     films = "films it had not seen"
@@ -185,7 +213,10 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, n_clips: int, **facts:
     return ModelInfo(
         **facts,
         features=FeatureSpec(
-            **{key: origin[key] for key in ("backbone", "level", "width", "fingerprint")},
+            **{
+                key: origin[key]
+                for key in ("backbone", "level", "width", "fingerprint")
+            },
             store=str(origin["location"]),
             rule=origin.get("rule", ""),
             reduce=origin.get("reduce", ""),
@@ -216,7 +247,10 @@ def _metrics(cells: Sequence[Record]) -> dict[str, dict[str, object]]:
         prefix = f"{cell['test']}: " if len(cells) > 1 else ""
         for name in CARD_METRICS:
             if name in cell:
-                found[prefix + name] = {"value": cell[name]["value"], "ci": cell[name]["ci"]}
+                found[prefix + name] = {
+                    "value": cell[name]["value"],
+                    "ci": cell[name]["ci"],
+                }
     return found
 
 
@@ -255,7 +289,9 @@ def _mean_scores(
         if any(row[key] != cell[key] for key in ("train", "test", "model", "feature")):
             continue
         fold = folds[row["fold"], row["seed"]]
-        if fold["leaked"]:  # some of its test clips trained, and which ones is not recorded
+        if fold[
+            "leaked"
+        ]:  # some of its test clips trained, and which ones is not recorded
             continue
         score, chosen = row["score"], fold["chosen"]
         if unit_norm:

@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models.common import FixTraining, mean_of_frames
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner.banks import MIN_ROWS, Examples, targets_of, tolerances_of
+from obygaze_models.protocols.runner.banks import (
+    MIN_ROWS,
+    Examples,
+    targets_of,
+    tolerances_of,
+)
 from obygaze_models.protocols.runner.features import Features
 
 if TYPE_CHECKING:
@@ -85,7 +90,9 @@ class FoundVectors:
                 rest = np.flatnonzero(~np.isin(self.head_folds, list(key)))
                 lacking = self.examples.lack(rest)
                 tolerances = tolerances_of(self.bank)
-                self.without[key] = None if lacking else self.examples.find(rest, tolerances)
+                self.without[key] = (
+                    None if lacking else self.examples.find(rest, tolerances)
+                )
             found = self.without[key]
             if found is None:
                 return None
@@ -131,7 +138,9 @@ def _parts(films: NDArray[np.str_]) -> tuple[IntArray, tuple[str, ...]]:
         stretch = np.arange(len(films)) * 5 // max(len(films), 1)
         return stretch, tuple(f"part {i + 1}" for i in range(5))
     n_parts = min(len(names), MOST_PARTS)
-    return codes % n_parts, tuple(" ".join(names[i::n_parts].tolist()) for i in range(n_parts))
+    return codes % n_parts, tuple(
+        " ".join(names[i::n_parts].tolist()) for i in range(n_parts)
+    )
 
 
 def _known(
@@ -143,7 +152,9 @@ def _known(
         own = targets[:, column]
         rest = [own[parts != part] for part in np.unique(parts)]
         if min((own == value).sum() for value in (0, 1)) < MIN_ROWS:
-            left_out[name] = f"{(own == 1).sum()} clips with it, {(own == 0).sum()} without"
+            left_out[name] = (
+                f"{(own == 1).sum()} clips with it, {(own == 0).sum()} without"
+            )
         elif not all({0, 1} <= set(part.tolist()) for part in rest):
             left_out[name] = "all clips with it are of one part"
         else:

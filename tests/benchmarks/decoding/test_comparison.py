@@ -28,7 +28,9 @@ from obygaze_features.video.decoded_clip import View
 
 QUICK = {"preset": "ultrafast"}
 TIMED = FilmSpec("timed", options=QUICK, n_frames=60, width=320, height=240)
-EDITED = FilmSpec("edited", options=QUICK, n_frames=60, width=320, height=240, hidden=20)
+EDITED = FilmSpec(
+    "edited", options=QUICK, n_frames=60, width=320, height=240, hidden=20
+)
 
 
 @pytest.mark.parametrize("number", [0, 1, 1365, 2730, 4095])
@@ -50,7 +52,11 @@ def test_a_blend_of_two_pictures_has_no_number() -> None:
 def test_films_hold_what_they_say(tmp_path: Path) -> None:
     path = make_film(EDITED, tmp_path)
     clip = decode_clip(path, View(40))
-    assert [read_stamp(picture) for picture in clip.frames] == EDITED.shown == list(range(20, 60))
+    assert (
+        [read_stamp(picture) for picture in clip.frames]
+        == EDITED.shown
+        == list(range(20, 60))
+    )
     before = path.stat().st_mtime_ns
     assert make_film(EDITED, tmp_path).stat().st_mtime_ns == before
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
@@ -58,7 +64,12 @@ def test_films_hold_what_they_say(tmp_path: Path) -> None:
 
 
 def test_film_names_are_unlike() -> None:
-    specs = [*character_films(150), *coded_films(150), *odd_films(), *character_films(30)]
+    specs = [
+        *character_films(150),
+        *coded_films(150),
+        *odd_films(),
+        *character_films(30),
+    ]
     files = [spec.file_name for spec in specs]
     assert len(set(files)) == len(files) >= 25
 
@@ -71,7 +82,9 @@ def test_every_character_has_a_film_coded_by_default() -> None:
 
 
 def _luma(name: str, count: int) -> np.ndarray:
-    return np.array([planes[:120] for planes in pictures(CHARACTERS[name], count, 120, 160)])
+    return np.array(
+        [planes[:120] for planes in pictures(CHARACTERS[name], count, 120, 160)]
+    )
 
 
 def _changed(name: str) -> np.ndarray:
@@ -91,7 +104,9 @@ def test_characters_are_what_their_words_say() -> None:
 
 @pytest.mark.parametrize("name", CHARACTERS)
 def test_films_are_the_same_every_time_and_in_colour(name: str) -> None:
-    once, again = (np.array(list(pictures(CHARACTERS[name], 5, 120, 160))) for _ in range(2))
+    once, again = (
+        np.array(list(pictures(CHARACTERS[name], 5, 120, 160))) for _ in range(2)
+    )
     assert np.array_equal(once, again) and once.shape == (5, 180, 160)
     assert np.ptp(once[:, 120:].astype(int)) > 10
 
@@ -101,7 +116,13 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> DecodeComparison:
     readers = ("obygaze", "obygaze, key frames", "pyav in order")
     folder = tmp_path_factory.mktemp("films")
     return compare_readers(
-        [TIMED], [EDITED], readers=readers, odd_readers=readers, count=8, rounds=2, folder=folder
+        [TIMED],
+        [EDITED],
+        readers=readers,
+        odd_readers=readers,
+        count=8,
+        rounds=2,
+        folder=folder,
     )
 
 
@@ -118,26 +139,37 @@ def test_only_the_right_pictures_count(result: DecodeComparison) -> None:
     }
 
 
-def test_times_are_of_two_rounds_and_only_of_timed_films(result: DecodeComparison) -> None:
+def test_times_are_of_two_rounds_and_only_of_timed_films(
+    result: DecodeComparison,
+) -> None:
     (timed,) = result.timed.values()
     assert timed.reference == "obygaze"
-    assert all(len(timing.cpu_s) == 2 and min(timing.cpu_s) > 0 for timing in timed.timings)
+    assert all(
+        len(timing.cpu_s) == 2 and min(timing.cpu_s) > 0 for timing in timed.timings
+    )
     assert timed.ratio("obygaze", "cpu_s") == 1.0
 
 
 def test_a_headline_is_the_median_over_films() -> None:
-    ratios = {"decord": {"a": 1.5, "b": 4.0, "c": 2.0}, "torchcodec": {"a": 1.25, "c": 1.75}}
+    ratios = {
+        "decord": {"a": 1.5, "b": 4.0, "c": 2.0},
+        "torchcodec": {"a": 1.25, "c": 1.75},
+    }
     headline = Headline("obygaze", ratios)
     assert headline.medians == {"decord": 2.0, "torchcodec": 1.5}
     rows = [line.split() for line in headline.to_text().splitlines()[1:]]
     assert ["a", "1.50x", "1.25x"] in rows and ["median", "2.00x", "1.50x"] in rows
 
 
-def test_headlines_set_the_others_beside_both_ways_of_ours(result: DecodeComparison) -> None:
+def test_headlines_set_the_others_beside_both_ways_of_ours(
+    result: DecodeComparison,
+) -> None:
     whole, keys = result.headlines()
     assert (whole.reference, keys.reference) == ("obygaze", "obygaze, key frames")
     (timed,) = result.timed.values()
-    assert whole.ratios == {"pyav in order": {"timed": timed.ratio("pyav in order", "cpu_s")}}
+    assert whole.ratios == {
+        "pyav in order": {"timed": timed.ratio("pyav in order", "cpu_s")}
+    }
     ours, others = timed.timing("obygaze, key frames"), timed.timing("pyav in order")
     pairs = [b / a for a, b in zip(ours.cpu_s, others.cpu_s, strict=True)]
     assert keys.medians["pyav in order"] == pytest.approx(sum(pairs) / 2)
@@ -160,13 +192,20 @@ def test_a_reader_that_fails_is_a_finding(tmp_path: Path) -> None:
     path = tmp_path / EDITED.file_name
     path.write_bytes(b"no film")
     found = compare_readers([], [EDITED], odd_readers=["obygaze"], folder=tmp_path)
-    assert found.readings[0].failed == "the file is not a video, or its beginning is damaged"
+    assert (
+        found.readings[0].failed
+        == "the file is not a video, or its beginning is damaged"
+    )
     assert "fails" in found.to_text()
 
 
-def test_each_page_has_its_films_and_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_page_has_its_films_and_its_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls = []
-    monkeypatch.setattr(comparison, "compare_readers", lambda *films, **o: calls.append((films, o)))
+    monkeypatch.setattr(
+        comparison, "compare_readers", lambda *films, **o: calls.append((films, o))
+    )
     comparison.measure(Settings())
     comparison.measure(Settings(quick=True))
     comparison.measure_codings(Settings(rounds=5))
@@ -177,5 +216,8 @@ def test_each_page_has_its_films_and_its_rounds(monkeypatch: pytest.MonkeyPatch)
     ]
     # Readers that take minutes for a long film are only checked on small ones.
     defaults = compare_readers.__kwdefaults__
-    assert set(defaults["odd_readers"]) - set(defaults["readers"]) == {"opencv", "pyav in order"}
+    assert set(defaults["odd_readers"]) - set(defaults["readers"]) == {
+        "opencv",
+        "pyav in order",
+    }
     assert set(defaults["odd_readers"]) == set(READERS)

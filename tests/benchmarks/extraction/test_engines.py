@@ -45,7 +45,12 @@ def test_an_overhead_is_the_median_over_rounds() -> None:
 
 
 def test_the_table_of_a_kind() -> None:
-    timed = [times(ALONE, 0.1), times(LOCAL, 0.09), times(SLICE, 0.12), times(TWO_SLICES, 0.075)]
+    timed = [
+        times(ALONE, 0.1),
+        times(LOCAL, 0.09),
+        times(SLICE, 0.12),
+        times(TWO_SLICES, 0.075),
+    ]
     found = KindTimes("Blocks", 12, timed)
     assert found.speed_ups == {SLICE: pytest.approx(1.6)}
     text = found.to_text()
@@ -96,7 +101,9 @@ def test_the_times_of_a_run_are_those_of_its_commits(
     assert engines._run(EMPTY, TWO_SLICES, way, tmp_path)[0] == RunTimes(3.0, 4.0, 1.0)
 
 
-def test_a_way_that_makes_other_bytes_ends_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_way_that_makes_other_bytes_ends_the_bench(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def lying(plan) -> None:
         alone(plan)
         chunk = next((Path(plan.targets[0].store) / "data.zarr").glob("*/c.0*"))
@@ -131,7 +138,8 @@ def test_all_ways_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "why"), [("exit 1", "Slurm does not answer"), ("true", "no idle node"), ("echo 2", "")]
+    ("body", "why"),
+    [("exit 1", "Slurm does not answer"), ("true", "no idle node"), ("echo 2", "")],
 )
 def test_whether_there_is_a_slurm(
     body: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -147,7 +155,9 @@ def test_whether_there_is_a_slurm(
 
 
 @pytest.mark.xdist_group("slurm")
-def test_a_real_slurm_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_slurm_makes_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running_slurm() as cluster:
         for name, value in cluster.environment.items():
             monkeypatch.setenv(name, value)

@@ -23,8 +23,15 @@ from obygaze_features.core.errors import FixUsage
 def test_a_dry_run_on_a_cpu_has_every_table() -> None:
     two = ("clip-b16", "videoprism-b")
     found = measure(Settings(quick=True, device="cpu", backbones=two))
-    assert [row["precision"] for row in found.tables["families"]] == ["float32", "tf32", "bf16"] * 2
-    for exact, tf32, bf16 in (found.tables["families"][:3], found.tables["families"][3:]):
+    assert [row["precision"] for row in found.tables["families"]] == [
+        "float32",
+        "tf32",
+        "bf16",
+    ] * 2
+    for exact, tf32, bf16 in (
+        found.tables["families"][:3],
+        found.tables["families"][3:],
+    ):
         # Compared with itself, the CPU differs in bfloat16 only: it has 8 bits, so about 1 in 256.
         assert exact["difference"] == tf32["difference"] == 0
         assert 1e-4 < bf16["difference"] < 0.1
@@ -38,7 +45,9 @@ def test_a_dry_run_on_a_cpu_has_every_table() -> None:
     assert {row["decoded by"] for row in decoded} == {"the CPU (fallback)"}
     assert {row["same pictures"] for row in decoded} == {"32 of 32"}
     assert {row["largest"] for row in decoded} == {0}
-    assert re.search("8 clips .* 3 kills, then resumed: the same bytes", found.facts["killed"])
+    assert re.search(
+        "8 clips .* 3 kills, then resumed: the same bytes", found.facts["killed"]
+    )
     assert "share of peak" in found.to_text()
 
 
@@ -61,14 +70,18 @@ def test_random_weights_have_the_sizes_of_their_cards() -> None:
         card = find_card(name)
         family = PRETRAINED[card.family.name]
         package = family.package or family.name
-        module = importlib.import_module(f"transformers.models.{package}.modeling_{package}")
+        module = importlib.import_module(
+            f"transformers.models.{package}.modeling_{package}"
+        )
         geometry = family.geometry(
             getattr(module, family.class_name).config_class(**sizes), card.geometry
         )
         assert replace(geometry, depth=None) == card.geometry, name
         depth = geometry.depth
         assert depth is not None
-        assert (depth.layers, depth.hidden, depth.heads) == tuple(card.depth.values()), name
+        assert (depth.layers, depth.hidden, depth.heads) == tuple(
+            card.depth.values()
+        ), name
 
 
 def test_overlap_by_hand() -> None:

@@ -106,6 +106,8 @@ def test_a_panel_for_each_table_is_drawn_without_bytes(tmp_path) -> None:
     text = svg.read_text(encoding="utf-8")
     assert text.count("line, power 1.00") == 3
     assert "size, power" not in text
-    assert all(f">{label}<" in text for label in ("10", "100", "1k", "10k", "100 ms", "1 s"))
+    assert all(
+        f">{label}<" in text for label in ("10", "100", "1k", "10k", "100 ms", "1 s")
+    )
     assert png.stat().st_size > 10_000
     assert draw_growth(many, tmp_path / "again")[0].read_bytes() == svg.read_bytes()

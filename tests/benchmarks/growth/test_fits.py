@@ -13,7 +13,9 @@ from obygaze_features.core.errors import Corrupt
 
 
 def test_clips_are_made_up_as_asked_and_tell_of_their_class() -> None:
-    X, y, concepts, folds = MadeUpClips(n_clips=300, width=20, n_concepts=5, n_folds=3).features()
+    X, y, concepts, folds = MadeUpClips(
+        n_clips=300, width=20, n_concepts=5, n_folds=3
+    ).features()
     assert X.shape == (300, 20)
     assert concepts.shape == (300, 5)
     assert np.bincount(folds).tolist() == [100, 100, 100]
@@ -57,7 +59,9 @@ def test_each_table_has_its_sizes_and_costs(
     assert all(abs(growth.exponent(cost)) < 1e-12 for cost in growth.costs)
 
 
-def test_two_processes_train_the_same_perceptrons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_train_the_same_perceptrons(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     result = fits.by_workers(Settings(quick=True))
     assert result.facts["weights"] == "the same bits from one process and from two"
     assert len(result.timings) == 2

@@ -15,7 +15,11 @@ def test_the_manifest_is_one_of_films_with_scenes_in_order(tmp_path: Path) -> No
     manifest = read_manifest(plan._manifest(tmp_path, 330))
     assert len(manifest.movies) == 3  # 160 clips a film
     first, last = manifest.clips[0], manifest.clips[-1]
-    assert (first.clip_id, first.scene, first.video) == ("tt0000000-001", 1, "tt0000000.mkv")
+    assert (first.clip_id, first.scene, first.video) == (
+        "tt0000000-001",
+        1,
+        "tt0000000.mkv",
+    )
     assert (last.clip_id, last.scene, last.end_s) == ("tt0000002-010", 10, 54.5)
     assert compute_stats(manifest).levels == {"EN": 110, "HN": 110, "NS": 0, "S": 110}
     assert {clip.concepts for clip in manifest if clip.level == "S"} == {("Body",)}
@@ -23,7 +27,9 @@ def test_the_manifest_is_one_of_films_with_scenes_in_order(tmp_path: Path) -> No
 
 def test_one_size_is_measured_whole() -> None:
     found = measure_one(1000, 1)
-    assert {READING, FILE, "planning", "writing the plan", "5 folds of films"} < set(found)
+    assert {READING, FILE, "planning", "writing the plan", "5 folds of films"} < set(
+        found
+    )
     # A row of the file: six lines of keys, ids and times.
     assert 150 < found[FILE].wall_s[0] / 1000 < 250
 

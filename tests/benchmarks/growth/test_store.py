@@ -18,7 +18,9 @@ from obygaze_features.store.write.writer import StoreWriter
 def test_a_store_that_is_half_complete_then_sealed(tmp_path: Path) -> None:
     clips, movies = layouts.ids(1000)
     path = tmp_path / "store"
-    layouts.plan(path, Activations(clips, movies, {}), specs=[ArraySpec(LEVEL, (WIDTH,))])
+    layouts.plan(
+        path, Activations(clips, movies, {}), specs=[ArraySpec(LEVEL, (WIDTH,))]
+    )
     marks = growth_store._half_complete(path, {2, 15})
     # 16 blocks: the odd ones are simulated or real, of the even ones 2 is real.
     assert StoreWriter(path).pending_blocks() == [0, 4, 6, 8, 10, 12, 14]
@@ -37,7 +39,9 @@ def test_metadata_is_everything_but_features(tmp_path: Path) -> None:
     made = layouts.make_up(130, 2, 16)
     layouts.plan(tmp_path / "s", made, specs=[made.specs[0]])
     empty = growth_store._metadata_bytes(tmp_path / "s")
-    assert empty == sum(file.stat().st_size for file in layouts.files_of(tmp_path / "s"))
+    assert empty == sum(
+        file.stat().st_size for file in layouts.files_of(tmp_path / "s")
+    )
     writer = StoreWriter(tmp_path / "s")
     writer.commit_block(0, {"pooled": made.levels["pooled"][:64]})
     # The marker, and the name of the same file that decides between writers.

@@ -21,7 +21,9 @@ def table(name):
         if name == "plan":
             raise InstallExtra("the growth of plans needs the package 'av'")
         if name == "workers":
-            return Comparison("Workers", "one", (Timing("one", (1.0,), (1.0,)),), MACHINE)
+            return Comparison(
+                "Workers", "one", (Timing("one", (1.0,), (1.0,)),), MACHINE
+            )
         cost = Cost("work", (counted(1), counted(2)))
         return Growth(f"Table of {name}", "things", (1, 2), (cost,), MACHINE)
 
@@ -35,11 +37,16 @@ def stand_ins(monkeypatch):
 
 def test_each_table_is_there_or_says_why_not(stand_ins):
     found = measure(Settings())
-    assert [*found.tables, *found.absent] == [*(name for name in TABLES if name != "plan"), "plan"]
+    assert [*found.tables, *found.absent] == [
+        *(name for name in TABLES if name != "plan"),
+        "plan",
+    ]
     text = found.to_text()
     assert "Table of store" in text
     assert "plan was not measured: the growth of plans needs the package 'av'" in text
-    assert len(found.growths) == len(TABLES) - 2  # neither the absent one nor the workers
+    assert (
+        len(found.growths) == len(TABLES) - 2
+    )  # neither the absent one nor the workers
     document = found.to_json()
     assert document["absent"] == found.absent
     assert document["tables"]["store"]["costs"][0]["growth"] == "linear"

@@ -15,12 +15,18 @@ from obygaze_features.core.errors import Corrupt
 @pytest.fixture(scope="module")
 def measured() -> comparison.StoreComparison:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "sync", lambda: None)  # all disks of the machine: not for a test
+        patch.setattr(
+            os, "sync", lambda: None
+        )  # all disks of the machine: not for a test
         return measure_sizes(Sizes(130, 2, (130, 500), 1, 1, 1))
 
 
-def test_every_layout_is_measured_on_the_same_numbers(measured: comparison.StoreComparison) -> None:
-    reading = [result for result in measured.results if result.title.startswith("Reading")]
+def test_every_layout_is_measured_on_the_same_numbers(
+    measured: comparison.StoreComparison,
+) -> None:
+    reading = [
+        result for result in measured.results if result.title.startswith("Reading")
+    ]
     assert len(reading) == 2 * 3 * 2
     for result in reading:
         names = {timing.name for timing in result.timings}
@@ -58,7 +64,8 @@ def test_requests_and_bytes_are_counted_by_hand(tmp_path: Path) -> None:
     readers = layouts.write_all(tmp_path, made)
     costs = {cost.what: cost for cost in measure_link(tmp_path / "store", 0.0)}
     documents = sum(
-        (tmp_path / "store" / name).stat().st_size for name in ("store.json", "seal.json")
+        (tmp_path / "store" / name).stat().st_size
+        for name in ("store.json", "seal.json")
     )
     movies = (tmp_path / "store" / "data.zarr" / "movie_id" / "c.0").stat().st_size
     # Clip 100 is of the first movie: rows 0 to 159, three blocks of 64 rows, each with a crc32c.
@@ -73,12 +80,17 @@ def test_requests_and_bytes_are_counted_by_hand(tmp_path: Path) -> None:
         )
 
 
-def test_a_layout_that_reads_other_numbers_ends_the_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_layout_that_reads_other_numbers_ends_the_bench(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     honest = layouts.write_all
 
     def lying(root: Path, made: layouts.Activations) -> dict[str, layouts.Read]:
         readers = honest(root, made)
-        return {**readers, "liar": lambda level, rows: readers[layouts.NPY](level, rows) + 1}
+        return {
+            **readers,
+            "liar": lambda level, rows: readers[layouts.NPY](level, rows) + 1,
+        }
 
     monkeypatch.setattr(layouts, "write_all", lying)
     with pytest.raises(Corrupt, match="liar does not return"):

@@ -24,7 +24,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_clips_are_as_many_as_the_published(workspace: Path) -> None:
     manifest = read_manifest(workspace / "manifests" / "bench.toml")
-    sizes = {name: sum(clip.fold(name) is not None for clip in manifest) for name in manifest.folds}
+    sizes = {
+        name: sum(clip.fold(name) is not None for clip in manifest)
+        for name in manifest.folds
+    }
     assert sizes["02_EN_S"] == 744
     assert sizes["02_HN_S"] == 612
     assert sizes["02_ENHN_S"] == sizes["02_EN_HN_S"] == 1048
@@ -45,7 +48,9 @@ def test_the_tables_have_the_published_fits(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["memory", "files"])
-def test_the_plain_loop_counts_its_steps(source: str, workspace: Path, tmp_path: Path) -> None:
+def test_the_plain_loop_counts_its_steps(
+    source: str, workspace: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("torch")
     out = tmp_path / "out.json"
     plain_loop.main([str(workspace), "1000", source, "0", "1", str(out)])

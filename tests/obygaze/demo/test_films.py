@@ -6,7 +6,13 @@ import itertools
 from collections import Counter
 from pathlib import Path
 
-from obygaze.demo.films import annotate, make_films, render, truncate_video, write_tables
+from obygaze.demo.films import (
+    annotate,
+    make_films,
+    render,
+    truncate_video,
+    write_tables,
+)
 from obygaze_features.manifest.projection import read_inputs
 from obygaze_features.video.film import probe
 
@@ -44,7 +50,9 @@ def test_videos_have_the_length_of_their_scenes(tmp_path: Path) -> None:
     scenes = make_films()[:2]
     paths = render(scenes, tmp_path)
     for scene, path in zip(scenes, paths, strict=True):
-        assert probe(path).to_json()["frames"] == scene.end_frame - scene.start_frame + 1
+        assert (
+            probe(path).to_json()["frames"] == scene.end_frame - scene.start_frame + 1
+        )
     size = paths[0].stat().st_size
     truncate_video(paths[0])
     assert paths[0].stat().st_size == size // 3

@@ -42,7 +42,9 @@ def _stores_of(folder: Path) -> set[str]:
 @pytest.mark.timeout(300)  # half a minute of work, on a machine that may be busy
 def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
     folder, hidden = tmp_path / "demo", tmp_path / "hidden"
-    done = run_obygaze("-C", tmp_path, "demo", env=without_torch(hidden), timeout=280).ok()
+    done = run_obygaze(
+        "-C", tmp_path, "demo", env=without_torch(hidden), timeout=280
+    ).ok()
     _page_of(folder)
     page = folder / "runs" / "honest" / "report.html"
     assert done.stdout.rstrip().splitlines()[-1].startswith(f"The report is {page};")
@@ -50,17 +52,27 @@ def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
     assert len(told) == 1
     assert told[0].startswith("# torch and transformers not installed")
     assert told[0].endswith("pip install 'obygaze[extract]'")
-    assert [path.name for path in (folder / "stores").glob("films.*")] == ["films.descriptors"]
+    assert [path.name for path in (folder / "stores").glob("films.*")] == [
+        "films.descriptors"
+    ]
     for name in ("timelines", "concepts-desc", "tree-pcbm-dt-desc-ENHN-S"):
-        assert (folder / "runs" / "honest" / "figures" / f"{name}.png").stat().st_size > 5000
+        assert (
+            folder / "runs" / "honest" / "figures" / f"{name}.png"
+        ).stat().st_size > 5000
     again = run_obygaze("demo", "-o", hidden, timeout=60)
     assert (again.code, "not made by the demo" in again.stderr) == (1, True)
     # Each printed command works as it is typed.
-    typed = [line[2:] for line in done.stdout.splitlines() if line.startswith("$ obygaze")]
+    typed = [
+        line[2:] for line in done.stdout.splitlines() if line.startswith("$ obygaze")
+    ]
     info = next(shlex.split(line)[1:] for line in typed if " store info " in line)
     assert "features of 72 clips" in run_obygaze(*info, cwd=tmp_path).ok().stdout
     # What the user adds to it is not removed by the next demo.
-    for name in ("runs/mine/run.json", "stores/films.tokens/store.json", "segments/films.eva.csv"):
+    for name in (
+        "runs/mine/run.json",
+        "stores/films.tokens/store.json",
+        "segments/films.eva.csv",
+    ):
         (folder / name).parent.mkdir(parents=True)
         (folder / name).write_text("work", encoding="utf-8")
         again = run_obygaze("-C", tmp_path, "demo", timeout=60)
@@ -71,7 +83,9 @@ def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_with_torch_a_random_xclip_is_extracted_in_the_same_pass(tmp_path: Path) -> None:
+def test_with_torch_a_random_xclip_is_extracted_in_the_same_pass(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     folder = tmp_path / "tour"
@@ -89,9 +103,14 @@ def test_with_torch_a_random_xclip_is_extracted_in_the_same_pass(tmp_path: Path)
         f"obygaze -C {folder} extract run films -b descriptors -b {CARD}"
         f" --weights {CARD}={weights} --seal"
     ]
-    assert [Path(store).name for store in told["stores"]] == ["films.descriptors", f"films.{CARD}"]
+    assert [Path(store).name for store in told["stores"]] == [
+        "films.descriptors",
+        f"films.{CARD}",
+    ]
     assert Path(told["page"]).is_file()
-    plain, xclip = (open_store(folder / "stores" / f"films.{n}") for n in ("descriptors", CARD))
+    plain, xclip = (
+        open_store(folder / "stores" / f"films.{n}") for n in ("descriptors", CARD)
+    )
     assert (weights / "model.safetensors").is_file()
     assert plain.sealed
     assert xclip.sealed
@@ -118,7 +137,9 @@ def test_an_installation_that_cannot_be_imported_is_no_end_of_the_tour(
     monkeypatch.setattr("obygaze_features.backbones.pretrained.save_random", fail)
     weights, told = save_tiny_xclip(tmp_path)
     assert weights is None
-    assert told.endswith("the X-CLIP is skipped: libcudart.so.13: cannot open shared object file")
+    assert told.endswith(
+        "the X-CLIP is skipped: libcudart.so.13: cannot open shared object file"
+    )
 
 
 def test_a_folder_with_work_in_it_is_not_emptied(
@@ -174,7 +195,10 @@ def test_without_pyav_nothing_is_written_and_the_same_command_works_once_it_is_t
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, FixInput("a step failed")])
 def test_a_demo_that_was_interrupted_is_made_again_by_the_same_command(
-    tmp_path: Path, short_tour: None, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    tmp_path: Path,
+    short_tour: None,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
 ) -> None:
     def stop(folder: Path, weights: object) -> None:
         raise error
@@ -205,7 +229,9 @@ def test_a_demo_that_was_killed_is_kept_under_another_name(
         "    os.kill(os.getpid(), 9)\n"
     )
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, check=False
+        )
         assert done.returncode == -9
     result = call_obygaze("-C", tmp_path, "demo")
     assert result.code == 0
@@ -224,7 +250,9 @@ def test_two_processes_do_not_make_one_demo(tmp_path: Path) -> None:
     _claim(tmp_path / "demo", QUIET)
 
 
-def test_a_demo_in_which_a_file_was_edited_is_not_emptied(tmp_path: Path, short_tour: None) -> None:
+def test_a_demo_in_which_a_file_was_edited_is_not_emptied(
+    tmp_path: Path, short_tour: None
+) -> None:
     assert call_obygaze("-C", tmp_path, "demo").code == 0
     table = tmp_path / "demo" / "clips.csv"
     before = table.read_bytes()
@@ -232,13 +260,18 @@ def test_a_demo_in_which_a_file_was_edited_is_not_emptied(tmp_path: Path, short_
     table.write_bytes(before[:-1] + b"9")
     os.utime(table, ns=times)  # the content decides, not the time
     refused = call_obygaze("-C", tmp_path, "demo")
-    assert (refused.code, "its file 'clips.csv' was changed" in refused.stderr) == (1, True)
+    assert (refused.code, "its file 'clips.csv' was changed" in refused.stderr) == (
+        1,
+        True,
+    )
     assert table.read_bytes() == before[:-1] + b"9"
     table.write_bytes(before)
     assert call_obygaze("-C", tmp_path, "demo").code == 0
 
 
-def test_a_demo_of_an_earlier_version_is_made_anew_unless_a_file_is_newer(tmp_path: Path) -> None:
+def test_a_demo_of_an_earlier_version_is_made_anew_unless_a_file_is_newer(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "demo"
     folder.mkdir()
     (folder / "clips.csv").write_text("before", encoding="utf-8")

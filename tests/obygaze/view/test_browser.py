@@ -41,8 +41,17 @@ N_SEEKS = int(os.environ.get("OBYGAZE_TEST_SEEKS", "40"))
 SEEN = ("mp4_h264_pyramid", "mkv_variable_rate", "webm_vp9", "avi_packed_b")
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--no-first-run", "--disable-extensions", "--mute-audio", "--force-device-scale-factor=1"),
+    *(
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ),
+    *(
+        "--no-first-run",
+        "--disable-extensions",
+        "--mute-audio",
+        "--force-device-scale-factor=1",
+    ),
     "--autoplay-policy=no-user-gesture-required",
 )
 MARKUP = "<img src=x onerror='window.attacked=1'><script>window.attacked=1</script>"
@@ -108,7 +117,9 @@ def picture_shown(browser: Any) -> int:
     )
     if data is None:
         return -1
-    return read_number(np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")))
+    return read_number(
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))
+    )
 
 
 def times_are_known(browser: Any, film: str) -> bool:
@@ -125,7 +136,9 @@ def settled(browser: Any, want: int) -> int:
     return found
 
 
-def test_seeks_show_the_picture_that_was_asked_for(browser: Any, tmp_path: Path) -> None:
+def test_seeks_show_the_picture_that_was_asked_for(
+    browser: Any, tmp_path: Path
+) -> None:
     made = {name: KINDS[name](tmp_path) for name in SEEN}
     clips = [Clip(name, name, 1, one.path.name, 0.0, 1.0) for name, one in made.items()]
     page, draw, far = site(tmp_path, clips), random.Random(1), []
@@ -160,7 +173,9 @@ def films(folder: Path, **more: Any) -> Site:
     from obygaze_features.manifest.projection import read_segments
 
     clips = film_clips("lake", "lake.mp4")
-    return site(folder, clips, "eva", segments=read_segments(folder / "segments.csv"), **more)
+    return site(
+        folder, clips, "eva", segments=read_segments(folder / "segments.csv"), **more
+    )
 
 
 def press(browser: Any, *keys: str) -> None:
@@ -186,7 +201,11 @@ def test_keys_alone_mark_a_segment(browser: Any, tmp_path: Path) -> None:
             if browser.switch_to.active_element.get_attribute("id") == "clip-watch":
                 break
         browser.switch_to.active_element.send_keys(Keys.ENTER)
-        wait(lambda: "lake -" in browser.title and "picture 0" in text(browser, "#picture"))
+        wait(
+            lambda: (
+                "lake -" in browser.title and "picture 0" in text(browser, "#picture")
+            )
+        )
         wait(lambda: times_are_known(browser, "lake"))
         # The lane of ada: picture 25, then 50.
         browser.execute_script("document.getElementById('lane-choice').value = 'ada'")
@@ -207,14 +226,21 @@ def test_keys_alone_mark_a_segment(browser: Any, tmp_path: Path) -> None:
         assert text(browser, "#end_frame").endswith("picture 29")
         form = browser.find_element("id", "mark")
         form.find_element("css selector", "[name=level][value=S]").send_keys(Keys.SPACE)
-        form.find_element("css selector", "[name=concept][value=Look]").send_keys(Keys.SPACE)
+        form.find_element("css selector", "[name=concept][value=Look]").send_keys(
+            Keys.SPACE
+        )
         form.find_element("name", "comment").send_keys("n " + MARKUP)
-        form.find_element("css selector", "button:not([type=button])").send_keys(Keys.ENTER)
+        form.find_element("css selector", "button:not([type=button])").send_keys(
+            Keys.ENTER
+        )
         wait(lambda: text(browser, "#mark-status").startswith("Saved"))
         wait(lambda: browser.execute_script("return film.marks.length") == 1)
     with page.marks.path.open(encoding="utf-8", newline="") as stream:  # type: ignore[union-attr]
         (row,) = csv.DictReader(stream)
-    values = [row[name] for name in ("start_frame", "end_frame", "level", "concepts", "comment")]
+    values = [
+        row[name]
+        for name in ("start_frame", "end_frame", "level", "concepts", "comment")
+    ]
     assert values == ["26", "29", "S", "Look", "n " + MARKUP]
 
 
@@ -247,12 +273,18 @@ def test_lanes_equal_the_table(browser: Any, tmp_path: Path) -> None:
         for annotator in ("ada", "ben"):
             stream.seek(0)
             want = [
-                [int(row["start_frame"]) / 25, (int(row["end_frame"]) + 1) / 25, row["level"]]
+                [
+                    int(row["start_frame"]) / 25,
+                    (int(row["end_frame"]) + 1) / 25,
+                    row["level"],
+                ]
                 for row in csv.DictReader(stream)
                 if row["annotator"] == annotator
             ]
             np.testing.assert_allclose(
-                [bar[:2] for bar in found[annotator]], [row[:2] for row in want], atol=1e-5
+                [bar[:2] for bar in found[annotator]],
+                [row[:2] for row in want],
+                atol=1e-5,
             )
             assert [bar[2] for bar in found[annotator]] == [row[2] for row in want]
     want_clips = [[k, k + 1, "S" if k % 2 else "EN"] for k in range(10)]
@@ -272,7 +304,9 @@ def test_nothing_is_wider_than_the_window_and_all_have_names(
             wait(lambda title=title: browser.title.startswith(title))
             time.sleep(0.3)
             root = "const root = document.documentElement;"
-            inner, wide = browser.execute_script(f"{root} return [innerWidth, root.scrollWidth]")
+            inner, wide = browser.execute_script(
+                f"{root} return [innerWidth, root.scrollWidth]"
+            )
             assert inner == width >= wide
             shown = "input, select, textarea, button, a, video, [tabindex='0']"
             nameless = [
@@ -291,18 +325,27 @@ def test_text_of_others_is_never_markup(browser: Any, tmp_path: Path) -> None:
     page = site(tmp_path, clips, "eva", segments=[segment(0, 9, MARKUP)])
     with served(page) as server:
         open_page(browser, server.address, "films")
-        for place in ({"film": "lake"}, {"clip": "lake-1"}, {"film": MARKUP}, {"clip": MARKUP}):
+        for place in (
+            {"film": "lake"},
+            {"clip": "lake-1"},
+            {"film": MARKUP},
+            {"clip": MARKUP},
+        ):
             go(browser, **place)
             time.sleep(0.4)
             assert browser.execute_script("return window.attacked") is None
             assert browser.execute_script("return document.images.length") < 4
     export(page, tmp_path / "page")
     for place, title in (("film=lake", "onerror"), ("clip=lake-1", "lake-1")):
-        open_page(browser, f"{(tmp_path / 'page' / 'index.html').as_uri()}#{place}", title)
+        open_page(
+            browser, f"{(tmp_path / 'page' / 'index.html').as_uri()}#{place}", title
+        )
         assert browser.execute_script("return window.attacked") is None
 
 
-def test_a_text_ranks_the_clips_and_its_failure_is_a_message(browser: Any, tmp_path: Path) -> None:
+def test_a_text_ranks_the_clips_and_its_failure_is_a_message(
+    browser: Any, tmp_path: Path
+) -> None:
     from selenium.webdriver.common.keys import Keys
 
     words, space = "a <i>dog</i>", "ef" * 32
@@ -320,7 +363,9 @@ def test_a_text_ranks_the_clips_and_its_failure_is_a_message(browser: Any, tmp_p
         movie_ids=["lake"] * 4,
     )
     vectors = np.array([[0, 1], [3, 4], [1, 0], [-1, 0]], dtype=np.float32)
-    table = TextTable(np.eye(2, dtype=np.float32)[:1], [words], ["a {}"], ["dog"], f"l@m#{space}")
+    table = TextTable(
+        np.eye(2, dtype=np.float32)[:1], [words], ["a {}"], ["dog"], f"l@m#{space}"
+    )
     StoreWriter(tmp_path / "s").add_text(table)
     fill_store(tmp_path / "s", {"clip": vectors})
     with served(site(tmp_path, clips, store=open_store(tmp_path / "s"))) as server:
@@ -329,11 +374,19 @@ def test_a_text_ranks_the_clips_and_its_failure_is_a_message(browser: Any, tmp_p
         field.send_keys(words + Keys.ENTER)
         wait(lambda: text(browser, "#n-clips").startswith("4 of 4 clips, the most"))
         assert text(browser, "#n-clips").endswith(f"like “{words}” first")
-        cards = [card.text for card in browser.find_elements("css selector", "#grid .card")]
-        assert [card.split()[0] for card in cards] == [f"lake-00{k}" for k in (2, 1, 0, 3)]
-        for card, cosine in zip(cards, ("1.000", "0.600", "0.000", "-1.000"), strict=True):
+        cards = [
+            card.text for card in browser.find_elements("css selector", "#grid .card")
+        ]
+        assert [card.split()[0] for card in cards] == [
+            f"lake-00{k}" for k in (2, 1, 0, 3)
+        ]
+        for card, cosine in zip(
+            cards, ("1.000", "0.600", "0.000", "-1.000"), strict=True
+        ):
             assert f"similarity {cosine} (cosine)" in card
-        browser.execute_script("document.querySelector('#filters [name=level]').value = 'S'")
+        browser.execute_script(
+            "document.querySelector('#filters [name=level]').value = 'S'"
+        )
         field.send_keys(Keys.ENTER)
         wait(lambda: text(browser, "#n-clips").startswith("2 of 4 clips"))
         field.send_keys(" of others" + Keys.ENTER)
@@ -349,12 +402,21 @@ def test_a_text_ranks_the_clips_and_its_failure_is_a_message(browser: Any, tmp_p
 
 
 def requests_of(browser: Any) -> set[str]:
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    sent = [one["params"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+    messages = [
+        json.loads(entry["message"])["message"]
+        for entry in browser.get_log("performance")
+    ]
+    sent = [
+        one["params"]
+        for one in messages
+        if one["method"] == "Network.requestWillBeSent"
+    ]
     return {one["request"]["url"] for one in sent}
 
 
-def test_no_request_leaves_the_machine_and_nothing_fails(browser: Any, tmp_path: Path) -> None:
+def test_no_request_leaves_the_machine_and_nothing_fails(
+    browser: Any, tmp_path: Path
+) -> None:
     page = films(tmp_path)
     browser.get_log("performance")
     browser.get_log("browser")
@@ -366,19 +428,27 @@ def test_no_request_leaves_the_machine_and_nothing_fails(browser: Any, tmp_path:
         wait(lambda: "lake-001" in browser.title)
         assert "token" not in browser.current_url
         host = urlsplit(server.address).netloc
-        asked = {url for url in requests_of(browser) if not url.startswith(("data:", "about:"))}
+        asked = {
+            url
+            for url in requests_of(browser)
+            if not url.startswith(("data:", "about:"))
+        }
         assert {urlsplit(url).netloc for url in asked} == {host}
     export(page, tmp_path / "page", thumbnails=True)
     open_page(browser, (tmp_path / "page" / "index.html").as_uri(), "films")
     go(browser, film="lake", t=3)
     wait(lambda: "0:00:03" in text(browser, "#time"))
     assert "without videos" in text(browser, "#refused")
-    asked = {url for url in requests_of(browser) if not url.startswith(("data:", "about:"))}
+    asked = {
+        url for url in requests_of(browser) if not url.startswith(("data:", "about:"))
+    }
     assert {urlsplit(url).scheme for url in asked} == {"file"}
     assert [one for one in browser.get_log("browser") if one["level"] == "SEVERE"] == []
 
 
-def test_a_second_tab_is_shown_what_the_first_one_saved(browser: Any, tmp_path: Path) -> None:
+def test_a_second_tab_is_shown_what_the_first_one_saved(
+    browser: Any, tmp_path: Path
+) -> None:
     page = films(tmp_path)
     with served(page) as server:
         from support.film_pages import mark, save
@@ -420,7 +490,9 @@ def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
     """20 lanes and 10,000 marks; the times of frames are printed, not judged."""
     n, names = 500, [f"annotator{k:02d}" for k in range(20)]
     marks = [
-        segment(540 * k + 7 * lane, 540 * k + 7 * lane + 300, name, ("EN", "HN", "S")[k % 3])
+        segment(
+            540 * k + 7 * lane, 540 * k + 7 * lane + 300, name, ("EN", "HN", "S")[k % 3]
+        )
         for lane, name in enumerate(names)
         for k in range(n)
     ]
@@ -484,12 +556,15 @@ def three_films(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Sit
     options: tuple[dict[str, str], ...] = ({"g": "48"}, {"deadline": "realtime"}, {})
     for name, rate, codec, chosen in zip(names, rates, codecs, options, strict=True):
         tick = 1 / rate
-        write_video(folder / name, codec, numbers=range(n), tick=tick, rate=rate, options=chosen)
+        write_video(
+            folder / name, codec, numbers=range(n), tick=tick, rate=rate, options=chosen
+        )
     clips = []
     for name in names:
         film = name.partition(".")[0]
         clips += [
-            Clip(f"{film}-{k}", film, k, name, float(4 * k), float(4 * k + 4)) for k in range(4)
+            Clip(f"{film}-{k}", film, k, name, float(4 * k), float(4 * k + 4))
+            for k in range(4)
         ]
     site(folder, clips).media.make_proxies(Console(verbosity=-1).progress)
     return lambda annotator: site(folder, clips, annotator)
@@ -512,13 +587,19 @@ def test_marks_are_the_pictures_on_screen_while_the_film_plays(
                 begin = browser.execute_script("return video.currentTime")
                 browser.execute_script("return video.play()")
                 time.sleep(draw.uniform(0.3, 1.0))
-                wait(lambda begin=begin: browser.execute_script("return video.currentTime") > begin)
+                wait(
+                    lambda begin=begin: (
+                        browser.execute_script("return video.currentTime") > begin
+                    )
+                )
                 key = "io"[number % 2]
                 if number % 3 == 2:  # after a pause with the controls of the video
                     browser.execute_script("document.getElementById('video').pause()")
                     time.sleep(0.2)
                 name = {"i": "start_frame", "o": "end_frame"}[key]
-                data, stored = browser.execute_async_script(KEY_WHILE_PLAYING, key, name)
+                data, stored = browser.execute_async_script(
+                    KEY_WHILE_PLAYING, key, name
+                )
                 image = Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")
                 at_key = read_number(np.asarray(image))
                 assert text(browser, "#picture") == f"picture {stored}"
@@ -555,12 +636,16 @@ def test_marks_of_films_of_three_rates_become_labels_without_a_rate(
         wait(lambda: "100 %" in text(browser, "#watched-share"))
     (folder / "clips.csv").write_text(
         "clip_id,movie_id,start_s,end_s\n"
-        + "".join(f"{c.clip_id},{c.movie_id},{c.start_s},{c.end_s}\n" for c in page.manifest)
+        + "".join(
+            f"{c.clip_id},{c.movie_id},{c.start_s},{c.end_s}\n" for c in page.manifest
+        )
     )
     words = ("manifest", "project", "segments/films.eva.csv", "--clips", "clips.csv")
     done = call_obygaze(*words, "--json", cwd=folder).ok()
     levels = {row["clip_id"]: row["level"] for row in done.json()["merged"]}
-    assert levels == {f"{film}-{k}": "S" if k == 2 else "EN" for film in rates for k in range(4)}
+    assert levels == {
+        f"{film}-{k}": "S" if k == 2 else "EN" for film in rates for k in range(4)
+    }
     # Of the film that was called watched it is known that nothing else is in it.
     assert "eva in even, eva in slow" in done.stderr
     assert "fast" not in done.stderr
@@ -577,7 +662,11 @@ def test_what_is_played_is_kept_as_watched(browser: Any, tmp_path: Path) -> None
         browser.execute_script("return video.play()")
         time.sleep(1.5)
         browser.execute_script("document.getElementById('video').pause()")
-        wait(lambda: text(browser, "#watched-share") != "You have watched 0 % of this film.")
+        wait(
+            lambda: (
+                text(browser, "#watched-share") != "You have watched 0 % of this film."
+            )
+        )
         wait(lambda: browser.execute_script("return unsent.length") == 0)
         last = browser.execute_script("return frame()")
     assert page.watched is not None
@@ -643,7 +732,9 @@ def test_found_clips_are_in_a_row_only_where_they_follow_each_other(
     assert runs == [[0, 20, 2], [620, 630, 1]]
 
 
-def test_a_concept_that_another_window_lacks_is_not_lost(browser: Any, tmp_path: Path) -> None:
+def test_a_concept_that_another_window_lacks_is_not_lost(
+    browser: Any, tmp_path: Path
+) -> None:
     from support.film_pages import mark, save
 
     page = films(tmp_path)
@@ -653,8 +744,13 @@ def test_a_concept_that_another_window_lacks_is_not_lost(browser: Any, tmp_path:
         wait(lambda: browser.execute_script("return film?.marks.length") == 1)
         browser.execute_script("edit(film.marks[0])")
         # The other window saves the same mark again; this one adds a concept to it.
-        assert save(server, mark(1, version=1, concepts=["Look"], comment="why")).status == 200
-        browser.execute_script("document.querySelector('#mark [value=Body]').click(); saveMark()")
+        assert (
+            save(server, mark(1, version=1, concepts=["Look"], comment="why")).status
+            == 200
+        )
+        browser.execute_script(
+            "document.querySelector('#mark [value=Body]').click(); saveMark()"
+        )
         wait(lambda: "another window changed" in text(browser, "#mark-status"))
         browser.execute_script("document.getElementById('mark-mine').click()")
         wait(lambda: text(browser, "#mark-status").startswith("Saved"))
@@ -662,7 +758,9 @@ def test_a_concept_that_another_window_lacks_is_not_lost(browser: Any, tmp_path:
     assert left["concepts"] == ["Look", "Body"]
 
 
-def test_what_is_typed_while_a_save_runs_stays_in_the_form(browser: Any, tmp_path: Path) -> None:
+def test_what_is_typed_while_a_save_runs_stays_in_the_form(
+    browser: Any, tmp_path: Path
+) -> None:
     page = films(tmp_path)
     with served(page) as server:
         open_page(browser, f"{server.address}#film=lake", "lake")

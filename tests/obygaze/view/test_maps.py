@@ -37,7 +37,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     keep_manifest(film_folder(root, 4), root)
     write_tiny_card("clip", root / "backbones")
     save_tiny("clip", root / "weights")
-    og.extract("films", "tiny-clip", weights={"tiny-clip": root / "weights"}, workspace=root)
+    og.extract(
+        "films", "tiny-clip", weights={"tiny-clip": root / "weights"}, workspace=root
+    )
     store = open_store(root / "stores" / "films.tiny-clip")
     failed = RowStatus("failed", "DecodeError", "broken")
     made = [*made_up(grid_of(store)), failed]
@@ -64,7 +66,9 @@ def first_picture(data: bytes) -> Any:
         return np.asarray(sheet)[8 : 8 + 32, 8 : 8 + 32].astype(int)
 
 
-def test_a_clip_has_a_sheet_for_each_direction_not_at_random(page: Site, place: Path) -> None:
+def test_a_clip_has_a_sheet_for_each_direction_not_at_random(
+    page: Site, place: Path
+) -> None:
     store = open_store(place / "stores" / "films.tiny-clip")
     frames = exact_pictures(Workspace(place), store, "tt0-002").frames
     maps = made_up(grid_of(store))[1]
@@ -73,14 +77,20 @@ def test_a_clip_has_a_sheet_for_each_direction_not_at_random(page: Site, place: 
         for name, own in zip(DIRECTIONS[:2], maps[:2], strict=True):
             answer = ask(server, f"/map/tt0-002?direction={quote(name)}")
             assert answer.headers["Content-Type"] == "image/png"
-            np.testing.assert_array_equal(first_picture(answer.body), overlay(frames, own)[0])
+            np.testing.assert_array_equal(
+                first_picture(answer.body), overlay(frames, own)[0]
+            )
 
 
 def test_a_clip_without_maps_shows_nothing(page: Site, place: Path) -> None:
     with served(page) as server:
         for clip in ("tt0-000", "tt0-003"):
             assert ask(server, f"/api/clip?clip_id={clip}").json()["maps"] == []
-        for path in ("tt0-000?direction=joy", "tt0-002?direction=fear", "tt0-002?direction="):
+        for path in (
+            "tt0-000?direction=joy",
+            "tt0-002?direction=fear",
+            "tt0-002?direction=",
+        ):
             assert ask(server, f"/map/{path}").status == 404
         assert ask(server, "/map/tt0-002").status == 400
         assert ask(server, "/map/tt0-002?direction=joy", {"Cookie": None}).status == 403
@@ -89,7 +99,9 @@ def test_a_clip_without_maps_shows_nothing(page: Site, place: Path) -> None:
         assert ask(server, "/map/tt0-002?direction=joy").status == 404
 
 
-def test_the_reason_is_sent_if_the_pictures_are_not_those_of_the_maps(place: Path) -> None:
+def test_the_reason_is_sent_if_the_pictures_are_not_those_of_the_maps(
+    place: Path,
+) -> None:
     video = place / "videos" / "tt0" / "tt0-001.mp4"
     before = video.read_bytes()
     video.write_bytes((place / "videos" / "tt0" / "tt0-003.mp4").read_bytes())
@@ -100,7 +112,9 @@ def test_the_reason_is_sent_if_the_pictures_are_not_those_of_the_maps(place: Pat
     assert "would not be those of the features" in answer.json()["error"]
 
 
-def test_an_exported_page_has_maps_with_thumbnails_only(page: Site, tmp_path: Path) -> None:
+def test_an_exported_page_has_maps_with_thumbnails_only(
+    page: Site, tmp_path: Path
+) -> None:
     for thumbnails, want in ((False, []), (True, DIRECTIONS[:2])):
         export(page, tmp_path / "page", thumbnails=thumbnails)
         text = (tmp_path / "page" / "data.js").read_text("utf-8")

@@ -15,7 +15,17 @@ from typing import Any
 
 import pytest
 from support.cli import call_obygaze, run_obygaze
-from support.film_pages import ask, film_clips, manifest, mark, save, segment, served, site, table
+from support.film_pages import (
+    ask,
+    film_clips,
+    manifest,
+    mark,
+    save,
+    segment,
+    served,
+    site,
+    table,
+)
 from support.kills import kill_everywhere
 from support.runs import cell, write_run
 from support.videos import write_video
@@ -27,7 +37,9 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.projection import read_segments
 
-CLIPS = [replace(clip, extra={"framerate": "25"}) for clip in film_clips("lake", "lake.mp4")]
+CLIPS = [
+    replace(clip, extra={"framerate": "25"}) for clip in film_clips("lake", "lake.mp4")
+]
 
 
 @pytest.fixture
@@ -50,7 +62,12 @@ def test_a_mark_is_a_row_that_projecting_reads(marks: MarkTable) -> None:
     (row,) = rows_of(marks.path)
     assert marks.path.name == "films.ada.csv"
     assert row == {
-        **{"movie_id": "lake", "annotator": "ada", "start_frame": "10", "end_frame": "20"},
+        **{
+            "movie_id": "lake",
+            "annotator": "ada",
+            "start_frame": "10",
+            "end_frame": "20",
+        },
         **{"level": "S", "concepts": "Look|Body", "comment": "why", "arm": "assisted"},
         **{"when": saved["when"], "mark": mark(1)["mark"], "version": "1"},
         **{"framerate": "", "start_s": "", "end_s": ""},
@@ -58,7 +75,9 @@ def test_a_mark_is_a_row_that_projecting_reads(marks: MarkTable) -> None:
     assert [one.concepts for one in read_segments(marks.path)] == [("Look", "Body")]
 
 
-def test_marks_become_labels_of_clips_by_the_command(marks: MarkTable, tmp_path: Path) -> None:
+def test_marks_become_labels_of_clips_by_the_command(
+    marks: MarkTable, tmp_path: Path
+) -> None:
     marks.save(mark(1, start_frame=0, end_frame=24))
     marks.save(mark(2, start_frame=25, end_frame=49, level="HN", concepts=[]))
     (tmp_path / "clips.csv").write_text(
@@ -82,7 +101,10 @@ def test_each_arm_is_recorded(tmp_path: Path) -> None:
     films = manifest(tmp_path, CLIPS)
     table(tmp_path, films, "ada", blind=True).save(mark(1))
     table(tmp_path, films, "ada").save(mark(2))
-    arms = {row["mark"][-1]: row["arm"] for row in rows_of(table(tmp_path, films, "ada").path)}
+    arms = {
+        row["mark"][-1]: row["arm"]
+        for row in rows_of(table(tmp_path, films, "ada").path)
+    }
     assert arms == {"1": "blind", "2": "assisted"}
 
 
@@ -113,7 +135,9 @@ def test_rows_that_people_add_stay_and_can_be_changed(marks: MarkTable) -> None:
 def test_a_row_that_was_copied_is_a_mark_of_its_own(marks: MarkTable) -> None:
     marks.save(mark(1))
     text = marks.path.read_text("utf-8")
-    marks.path.write_text(text + text.split("\n")[1].replace(",10,20,", ",30,40,") + "\n", "utf-8")
+    marks.path.write_text(
+        text + text.split("\n")[1].replace(",10,20,", ",30,40,") + "\n", "utf-8"
+    )
     marks.save(mark(2, start_frame=50, end_frame=60))
     assert [row["start_frame"] for row in rows_of(marks.path)] == ["10", "30", "50"]
 
@@ -133,7 +157,9 @@ def test_a_row_that_was_copied_is_a_mark_of_its_own(marks: MarkTable) -> None:
         ({"version": None}, "expected a whole number"),
     ],
 )
-def test_invalid_marks_change_nothing(marks: MarkTable, changes: Any, message: str) -> None:
+def test_invalid_marks_change_nothing(
+    marks: MarkTable, changes: Any, message: str
+) -> None:
     with pytest.raises(FixInput, match=message):
         marks.save(mark(1, **changes))
     assert not marks.path.exists()
@@ -147,7 +173,9 @@ def test_a_comment_is_one_line_of_text(marks: MarkTable) -> None:
     assert next(iter(marks.read().values()))["comment"] == want
 
 
-@pytest.mark.parametrize("name", ["", "../ada", "a/b", "a.b", "-a", "shots", "é", "a" * 51])
+@pytest.mark.parametrize(
+    "name", ["", "../ada", "a/b", "a.b", "-a", "shots", "é", "a" * 51]
+)
 def test_names_of_annotators_are_names_of_files(tmp_path: Path, name: str) -> None:
     with pytest.raises(FixUsage, match="invalid name of an annotator"):
         table(tmp_path, manifest(tmp_path, CLIPS), name)
@@ -207,7 +235,9 @@ def test_a_kill_during_saving_loses_nothing(tmp_path: Path) -> None:
             assert mark(2)["mark"] in [one["mark"] for one in after if one]
             found.save(mark(2, version=1, deleted=True))
 
-    assert kill_everywhere(lambda: table(tmp_path, films, "ada").save(mark(2)), look) >= 4
+    assert (
+        kill_everywhere(lambda: table(tmp_path, films, "ada").save(mark(2)), look) >= 4
+    )
     left = [file.name for file in (tmp_path / "segments").iterdir()]
     assert sorted(name for name in left if not name.startswith(".")) == [
         "films.ada.csv",
@@ -253,12 +283,16 @@ def test_a_damaged_table_is_not_overwritten(marks: MarkTable) -> None:
 def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
     marks.save(mark(1))
     assert os.access(marks.path, os.R_OK)
-    assert [one.annotator for one in read_segments(marks.path)] == [segment(0, 1).annotator]
+    assert [one.annotator for one in read_segments(marks.path)] == [
+        segment(0, 1).annotator
+    ]
 
 
 def run_of_decisions(folder: Path, decisions: dict[str, str]) -> Path:
     """A run whose model decided on S (1) or EN (0) for the clips of each film, a digit each."""
-    header = "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision\n"
+    header = (
+        "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision\n"
+    )
     rows = [
         f"{film}-{k:03d},{film},EN_S,EN_S,EN_S,ridge,clip,fold 0,0,0,.5,{digit}\n"
         for film, digits in decisions.items()
@@ -266,10 +300,14 @@ def run_of_decisions(folder: Path, decisions: dict[str, str]) -> Path:
     ]
     protocol = {"name": "made-up", "tasks": {"EN_S": {"classes": {"EN": 0, "S": 1}}}}
     records = [cell(train="EN_S")]
-    return write_run(folder, records, header + "".join(rows), protocol={**protocol, "report": {}})
+    return write_run(
+        folder, records, header + "".join(rows), protocol={**protocol, "report": {}}
+    )
 
 
-def test_agreement_with_the_model_by_arm_as_first_and_last_marked(tmp_path: Path) -> None:
+def test_agreement_with_the_model_by_arm_as_first_and_last_marked(
+    tmp_path: Path,
+) -> None:
     clips = [
         replace(clip, extra={"framerate": "25"})
         for clip in (*film_clips("lake", "", 8), *film_clips("pond", "", 2))
@@ -279,7 +317,9 @@ def test_agreement_with_the_model_by_arm_as_first_and_last_marked(tmp_path: Path
     run_of_decisions(tmp_path / "runs" / "one", {"lake": "01010100", "pond": "11"})
     blind, open_ = (table(tmp_path, films, "ada", blind=arm) for arm in (True, False))
 
-    def clip(k: int, level: str = "S", film: str = "lake", **more: Any) -> dict[str, Any]:
+    def clip(
+        k: int, level: str = "S", film: str = "lake", **more: Any
+    ) -> dict[str, Any]:
         span = {"start_frame": 25 * k, "end_frame": 25 * k + 24}
         return mark(k, movie_id=film, level=level, **span, **more)
 
@@ -290,7 +330,9 @@ def test_agreement_with_the_model_by_arm_as_first_and_last_marked(tmp_path: Path
     open_.save({**clip(0, film="pond"), "mark": mark(9)["mark"]})
     words = ("view", "films", "--run", "one", "--agreement", "--json")
     rows = call_obygaze(*words, cwd=tmp_path).ok().json()["agreement"]
-    found = {(r["arm"], r["marks"]): (r["clips"], r["agreement"], r["kappa"]) for r in rows}
+    found = {
+        (r["arm"], r["marks"]): (r["clips"], r["agreement"], r["kappa"]) for r in rows
+    }
     assert {row["annotator"] for row in rows} == {"ada"}
     assert found == {
         # ada 0110-000, model 0101-100: 4 of 7 alike, by chance 2/7 3/7 + 5/7 4/7 = 26/49
@@ -302,19 +344,31 @@ def test_agreement_with_the_model_by_arm_as_first_and_last_marked(tmp_path: Path
         ("assisted", "last"): (2, 0.5, 0.0),
     }
     done = call_obygaze("view", "films", "--agreement", cwd=tmp_path)
-    assert done.code == 2 and "agreement needs a run whose classes are levels" in done.stderr
+    assert (
+        done.code == 2
+        and "agreement needs a run whose classes are levels" in done.stderr
+    )
 
 
-def test_tables_of_several_annotators_are_projected_and_compared_together(tmp_path: Path) -> None:
+def test_tables_of_several_annotators_are_projected_and_compared_together(
+    tmp_path: Path,
+) -> None:
     films = manifest(tmp_path, CLIPS)
     for name, levels in (("ada", ("S", "HN")), ("ben", ("S", "S"))):
         for k, level in enumerate(levels):
             span = {"start_frame": 25 * k, "end_frame": 25 * k + 24}
             table(tmp_path, films, name).save(mark(k, level=level, **span))
     (tmp_path / "clips.csv").write_text(
-        "clip_id,movie_id,start_frame,end_frame\na,lake,0,24\nb,lake,25,49\nc,lake,50,74\n", "utf-8"
+        "clip_id,movie_id,start_frame,end_frame\na,lake,0,24\nb,lake,25,49\nc,lake,50,74\n",
+        "utf-8",
     )
-    tables = ("segments/films.ada.csv", "segments/films.ben.csv", "--clips", "clips.csv", "--json")
+    tables = (
+        "segments/films.ada.csv",
+        "segments/films.ben.csv",
+        "--clips",
+        "clips.csv",
+        "--json",
+    )
     made = call_obygaze("manifest", "project", *tables, cwd=tmp_path).ok().json()
     assert [row["level"] for row in made["merged"]] == ["S", "S", "EN"]
     found = call_obygaze("manifest", "agree", *tables, cwd=tmp_path).ok().json()
@@ -356,17 +410,34 @@ def test_a_mark_has_the_rate_of_its_film_and_its_times(tmp_path: Path) -> None:
 
 def test_time_that_nobody_watched_is_no_easy_negative(tmp_path: Path) -> None:
     # Two annotators with two marks each in the first minute of twelve.
-    clips = [replace(clip, extra={"framerate": "25"}) for clip in film_clips("lake", "", 12, 60.0)]
+    clips = [
+        replace(clip, extra={"framerate": "25"})
+        for clip in film_clips("lake", "", 12, 60.0)
+    ]
     rows = [f"{clip.clip_id},lake,{clip.start_s},{clip.end_s}" for clip in clips]
-    (tmp_path / "clips.csv").write_text("\n".join(["clip_id,movie_id,start_s,end_s", *rows]))
+    (tmp_path / "clips.csv").write_text(
+        "\n".join(["clip_id,movie_id,start_s,end_s", *rows])
+    )
     for name in ("ada", "ben"):
         page = site(tmp_path, clips, name)
         page.save_mark(mark(1, start_frame=0, end_frame=499))
         page.save_mark(mark(2, start_frame=600, end_frame=1099, level="HN"))
     tables = [f"segments/films.{name}.csv" for name in ("ada", "ben")]
-    words = ("manifest", "agree", *tables, "--clips", "clips.csv", "--json", "--permutations", "0")
+    words = (
+        "manifest",
+        "agree",
+        *tables,
+        "--clips",
+        "clips.csv",
+        "--json",
+        "--permutations",
+        "0",
+    )
     unknown = run_obygaze(*words, cwd=tmp_path).ok()
-    assert "not known what was watched, unmarked clips count as EN: ada in lake" in unknown.stderr
+    assert (
+        "not known what was watched, unmarked clips count as EN: ada in lake"
+        in unknown.stderr
+    )
     assert unknown.json()["pairs"][0]["n"] == 12
     # Of the other eleven minutes, both have seen three: four clips can be compared.
     for name in ("ada", "ben"):
@@ -376,20 +447,30 @@ def test_time_that_nobody_watched_is_no_easy_negative(tmp_path: Path) -> None:
     assert "not known" not in known.stderr
     assert known.json()["pairs"][0]["n"] == 4
     rows_seen = rows_of(tmp_path / "segments/films.ada.watched.csv")
-    assert [(row["start_frame"], row["end_frame"], row["level"]) for row in rows_seen] == [
-        ("0", "5999", "watched")
-    ]
+    assert [
+        (row["start_frame"], row["end_frame"], row["level"]) for row in rows_seen
+    ] == [("0", "5999", "watched")]
 
 
 def test_what_is_no_stretch_of_the_film_is_refused(tmp_path: Path) -> None:
     clips = [replace(clip, extra={"framerate": "25"}) for clip in CLIPS]
     with served(site(tmp_path, clips, "ada")) as server:
-        for stretches in ([[5, 1]], [[-1, 3]], [[1.5, 3]], "all", [[1]], [["1", "2"]], None):
+        for stretches in (
+            [[5, 1]],
+            [[-1, 3]],
+            [[1.5, 3]],
+            "all",
+            [[1]],
+            [["1", "2"]],
+            None,
+        ):
             sent = {"movie_id": "lake", "stretches": stretches}
             assert ask(server, "/api/watched", method="POST", sent=sent).status == 400
         sent = {"movie_id": "lake", "stretches": [[200, 10**30], [300, 400]]}
         # The film has 250 pictures.
-        assert ask(server, "/api/watched", method="POST", sent=sent).json() == [[200, 249]]
+        assert ask(server, "/api/watched", method="POST", sent=sent).json() == [
+            [200, 249]
+        ]
         sent = {"movie_id": "sea", "stretches": []}
         assert ask(server, "/api/watched", method="POST", sent=sent).status == 400
 

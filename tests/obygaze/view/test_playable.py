@@ -29,13 +29,17 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_copy_has_the_pictures_and_times_of_its_original(tmp_path: Path, name: str) -> None:
+def test_a_copy_has_the_pictures_and_times_of_its_original(
+    tmp_path: Path, name: str
+) -> None:
     made = KINDS[name](tmp_path)
     assert media_facts(made.path).refused == REFUSED[name]
     copy = make_proxy(made.path, tmp_path / "proxies", tmp_path / "indexes", Quiet())
     assert not media_facts(copy).refused
     assert copy == proxy_path(made.path, tmp_path / "proxies")
-    first, second = (film_index(file, tmp_path / "indexes")[0] for file in (made.path, copy))
+    first, second = (
+        film_index(file, tmp_path / "indexes")[0] for file in (made.path, copy)
+    )
     assert np.abs(first.times_s[1:] - second.times_s[1:]).max() < 1e-4
     assert second.times_s[0] == 0
     assert read_numbers(decode_clip(copy, View(second.frames)).frames) == made.numbers
@@ -44,7 +48,9 @@ def test_a_copy_has_the_pictures_and_times_of_its_original(tmp_path: Path, name:
         for before, after in zip(one.streams.audio, other.streams.audio, strict=True):
             n_before = sum(frame.samples for frame in one.decode(before))
             n_after = sum(frame.samples for frame in other.decode(after))
-            assert abs(n_after - n_before) <= 3 * 1024  # AAC has pieces of 1,024 samples
+            assert (
+                abs(n_after - n_before) <= 3 * 1024
+            )  # AAC has pieces of 1,024 samples
 
 
 def test_a_kill_leaves_no_half_copy(tmp_path: Path) -> None:

@@ -18,7 +18,14 @@ from support.stores import a_recipe, fill_store, plan_store, some_values
 
 from obygaze.view.app import export
 from obygaze.view.server import PageServer
-from obygaze_features.store import ArraySpec, Recipe, Store, StoreWriter, TextTable, open_store
+from obygaze_features.store import (
+    ArraySpec,
+    Recipe,
+    Store,
+    StoreWriter,
+    TextTable,
+    open_store,
+)
 
 CLIPS = film_clips("lake", "", 9)
 SPACE = "ef" * 32
@@ -45,7 +52,9 @@ def named_recipe(card: str) -> Recipe:
 def ranked(values: Any, query: Any) -> list[tuple[str, float]]:
     """The clips by their cosine, worked out one at a time."""
     lengths = [np.sqrt(np.dot(row, row) * np.dot(query, query)) for row in values]
-    cosines = [float(np.dot(row, query) / n) for row, n in zip(values, lengths, strict=True)]
+    cosines = [
+        float(np.dot(row, query) / n) for row, n in zip(values, lengths, strict=True)
+    ]
     pairs = zip([clip.clip_id for clip in CLIPS], cosines, strict=True)
     return sorted(pairs, key=lambda pair: -pair[1])
 
@@ -68,7 +77,9 @@ def test_all_clips_are_ranked_by_the_text_tower_that_is_loaded_once(
     store, values = a_store(tmp_path / "s", recipe, *backbone.levels["clip"].shape)
     loaded: list[str] = []
     load_strictly = towers.load_strictly
-    queries = towers.load_text_tower(tiny_card("clip"), weights).embed(["a sad dog", "a man"])
+    queries = towers.load_text_tower(tiny_card("clip"), weights).embed(
+        ["a sad dog", "a man"]
+    )
 
     def counted(kind: Any, card: Any, *more: Any) -> Any:
         loaded.append(card.name)
@@ -76,11 +87,17 @@ def test_all_clips_are_ranked_by_the_text_tower_that_is_loaded_once(
 
     monkeypatch.setattr(towers, "load_strictly", counted)
     with served(site(tmp_path, CLIPS, store=store, weights=str(weights))) as server:
-        for text, query in zip(("a sad dog", "a man"), queries.astype(float), strict=True):
+        for text, query in zip(
+            ("a sad dog", "a man"), queries.astype(float), strict=True
+        ):
             found = search(server, text).json()
-            assert [clip for clip, _ in found] == [clip for clip, _ in ranked(values, query)]
+            assert [clip for clip, _ in found] == [
+                clip for clip, _ in ranked(values, query)
+            ]
             cosines = [cosine for _, cosine in ranked(values, query)]
-            np.testing.assert_allclose([cosine for _, cosine in found], cosines, atol=1e-6)
+            np.testing.assert_allclose(
+                [cosine for _, cosine in found], cosines, atol=1e-6
+            )
         too_long = search(server, "dog " * 200)
     assert loaded == ["tiny-clip"]
     assert (too_long.status, too_long.json()["hint"]) == (400, "use a shorter prompt")
@@ -105,7 +122,9 @@ def test_a_text_of_the_store_needs_no_tower_and_strangers_get_nothing(
         assert [clip for clip, _ in found] == [clip for clip, _ in expected]
         assert search(server, "a <b>dog</b>", Cookie=None).status == 403
         assert search(server, "a <b>dog</b>", Host="evil.example").status == 421
-        assert search(server, "a <b>dog</b>", Origin="http://evil.example").status == 403
+        assert (
+            search(server, "a <b>dog</b>", Origin="http://evil.example").status == 403
+        )
         assert ask(server, "/api/search?like=lake-001").status == 400
 
 
@@ -113,7 +132,11 @@ def test_a_text_of_the_store_needs_no_tower_and_strangers_get_nothing(
     ("card", "error", "hint"),
     [
         ("gone", "no backbone called 'gone'", "obygaze backbones ls"),
-        ("descriptors", "descriptors has no text model", "use a backbone of the families"),
+        (
+            "descriptors",
+            "descriptors has no text model",
+            "use a backbone of the families",
+        ),
         ("clip-b16", "no weights for clip-b16", "--weights FOLDER, or with a network:"),
     ],
 )
@@ -166,7 +189,9 @@ def test_without_torch_the_page_names_what_to_install(tmp_path: Path) -> None:
         timeout=120,
     )
     found = json.loads(done.stdout)
-    assert found["error"].endswith("needs the package 'transformers', which is not installed")
+    assert found["error"].endswith(
+        "needs the package 'transformers', which is not installed"
+    )
     assert found["hint"] == "pip install 'obygaze[extract]'"
 
 
@@ -175,5 +200,9 @@ def test_without_features_the_option_is_named(tmp_path: Path) -> None:
         found = search(server, "a dog")
     assert found.json() == {"error": "a search needs features", "hint": "--store STORE"}
     export(site(tmp_path, CLIPS), tmp_path / "page")
-    text = (tmp_path / "page" / "data.js").read_text("utf-8").removeprefix("const EXPORTED = ")
+    text = (
+        (tmp_path / "page" / "data.js")
+        .read_text("utf-8")
+        .removeprefix("const EXPORTED = ")
+    )
     assert not [name for name in json.loads(text) if name.startswith("search")]

@@ -61,9 +61,12 @@ def test_a_part_that_is_not_there_is_416(server: PageServer, asked: str) -> None
 
 
 @pytest.mark.parametrize(
-    "asked", [None, "bytes=", "bytes=-", "bytes=5-2", "bytes=0-1,4-5", "lines=0-1", "bytes=a-b"]
+    "asked",
+    [None, "bytes=", "bytes=-", "bytes=5-2", "bytes=0-1,4-5", "lines=0-1", "bytes=a-b"],
 )
-def test_without_a_valid_range_all_is_sent(server: PageServer, asked: str | None) -> None:
+def test_without_a_valid_range_all_is_sent(
+    server: PageServer, asked: str | None
+) -> None:
     answer = media(server, asked)
     assert (answer.status, answer.body) == (200, VIDEO)
     assert answer.headers["Accept-Ranges"] == "bytes"
@@ -89,14 +92,19 @@ def test_byte_ranges_of_an_empty_file() -> None:
     assert byte_range("bytes=-5", 0) == range(0)
 
 
-@pytest.mark.parametrize("path", ["/", "/view.js", "/api/overview", "/media/0", "/nothing"])
+@pytest.mark.parametrize(
+    "path", ["/", "/view.js", "/api/overview", "/media/0", "/nothing"]
+)
 def test_without_the_token_there_is_nothing(server: PageServer, path: str) -> None:
     for cookie in (None, f"{server.cookie}=wrong", f"obygaze-1={server.token}"):
         answer = ask(server, path, {"Cookie": cookie})
         assert answer.status == 403
         assert b"obygaze view" in answer.body
     assert ask(server, "/?token=wrong", {"Cookie": None}).status == 403
-    assert ask(server, f"/api/overview?token={server.token}", {"Cookie": None}).status == 403
+    assert (
+        ask(server, f"/api/overview?token={server.token}", {"Cookie": None}).status
+        == 403
+    )
 
 
 def test_the_token_becomes_a_cookie_that_no_script_and_no_other_page_can_use(
@@ -105,12 +113,18 @@ def test_the_token_becomes_a_cookie_that_no_script_and_no_other_page_can_use(
     first = ask(server, f"/?token={server.token}", {"Cookie": None})
     assert first.status == 200
     cookie = first.headers["Set-Cookie"]
-    assert cookie == f"{server.cookie}={server.token}; Path=/; HttpOnly; SameSite=Strict"
+    assert (
+        cookie == f"{server.cookie}={server.token}; Path=/; HttpOnly; SameSite=Strict"
+    )
     assert len(server.token) >= 32
 
 
-@pytest.mark.parametrize("host", [None, "evil.example", "127.0.0.1", "127.0.0.1:1", "[::1]"])
-def test_other_names_of_this_machine_are_refused(server: PageServer, host: str | None) -> None:
+@pytest.mark.parametrize(
+    "host", [None, "evil.example", "127.0.0.1", "127.0.0.1:1", "[::1]"]
+)
+def test_other_names_of_this_machine_are_refused(
+    server: PageServer, host: str | None
+) -> None:
     assert ask(server, "/api/overview", {"Host": host}).status == 421
 
 
@@ -179,7 +193,11 @@ def test_answers_forbid_scripts_of_others(server: PageServer) -> None:
     for path in ("/", "/api/overview", "/media/0", "/nothing"):
         headers = ask(server, path).headers
         policy = headers["Content-Security-Policy"]
-        assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+        assert (
+            "default-src 'none'" in policy
+            and "unsafe" not in policy
+            and "http" not in policy
+        )
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
         assert headers["Server"].strip() == "obygaze"

@@ -24,7 +24,11 @@ def test_one_video_is_the_film() -> None:
     clips = film_clips("lake", "lake.mp4", 3)
     found = lay_out(clips, lambda video: 7.5, 25)
     assert found["axis"] == VIDEO
-    assert found["spans"] == {"lake-000": (0, 1), "lake-001": (1, 2), "lake-002": (2, 3)}
+    assert found["spans"] == {
+        "lake-000": (0, 1),
+        "lake-001": (1, 2),
+        "lake-002": (2, 3),
+    }
     want = {"start": 0, "end": 7.5, "video": "lake.mp4", "offset": 0, "frame": 0}
     assert found["pieces"] == [want]
 
@@ -32,13 +36,18 @@ def test_one_video_is_the_film() -> None:
 def test_clips_with_files_of_their_own_lie_where_they_are_in_the_film() -> None:
     times = {"film_start_s": "60", "film_end_s": "62.5"}
     clips = [
-        Clip("b", "lake", 2, "b.mp4", extra={"film_start_s": "100", "film_end_s": "104"}),
+        Clip(
+            "b", "lake", 2, "b.mp4", extra={"film_start_s": "100", "film_end_s": "104"}
+        ),
         Clip("a", "lake", 1, "a.mp4", extra=times),
         Clip("c", "lake", 3, "", extra={"film_start_s": "110", "film_end_s": "111"}),
     ]
     found = lay_out(clips, lambda video: 9.0, 24)
     assert (found["axis"], found["end"]) == (FILM, 111)
-    places = [(one["video"], one["start"], one["end"], one["frame"]) for one in found["pieces"]]
+    places = [
+        (one["video"], one["start"], one["end"], one["frame"])
+        for one in found["pieces"]
+    ]
     assert places == [("a.mp4", 60, 62.5, 1440), ("b.mp4", 100, 104, 2400)]
 
 
@@ -71,7 +80,9 @@ def test_lanes_equal_the_tables(tmp_path: Path) -> None:
     assert [note.split(" is not")[0] for note in found["notes"]] == ["films.broken.csv"]
 
 
-def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(tmp_path: Path) -> None:
+def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
+    tmp_path: Path,
+) -> None:
     clips = film_clips("lake", "", 4)
     page = site(tmp_path, clips, "ada", blind=True)
     write_segments(tmp_path / "segments" / "films.ben.csv", [segment(0, 9, "ben")])
@@ -93,7 +104,9 @@ def test_scores_are_the_mean_of_fits_with_their_band(tmp_path: Path) -> None:
 
     key = {"train": "HN_S", "test": "EN_S", "model": "ridge", "feature": "clip"}
     rows = [("a", 1, 0.25, 0), ("a", 1, 0.75, 1), ("a", 1, 0.875, 1), ("b", 0, 0.75, 1)]
-    fits = [{**key, "clip_id": c, "y": y, "score": s, "decision": d} for c, y, s, d in rows]
+    fits = [
+        {**key, "clip_id": c, "y": y, "score": s, "decision": d} for c, y, s, d in rows
+    ]
     fits.append({**fits[0], "model": "mlp", "score": 0.0})
     run = ReportRun.of_run(read_run(write_run(tmp_path / "run", [cell()])))
     run.__dict__["predictions"] = fits
@@ -110,7 +123,9 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("films")
     write_video(folder / "lake.mp4", numbers=range(100))
     write_video(folder / "pond.avi", "mpeg4", numbers=range(100))
-    (folder / "lake.srt").write_text("1\n00:00:01,500 --> 00:00:02,000\nHello\n", "utf-8")
+    (folder / "lake.srt").write_text(
+        "1\n00:00:01,500 --> 00:00:02,000\nHello\n", "utf-8"
+    )
     return folder
 
 
@@ -125,7 +140,9 @@ def picture(data: bytes) -> int:
 def test_pictures_times_and_subtitles(films: Path) -> None:
     clips = [*film_clips("lake", "lake.mp4", 4), *film_clips("pond", "pond.avi", 4)]
     with served(site(films, clips)) as server:
-        lake, pond = (ask(server, f"/api/film?film={film}").json() for film in ("lake", "pond"))
+        lake, pond = (
+            ask(server, f"/api/film?film={film}").json() for film in ("lake", "pond")
+        )
         assert lake["pieces"][0]["refused"] == "" and lake["pieces"][0]["subtitles"]
         assert pond["pieces"][0]["refused"] == "avi files, mpeg4 video (yuv420p)"
         times = np.frombuffer(ask(server, "/times/0").body)
@@ -136,7 +153,10 @@ def test_pictures_times_and_subtitles(films: Path) -> None:
         assert ask(server, "/sheet/lake-001").body.startswith(b"\x89PNG")
         subtitles = ask(server, "/subtitles/0")
         assert subtitles.headers["Content-Type"] == "text/vtt; charset=utf-8"
-        assert subtitles.body.decode() == "WEBVTT\n\n1\n00:00:01.500 --> 00:00:02.000\nHello\n"
+        assert (
+            subtitles.body.decode()
+            == "WEBVTT\n\n1\n00:00:01.500 --> 00:00:02.000\nHello\n"
+        )
         assert ask(server, "/still/1?picture=1000").status == 400
 
 
@@ -154,8 +174,13 @@ def test_copies_are_made_once_and_played(films: Path) -> None:
     assert page.film("pond")["pieces"][0]["refused"] == ""
 
 
-def test_an_exported_page_has_no_video_and_pictures_by_choice(films: Path, tmp_path: Path) -> None:
-    clips = [*film_clips("lake", "lake.mp4", 2), Clip("gone", "lake", 9, "gone.mp4", 0.0, 1.0)]
+def test_an_exported_page_has_no_video_and_pictures_by_choice(
+    films: Path, tmp_path: Path
+) -> None:
+    clips = [
+        *film_clips("lake", "lake.mp4", 2),
+        Clip("gone", "lake", 9, "gone.mp4", 0.0, 1.0),
+    ]
     page, target = site(films, clips, "ada"), tmp_path / "page"
     assert page.marks is not None
     page.marks.save(mark(1))
@@ -165,14 +190,18 @@ def test_an_exported_page_has_no_video_and_pictures_by_choice(films: Path, tmp_p
     text = (target / "data.js").read_text("utf-8").removeprefix("const EXPORTED = ")
     assert json.loads(text)["film lake"]["pieces"] == []
     assert json.loads(text)["overview 0"]["annotator"] is None
-    assert [one["annotator"] for one in json.loads(text)["film lake"]["segments"]] == ["ada"]
+    assert [one["annotator"] for one in json.loads(text)["film lake"]["segments"]] == [
+        "ada"
+    ]
     assert str(films) not in text
     export(page, target, thumbnails=True)  # replaces the page
     pictures = sorted(file.name for file in (target / "thumb").iterdir())
     assert pictures == ["0.jpg", "1.jpg"]
     for added in (target / "thesis.txt", target / "thumb" / "lake.jpg"):
         added.write_text("mine", "utf-8")  # what a user added is never removed
-        with pytest.raises(AlreadyThere, match=f"also holds '{added.relative_to(target)}'"):
+        with pytest.raises(
+            AlreadyThere, match=f"also holds '{added.relative_to(target)}'"
+        ):
             export(page, target)
         assert added.read_text("utf-8") == "mine"
         added.unlink()
@@ -187,7 +216,11 @@ def test_an_exported_page_has_no_video_and_pictures_by_choice(films: Path, tmp_p
 def test_unknown_names_are_said(tmp_path: Path) -> None:
     page = site(tmp_path, film_clips("lake", "", 2))
     with served(page) as server:
-        for path in ("film?film=pond", "clip?clip_id=nothing", "clip?clip_id=%3Cscript%3E"):
+        for path in (
+            "film?film=pond",
+            "clip?clip_id=nothing",
+            "clip?clip_id=%3Cscript%3E",
+        ):
             answer = ask(server, f"/api/{path}")
             assert answer.status == 404
             assert answer.headers["Content-Type"] == "application/json"

@@ -41,7 +41,9 @@ def logit(probability: float) -> float:
 def test_what_concepts_add_sums_up_to_the_probability(page: Site) -> None:
     assert page.explainer is not None
     clips = [clip.clip_id for clip in MANIFEST][:6]
-    told = predict(page.explainer.model, page.explainer.store, clips=clips, in_sample=True)
+    told = predict(
+        page.explainer.model, page.explainer.store, clips=clips, in_sample=True
+    )
     for row, clip in enumerate(clips):
         why = page.clip(clip)["explanation"]
         total = why["base"] + sum(one["adds"] for one in why["concepts"])

@@ -14,7 +14,13 @@ from obygaze_features.backbones.cards import SHIPPED, card_from, find_card, find
 from obygaze_features.backbones.families import FAMILIES, PRETRAINED
 from obygaze_features.backbones.geometry import Depth
 from obygaze_features.core import plugins
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound, ObygazeWarning
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    ObygazeWarning,
+)
 from obygaze_features.core.schema_check import read_toml
 from obygaze_features.core.workspace import Workspace
 
@@ -31,7 +37,16 @@ PUBLISHED = {
     "xclip-l14-k400": (8, 224, 8 * 257, 1024, 768, (8, 768), 1300, L14),
     "xclip-lsmdc-b32": (12, 224, 12 * 50, 768, 512, (12, 512), 106, B32),
     "xclip-lsmdc-b16": (12, 224, 12 * 197, 768, 512, (12, 512), 422, B16),
-    "vivit-b16x2-k400": (32, 224, 1 + 16 * 196, 768, 768, (16, 768), 903, replace(B16, tubelet=2)),
+    "vivit-b16x2-k400": (
+        32,
+        224,
+        1 + 16 * 196,
+        768,
+        768,
+        (16, 768),
+        903,
+        replace(B16, tubelet=2),
+    ),
     "clip-b16": (16, 224, 16 * 197, 768, 512, (16, 512), 562, B16),
     "clip-l14": (16, 224, 16 * 257, 1024, 768, (16, 768), 2592, L14),
     "siglip2-b16": (16, 224, 16 * 196, 768, 768, (16, 768), None, B16),
@@ -43,7 +58,16 @@ PUBLISHED = {
         *(16, 288, 16 * 256, 768, 768, (16, 768), None),
         replace(B16, layers=16, patch=18),
     ),
-    "vjepa2-l": (16, 256, 8 * 256, 1024, 1024, (8, 1024), 1656, replace(L14, patch=16, tubelet=2)),
+    "vjepa2-l": (
+        16,
+        256,
+        8 * 256,
+        1024,
+        1024,
+        (8, 1024),
+        1656,
+        replace(L14, patch=16, tubelet=2),
+    ),
 }
 
 
@@ -93,7 +117,11 @@ def test_cards_are_what_is_published(name: str) -> None:
     g = replace(card.geometry, depth=depth)
     per_sequence = g.prefix * (g.frames if g.unit == "frame" else 1)
     assert (g.frames, g.size) == (frames, size)
-    assert card.depth == {"layers": depth.layers, "hidden": depth.hidden, "heads": depth.heads}
+    assert card.depth == {
+        "layers": depth.layers,
+        "hidden": depth.hidden,
+        "heads": depth.heads,
+    }
     assert g.steps * g.patches + per_sequence == tokens
     assert g.grid[1] == size // depth.patch
     shapes = {level: found.shape for level, found in card.levels.items()}
@@ -152,7 +180,11 @@ def test_presets_of_the_paper() -> None:
     assert find_card("vivit-b16x2-k400@hub").input.rescale == "1/127.5-1"
     assert find_card("vivit-b16x2-k400").input.rescale == "1/255"
     lsmdc = find_card("xclip-lsmdc-b16").input
-    assert (lsmdc.filter, lsmdc.crop_offset, lsmdc.sampling) == ("bicubic", "round", "fps")
+    assert (lsmdc.filter, lsmdc.crop_offset, lsmdc.sampling) == (
+        "bicubic",
+        "round",
+        "fps",
+    )
 
 
 def test_every_family_names_a_class_that_exists() -> None:
@@ -189,14 +221,20 @@ def test_a_new_checkpoint_is_ten_lines(own: Workspace) -> None:
     assert card.input == find_card("clip-b16").input
     assert card.revision == "main"
     assert find_card(str(own.root / "backbones" / "clip-b32.toml")) == card
-    assert [c.name for c in find_cards("clip-*", own).cards] == ["clip-b16", "clip-b32", "clip-l14"]
+    assert [c.name for c in find_cards("clip-*", own).cards] == [
+        "clip-b16",
+        "clip-b32",
+        "clip-l14",
+    ]
     with pytest.raises(NotFound):
         find_card("clip-b32")
 
 
 def test_what_would_be_untrue_is_not_taken_over(own: Workspace) -> None:
     path = own.root / "backbones" / "clip-b32.toml"
-    path.write_text('schema = "obygaze-backbone/1"\nlike = "clip-l14"\nname = "clip-b32"\n')
+    path.write_text(
+        'schema = "obygaze-backbone/1"\nlike = "clip-l14"\nname = "clip-b32"\n'
+    )
     with pytest.raises(FixInput) as caught:
         find_card("clip-b32", own)
     (line,) = caught.value.details
@@ -207,14 +245,20 @@ def test_what_would_be_untrue_is_not_taken_over(own: Workspace) -> None:
     assert card.geometry == find_card("clip-l14").geometry
 
 
-def test_cards_of_installed_packages(own: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cards_of_installed_packages(
+    own: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = own.root / "backbones"
     monkeypatch.setattr(
-        EntryPoint, "load", lambda self: (lambda: folder) if self.name == "call" else str(folder)
+        EntryPoint,
+        "load",
+        lambda self: (lambda: folder) if self.name == "call" else str(folder),
     )
     for name in ("call", "value"):
         point = EntryPoint(name, "somewhere:cards", plugins.BACKBONES)
-        monkeypatch.setattr(plugins, "entry_points", lambda group, point=point: (point,))
+        monkeypatch.setattr(
+            plugins, "entry_points", lambda group, point=point: (point,)
+        )
         assert find_card("clip-b32").checkpoint == "openai/clip-vit-base-patch32"
     monkeypatch.setattr(EntryPoint, "load", lambda self: 3)
     plugins.warn_once.cache_clear()
@@ -278,7 +322,9 @@ antialias = false
     ):
         assert part in details, part
     newer = b'schema = "obygaze-backbone/2"'
-    with pytest.raises(Mismatch, match="this version of obygaze reads 'obygaze-backbone/1'"):
+    with pytest.raises(
+        Mismatch, match="this version of obygaze reads 'obygaze-backbone/1'"
+    ):
         card_from(read_toml(newer, "own.toml"))
 
 
@@ -288,8 +334,14 @@ antialias = false
         ("name = ", "not valid TOML"),
         ('schema = "obygaze-backbone/1"\nlike = "nothing"', "unknown card"),
         (TEN_LINES.replace('name = "clip-b32"', 'name = "other"'), "is called 'other'"),
-        (TEN_LINES.replace("[tokens]", '[levels]\nclip = "cls"\n[tokens]'), "not valid"),
-        (TEN_LINES.replace('like = "clip-b16"', 'like = "bad"'), "circular `like`: bad -> bad"),
+        (
+            TEN_LINES.replace("[tokens]", '[levels]\nclip = "cls"\n[tokens]'),
+            "not valid",
+        ),
+        (
+            TEN_LINES.replace('like = "clip-b16"', 'like = "bad"'),
+            "circular `like`: bad -> bad",
+        ),
     ],
 )
 def test_broken_cards_are_told_and_do_not_hide_the_others(
@@ -297,7 +349,9 @@ def test_broken_cards_are_told_and_do_not_hide_the_others(
 ) -> None:
     (tmp_path / "backbones").mkdir()
     path = tmp_path / "backbones" / "bad.toml"
-    path.write_text(text if "is called" in told else text.replace('"clip-b32"', '"bad"'))
+    path.write_text(
+        text if "is called" in told else text.replace('"clip-b32"', '"bad"')
+    )
     workspace = Workspace(tmp_path)
     with pytest.raises(FixInput, match=told):
         find_card("bad", workspace)
@@ -333,7 +387,9 @@ def test_ls_and_show(own: Workspace) -> None:
         .ok()
         .json()["backbones"]
     )
-    assert [row["name"] for row in rows] == [name for name in NAMES if name.startswith("xclip-")]
+    assert [row["name"] for row in rows] == [
+        name for name in NAMES if name.startswith("xclip-")
+    ]
     assert rows[0]["levels"]["clip"] == {
         "dims": ["feature_512"],
         "shape": [512],
@@ -346,7 +402,11 @@ def test_ls_and_show(own: Workspace) -> None:
     assert "* preset hub" in shown
     assert "16 x 196 x 768" in shown
     assert "Arnab" in shown
-    assert call_obygaze("backbones", "show", "vivit-b16x2-k400", "--json").ok().json()["presets"]
+    assert (
+        call_obygaze("backbones", "show", "vivit-b16x2-k400", "--json")
+        .ok()
+        .json()["presets"]
+    )
     assert call_obygaze("backbones", "ls", "zzz*").code == 1
 
 
@@ -360,7 +420,9 @@ def test_listing_imports_no_torch() -> None:
     import subprocess
     import sys
 
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert run_obygaze("backbones", "--help").ok().stdout.count("\n") < 20
 
@@ -405,5 +467,7 @@ def test_the_page_for_nodes_without_a_network_has_every_checkpoint() -> None:
 def test_ls_shows_the_size_of_the_download() -> None:
     shown = run_obygaze("backbones", "ls", "dinov*").ok().stdout
     assert "0.3 GB, gated" in shown and shown.count("0.3 GB") == 2
-    (card,) = run_obygaze("backbones", "ls", "dinov3-b16", "--json").ok().json()["backbones"]
+    (card,) = (
+        run_obygaze("backbones", "ls", "dinov3-b16", "--json").ok().json()["backbones"]
+    )
     assert (card["download_mb"], card["gated"]) == (343, True)

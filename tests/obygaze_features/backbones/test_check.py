@@ -115,7 +115,9 @@ def test_a_damaged_cache_is_found(tmp_path: Path) -> None:
 
     name = "openai/clip-vit-base-patch16"
     card, _, folder = tiny("clip", tmp_path / "files", name)
-    snapshot = tmp_path / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / "main"
+    snapshot = (
+        tmp_path / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / "main"
+    )
     snapshot.mkdir(parents=True)
     shutil.copy(folder / "config.json", snapshot)
     blob = tmp_path / "hub" / sha256_file(folder / "model.safetensors")
@@ -130,7 +132,10 @@ def test_a_damaged_cache_is_found(tmp_path: Path) -> None:
     code, found = run(card)
     assert (code, found["sha256"], found["checkpoint"]) == (0, "ok", "ok")
     # A tiny model is not what the card of the real one declares.
-    assert run("clip-b16") == (4, {"cache": "skipped", "weights": "ok", "card": "failed"})
+    assert run("clip-b16") == (
+        4,
+        {"cache": "skipped", "weights": "ok", "card": "failed"},
+    )
     raw = bytearray(blob.read_bytes())
     raw[-5] ^= 4
     blob.write_bytes(raw)
@@ -145,8 +150,12 @@ def test_a_damaged_cache_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("device", ["cuda", "foo", "mps"])
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_a_device_that_is_not_here_is_a_usage_error(tmp_path: Path, device: str) -> None:
-    result = call_obygaze("backbones", "check", *tiny("clip", tmp_path), "--device", device)
+def test_a_device_that_is_not_here_is_a_usage_error(
+    tmp_path: Path, device: str
+) -> None:
+    result = call_obygaze(
+        "backbones", "check", *tiny("clip", tmp_path), "--device", device
+    )
     assert result.code == 2
     assert "device" in result.stderr and "a bug" not in result.stderr
 
@@ -192,14 +201,32 @@ def test_forward_gives_the_numbers_of_the_api(tmp_path: Path) -> None:
     [
         (lambda p: None, 1, "no such file"),
         (lambda p: p.write_bytes(b"\x93NUMPY"), 1, "not a .npy"),
-        (lambda p: np.save(p, np.array([object()]), allow_pickle=True), 1, "not a .npy"),
+        (
+            lambda p: np.save(p, np.array([object()]), allow_pickle=True),
+            1,
+            "not a .npy",
+        ),
         (lambda p: np.save(p, np.array(["a"])), 1, "expected a .npy"),
-        (lambda p: np.save(p, np.zeros((1, 16, 3, 64, 64), np.uint8)), 1, "already normalised"),
-        (lambda p: np.save(p, np.zeros((1, 15, 3, 64, 64), np.float32)), 1, "takes pixels"),
-        (lambda p: np.save(p, np.zeros((0, 16, 3, 64, 64), np.float32)), 1, "takes pixels"),
+        (
+            lambda p: np.save(p, np.zeros((1, 16, 3, 64, 64), np.uint8)),
+            1,
+            "already normalised",
+        ),
+        (
+            lambda p: np.save(p, np.zeros((1, 15, 3, 64, 64), np.float32)),
+            1,
+            "takes pixels",
+        ),
+        (
+            lambda p: np.save(p, np.zeros((0, 16, 3, 64, 64), np.float32)),
+            1,
+            "takes pixels",
+        ),
     ],
 )
-def test_forward_of_what_is_no_pixels(tmp_path: Path, make: Any, code: int, told: str) -> None:
+def test_forward_of_what_is_no_pixels(
+    tmp_path: Path, make: Any, code: int, told: str
+) -> None:
     make(tmp_path / "x.npy")
     words = ("--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz")
     done = call_obygaze("backbones", "forward", "descriptors", *words)

@@ -25,7 +25,9 @@ def backbone() -> Any:
 
 def plain(*rgb: float, n: int = T) -> Any:
     """Frames of one colour."""
-    return np.broadcast_to(np.array(rgb)[None, :, None, None], (n, 3, S, S)).astype(np.float64)
+    return np.broadcast_to(np.array(rgb)[None, :, None, None], (n, 3, S, S)).astype(
+        np.float64
+    )
 
 
 def test_one_colour() -> None:
@@ -123,7 +125,9 @@ def test_levels(backbone: Any) -> None:
     frames = np.stack([describe(clip.astype(np.float64)) for clip in clips])
     assert got["frames"].shape == (3, T, N_COLUMNS)
     assert np.allclose(got["frames"], frames)
-    assert np.allclose(got["clip"], np.concatenate([frames.mean(1), frames.std(1)], axis=1))
+    assert np.allclose(
+        got["clip"], np.concatenate([frames.mean(1), frames.std(1)], axis=1)
+    )
     assert np.allclose(got["pooled"], frames.max(1))
     other = clips.copy()
     other[1] = 0
@@ -136,7 +140,9 @@ def test_levels(backbone: Any) -> None:
 
 
 @given(st.integers(8, 300), st.integers(8, 300), st.integers(0, 255))
-def test_any_size_keeps_a_plain_picture_plain(height: int, width: int, level: int) -> None:
+def test_any_size_keeps_a_plain_picture_plain(
+    height: int, width: int, level: int
+) -> None:
     frames = np.full((2, height, width, 3), level, np.uint8)
     pixels = load_backbone("descriptors").preprocess(frames)
     assert pixels.shape == (2, 3, 64, 64)
@@ -146,8 +152,12 @@ def test_any_size_keeps_a_plain_picture_plain(height: int, width: int, level: in
 def test_preprocessing_is_the_mean_of_each_cell(backbone: Any) -> None:
     rng = np.random.default_rng(1)
     frames = rng.integers(0, 256, (2, 256, 256, 3), dtype=np.uint8)
-    cells = frames.reshape(2, 64, 4, 64, 4, 3).astype(np.float64).mean(axis=(2, 4)) / 255
-    assert np.allclose(backbone.preprocess(frames), cells.transpose(0, 3, 1, 2), atol=1e-6)
+    cells = (
+        frames.reshape(2, 64, 4, 64, 4, 3).astype(np.float64).mean(axis=(2, 4)) / 255
+    )
+    assert np.allclose(
+        backbone.preprocess(frames), cells.transpose(0, 3, 1, 2), atol=1e-6
+    )
     # Larger frames are looked at on 256 rows and columns: each fourth of 1024, from the second.
     large = rng.integers(0, 256, (1, 1024, 512, 3), dtype=np.uint8)
     small = large[:, 2::4, 1::2]
@@ -155,7 +165,8 @@ def test_preprocessing_is_the_mean_of_each_cell(backbone: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [np.zeros((1, T + 1, 3, S, S)), np.zeros((T, 3, S, S)), np.zeros((1, T, 3, 4, 4))]
+    "wrong",
+    [np.zeros((1, T + 1, 3, S, S)), np.zeros((T, 3, S, S)), np.zeros((1, T, 3, 4, 4))],
 )
 def test_wrong_pixels_are_refused(backbone: Any, wrong: Any) -> None:
     with pytest.raises(FixInput):
@@ -179,5 +190,7 @@ def test_no_torch_is_needed() -> None:
         "x = b.preprocess(np.zeros((16, 90, 160, 3), np.uint8))\n"
         "b.forward(x[None]); b.recipe(); b.activation_bytes\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr.decode()

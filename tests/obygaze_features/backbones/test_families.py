@@ -45,7 +45,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="module")
 def backbones(folders: Any) -> Any:
     @cache
-    def load(family: str, form: str = "safetensors", attention: str = "eager") -> TorchBackbone:
+    def load(
+        family: str, form: str = "safetensors", attention: str = "eager"
+    ) -> TorchBackbone:
         loaded = load_backbone(
             tiny_card(family), folders(family, form), attn_implementation=attention
         )
@@ -72,9 +74,12 @@ def reference(family: str, folder: Path, x: Any) -> dict[str, Any]:
 
     def own(module: str, name: str, **options: Any) -> Any:
         found = getattr(
-            importlib.import_module(f"transformers.models.{module}.modeling_{module}"), name
+            importlib.import_module(f"transformers.models.{module}.modeling_{module}"),
+            name,
         )
-        return found.from_pretrained(folder, attn_implementation="eager", **options).eval()
+        return found.from_pretrained(
+            folder, attn_implementation="eager", **options
+        ).eval()
 
     with torch.no_grad():
         return _REFERENCES[family](own, x)
@@ -83,7 +88,9 @@ def reference(family: str, folder: Path, x: Any) -> dict[str, Any]:
 def _xclip(own: Any, x: Any) -> dict[str, Any]:
     model = own("x_clip", "XCLIPModel")
     seen: dict[str, Any] = {}
-    model.mit.register_forward_hook(lambda m, args, out: seen.update(before=args[0], after=out[0]))
+    model.mit.register_forward_hook(
+        lambda m, args, out: seen.update(before=args[0], after=out[0])
+    )
     words = torch.ones(1, 4, dtype=torch.long)
     out = model(input_ids=words, attention_mask=words, pixel_values=x, return_dict=True)
     tokens = out.vision_model_output.last_hidden_state.reshape(*x.shape[:2], -1, 32)
@@ -112,7 +119,8 @@ def _clip(own: Any, x: Any) -> dict[str, Any]:
     seen = whole.vision_model(pixel_values=flat)
     vectors = whole.visual_projection(seen.pooler_output)
     return _of_frames(
-        vectors.reshape(*x.shape[:2], -1), seen.last_hidden_state.reshape(*x.shape[:2], -1, 32)
+        vectors.reshape(*x.shape[:2], -1),
+        seen.last_hidden_state.reshape(*x.shape[:2], -1, 32),
     )
 
 
@@ -120,7 +128,8 @@ def _siglip(own: Any, x: Any) -> dict[str, Any]:
     seen = own("siglip", "SiglipModel").vision_model(pixel_values=x.flatten(0, 1))
     shape = x.shape[:2]
     return _of_frames(
-        seen.pooler_output.reshape(*shape, -1), seen.last_hidden_state.reshape(*shape, -1, 32)
+        seen.pooler_output.reshape(*shape, -1),
+        seen.last_hidden_state.reshape(*shape, -1, 32),
     )
 
 
@@ -129,7 +138,8 @@ def _dino(module: str, name: str) -> Any:
         seen = own(module, name)(pixel_values=x.flatten(0, 1))
         shape = x.shape[:2]
         return _of_frames(
-            seen.pooler_output.reshape(*shape, -1), seen.last_hidden_state.reshape(*shape, -1, 32)
+            seen.pooler_output.reshape(*shape, -1),
+            seen.last_hidden_state.reshape(*shape, -1, 32),
         )
 
     return run
@@ -170,7 +180,9 @@ def _videoprism(own: Any, x: Any) -> dict[str, Any]:
     temporal = own("videoprism", "VideoPrismVisionModel").layernorm2(
         seen.last_temporal_hidden_state
     )
-    sequence = temporal.reshape(len(x), 4, 3, 32).transpose(1, 2).reshape(len(x), 12, 32)
+    sequence = (
+        temporal.reshape(len(x), 4, 3, 32).transpose(1, 2).reshape(len(x), 12, 32)
+    )
     return _thw(sequence, 3)
 
 
@@ -178,7 +190,10 @@ def _timesformer(own: Any, x: Any) -> dict[str, Any]:
     sequence = own("timesformer", "TimesformerModel")(x).last_hidden_state
     # Token 1 + p * T + t, spelled out.
     tokens = torch.stack(
-        [torch.stack([sequence[:, 1 + p * 3 + t] for p in range(4)], dim=1) for t in range(3)],
+        [
+            torch.stack([sequence[:, 1 + p * 3 + t] for p in range(4)], dim=1)
+            for t in range(3)
+        ],
         dim=1,
     )
     return {
@@ -217,7 +232,9 @@ def test_levels_are_the_classes_own_outputs(
         exact = name in ("tokens", "pooled", "frames_mit") or (family == "xclip")
         tolerance = 0.0 if exact else 1e-5
         assert (ours[name] - expected).abs().max() <= tolerance, name
-        assert ours[name].std() > 1e-3, f"{name} is nearly constant: the test would see nothing"
+        assert ours[name].std() > 1e-3, (
+            f"{name} is nearly constant: the test would see nothing"
+        )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -236,7 +253,9 @@ def test_sdpa_is_eager_within_float_noise(family: str, backbones: Any) -> None:
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_clips_of_a_batch_do_not_mix(family: str, attention: str, backbones: Any) -> None:
+def test_clips_of_a_batch_do_not_mix(
+    family: str, attention: str, backbones: Any
+) -> None:
     backbone = backbones(family, "safetensors", attention)
     x, y = clips(family, 3), clips(family, 3)
     y[1] = clips(family, 1, seed=9)[0]
@@ -260,7 +279,9 @@ def test_the_size_of_a_batch_is_only_noise(family: str, backbones: Any) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("change", [-1, 1])
-def test_the_wrong_number_of_frames_is_refused(family: str, change: int, backbones: Any) -> None:
+def test_the_wrong_number_of_frames_is_refused(
+    family: str, change: int, backbones: Any
+) -> None:
     backbone = backbones(family)
     x = clips(family, 2)
     wrong = x[:, :-1] if change < 0 else torch.cat([x, x[:, :1]], dim=1)
@@ -269,7 +290,9 @@ def test_the_wrong_number_of_frames_is_refused(family: str, change: int, backbon
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_wrong_size_channels_or_rank_is_refused(family: str, backbones: Any) -> None:
+def test_the_wrong_size_channels_or_rank_is_refused(
+    family: str, backbones: Any
+) -> None:
     x = clips(family, 1)
     for wrong in (x[..., :-1], x[:, :, :2], x[0], x[:0]):
         with pytest.raises(FixInput, match="takes pixels"):
@@ -301,7 +324,9 @@ def test_half_precision_stays_near(backbones: Any, folders: Any) -> None:
     x = clips("xclip", 2)
     full = backbones("xclip").forward(x)
     for dtype, limit in (("bfloat16", 0.1), ("float16", 0.01)):
-        half = load_backbone(tiny_card("xclip"), folders("xclip", "safetensors"), dtype=dtype)
+        half = load_backbone(
+            tiny_card("xclip"), folders("xclip", "safetensors"), dtype=dtype
+        )
         for name, values in half.forward(x).items():
             assert values.dtype == getattr(torch, dtype)
             worst = (values.float() - full[name]).abs().max() / full[name].abs().max()
@@ -311,8 +336,12 @@ def test_half_precision_stays_near(backbones: Any, folders: Any) -> None:
 
 def test_dinov3_in_bfloat16_equals_transformers(folders: Any) -> None:
     folder = folders("dinov3", "safetensors")
-    half = load_backbone(tiny_card("dinov3"), folder, dtype="bfloat16", attn_implementation="eager")
-    module = importlib.import_module("transformers.models.dinov3_vit.modeling_dinov3_vit")
+    half = load_backbone(
+        tiny_card("dinov3"), folder, dtype="bfloat16", attn_implementation="eager"
+    )
+    module = importlib.import_module(
+        "transformers.models.dinov3_vit.modeling_dinov3_vit"
+    )
     theirs = module.DINOv3ViTModel.from_pretrained(
         folder, dtype=torch.bfloat16, attn_implementation="eager"
     ).eval()
@@ -331,7 +360,9 @@ def test_masks_are_refused_where_nothing_knows_them(backbones: Any) -> None:
 
 
 def test_the_text_tower_is_not_kept(backbones: Any) -> None:
-    names = {name.split(".")[0] for name, _ in backbones("xclip").module.named_parameters()}
+    names = {
+        name.split(".")[0] for name, _ in backbones("xclip").module.named_parameters()
+    }
     assert names == {"vision", "projection", "mit"}
     assert all(
         not name.startswith("predictor")
@@ -339,13 +370,18 @@ def test_the_text_tower_is_not_kept(backbones: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(("family", "name"), [("dinov2", "dinov2-b"), ("vjepa2", "vjepa2-l")])
+@pytest.mark.parametrize(
+    ("family", "name"), [("dinov2", "dinov2-b"), ("vjepa2", "vjepa2-l")]
+)
 def test_a_small_checkpoint_is_not_stretched_beyond_its_own(
     family: str, name: str, folders: Any
 ) -> None:
     with pytest.raises(FixInput, match="sizes of the card") as caught:
         load_backbone(name, folders(family, "safetensors"))
-    expected = {"dinov2": "size: expected 224, got 42", "vjepa2": "frames: expected 16, got 8"}
+    expected = {
+        "dinov2": "size: expected 224, got 42",
+        "vjepa2": "frames: expected 16, got 8",
+    }
     assert expected[family] in caught.value.details
 
 
@@ -357,12 +393,20 @@ def _patch_outputs(module: Any, pixels: Any, mask: Any, g: Geometry) -> dict[str
 class PatchFamily(Family):
     """A family of one's own: one layer that makes a token of each patch."""
 
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
+    def load(
+        self, card: Card, files: WeightFiles, placement: Placement
+    ) -> TorchBackbone:
         module = torch.nn.Conv2d(3, card.geometry.width, 16, 16)
         tensors, hashes = read_weights(card, files)
         module.load_state_dict(tensors)
         return TorchBackbone(
-            card, card, module, _patch_outputs, files=files, hashes=hashes, placement=placement
+            card,
+            card,
+            module,
+            _patch_outputs,
+            files=files,
+            hashes=hashes,
+            placement=placement,
         )
 
 
@@ -399,7 +443,9 @@ def test_reprs_are_one_short_line(backbones: Any, folders: Any) -> None:
         "TorchBackbone('tiny-clip', 3 frames of 32 x 32, float32 on cpu,"
         " clip, pooled, frames, tokens)"
     )
-    assert repr(card.family) == "PretrainedFamily('clip', CLIPVisionModelWithProjection)"
+    assert (
+        repr(card.family) == "PretrainedFamily('clip', CLIPVisionModelWithProjection)"
+    )
     report = check_backbone(card, folders("clip", "safetensors"))
     assert repr(report) == "CheckReport('tiny-clip', failed: none)"
     others = (

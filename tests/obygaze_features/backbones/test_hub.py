@@ -71,10 +71,15 @@ def test_the_hubs_checkpoint_must_be_what_the_card_says(
     card = replace(card, geometry=replace(card.geometry, width=768, out=768))
     with pytest.raises(FixInput, match="sizes of the card") as caught:
         load_backbone(card)
-    assert caught.value.details == ("width: expected 768, got 32", "out: expected 768, got 32")
+    assert caught.value.details == (
+        "width: expected 768, got 32",
+        "out: expected 768, got 32",
+    )
 
 
-@pytest.mark.parametrize("names", [["config.json", "model.safetensors", "pytorch_model.bin"]])
+@pytest.mark.parametrize(
+    "names", [["config.json", "model.safetensors", "pytorch_model.bin"]]
+)
 def test_one_form_is_downloaded(
     names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,14 +101,20 @@ def test_one_form_is_downloaded(
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    listed = SimpleNamespace(siblings=[SimpleNamespace(rfilename=name) for name in names])
-    monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", lambda self, *a, **k: listed)
+    listed = SimpleNamespace(
+        siblings=[SimpleNamespace(rfilename=name) for name in names]
+    )
+    monkeypatch.setattr(
+        huggingface_hub.HfApi, "repo_info", lambda self, *a, **k: listed
+    )
     assert load_backbone(card).geometry.width == 32
     assert "model.safetensors" in asked[0]
     assert "pytorch_model.bin" not in asked[0]
 
 
-def test_a_gated_checkpoint_names_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gated_checkpoint_names_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import huggingface_hub
 
     def fail(*a: Any, **k: Any) -> None:
@@ -137,7 +148,9 @@ def test_fetch_reports_cached_weights_and_downloads_none(tmp_path: Path) -> None
     assert (done.code, "forbids the network" in done.stderr) == (1, True)
 
 
-def test_a_failed_download_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import huggingface_hub
 
     def fail(*a: Any, **k: Any) -> None:
@@ -164,8 +177,17 @@ def test_without_a_network_one_short_line_comes_at_once(tmp_path: Path) -> None:
         "HF_HUB_OFFLINE": "0",
         "TRANSFORMERS_OFFLINE": "0",
     }
-    words = ("forward", "clip-b16", "--pixels", tmp_path / "x.npy", "-o", tmp_path / "y.npz")
+    words = (
+        "forward",
+        "clip-b16",
+        "--pixels",
+        tmp_path / "x.npy",
+        "-o",
+        tmp_path / "y.npz",
+    )
     done = run_obygaze("backbones", *words, env=env)
     assert done.code == 1
-    assert len(done.stderr.splitlines()) == 3, "and no attempts that are told one by one"
+    assert len(done.stderr.splitlines()) == 3, (
+        "and no attempts that are told one by one"
+    )
     assert f"could not be downloaded from http://127.0.0.1:{nobody}: " in done.stderr

@@ -45,29 +45,50 @@ def test_only_presets_with_other_pixels_have_a_note() -> None:
         for preset in card.presets
         if preset_note(card.with_preset(preset))
     }
-    squashing = {f"xclip-{name}@paper-2024" for name in ("b16-k400", "b16-k600-zs", "b32-k400")}
+    squashing = {
+        f"xclip-{name}@paper-2024" for name in ("b16-k400", "b16-k600-zs", "b32-k400")
+    }
     # The paper's preset of LSMDC changes attention alone.
-    assert noted == {*squashing, "xclip-l14-k400@paper-2024", VIVIT, f"{VIVIT}@paper-2024"}
+    assert noted == {
+        *squashing,
+        "xclip-l14-k400@paper-2024",
+        VIVIT,
+        f"{VIVIT}@paper-2024",
+    }
 
 
 def test_the_guide_names_each_default_that_differs() -> None:
     guide = GUIDE.read_text("utf-8")
     for card in find_cards().cards:
         if preset_note(card):
-            named = [f"{card.name}@{name}" for name in card.presets if name != card.preset]
-            assert all(f"`{label}`" in guide for label in (card.name, *named)), card.name
+            named = [
+                f"{card.name}@{name}" for name in card.presets if name != card.preset
+            ]
+            assert all(f"`{label}`" in guide for label in (card.name, *named)), (
+                card.name
+            )
 
 
 def test_show_says_it() -> None:
     note = preset_note(find_card(VIVIT))
     assert note in call_obygaze("backbones", "show", VIVIT).ok().stdout
-    assert call_obygaze("backbones", "show", VIVIT, "--json").ok().json()["note"] == note
-    assert call_obygaze("backbones", "show", f"{VIVIT}@hub", "--json").ok().json()["note"] == ""
+    assert (
+        call_obygaze("backbones", "show", VIVIT, "--json").ok().json()["note"] == note
+    )
+    assert (
+        call_obygaze("backbones", "show", f"{VIVIT}@hub", "--json").ok().json()["note"]
+        == ""
+    )
 
 
 def recipe_of(name: str, **changes: Any) -> Any:
     card = find_card(name)
-    backbone = {"name": card.name, "card_sha256": card.sha256, "preset": card.preset, **changes}
+    backbone = {
+        "name": card.name,
+        "card_sha256": card.sha256,
+        "preset": card.preset,
+        **changes,
+    }
     return a_recipe(backbone=backbone)
 
 
@@ -96,14 +117,19 @@ def test_a_preset_of_ones_own_says_what_it_is(tmp_path: Path) -> None:
     card = find_card(f"{tmp_path / 'mine.toml'}@flat")
     assert (hub_preset(card), card.presets["default"].reproduces) == ("default", "")
     note = preset_note(card)
-    assert note.startswith("mine@flat prepares pixels in its own way, not as the hub's processor")
+    assert note.startswith(
+        "mine@flat prepares pixels in its own way, not as the hub's processor"
+    )
     assert "resize squash, not shortest-edge" in note
     assert note.endswith("mine reproduces the hub's processor.")
     (tmp_path / "mine.toml").write_text(text.replace('"own"', '"huub"'))
     with pytest.raises(FixInput) as caught:
         find_card(str(tmp_path / "mine.toml"))
     (line,) = caught.value.details
-    assert "preset.flat.reproduces: must be one of hub, paper, training, own, got 'huub'" in line
+    assert (
+        "preset.flat.reproduces: must be one of hub, paper, training, own, got 'huub'"
+        in line
+    )
 
 
 def test_what_a_preset_reproduces_changes_no_hash() -> None:
@@ -147,7 +173,10 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_check_compares_the_preset_it_was_asked_for(weights: Path) -> None:
     beside = f"own processor, {TINY}@hub"
     lines = lines_of(TINY, weights)
-    assert lines["preset"] == ("differs", preset_note(find_card(TINY, Workspace(weights))))
+    assert lines["preset"] == (
+        "differs",
+        preset_note(find_card(TINY, Workspace(weights))),
+    )
     # Black is -1 here and -3 there, white 1 in both: the picture's darkest value is 5 of 255.
     assert lines["own processor"][0] == "differs"
     assert "differ by up to 1.9" in lines["own processor"][1]
@@ -169,4 +198,7 @@ def test_a_difference_that_the_card_does_not_say_is_a_failure(weights: Path) -> 
     assert lines[f"own processor, {TINY}@hub"][0] == "failed"
     larger = {"size": {"shortest_edge": 40}, "crop_size": {"height": 36, "width": 36}}
     state, told = lines_of(TINY, weights, **larger)["own processor"]
-    assert (state, told) == ("failed", "expected [32, 32], its processor gives [36, 36]")
+    assert (state, told) == (
+        "failed",
+        "expected [32, 32], its processor gives [36, 36]",
+    )

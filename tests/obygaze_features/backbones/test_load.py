@@ -19,7 +19,13 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound, ObygazeError  # noqa: E402
+from obygaze_features.core.errors import (  # noqa: E402
+    Corrupt,
+    FixInput,
+    FixUsage,
+    NotFound,
+    ObygazeError,
+)
 
 torch.set_num_threads(1)
 
@@ -71,8 +77,14 @@ def test_tensors_nobody_knows_are_fatal(family: str, tmp_path: Path) -> None:
     save_tiny(family, tmp_path)
 
     def edit(tensors: dict[str, Any]) -> None:
-        for name in [n for n in tensors if ".1." in n and "mit" not in n and "text" not in n]:
-            if "predictor" not in name and "decoder" not in name and "prompt" not in name:
+        for name in [
+            n for n in tensors if ".1." in n and "mit" not in n and "text" not in n
+        ]:
+            if (
+                "predictor" not in name
+                and "decoder" not in name
+                and "prompt" not in name
+            ):
                 tensors[name.replace(".1.", ".2.", 1)] = tensors[name].clone()
 
     change(tmp_path, "safetensors", edit)
@@ -95,7 +107,9 @@ def test_tensors_of_another_shape_are_fatal(family: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("keep", [0.0, 0.001, 0.5, 0.99])
-def test_a_file_cut_short_is_told_as_such(form: str, keep: float, tmp_path: Path) -> None:
+def test_a_file_cut_short_is_told_as_such(
+    form: str, keep: float, tmp_path: Path
+) -> None:
     save_tiny("dinov2", tmp_path, form)
     name = "pytorch_model.bin" if form == "bin" else "model.safetensors"
     whole = (tmp_path / name).read_bytes()
@@ -113,7 +127,9 @@ def test_a_checkpoint_of_another_family_is_refused(family: str, tmp_path: Path) 
         load_backbone(tiny_card(family), tmp_path)
 
 
-def test_an_lsmdc_file_is_no_hub_checkpoint_and_the_other_way_round(tmp_path: Path) -> None:
+def test_an_lsmdc_file_is_no_hub_checkpoint_and_the_other_way_round(
+    tmp_path: Path,
+) -> None:
     save_lsmdc(tmp_path / "lsmdc")
     with pytest.raises(NotFound, match=r"no config\.json"):
         load_backbone(tiny_card("xclip"), tmp_path / "lsmdc")
@@ -195,7 +211,9 @@ def test_weights_in_several_files(tmp_path: Path) -> None:
     index = {}
     for stem, some in halves.items():
         chosen = {n: tensors[n].clone() for n in some}
-        save_file(chosen, tmp_path / "two" / f"{stem}.safetensors", metadata={"format": "pt"})
+        save_file(
+            chosen, tmp_path / "two" / f"{stem}.safetensors", metadata={"format": "pt"}
+        )
         index |= dict.fromkeys(some, f"{stem}.safetensors")
     (tmp_path / "two" / "model.safetensors.index.json").write_text(
         json.dumps({"metadata": {"total_size": 1}, "weight_map": index})
@@ -245,7 +263,9 @@ def test_folders_without_weights(tmp_path: Path) -> None:
         ("siglip", {}),
     ],
 )
-def test_configurations_that_do_not_fit(family: str, edit: dict[str, Any], tmp_path: Path) -> None:
+def test_configurations_that_do_not_fit(
+    family: str, edit: dict[str, Any], tmp_path: Path
+) -> None:
     save_tiny(family, tmp_path)
     path = tmp_path / "config.json"
     config = json.loads(path.read_text())
@@ -269,11 +289,15 @@ def test_an_old_file_with_position_ids_loads(tmp_path: Path) -> None:
     ids = {"vision_model.embeddings.position_ids": torch.arange(5)[None]}
     change(tmp_path / "old", "safetensors", lambda tensors: tensors.update(ids))
     x = torch.randn(1, 3, 3, 32, 32)
-    new, old = (load_backbone(tiny_card("clip"), tmp_path / name) for name in ("new", "old"))
+    new, old = (
+        load_backbone(tiny_card("clip"), tmp_path / name) for name in ("new", "old")
+    )
     assert torch.equal(new.forward(x)["tokens"], old.forward(x)["tokens"])
 
 
-def test_a_library_that_cannot_be_imported_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_cannot_be_imported_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from obygaze_features.backbones import pretrained
     from obygaze_features.core.errors import InstallExtra
 
@@ -286,7 +310,9 @@ def test_a_library_that_cannot_be_imported_is_no_bug(monkeypatch: pytest.MonkeyP
     assert "pip uninstall torchvision" in str(caught.value.hint)
 
 
-def test_loading_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_loading_says_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     save_tiny("vivit", tmp_path)
     capfd.readouterr()
     load_backbone(tiny_card("vivit"), tmp_path)

@@ -29,7 +29,12 @@ def attend(x: Any, t: dict[str, Any], stem: str, bias: Any) -> Any:
     own.load_state_dict(
         {
             key: t[f"{stem}.attn.{key}"].float()
-            for key in ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")
+            for key in (
+                "in_proj_weight",
+                "in_proj_bias",
+                "out_proj.weight",
+                "out_proj.bias",
+            )
         }
     )
     heads = width // 64
@@ -51,7 +56,11 @@ def block(x: Any, t: dict[str, Any], stem: str, eps: float, bias: Any = None) ->
     h = norm(x, t, f"{stem}.ln_2", eps)
     h = h @ t[f"{stem}.mlp.c_fc.weight"].float().T + t[f"{stem}.mlp.c_fc.bias"].float()
     h = h / (1 + torch.exp(-1.702 * h))
-    return x + h @ t[f"{stem}.mlp.c_proj.weight"].float().T + t[f"{stem}.mlp.c_proj.bias"].float()
+    return (
+        x
+        + h @ t[f"{stem}.mlp.c_proj.weight"].float().T
+        + t[f"{stem}.mlp.c_proj.bias"].float()
+    )
 
 
 def by_hand(t: dict[str, Any], x: Any, mask: Any) -> dict[str, Any]:
@@ -59,7 +68,9 @@ def by_hand(t: dict[str, Any], x: Any, mask: Any) -> dict[str, Any]:
     v = "clip.visual"
     b, n = x.shape[:2]
     weight = t[f"{v}.conv1.weight"].float()
-    patches = torch.nn.functional.conv2d(x.flatten(0, 1), weight, stride=weight.shape[-1])
+    patches = torch.nn.functional.conv2d(
+        x.flatten(0, 1), weight, stride=weight.shape[-1]
+    )
     patches = patches.flatten(2).transpose(1, 2)
     first = t[f"{v}.class_embedding"].float().expand(len(patches), 1, -1)
     h = torch.cat([first, patches], dim=1) + t[f"{v}.positional_embedding"].float()
@@ -70,7 +81,9 @@ def by_hand(t: dict[str, Any], x: Any, mask: Any) -> dict[str, Any]:
     cls = hidden[:, :, 0]
     vectors = norm(cls, t, f"{v}.ln_post", 1e-5) @ t[f"{v}.proj"].float()
     mixed = vectors
-    layers = sum(key.endswith("ln_1.weight") and key.startswith("transformerClip") for key in t)
+    layers = sum(
+        key.endswith("ln_1.weight") and key.startswith("transformerClip") for key in t
+    )
     if layers:
         bias = ((1.0 - mask.float()) * -1e6)[:, None, :].expand(-1, n, -1)
         mixed = vectors + t["frame_position_embeddings.weight"][:n]
@@ -89,7 +102,10 @@ def by_hand(t: dict[str, Any], x: Any, mask: Any) -> dict[str, Any]:
         "clip": video,
         "pooled": hidden.flatten(1, 2).max(dim=1).values,
         "pooled_masked": torch.stack(
-            [hidden[i][mask[i].bool()].flatten(0, 1).max(dim=0).values for i in range(b)]
+            [
+                hidden[i][mask[i].bool()].flatten(0, 1).max(dim=0).values
+                for i in range(b)
+            ]
         ),
         **({"frames_temporal": mixed} if layers else {}),
     }
@@ -109,7 +125,15 @@ def inputs(n_clips: int, frames: int, size: int) -> tuple[Any, Any]:
     [
         SMALL,
         {**SMALL, "temporal_layers": 0},
-        {"width": 192, "out": 128, "patch": 4, "grid": 2, "frames": 3, "layers": 3, "positions": 3},
+        {
+            "width": 192,
+            "out": 128,
+            "patch": 4,
+            "grid": 2,
+            "frames": 3,
+            "layers": 3,
+            "positions": 3,
+        },
         {"width": 64, "out": 64, "patch": 16, "grid": 2, "frames": 7, "layers": 1},
     ],
     ids=["mixed-over-time", "mean", "two-heads", "one-layer"],
@@ -119,7 +143,9 @@ def test_any_size_is_what_its_authors_describe(
     tmp_path: Path, sizes: dict[str, Any], prefix: str
 ) -> None:
     tensors = lsmdc_tensors(**sizes)
-    torch.save({prefix + k: v for k, v in tensors.items()}, tmp_path / "pytorch_model.bin.0")
+    torch.save(
+        {prefix + k: v for k, v in tensors.items()}, tmp_path / "pytorch_model.bin.0"
+    )
     backbone = load_backbone(lsmdc_card(**sizes), tmp_path / "pytorch_model.bin.0")
     x, mask = inputs(3, sizes["frames"], sizes["patch"] * sizes["grid"])
     with torch.no_grad():
@@ -142,23 +168,41 @@ def test_the_epsilon_over_time_is_its_own(tmp_path: Path) -> None:
     x, mask = inputs(2, 5, 24)
     with torch.no_grad():
         expected = by_hand(tensors, x, mask)["frames_temporal"]
-    ours = load_backbone(lsmdc_card(**SMALL), tmp_path).forward(x, mask)["frames_temporal"]
+    ours = load_backbone(lsmdc_card(**SMALL), tmp_path).forward(x, mask)[
+        "frames_temporal"
+    ]
     assert (ours - expected).abs().max() <= 5e-6 * expected.abs().max()
 
 
 @pytest.mark.parametrize(
     ("spoil", "level"),
     [
-        (lambda t: _swap(t, "clip.visual.transformer.resblocks.0", "ln_1", "ln_2"), "tokens"),
-        (lambda t: _roll(t, "clip.visual.transformer.resblocks.0.attn.in_proj_weight"), "tokens"),
+        (
+            lambda t: _swap(t, "clip.visual.transformer.resblocks.0", "ln_1", "ln_2"),
+            "tokens",
+        ),
+        (
+            lambda t: _roll(
+                t, "clip.visual.transformer.resblocks.0.attn.in_proj_weight"
+            ),
+            "tokens",
+        ),
         (lambda t: _shift(t, "clip.visual.positional_embedding"), "tokens"),
         (lambda t: _shift(t, "frame_position_embeddings.weight"), "frames_norm"),
-        (lambda t: _roll(t, "transformerClip.resblocks.1.attn.in_proj_weight"), "frames_norm"),
-        (lambda t: _swap(t, "transformerClip.resblocks.0", "ln_1", "ln_2"), "frames_norm"),
+        (
+            lambda t: _roll(t, "transformerClip.resblocks.1.attn.in_proj_weight"),
+            "frames_norm",
+        ),
+        (
+            lambda t: _swap(t, "transformerClip.resblocks.0", "ln_1", "ln_2"),
+            "frames_norm",
+        ),
     ],
     ids=["norms", "qkv", "position", "frame-position", "frame-qkv", "frame-norms"],
 )
-def test_the_tolerance_would_catch_a_wrong_mapping(tmp_path: Path, spoil: Any, level: str) -> None:
+def test_the_tolerance_would_catch_a_wrong_mapping(
+    tmp_path: Path, spoil: Any, level: str
+) -> None:
     tensors = lsmdc_tensors(**SMALL)
     x, mask = inputs(2, 5, 24)
     with torch.no_grad():
@@ -230,7 +274,9 @@ def test_clips_do_not_mix_and_batches_do_not_matter(tmp_path: Path) -> None:
     for name in one:
         assert torch.equal(one[name][:2], two[name][:2]), name
         assert not torch.equal(one[name][2], two[name][2]), name
-        assert (one[name][:1] - alone[name]).abs().max() <= 1e-5 * alone[name].abs().max(), name
+        assert (one[name][:1] - alone[name]).abs().max() <= 1e-5 * alone[
+            name
+        ].abs().max(), name
 
 
 @pytest.mark.parametrize(
@@ -257,22 +303,34 @@ def _without(key: str) -> Any:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda t: {**t, "lstm_visual.weight_ih_l0": torch.zeros(4, 4)}, "another architecture"),
+        (
+            lambda t: {**t, "lstm_visual.weight_ih_l0": torch.zeros(4, 4)},
+            "another architecture",
+        ),
         (
             lambda t: {**t, "clip.visual.conv2.weight": torch.zeros(4, 3, 3, 8, 8)},
             "another architecture",
         ),
         (_without("clip.visual.proj"), "not an LSMDC X-CLIP"),
         (_without("clip.visual.ln_post.bias"), "1 tensor missing"),
-        (_without("clip.visual.transformer.resblocks.1.attn.in_proj_bias"), "1 tensor missing"),
+        (
+            _without("clip.visual.transformer.resblocks.1.attn.in_proj_bias"),
+            "1 tensor missing",
+        ),
         (_without("transformerClip.resblocks.1.ln_2.weight"), "1 tensor missing"),
         (_without("frame_position_embeddings.weight"), "1 tensor missing"),
         (
-            lambda t: {**t, "clip.visual.transformer.resblocks.0.extra.weight": torch.zeros(2)},
+            lambda t: {
+                **t,
+                "clip.visual.transformer.resblocks.0.extra.weight": torch.zeros(2),
+            },
             "1 tensor that this model does not use",
         ),
         (lambda t: {**t, "clip.visual.ln_pre.bias": torch.zeros(7)}, "wrong shape"),
-        (lambda t: {**t, "clip.visual.positional_embedding": torch.zeros(11, 128)}, "wrong shape"),
+        (
+            lambda t: {**t, "clip.visual.positional_embedding": torch.zeros(11, 128)},
+            "wrong shape",
+        ),
         (lambda t: {f"other.{k}": v for k, v in t.items()}, "not an LSMDC X-CLIP"),
     ],
 )
@@ -284,7 +342,11 @@ def test_other_checkpoints_are_refused(tmp_path: Path, change: Any, told: str) -
 
 def test_frames_are_the_cards_where_no_tensor_tells(tmp_path: Path) -> None:
     tensors = lsmdc_tensors(**{**SMALL, "frames": 12, "positions": 77})
-    kept = {k: v for k, v in tensors.items() if not k.startswith(("frame_logit", "frame_mat"))}
+    kept = {
+        k: v
+        for k, v in tensors.items()
+        if not k.startswith(("frame_logit", "frame_mat"))
+    }
     torch.save(kept, tmp_path / "pytorch_model.bin")
     card = lsmdc_card(**{**SMALL, "frames": 12})
     assert load_backbone(card, tmp_path).geometry.frames == 12
@@ -299,7 +361,12 @@ def test_a_checkpoint_cut_at_any_byte_is_refused(tmp_path: Path, zipped: bool) -
     whole = path.read_bytes()
     # Readers give up in other ways near the beginning, below 64 kB, and near the end.
     below = range(1000, 65_000, 4001)
-    for keep in (*range(40), *below, len(whole) // 2, *range(len(whole) - 30, len(whole))):
+    for keep in (
+        *range(40),
+        *below,
+        len(whole) // 2,
+        *range(len(whole) - 30, len(whole)),
+    ):
         path.write_bytes(whole[:keep])
         with pytest.raises(Corrupt, match="cannot be read as weights"):
             load_backbone(lsmdc_card(**SMALL), path)
@@ -348,7 +415,9 @@ def test_the_command_writes_every_level(tmp_path: Path) -> None:
     words = ("--pixels", tmp_path / "x.npy", "--mask", tmp_path / "m.npy")
     for place in (path, tmp_path):
         out = tmp_path / f"{place.name}.npz"
-        call_obygaze("backbones", "forward", card, "--weights", place, *words, "-o", out).ok()
+        call_obygaze(
+            "backbones", "forward", card, "--weights", place, *words, "-o", out
+        ).ok()
         with torch.no_grad():
             expected = by_hand(lsmdc_tensors(**SMALL), x, mask)
         with np.load(out) as z:
@@ -378,7 +447,9 @@ def test_every_refusal_is_one_a_person_can_act_on(tmp_path: Path) -> None:
         "transformerClip.resblocks.1.ln_2.weight",
     ],
 )
-def test_what_is_missing_has_the_name_it_has_in_the_checkpoint(tmp_path: Path, name: str) -> None:
+def test_what_is_missing_has_the_name_it_has_in_the_checkpoint(
+    tmp_path: Path, name: str
+) -> None:
     torch.save(_without(name)(lsmdc_tensors(**SMALL)), tmp_path / "pytorch_model.bin.0")
     with pytest.raises(FixInput, match="missing") as caught:
         load_backbone(lsmdc_card(**SMALL), tmp_path)

@@ -56,7 +56,9 @@ def world(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(world: Path) -> None:
+def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(
+    world: Path,
+) -> None:
     code = f"{world / 'mine.py'}:net"
     checks = run_obygaze("backbones", "check", code, "--json").ok().json()["checks"]
     states = {check["name"]: check["state"] for check in checks}
@@ -105,7 +107,9 @@ def test_the_example_of_the_guide_gives_the_numbers_of_its_model(world: Path) ->
     processor = BitImageProcessor(**edges)
     processor.save_pretrained(folder)
     example = example.replace("facebook/dinov2-with-registers-base", folder)
-    (world / "own.py").write_text(example.replace("768", "32").replace("224", "28"), "utf-8")
+    (world / "own.py").write_text(
+        example.replace("768", "32").replace("224", "28"), "utf-8"
+    )
     code = f"{world / 'own.py'}:registers"
     run_obygaze("-C", world, "extract", "run", "films", "-b", code).ok()
     store = open_store(world / "stores" / "films.dinov2-registers")
@@ -122,7 +126,9 @@ def test_data_classes_of_own_code_are_found(world: Path) -> None:
     # Their annotations are looked up in the module of that name.
     text = "from __future__ import annotations\nfrom dataclasses import KW_ONLY, dataclass\n"
     text += "@dataclass\nclass Settings:\n    _: KW_ONLY\n    frames: int = 4\n"
-    (world / "mine.py").write_text(text + NET.replace("from __future__ import annotations", ""))
+    (world / "mine.py").write_text(
+        text + NET.replace("from __future__ import annotations", "")
+    )
     assert find_card(f"{world / 'mine.py'}:net").name == "net"
     with pytest.raises(FixInput, match=r"mine\.py:Settings must return a card"):
         find_card(f"{world / 'mine.py'}:Settings")
@@ -131,7 +137,11 @@ def test_data_classes_of_own_code_are_found(world: Path) -> None:
 def test_a_module_of_the_working_folder(world: Path) -> None:
     script = "from obygaze_features.backbones import find_card; print(find_card('mine:net').levels)"
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=world, env=environment(), capture_output=True, text=True
+        [sys.executable, "-c", script],
+        cwd=world,
+        env=environment(),
+        capture_output=True,
+        text=True,
     )
     assert "'clip'" in done.stdout, done.stderr
 
@@ -148,7 +158,9 @@ def test_functions_of_installed_packages_are_listed(
     point = EntryPoint("net", "package:net", plugins.BACKBONES)
     monkeypatch.setattr(plugins, "entry_points", lambda group: (point,))
     assert find_card("net").levels["frames"].shape == (4, 5)
-    assert find_card("net").code["files"][Path(__file__).name] == sha256_file(Path(__file__))
+    assert find_card("net").code["files"][Path(__file__).name] == sha256_file(
+        Path(__file__)
+    )
     assert [card.name for card in find_cards("ne*").cards] == ["net"]
 
 
@@ -189,16 +201,24 @@ def test_code_named_by_a_store_is_never_run(tmp_path: Path) -> None:
         (NET.replace('"pooled"', '"start_s"'), "a level cannot be called 'start_s'"),
         (NET.replace('"pooled"', '"A B"'), "'A B' cannot be the name of an array"),
         (
-            NET.replace("torch.manual_seed(0)", "raise RuntimeError('missing key memory.weight')"),
+            NET.replace(
+                "torch.manual_seed(0)",
+                "raise RuntimeError('missing key memory.weight')",
+            ),
             "load.. failed: RuntimeError: missing key memory.weight",
         ),
         (NET.replace('"clip": frames.mean(1), ', ""), "returned no level clip"),
         (NET.replace('"clip": [5]', '"clip": [6]'), r"expected shape \[1, 6\]"),
-        (NET.replace("torch.manual_seed(0)", "raise OSError('gone')"), "load.. failed: OSError"),
+        (
+            NET.replace("torch.manual_seed(0)", "raise OSError('gone')"),
+            "load.. failed: OSError",
+        ),
         (NET.replace("module(pixels", "module(pixels[0]"), "run.. failed: "),
     ],
 )
-def test_errors_in_the_code_name_what_is_wrong(world: Path, text: str, message: str) -> None:
+def test_errors_in_the_code_name_what_is_wrong(
+    world: Path, text: str, message: str
+) -> None:
     (world / "mine.py").write_text(text, "utf-8")
     with pytest.raises(ObygazeError, match=message):
         backbone = load_backbone(f"{world / 'mine.py'}:net")

@@ -76,11 +76,15 @@ def test_a_file_beside_the_code_wins_over_an_installed_package(tmp_path: Path) -
     assert code_of(path)["files"].keys() == {"mine.py", "PIL.py"}
     import PIL.Image
 
-    assert PIL.Image.__name__ == "PIL.Image", "other code still has the installed package"
+    assert PIL.Image.__name__ == "PIL.Image", (
+        "other code still has the installed package"
+    )
 
 
 def test_changed_code_in_a_package_makes_another_recipe(tmp_path: Path) -> None:
-    path = write(tmp_path, mine="from net.model import run\n" + CARD, net___model=RUN % "1.0")
+    path = write(
+        tmp_path, mine="from net.model import run\n" + CARD, net___model=RUN % "1.0"
+    )
     before = code_of(path)
     assert before["files"] == {
         name: sha256_file(tmp_path / name) for name in ("mine.py", "net/model.py")
@@ -130,14 +134,18 @@ def test_files_imported_by_name_are_hashed_too(tmp_path: Path) -> None:
     late = "import importlib\nNAME = 'parts.' + 'b'\n" + CARD
     late += "\n\ndef run(module, pixels):\n    __import__(NAME)\n"
     path = write(tmp_path, mine=late, parts___b=RUN % "6.0")
-    with pytest.raises(FixInput, match=r"parts/b\.py is imported while clips are computed"):
+    with pytest.raises(
+        FixInput, match=r"parts/b\.py is imported while clips are computed"
+    ):
         value_of(path)
 
 
 def test_a_module_pickled_as_a_whole_is_loaded(tmp_path: Path) -> None:
     for folder, value in (("a", 7.0), ("b", 8.0)):
         net = f"import torch\nclass Net(torch.nn.Linear):\n    value = {value}\n"
-        text = CARD.replace("torch.nn.Linear(1, 1)", f"torch.load({folder!r}, weights_only=False)")
+        text = CARD.replace(
+            "torch.nn.Linear(1, 1)", f"torch.load({folder!r}, weights_only=False)"
+        )
         run = "def run(module, pixels):\n"
         run += "    return {'clip': pixels.new_full((len(pixels), 1), module.value)}\n"
         text = text.replace(f"{folder!r}", repr(str(tmp_path / folder / "net.pt")))
@@ -150,12 +158,19 @@ def test_a_module_pickled_as_a_whole_is_loaded(tmp_path: Path) -> None:
         del sys.modules["whole"]
     assert value_of(tmp_path / "a" / "mine.py") == 7.0
     assert value_of(tmp_path / "b" / "mine.py") == 8.0
-    assert code_of(tmp_path / "b" / "mine.py")["files"].keys() == {"mine.py", "whole.py"}
+    assert code_of(tmp_path / "b" / "mine.py")["files"].keys() == {
+        "mine.py",
+        "whole.py",
+    }
 
 
-def test_an_import_that_fails_names_the_module_as_it_was_written(tmp_path: Path) -> None:
+def test_an_import_that_fails_names_the_module_as_it_was_written(
+    tmp_path: Path,
+) -> None:
     path = write(tmp_path, mine="import kit.missing\n" + CARD, kit___a="")
-    with pytest.raises(FixInput, match=r"ModuleNotFoundError: No module named 'kit\.missing'"):
+    with pytest.raises(
+        FixInput, match=r"ModuleNotFoundError: No module named 'kit\.missing'"
+    ):
         find_card(f"{path}:net")
 
 
@@ -169,7 +184,9 @@ def test_a_folder_without_code_does_not_hide_a_package(tmp_path: Path) -> None:
 def test_a_module_of_the_working_folder_wins_over_an_installed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path, kit___mine="from .other import run\n" + CARD, kit___other=RUN % "4.0")
+    write(
+        tmp_path, kit___mine="from .other import run\n" + CARD, kit___other=RUN % "4.0"
+    )
     monkeypatch.chdir(tmp_path)
     assert value_of("kit.mine") == 4.0
     assert code_of("kit.mine")["files"].keys() == {"mine.py", "other.py"}
@@ -203,7 +220,9 @@ def run(module, pixels):
 """
 
 
-def test_model_files_that_are_no_tensors_are_hashed_into_the_recipe(tmp_path: Path) -> None:
+def test_model_files_that_are_no_tensors_are_hashed_into_the_recipe(
+    tmp_path: Path,
+) -> None:
     text = MODEL_FILE + CARD.replace("torch.nn.Linear(1, 1)", "torch.nn.Identity()")
     path = write(tmp_path, mine=text)
     np.save(tmp_path / "model.npy", 1.0)
@@ -230,7 +249,9 @@ def test_a_model_without_weights_says_so(tmp_path: Path) -> None:
 
 
 def test_a_program_of_torchscript_is_hashed_with_its_weights(tmp_path: Path) -> None:
-    script = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.ReLU()))
+    script = torch.jit.script(
+        torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.ReLU())
+    )
     script.save(str(tmp_path / "net.pt"))
     source = f"torch.jit.load({str(tmp_path / 'net.pt')!r})"
     text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", source)
@@ -255,5 +276,7 @@ def test_what_can_be_called_is_a_function_too(tmp_path: Path) -> None:
 
 def test_what_is_no_torch_module_is_refused_by_name(tmp_path: Path) -> None:
     text = RUN % "1.0" + CARD.replace("torch.nn.Linear(1, 1)", "object()")
-    with pytest.raises(FixInput, match=r"load\(\) must return a torch.nn.Module.*got object"):
+    with pytest.raises(
+        FixInput, match=r"load\(\) must return a torch.nn.Module.*got object"
+    ):
         load_backbone(f"{write(tmp_path, mine=text)}:net")

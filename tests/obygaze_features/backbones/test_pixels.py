@@ -30,7 +30,11 @@ def frames(height: int, width: int, n: int = 2, seed: int = 0) -> Any:
 def test_the_crop_is_floored_or_rounded() -> None:
     # 4 x 9 to shortest edge 4 leaves 5 columns: an offset of 2 floored, of 2 rounded (half to
     # even); 4 x 11 leaves 7: 3 floored, 4 rounded.
-    x = np.arange(11, dtype=np.uint8)[None, None, :, None].repeat(4, axis=1).repeat(3, axis=3)
+    x = (
+        np.arange(11, dtype=np.uint8)[None, None, :, None]
+        .repeat(4, axis=1)
+        .repeat(3, axis=3)
+    )
     plain = Preset(mean=(0, 0, 0), std=(1, 1, 1))
     for width, floored, rounded in ((9, 2, 2), (11, 3, 4)):
         for offset, first in (("floor", floored), ("round", rounded)):
@@ -59,7 +63,10 @@ def test_values_by_hand() -> None:
 def processor(module: str, name: str, **settings: Any) -> Any:
     """A processor in its Pillow form, by whichever name this release has."""
     root = f"transformers.models.{module}.image_processing"
-    for path, attribute in ((f"{root}_pil_{module}", f"{name}Pil"), (f"{root}_{module}", name)):
+    for path, attribute in (
+        (f"{root}_pil_{module}", f"{name}Pil"),
+        (f"{root}_{module}", name),
+    ):
         try:
             found = importlib.import_module(path)
         except ImportError:
@@ -103,13 +110,17 @@ PROCESSORS = {
 
 
 @pytest.mark.parametrize("name", sorted(PROCESSORS))
-@pytest.mark.parametrize(("height", "width"), [(270, 480), (480, 301), (224, 224), (100, 90)])
+@pytest.mark.parametrize(
+    ("height", "width"), [(270, 480), (480, 301), (224, 224), (100, 90)]
+)
 def test_pixels_are_the_processors_own_bits(name: str, height: int, width: int) -> None:
     pytest.importorskip("transformers", reason="the processors are in transformers")
     module, kind, settings = PROCESSORS[name]
     x = frames(height, width)
     theirs = np.asarray(
-        processor(module, kind, **settings)(list(x), return_tensors="np")["pixel_values"]
+        processor(module, kind, **settings)(list(x), return_tensors="np")[
+            "pixel_values"
+        ]
     )
     theirs = theirs.reshape(2, 3, 224, 224)
     mine = Preprocessor(find_card(name).input, 224)(torch.from_numpy(x)).numpy()
@@ -118,7 +129,9 @@ def test_pixels_are_the_processors_own_bits(name: str, height: int, width: int) 
         assert np.array_equal(mine, theirs)
     # Newer Pillows shrink tall pictures down first: a level here and there, see test_resize.
     std = np.array(find_card(name).input.std)[:, None, None]
-    assert (np.abs(mine - theirs) * std).max() <= 1.001 / (127.5 if "hub" in name else 255)
+    assert (np.abs(mine - theirs) * std).max() <= 1.001 / (
+        127.5 if "hub" in name else 255
+    )
 
 
 def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None:
@@ -131,12 +144,17 @@ def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None
     sizes = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
     run = processor("videomae", "VideoMAEImageProcessor", **sizes, **IMAGENET)
     theirs = torch.as_tensor(
-        np.asarray(run(list(small), return_tensors="np")["pixel_values"]), dtype=torch.float32
+        np.asarray(run(list(small), return_tensors="np")["pixel_values"]),
+        dtype=torch.float32,
     )
-    model = modeling.XCLIPModel.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    model = modeling.XCLIPModel.from_pretrained(
+        tmp_path, attn_implementation="eager"
+    ).eval()
     with torch.no_grad():
         words = torch.ones(1, 4, dtype=torch.long)
-        whole = model(input_ids=words, attention_mask=words, pixel_values=theirs, return_dict=True)
+        whole = model(
+            input_ids=words, attention_mask=words, pixel_values=theirs, return_dict=True
+        )
         expected = whole.mit_output[1]
 
     card = tiny_card("xclip").with_preset("paper-2024")
@@ -153,7 +171,10 @@ def test_the_checkpoints_own_edge_has_the_say() -> None:
     preset = find_card("vivit-b16x2-k400").input
     assert Preprocessor(preset, 224).resize.edge == 256
     assert Preprocessor(preset, 224, checkpoint_edge=224).resize.edge == 224
-    assert Preprocessor(find_card("clip-b16").input, 224, checkpoint_edge=300).resize.edge == 224
+    assert (
+        Preprocessor(find_card("clip-b16").input, 224, checkpoint_edge=300).resize.edge
+        == 224
+    )
     with pytest.raises(FixInput, match="cannot be cropped"):
         Preprocessor(preset, 224, checkpoint_edge=200)
 
@@ -167,7 +188,10 @@ def test_the_recipe_tells_pixels_apart_by_what_they_are() -> None:
             recipe = Preprocessor(preset, card.geometry.size).recipe()
             assert recipe["antialias"] is True
             key = repr({k: v for k, v in recipe.items() if k != "behaviour_sha256"})
-            assert seen.setdefault(recipe["behaviour_sha256"], key) == key, (card.name, name)
+            assert seen.setdefault(recipe["behaviour_sha256"], key) == key, (
+                card.name,
+                name,
+            )
     assert len(seen) >= 9
     floor = Preprocessor(find_card("xclip-lsmdc-b32").input, 224)
     same = Preprocessor(find_card("xclip-lsmdc-b32@paper-2024").input, 224)

@@ -48,7 +48,9 @@ def test_grad_cam_is_that_of_captum(family: str, tmp_path: Path) -> None:
     directions = np.random.default_rng(1).normal(size=(3, g.out))
     ours = grad_cam(backbone, pixels, "clip", directions)
     vision = backbone.module if family == "clip" else backbone.module["vision"]
-    layer = [m for m in vision.modules() if type(m).__name__.endswith("EncoderLayer")][-1]
+    layer = [m for m in vision.modules() if type(m).__name__.endswith("EncoderLayer")][
+        -1
+    ]
     layer.layer_norm1 = Folded(layer.layer_norm1, g.patches)
 
     class Scores(torch.nn.Module):
@@ -66,7 +68,9 @@ def test_grad_cam_is_that_of_captum(family: str, tmp_path: Path) -> None:
     cam = captum.LayerGradCam(Scores(), layer.layer_norm1.spot)
     backbone.module.requires_grad_(True)
     for k in range(len(directions)):
-        theirs = cam.attribute(torch.as_tensor(pixels[0]), target=k, relu_attributions=True)
+        theirs = cam.attribute(
+            torch.as_tensor(pixels[0]), target=k, relu_attributions=True
+        )
         theirs = theirs.detach().numpy().reshape(g.grid)
         assert theirs.max() > 0
         np.testing.assert_allclose(ours[0, k], theirs / theirs.max(), atol=1e-4)
@@ -77,7 +81,9 @@ def enlarged(picture: Any, size: int) -> Any:
     for axis in (0, 1):
         n = picture.shape[axis]
         at = (np.arange(size) + 0.5) * n / size - 0.5
-        lines = [np.interp(at, np.arange(n), line) for line in np.moveaxis(picture, axis, -1)]
+        lines = [
+            np.interp(at, np.arange(n), line) for line in np.moveaxis(picture, axis, -1)
+        ]
         picture = np.moveaxis(np.array(lines), -1, axis)
     return picture
 
@@ -90,10 +96,14 @@ def test_score_cam_shows_the_model_each_channel(family: str, tmp_path: Path) -> 
     ours = score_cam(backbone, pixels, "clip", directions)
     unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
     vision = backbone.module if family == "clip" else backbone.module["vision"]
-    layer = [m for m in vision.modules() if type(m).__name__.endswith("EncoderLayer")][-1]
+    layer = [m for m in vision.modules() if type(m).__name__.endswith("EncoderLayer")][
+        -1
+    ]
     for clip, own in zip(pixels, ours, strict=True):
         seen: list[Any] = []
-        hook = layer.layer_norm1.register_forward_hook(lambda m, i, o, s=seen: s.append(o.detach()))
+        hook = layer.layer_norm1.register_forward_hook(
+            lambda m, i, o, s=seen: s.append(o.detach())
+        )
         backbone.forward(clip[None])
         hook.remove()
         tokens = seen[0].numpy()[:, 1 : 1 + g.patches].astype(np.float64)
@@ -109,7 +119,9 @@ def test_score_cam_shows_the_model_each_channel(family: str, tmp_path: Path) -> 
             total += weight[:, None, None, None] * tokens[:, :, channel].reshape(g.grid)
         total = np.maximum(total, 0)
         assert (total.max(axis=(1, 2, 3)) > 0).all()
-        np.testing.assert_allclose(own, total / total.max(axis=(1, 2, 3), keepdims=True), atol=2e-4)
+        np.testing.assert_allclose(
+            own, total / total.max(axis=(1, 2, 3), keepdims=True), atol=2e-4
+        )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -122,7 +134,9 @@ def test_rollout_is_the_product_of_attention(family: str, tmp_path: Path) -> Non
     layers = [m for m in vision.modules() if type(m).__name__.endswith("EncoderLayer")]
     entered: list[Any] = []
     for layer in layers:
-        layer.self_attn.q_proj.register_forward_hook(lambda m, i, o: entered.append(i[0]))
+        layer.self_attn.q_proj.register_forward_hook(
+            lambda m, i, o: entered.append(i[0])
+        )
     backbone.forward(pixels)
     total = np.eye(5)
     for layer, x in zip(layers, tuple(entered), strict=True):
@@ -178,9 +192,13 @@ def test_the_peak_is_on_the_red_patch_of_a_network_set_by_hand(
     pixels[:, :, 2] = 1
     for frame, place in enumerate(at):
         row, column = divmod(place, 2)
-        part = pixels[0, frame, :, 16 * row : 16 * row + 16, 16 * column : 16 * column + 16]
+        part = pixels[
+            0, frame, :, 16 * row : 16 * row + 16, 16 * column : 16 * column + 16
+        ]
         part[0], part[2] = 1, 0
-    red, blue = method(backbone, pixels, "clip", np.eye(24)[:2])[0].reshape(2, g.frames, 4)
+    red, blue = method(backbone, pixels, "clip", np.eye(24)[:2])[0].reshape(
+        2, g.frames, 4
+    )
     assert red.argmax(axis=1).tolist() == list(at)
     np.testing.assert_allclose(red[np.arange(3), at], 1, atol=1e-5)
     assert np.delete(red[0], at[0]).max() <= elsewhere

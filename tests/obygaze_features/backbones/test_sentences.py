@@ -25,21 +25,32 @@ from obygaze_features.backbones.pooling import read_pooling  # noqa: E402
 from obygaze_features.backbones.text import LanguageModel, SentenceEncoder  # noqa: E402
 
 
-def test_a_prior_is_the_mean_probability_of_all_tokens_and_the_end(tmp_path: Path) -> None:
+def test_a_prior_is_the_mean_probability_of_all_tokens_and_the_end(
+    tmp_path: Path,
+) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = save_language_model(tmp_path / "lm")
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
     # The tiny tokenizer itself puts a begin and an end around a text.
-    ids = AutoTokenizer.from_pretrained(folder)("a man on a bed", return_tensors="pt").input_ids
+    ids = AutoTokenizer.from_pretrained(folder)(
+        "a man on a bed", return_tensors="pt"
+    ).input_ids
     assert ids.shape == (1, 7)
     with torch.inference_mode():
-        steps = [torch.softmax(model(ids[:, :i]).logits[0, -1], -1)[ids[0, i]] for i in range(1, 7)]
+        steps = [
+            torch.softmax(model(ids[:, :i]).logits[0, -1], -1)[ids[0, i]]
+            for i in range(1, 7)
+        ]
     expected = float(torch.stack(steps).mean())
-    assert LanguageModel(str(folder)).prior("a man on a bed") == pytest.approx(expected, rel=1e-5)
+    assert LanguageModel(str(folder)).prior("a man on a bed") == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
-def test_a_similarity_does_not_depend_on_what_else_is_in_the_batch(tmp_path: Path) -> None:
+def test_a_similarity_does_not_depend_on_what_else_is_in_the_batch(
+    tmp_path: Path,
+) -> None:
     from transformers import AutoModel, AutoTokenizer
 
     folder = save_encoder(tmp_path / "bert")
@@ -50,7 +61,10 @@ def test_a_similarity_does_not_depend_on_what_else_is_in_the_batch(tmp_path: Pat
     texts = ["a man", "a sad woman on a bed"]
     with torch.inference_mode():
         vectors = [
-            model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0).double()
+            model(**tokenizer(text, return_tensors="pt"))
+            .last_hidden_state[0]
+            .mean(0)
+            .double()
             for text in texts
         ]
     expected = float(torch.cosine_similarity(vectors[0], vectors[1], dim=0))
@@ -66,7 +80,9 @@ BY_HAND: dict[str, Callable[[Any], Any]] = {
     "pooling_mode_max_tokens": lambda h: h.max(axis=0),
     "pooling_mode_mean_tokens": lambda h: sum(h) / len(h),
     "pooling_mode_mean_sqrt_len_tokens": lambda h: sum(h) / len(h) ** 0.5,
-    "pooling_mode_weightedmean_tokens": lambda h: sum((i + 1) * h[i] for i in range(len(h))),
+    "pooling_mode_weightedmean_tokens": lambda h: sum(
+        (i + 1) * h[i] for i in range(len(h))
+    ),
     "pooling_mode_lasttoken": lambda h: h[-1],
 }
 
@@ -94,9 +110,16 @@ def tokens_of(folder: Path, text: str, most: int | None = None) -> Any:
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokens = tokenizer(text, return_tensors="pt", truncation=most is not None, max_length=most)
+    tokens = tokenizer(
+        text, return_tensors="pt", truncation=most is not None, max_length=most
+    )
     with torch.inference_mode():
-        return AutoModel.from_pretrained(folder).eval()(**tokens).last_hidden_state[0].numpy()
+        return (
+            AutoModel.from_pretrained(folder)
+            .eval()(**tokens)
+            .last_hidden_state[0]
+            .numpy()
+        )
 
 
 def unit(vector: Any) -> Any:
@@ -106,22 +129,35 @@ def unit(vector: Any) -> Any:
 @pytest.mark.parametrize("mode", BY_HAND)
 def test_an_encoder_pools_as_its_files_declare(mode: str, tmp_path: Path) -> None:
     modes = {**dict.fromkeys(BY_HAND, False), mode: True}
-    folder = as_sentence_transformer(save_encoder(tmp_path / "bert"), "Normalize", **modes)
+    folder = as_sentence_transformer(
+        save_encoder(tmp_path / "bert"), "Normalize", **modes
+    )
     found = SentenceEncoder(str(folder)).embed(TEXTS)
     expected = [unit(BY_HAND[mode](tokens_of(folder, text))) for text in TEXTS]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_several_modes_are_joined_and_a_single_key_may_name_them(tmp_path: Path) -> None:
-    folder = as_sentence_transformer(save_encoder(tmp_path / "bert"), pooling_mode=["max", "cls"])
+def test_several_modes_are_joined_and_a_single_key_may_name_them(
+    tmp_path: Path,
+) -> None:
+    folder = as_sentence_transformer(
+        save_encoder(tmp_path / "bert"), pooling_mode=["max", "cls"]
+    )
     h = tokens_of(folder, TEXTS[0])
     expected = unit(np.concatenate([h[0], h.max(axis=0)]))
-    np.testing.assert_allclose(SentenceEncoder(str(folder)).embed(TEXTS)[0], expected, atol=1e-6)
+    np.testing.assert_allclose(
+        SentenceEncoder(str(folder)).embed(TEXTS)[0], expected, atol=1e-6
+    )
 
 
 def test_texts_are_cut_cased_and_prompted_as_the_files_declare(tmp_path: Path) -> None:
-    folder = as_sentence_transformer(save_encoder(tmp_path / "bert"), pooling_mode="mean")
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 4, "do_lower_case": True})
+    folder = as_sentence_transformer(
+        save_encoder(tmp_path / "bert"), pooling_mode="mean"
+    )
+    write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": 4, "do_lower_case": True},
+    )
     prompts = {"prompts": {"query": "the "}, "default_prompt_name": "query"}
     write_json(folder / "config_sentence_transformers.json", prompts)
     expected = unit(tokens_of(folder, "the man on a bed", 4).mean(axis=0))
@@ -133,17 +169,27 @@ def test_texts_are_cut_cased_and_prompted_as_the_files_declare(tmp_path: Path) -
     ("others", "pooling", "message"),
     [
         (["Dense"], {"pooling_mode": "mean"}, "modules Transformer, Pooling, Dense"),
-        ([], {"pooling_mode_attention": True}, "pooling pooling_mode_attention is not known"),
+        (
+            [],
+            {"pooling_mode_attention": True},
+            "pooling pooling_mode_attention is not known",
+        ),
         ([], {"pooling_mode": "median"}, "pooling median is not known"),
         ([], {"pooling_mode_cls_token": False}, "pooling of this encoder is not known"),
-        ([], {"pooling_mode": 3}, "pooling_mode must be a name or a list of names, got 3"),
+        (
+            [],
+            {"pooling_mode": 3},
+            "pooling_mode must be a name or a list of names, got 3",
+        ),
         ([], {"pooling_mode": None}, "pooling of this encoder is not known"),
     ],
 )
 def test_a_pooling_that_is_not_known_is_refused(
     others: list[str], pooling: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    folder = as_sentence_transformer(save_encoder(tmp_path / "bert"), *others, **pooling)
+    folder = as_sentence_transformer(
+        save_encoder(tmp_path / "bert"), *others, **pooling
+    )
     with pytest.raises(FixInput, match=message):
         SentenceEncoder(str(folder))
 
@@ -151,8 +197,16 @@ def test_a_pooling_that_is_not_known_is_refused(
 @pytest.mark.parametrize(
     ("file", "settings", "message"),
     [
-        ("sentence_bert_config.json", [512], "sentence_bert_config.json is not an object"),
-        ("config_sentence_transformers.json", {"prompts": ["q: "]}, "prompts of .* not an object"),
+        (
+            "sentence_bert_config.json",
+            [512],
+            "sentence_bert_config.json is not an object",
+        ),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": ["q: "]},
+            "prompts of .* not an object",
+        ),
     ],
 )
 def test_settings_of_another_form_are_refused(
@@ -190,17 +244,23 @@ def test_a_model_named_by_the_hub_pools_as_its_folder_does(
     expected = SentenceEncoder(str(made)).embed(TEXTS)
     np.testing.assert_array_equal(SentenceEncoder("lab/bert").embed(TEXTS), expected)
     (snapshot / "modules.json").unlink()
-    with pytest.raises(NotFound, match=r"whether lab/bert has a modules\.json is not known"):
+    with pytest.raises(
+        NotFound, match=r"whether lab/bert has a modules\.json is not known"
+    ):
         SentenceEncoder("lab/bert")
 
 
 def test_an_encoder_that_declares_nothing_takes_the_mean(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path / "bert")
     expected = unit(tokens_of(folder, TEXTS[0]).mean(axis=0))
-    np.testing.assert_allclose(SentenceEncoder(str(folder)).embed(TEXTS)[0], expected, atol=1e-6)
+    np.testing.assert_allclose(
+        SentenceEncoder(str(folder)).embed(TEXTS)[0], expected, atol=1e-6
+    )
 
 
-def test_models_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_that_are_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for name in (str(tmp_path), str(tmp_path / "none"), "./none"):
         with pytest.raises(NotFound):
@@ -214,7 +274,10 @@ class Made:
         return len(text) / 100
 
     def similarity(self, texts: Sequence[str], others: Sequence[str]) -> list[float]:
-        return [len(text) / 10 + len(other) for text, other in zip(texts, others, strict=True)]
+        return [
+            len(text) / 10 + len(other)
+            for text, other in zip(texts, others, strict=True)
+        ]
 
 
 def fill(folder: Path, text: str) -> list[dict[str, str]]:
@@ -226,12 +289,28 @@ def fill(folder: Path, text: str) -> list[dict[str, str]]:
 
 
 def test_captions_are_worded_both_ways_where_there_is_a_mask(tmp_path: Path) -> None:
-    rows = fill(tmp_path, 'id,caption,visual,prob\n7,"a [MASK], a [MASK]",ab,0.5\n8,a dog,x,0.5\n')
+    rows = fill(
+        tmp_path,
+        'id,caption,visual,prob\n7,"a [MASK], a [MASK]",ab,0.5\n8,a dog,x,0.5\n',
+    )
     assert list(rows[0]) == [
-        *("id", "caption", "visual", "prob", "lm_man", "sim_man", "lm_woman", "sim_woman")
+        *(
+            "id",
+            "caption",
+            "visual",
+            "prob",
+            "lm_man",
+            "sim_man",
+            "lm_woman",
+            "sim_woman",
+        )
     ]
     # "a man, a man" has 12 characters, "a woman, a woman" 16.
-    assert (rows[0]["lm_man"], rows[0]["lm_woman"], rows[0]["sim_man"]) == ("0.12", "0.16", "3.2")
+    assert (rows[0]["lm_man"], rows[0]["lm_woman"], rows[0]["sim_man"]) == (
+        "0.12",
+        "0.16",
+        "3.2",
+    )
     assert rows[1]["lm_man"] == rows[1]["lm_woman"] == "0.05"
     rows = fill(tmp_path, "caption,visual,prob\na dog,dog,0.5\n")
     assert list(rows[0]) == ["caption", "visual", "prob", "lm", "sim"]
@@ -246,18 +325,35 @@ def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
         with pytest.raises(FixInput):
             fill(tmp_path, text)
     fill(tmp_path, "caption,visual,prob\na dog,dog,0.5\n")
-    (tmp_path / "t.csv").write_text("caption,visual,prob\na cat,cat,0.5\n", encoding="utf-8")
+    (tmp_path / "t.csv").write_text(
+        "caption,visual,prob\na cat,cat,0.5\n", encoding="utf-8"
+    )
     with pytest.raises(AlreadyThere):
         score_captions(tmp_path / "t.csv", tmp_path / "o.csv", Made(), Made())
 
 
-def test_what_was_filled_is_told_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_filled_is_told_as_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sentences = "obygaze_features.backbones.text"
     monkeypatch.setattr(f"{sentences}.LanguageModel", lambda name: Made())
     monkeypatch.setattr(f"{sentences}.SentenceEncoder", lambda name: Made())
     table, out = tmp_path / "t.csv", tmp_path / "o.csv"
-    table.write_text("caption,visual,prob\na dog,dog,0.5\na cat,cat,0.5\n", encoding="utf-8")
-    words = ("extract", "captions", table, "--lm", "a", "--sim", "b", "-o", out, "--json")
+    table.write_text(
+        "caption,visual,prob\na dog,dog,0.5\na cat,cat,0.5\n", encoding="utf-8"
+    )
+    words = (
+        "extract",
+        "captions",
+        table,
+        "--lm",
+        "a",
+        "--sim",
+        "b",
+        "-o",
+        out,
+        "--json",
+    )
     assert call_obygaze(*words).ok().json() == {
         "json_version": 1,
         "captions": 2,

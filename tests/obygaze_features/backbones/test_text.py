@@ -18,7 +18,12 @@ pytest.importorskip("transformers")
 from support.words import save_text_model as checkpoint  # noqa: E402
 
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.backbones.text import SHIPPED, embed_prompts, load_text_tower, read_prompts  # noqa: E402  # noqa: E402
+from obygaze_features.backbones.text import (  # noqa: E402
+    SHIPPED,
+    embed_prompts,
+    load_text_tower,
+    read_prompts,
+)
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
 from obygaze_features.store import Recipe  # noqa: E402
 from obygaze_features.store.format.recipe import same_space, space_of_level  # noqa: E402
@@ -44,7 +49,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def whole_model(folder: Path) -> tuple[Any, Any]:
     from transformers import AutoModel, AutoTokenizer
 
-    return AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    return AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(
+        folder
+    )
 
 
 @pytest.mark.parametrize("family", ["clip", "xclip"])
@@ -54,7 +61,10 @@ def test_vectors_are_the_whole_models_own_raw_and_one_by_one(
     model, tokenizer = whole_model(folders[family])
     # One at a time, so that no padding is in it.
     with torch.inference_mode():
-        found = [model.get_text_features(**tokenizer([t], return_tensors="pt")) for t in TEXTS]
+        found = [
+            model.get_text_features(**tokenizer([t], return_tensors="pt"))
+            for t in TEXTS
+        ]
     expected = np.concatenate([getattr(f, "pooler_output", f).numpy() for f in found])
     vectors = load_text_tower(tiny_card(family), folders[family]).embed(TEXTS)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
@@ -62,10 +72,15 @@ def test_vectors_are_the_whole_models_own_raw_and_one_by_one(
     assert np.ptp(lengths) > 0.01
 
 
-def test_siglip_reads_lower_case_padded_to_its_full_length(folders: dict[str, Path]) -> None:
+def test_siglip_reads_lower_case_padded_to_its_full_length(
+    folders: dict[str, Path],
+) -> None:
     model, tokenizer = whole_model(folders["siglip"])
     tokens = tokenizer(
-        [text.lower() for text in TEXTS], padding="max_length", max_length=8, return_tensors="pt"
+        [text.lower() for text in TEXTS],
+        padding="max_length",
+        max_length=8,
+        return_tensors="pt",
     )
     with torch.inference_mode():
         found = model.get_text_features(input_ids=tokens["input_ids"])
@@ -93,7 +108,9 @@ def prompts_of(text: str, folder: Path) -> Any:
     return read_prompts(str(folder / "here"))
 
 
-def test_prompts_keep_what_they_were_made_of(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_prompts_keep_what_they_were_made_of(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
     tower = load_text_tower(tiny_card("clip"), folders["clip"])
     table = embed_prompts(tower, prompts_of(PROMPTS, tmp_path))
     assert list(table.prompt) == [
@@ -102,7 +119,9 @@ def test_prompts_keep_what_they_were_made_of(folders: dict[str, Path], tmp_path:
     ]
     assert list(table.template) == ["a {} man", "the {} dog"] * 3
     assert list(table.attribute) == ["joy"] * 2 + ["grief"] * 4
-    np.testing.assert_allclose(table.embeddings[3:4], tower.embed(["the sad dog"]), atol=1e-5)
+    np.testing.assert_allclose(
+        table.embeddings[3:4], tower.embed(["the sad dog"]), atol=1e-5
+    )
     assert table.space_id.startswith("local@main#")
 
 
@@ -166,8 +185,14 @@ def test_texts_with_an_emotion_word_are_those_without_it() -> None:
         ("x =", "not valid TOML"),
         ('name = "x"', "schema must be"),
         (PROMPTS.replace("name", "title"), "here:3: title: unknown key"),
-        (PROMPTS.replace("a {} man", "a man"), "templates: each item must be a text with one {}"),
-        (PROMPTS.replace("a {} man", "{} {}"), "templates: each item must be a text with one {}"),
+        (
+            PROMPTS.replace("a {} man", "a man"),
+            "templates: each item must be a text with one {}",
+        ),
+        (
+            PROMPTS.replace("a {} man", "{} {}"),
+            "templates: each item must be a text with one {}",
+        ),
         (PROMPTS.replace('["happy"]', '"happy"'), "attributes.joy: must be a list"),
         (PROMPTS.replace('["happy"]', "[]"), "attributes.joy: must be a list"),
         (PROMPTS.partition("[attributes]")[0], "attributes: required key is missing"),
@@ -188,17 +213,32 @@ def test_the_command_writes_a_file_and_says_what_is_in_it(
 ) -> None:
     prompts = tmp_path / "p.toml"
     prompts.write_text(PROMPTS, encoding="utf-8")
-    words = ("-C", tmp_path, "extract", "text", "-b", "tiny-xclip", "--prompts", prompts)
+    words = (
+        "-C",
+        tmp_path,
+        "extract",
+        "text",
+        "-b",
+        "tiny-xclip",
+        "--prompts",
+        prompts,
+    )
     words = (*words, "--weights", folders["xclip"])
     write_tiny_card("xclip", tmp_path / "backbones")
     told = call_obygaze(*words, "--json").ok().json()
-    assert (told["texts"], told["width"], told["attributes"]) == (6, 24, ["joy", "grief"])
+    assert (told["texts"], told["width"], told["attributes"]) == (
+        6,
+        24,
+        ["joy", "grief"],
+    )
     path = tmp_path / "texts" / "tiny-xclip.tiny.npz"
     assert told["written"] == [str(path)]
     with np.load(path) as kept:
         assert kept["embeddings"].shape == (6, 24)
         assert str(kept["space_id"]) == told["space_id"]
-    assert call_obygaze(*words).ok().stdout.startswith("6 texts of 24 numbers: joy, grief")
+    assert (
+        call_obygaze(*words).ok().stdout.startswith("6 texts of 24 numbers: joy, grief")
+    )
     # The name of a prompt set, which may come from somebody else, stays in the folder.
     prompts.write_text(PROMPTS.replace('"tiny"', '"/../../pwned"'), encoding="utf-8")
     (other,) = call_obygaze(*words, "--json").ok().json()["written"]

@@ -52,10 +52,14 @@ def backbone_of(card: Card, weights: Path | None = None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("family", sorted(CARD_OF))
-def test_a_toy_is_refused_by_the_card_of_the_real_checkpoint(family: str, tmp_path: Path) -> None:
+def test_a_toy_is_refused_by_the_card_of_the_real_checkpoint(
+    family: str, tmp_path: Path
+) -> None:
     folder = save_tiny(family, tmp_path / "toy")
     assert load_backbone(tiny_card(family), folder)
-    with pytest.raises(FixInput, match=f"the sizes of the card {CARD_OF[family]}") as caught:
+    with pytest.raises(
+        FixInput, match=f"the sizes of the card {CARD_OF[family]}"
+    ) as caught:
         load_backbone(CARD_OF[family], folder)
     width = 1024 if family == "vjepa2" else 768
     layers = {"vjepa2": 24, "videoprism": 12 + 4}.get(family, 12)
@@ -72,13 +76,17 @@ def test_another_depth_is_another_model(key: str, tmp_path: Path) -> None:
     assert caught.value.details == (
         f"{key}: expected {card.depth[key] + 1}, got {card.depth[key]}",
     )
-    assert load_backbone(replace(card, depth={}), folder), "a card need not give its depth"
+    assert load_backbone(replace(card, depth={}), folder), (
+        "a card need not give its depth"
+    )
 
 
 def test_another_patch_is_named(tmp_path: Path) -> None:
     card, folder = tiny_card("clip"), save_tiny("clip", tmp_path / "w")
     with pytest.raises(FixInput) as caught:
-        load_backbone(replace(card, geometry=replace(card.geometry, grid=(3, 4, 4))), folder)
+        load_backbone(
+            replace(card, geometry=replace(card.geometry, grid=(3, 4, 4))), folder
+        )
     assert caught.value.details == (
         "grid: expected [3, 4, 4], got [3, 2, 2]",
         "patch: expected 8, got 16",
@@ -96,7 +104,10 @@ def test_commands_refuse_a_toy_and_make_no_store(tmp_path: Path) -> None:
     keep_manifest(film_folder(tmp_path, 1), tmp_path)
     words = ("films", "-b", name, "--weights", f"{name}={toy}")
     done = call_obygaze("-C", tmp_path, "extract", "run", *words)
-    assert (done.code, "the sizes of the card xclip-l14-k400" in done.stderr) == (1, True)
+    assert (done.code, "the sizes of the card xclip-l14-k400" in done.stderr) == (
+        1,
+        True,
+    )
     assert not list(tmp_path.glob("stores/*"))
     plan = call_obygaze("-C", tmp_path, "extract", "plan", *words, "--json").ok().json()
     assert plan["stores"][0]["weights"] == "unusable"
@@ -104,7 +115,16 @@ def test_commands_refuse_a_toy_and_make_no_store(tmp_path: Path) -> None:
     pixels = tmp_path / "x.npy"
     pixels.write_bytes(b"")
     text = call_obygaze(
-        "extract", "text", "-b", name, "--prompts", "emotion", "--weights", toy, "-o", pixels
+        "extract",
+        "text",
+        "-b",
+        name,
+        "--prompts",
+        "emotion",
+        "--weights",
+        toy,
+        "-o",
+        pixels,
     )
     assert (text.code, "the sizes of the card" in text.stderr) == (1, True)
 
@@ -147,13 +167,19 @@ def test_what_the_hubs_cache_holds_is_the_checkpoint_wherever_it_is_read(
     assert load_backbone(card, snapshot).recipe() == cached
     assert load_backbone(card, folder).recipe() == cached
     done = call_obygaze(
-        "backbones", "check", write_tiny_card("clip", tmp_path / "cards", NAME), "--json"
+        "backbones",
+        "check",
+        write_tiny_card("clip", tmp_path / "cards", NAME),
+        "--json",
     ).ok()
     assert {"name": "checkpoint", "state": "ok", "found": NAME} in done.json()["checks"]
     # Of another checkpoint the cache says nothing.
     other = save_tiny("clip", tmp_path / "other", seed=1)
     assert backbone_of(card, other)["unverified_checkpoint"] == NAME
-    assert backbone_of(replace(card, checkpoint="a/b"), snapshot)["unverified_checkpoint"] == "a/b"
+    assert (
+        backbone_of(replace(card, checkpoint="a/b"), snapshot)["unverified_checkpoint"]
+        == "a/b"
+    )
 
 
 def test_a_cache_elsewhere_is_a_cache(
@@ -172,21 +198,33 @@ def test_a_hash_that_the_card_knows_decides(tmp_path: Path) -> None:
         knowing = replace(card, weights_sha256=("0" * 64, known))
         assert knowing.sha256 == card.sha256
         assert backbone_of(knowing, folder)["checkpoint"] == NAME
-        with pytest.raises(FixInput, match="do not have the sha256 of the card") as caught:
+        with pytest.raises(
+            FixInput, match="do not have the sha256 of the card"
+        ) as caught:
             load_backbone(knowing, save_tiny("clip", tmp_path / "other", seed=1))
         assert known in caught.value.details[0]
     # The tensors' hash is the same in each form of file.
-    assert backbone_of(replace(card, weights_sha256=(tensors,)), in_bin)["checkpoint"] == NAME
+    assert (
+        backbone_of(replace(card, weights_sha256=(tensors,)), in_bin)["checkpoint"]
+        == NAME
+    )
     text = write_tiny_card("clip", tmp_path / "cards", NAME)
     text.write_text(f'weights_sha256 = ["{tensors}"]\n' + text.read_text("utf-8"))
     assert find_card(str(text)).weights_sha256 == (tensors,)
-    text.write_text('weights_sha256 = ["abc"]\n' + text.read_text("utf-8").partition("\n")[2])
+    text.write_text(
+        'weights_sha256 = ["abc"]\n' + text.read_text("utf-8").partition("\n")[2]
+    )
     with pytest.raises(FixInput) as caught:
         find_card(str(text))
-    assert "weights_sha256: each item must be 64 hexadecimal digits" in caught.value.details[0]
+    assert (
+        "weights_sha256: each item must be 64 hexadecimal digits"
+        in caught.value.details[0]
+    )
 
 
-def test_depth_and_hashes_are_not_those_of_a_card_that_is_like_it(tmp_path: Path) -> None:
+def test_depth_and_hashes_are_not_those_of_a_card_that_is_like_it(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
         'schema = "obygaze-backbone/1"\nlike = "clip-b16"\nname = "mine"\ntitle = "x"\n'
@@ -197,7 +235,9 @@ def test_depth_and_hashes_are_not_those_of_a_card_that_is_like_it(tmp_path: Path
     with pytest.raises(FixInput) as caught:
         find_card(str(path))
     told = "\n".join(caught.value.details)
-    assert "mine.toml:6: depth.layer: unknown key 'layer' (did you mean 'layers'?)" in told
+    assert (
+        "mine.toml:6: depth.layer: unknown key 'layer' (did you mean 'layers'?)" in told
+    )
     assert "mine.toml:7: depth.heads: must be a whole number" in told
 
 
@@ -213,7 +253,9 @@ def test_a_damaged_file_of_the_cache_is_not_used(tmp_path: Path, hub: Path) -> N
             load_backbone(card, weights)
 
 
-def test_a_store_goes_on_from_any_copy_of_its_weights(tmp_path: Path, hub: Path) -> None:
+def test_a_store_goes_on_from_any_copy_of_its_weights(
+    tmp_path: Path, hub: Path
+) -> None:
     folder = save_tiny("clip", tmp_path / "copy")
     into_cache(hub, folder)
     write_tiny_card("clip", tmp_path / "backbones", NAME)
@@ -261,7 +303,9 @@ def test_recipes_of_stores_that_are_there_stay_as_they_were(name: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["clip", "xclip", "dinov2"])
-def test_every_layer_is_compiled_and_answers_as_before(family: str, tmp_path: Path) -> None:
+def test_every_layer_is_compiled_and_answers_as_before(
+    family: str, tmp_path: Path
+) -> None:
     import torch
 
     card = tiny_card(family)
@@ -271,7 +315,9 @@ def test_every_layer_is_compiled_and_answers_as_before(family: str, tmp_path: Pa
     # The eager backend runs the captured graph as it is: quick, and it proves the capture.
     assert compile_layers(compiled.module, backend="eager") >= 2  # type: ignore[attr-defined]
     size = plain.geometry.size
-    pixels = torch.randn(2, plain.geometry.frames, 3, size, size, generator=torch.manual_seed(1))
+    pixels = torch.randn(
+        2, plain.geometry.frames, 3, size, size, generator=torch.manual_seed(1)
+    )
     expected, found = plain.forward(pixels), compiled.forward(pixels)
     for name, level in expected.items():
         torch.testing.assert_close(found[name], level, rtol=0, atol=1e-6)

@@ -123,12 +123,16 @@ def test_the_session_and_the_common_switches_reach_a_command(tmp_path):
     @force_option
     def show(session: Session, force: bool) -> None:
         """Show."""
-        session.console.result(f"{session.workspace.root} {session.console.as_json} {force}")
+        session.console.result(
+            f"{session.workspace.root} {session.console.as_json} {force}"
+        )
 
     session = Session(Workspace(tmp_path), Console())
     result = CliRunner().invoke(show, ["--json", "--force"], obj=session)
     assert result.output == f"{tmp_path} True True\n"
-    assert CliRunner().invoke(show, [], obj=session).output == f"{tmp_path} False False\n"
+    assert (
+        CliRunner().invoke(show, [], obj=session).output == f"{tmp_path} False False\n"
+    )
 
 
 def test_wrong_words_without_a_hint_lead_to_the_help():
@@ -145,17 +149,25 @@ def test_wrong_words_without_a_hint_lead_to_the_help():
 
     caught = CliRunner().invoke(root, ["cut", ""], prog_name="obygaze").exception
     assert isinstance(caught, FixUsage) and caught.hint == "obygaze cut --help"
-    caught = CliRunner().invoke(root, ["cut", "other words"], prog_name="obygaze").exception
+    caught = (
+        CliRunner().invoke(root, ["cut", "other words"], prog_name="obygaze").exception
+    )
     assert isinstance(caught, FixUsage) and caught.hint == "other words"
 
 
 def test_options_are_listed_by_group_and_still_parsed():
     @command()
-    @option_group("Machine", click.option("--device", default="cpu"), click.option("--workers"))
+    @option_group(
+        "Machine", click.option("--device", default="cpu"), click.option("--workers")
+    )
     @click.option("--seal", is_flag=True)
     @option_group("Pictures", click.option("--sampling"))
     def run(
-        session: Session, device: str, workers: str | None, seal: bool, sampling: str | None
+        session: Session,
+        device: str,
+        workers: str | None,
+        seal: bool,
+        sampling: str | None,
     ) -> None:
         """Run."""
         click.echo(f"{device} {workers} {seal} {sampling}")
@@ -168,5 +180,7 @@ def test_options_are_listed_by_group_and_still_parsed():
         *("Options:", "--seal", "--json", "--help"),
         *("Pictures:", "--sampling"),
     ]
-    called = CliRunner().invoke(run, ["--workers", "3", "--sampling", "x", "--seal"], obj=session)
+    called = CliRunner().invoke(
+        run, ["--workers", "3", "--sampling", "x", "--seal"], obj=session
+    )
     assert called.output == "cpu 3 True x\n"

@@ -36,5 +36,7 @@ def test_a_shell_set_up_as_the_guide_says_completes(shell, full_workspace, tmp_p
 
 def test_an_argument_may_be_a_file(full_workspace):
     asked = {"COMP_WORDS": "obygaze store info ./st", "COMP_CWORD": "3"}
-    result = run_obygaze(cwd=full_workspace, env={"_OBYGAZE_COMPLETE": "zsh_complete", **asked})
+    result = run_obygaze(
+        cwd=full_workspace, env={"_OBYGAZE_COMPLETE": "zsh_complete", **asked}
+    )
     assert (result.stdout.splitlines()[:2], result.stderr) == (["file", "./st"], "")

@@ -23,7 +23,9 @@ from obygaze_features.core.console import (
 
 
 def test_a_table_puts_numbers_right_and_words_left():
-    text = table(["film", "clips", "share"], [["Juno", 120, 0.5], ["Up in the Air", 7, None]])
+    text = table(
+        ["film", "clips", "share"], [["Juno", 120, 0.5], ["Up in the Air", 7, None]]
+    )
     assert text.splitlines() == [
         "film           clips  share",
         "Juno             120  0.500",
@@ -32,14 +34,23 @@ def test_a_table_puts_numbers_right_and_words_left():
 
 
 def test_a_value_that_is_not_a_number_does_not_push_its_column_left():
-    rows = [[np.float32(0.25)], [float("nan")], [float("-inf")], ["1,914"], ["+3.5%"], ["12x"]]
+    rows = [
+        [np.float32(0.25)],
+        [float("nan")],
+        [float("-inf")],
+        ["1,914"],
+        ["+3.5%"],
+        ["12x"],
+    ]
     assert [line.rjust(5) for line in table(["f1"], rows).splitlines()] == table(
         ["f1"], rows
     ).splitlines()
     assert "0.250" in table(["f1"], rows)
 
 
-@pytest.mark.parametrize("word", ["1.2.3", "2026-11-20", "1 MB", "tt0108160", "e", "", "²"])
+@pytest.mark.parametrize(
+    "word", ["1.2.3", "2026-11-20", "1 MB", "tt0108160", "e", "", "²"]
+)
 def test_what_only_looks_a_little_like_a_number_is_a_word(word):
     assert table(["column"], [[word], [1]]).splitlines()[-1] == "1"
 
@@ -191,7 +202,10 @@ def test_one_thing_is_told_in_the_singular():
 
 
 def test_a_table_fits_the_width_it_is_given():
-    rows = [["prevalence, film_prior", ".37 .25-.48", 1313], ["ridge", ".55 .43-.68", 7]]
+    rows = [
+        ["prevalence, film_prior", ".37 .25-.48", 1313],
+        ["ridge", ".55 .43-.68", 7],
+    ]
     assert table(["model", "F1", "clips"], rows, 27).splitlines() == [
         "model        F1       clips",
         "prevalence,  .37       1313",

@@ -35,7 +35,9 @@ def write(folder: Path, text: str, *, force: bool = True) -> None:
 
 def tree(root: Path) -> dict[str, str]:
     return {
-        str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()
+        str(path.relative_to(root)): path.read_text()
+        for path in root.rglob("*")
+        if path.is_file()
     }
 
 
@@ -43,7 +45,9 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("name", [".", "./", "..", "a/..", "../here", "../../root/here", "/"])
+@pytest.mark.parametrize(
+    "name", [".", "./", "..", "a/..", "../here", "../../root/here", "/"]
+)
 def test_the_current_folder_and_those_above_it_are_never_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -117,7 +121,9 @@ def test_a_kill_at_any_instant_leaves_the_old_folder_or_the_new_one(
             seen.append("aside")
             drafts.remove_abandoned(folder)
         found = tree(folder)
-        assert found in ({"deep/data": text, "thing.json": MARKER} for text in ("old", "new"))
+        assert found in (
+            {"deep/data": text, "thing.json": MARKER} for text in ("old", "new")
+        )
         seen.append(found["deep/data"])
         write(folder, "old")
         assert names(tmp_path) == ["x"]
@@ -130,7 +136,9 @@ def test_a_kill_at_any_instant_leaves_the_old_folder_or_the_new_one(
     assert ("aside" in seen) != exchanges
 
 
-def test_a_kill_at_any_instant_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+def test_a_kill_at_any_instant_leaves_the_old_file_or_the_new_one(
+    tmp_path: Path,
+) -> None:
     path, seen = tmp_path / "x.zip", set[str]()
 
     def write_file() -> None:
@@ -158,14 +166,25 @@ def test_a_file_is_written_once_and_never_over_a_folder(tmp_path: Path) -> None:
         late(tmp_path / "f")
     assert tree(tmp_path) == {"f": "mine"}
     (tmp_path / "d").mkdir()
-    with pytest.raises(AlreadyThere, match="got a folder"), new_file(tmp_path / "d", force=True):
+    with (
+        pytest.raises(AlreadyThere, match="got a folder"),
+        new_file(tmp_path / "d", force=True),
+    ):
         pass
 
 
-def test_only_drafts_of_this_name_and_of_ended_processes_are_removed(tmp_path: Path) -> None:
+def test_only_drafts_of_this_name_and_of_ended_processes_are_removed(
+    tmp_path: Path,
+) -> None:
     running = holds.hold_new(tmp_path, ".x~", ".draft")
     tag, before = holds.new_tag(tmp_path), f"host.17.{'0' * 12}"
-    keep = [f".x.y~{before}.old", f".x~y~{tag}.draft", ".x.draft", f".x~{tag}", f"{tag}.draft"]
+    keep = [
+        f".x.y~{before}.old",
+        f".x~y~{tag}.draft",
+        ".x.draft",
+        f".x~{tag}",
+        f"{tag}.draft",
+    ]
     for name in [*keep, f".x~{tag}.draft", f".x~{before}.draft", f".x~{before}.old"]:
         fill(tmp_path / name, "t")
         os.utime(tmp_path / name, (0, 0))
@@ -177,8 +196,13 @@ def test_only_drafts_of_this_name_and_of_ended_processes_are_removed(tmp_path: P
     assert names(tmp_path) == sorted([*keep, "x"])
 
 
-def test_what_another_machine_took_over_ends_with_a_word_about_it(tmp_path: Path) -> None:
-    with pytest.raises(Stopped, match="another machine took"), new_folder(tmp_path / "x", THING):
+def test_what_another_machine_took_over_ends_with_a_word_about_it(
+    tmp_path: Path,
+) -> None:
+    with (
+        pytest.raises(Stopped, match="another machine took"),
+        new_folder(tmp_path / "x", THING),
+    ):
         (draft,) = tmp_path.glob(".x~*.draft")
         draft.rename(tmp_path / "taken")
     assert names(tmp_path) == ["taken"]

@@ -55,7 +55,9 @@ def test_an_error_of_another_process_is_the_same_error():
 
 
 def test_an_error_reads_as_at_most_three_lines():
-    error = errors.FixInput("a level is no level", where="a.csv:3:7", hint="one of EN HN NS S")
+    error = errors.FixInput(
+        "a level is no level", where="a.csv:3:7", hint="one of EN HN NS S"
+    )
     assert str(error).splitlines() == [
         "a level is no level",
         "  in: a.csv:3:7",
@@ -68,7 +70,10 @@ def test_an_error_reads_as_at_most_three_lines():
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("no file at https://ann:s3cret@host/a/b.zip", "no file at https://***@host/a/b.zip"),
+        (
+            "no file at https://ann:s3cret@host/a/b.zip",
+            "no file at https://***@host/a/b.zip",
+        ),
         ("s3://KEY:p@ss@bucket/x, y@z", "s3://***@bucket/x, y@z"),
         ("'https://h/s?X-Amz-Signature=abc&b=1' is", "'https://h/s?***' is"),
         ("hf://lab/films@v1.0", "hf://lab/films@v1.0"),
@@ -77,4 +82,6 @@ def test_an_error_reads_as_at_most_three_lines():
 )
 def test_messages_have_no_secrets_of_urls(text: str, shown: str) -> None:
     error = FixInput(text, where=text, hint=text, details=[text])
-    assert {error.what, error.where, error.hint, *error.details, error.args[0]} == {shown}
+    assert {error.what, error.where, error.hint, *error.details, error.args[0]} == {
+        shown
+    }

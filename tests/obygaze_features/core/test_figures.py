@@ -18,7 +18,9 @@ def test_dots_that_would_hide_each_other_by_hand() -> None:
 
 
 @given(st.lists(st.floats(0, 100), max_size=12), st.floats(0.01, 20))
-def test_any_two_dots_are_a_dot_or_a_step_apart(values: list[float], least: float) -> None:
+def test_any_two_dots_are_a_dot_or_a_step_apart(
+    values: list[float], least: float
+) -> None:
     moved = spread_dots(values, least)
     assert sum(moved) == pytest.approx(0)
     for i in range(len(values)):

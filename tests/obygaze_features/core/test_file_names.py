@@ -11,8 +11,31 @@ from obygaze_features.core.file_names import FileNames, file_name
 
 PLAIN = ["joy", "EN_S", "EN-S", "v1.2", "лицо", "脸部", "tt0108160-001", "a+b"]
 STRANGE = [
-    *("", " ", ".", "..", "../../etc", "/etc/passwd", "a/b", "a\\b", "a:b", "-o", ".hidden", "~"),
-    *("CON", "nul.txt", "COM1", "a\nb\x00c", "a\x1b[31m", "\ud800", "x" * 400, "脸" * 200, "b."),
+    *(
+        "",
+        " ",
+        ".",
+        "..",
+        "../../etc",
+        "/etc/passwd",
+        "a/b",
+        "a\\b",
+        "a:b",
+        "-o",
+        ".hidden",
+        "~",
+    ),
+    *(
+        "CON",
+        "nul.txt",
+        "COM1",
+        "a\nb\x00c",
+        "a\x1b[31m",
+        "\ud800",
+        "x" * 400,
+        "脸" * 200,
+        "b.",
+    ),
 ]
 
 
@@ -22,7 +45,9 @@ def test_plain_names_stay_and_blanks_become_hyphens() -> None:
 
 
 @pytest.mark.parametrize("text", STRANGE)
-def test_a_name_is_one_part_of_a_path_on_every_system(text: str, tmp_path: Path) -> None:
+def test_a_name_is_one_part_of_a_path_on_every_system(
+    text: str, tmp_path: Path
+) -> None:
     name = file_name(text)
     assert re.fullmatch(r"[\w+][\w.+-]*", name)
     assert name.split(".")[0].upper() not in {"CON", "NUL", "COM1"}

@@ -27,7 +27,9 @@ def test_canonical_json_is_one_spelling_for_one_value():
         files.canonical_json({"b": 1, "a": [1.5, None, "é"]})
         == '{"a":[1.5,null,"é"],"b":1}'.encode()
     )
-    assert files.canonical_json({"a": 1, "b": 2}) == files.canonical_json({"b": 2, "a": 1})
+    assert files.canonical_json({"a": 1, "b": 2}) == files.canonical_json(
+        {"b": 2, "a": 1}
+    )
 
 
 def test_no_json_holds_what_json_has_not():
@@ -148,7 +150,9 @@ def test_of_racing_writers_exactly_one_wins_and_its_bytes_are_there(tmp_path):
     assert len(names(tmp_path)) == 5
 
 
-def test_sync_dir_forgives_only_what_a_network_file_system_cannot_do(tmp_path, monkeypatch):
+def test_sync_dir_forgives_only_what_a_network_file_system_cannot_do(
+    tmp_path, monkeypatch
+):
     def fail_with(code: int):
         def fsync(descriptor: int) -> None:
             raise OSError(code, os.strerror(code))
@@ -200,7 +204,9 @@ def test_of_two_who_write_one_new_name_the_second_is_told(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("answer", [errno.EPERM, errno.ENOTSUP])
-def test_new_files_can_be_made_on_disks_without_hard_links(tmp_path, monkeypatch, answer):
+def test_new_files_can_be_made_on_disks_without_hard_links(
+    tmp_path, monkeypatch, answer
+):
     def no_links(source, target):
         raise OSError(answer, os.strerror(answer))
 
@@ -233,7 +239,9 @@ def test_several_results_are_written_all_or_none(tmp_path):
     with pytest.raises(AlreadyThere):
         files.write_all_new({tmp_path / "first": b"1", tmp_path / "second": b"2"})
     assert names(tmp_path) == ["second"]
-    files.write_all_new({tmp_path / "first": b"1", tmp_path / "second": b"2"}, force=True)
+    files.write_all_new(
+        {tmp_path / "first": b"1", tmp_path / "second": b"2"}, force=True
+    )
     assert (tmp_path / "second").read_bytes() == b"2"
 
 
@@ -263,15 +271,37 @@ def test_what_cannot_be_written_is_named_and_not_its_temporary(tmp_path, monkeyp
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError) as caught:
         files.write_atomic(tmp_path / "result", b"x")
-    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "result"))
+    assert (caught.value.errno, caught.value.filename) == (
+        errno.ENOSPC,
+        str(tmp_path / "result"),
+    )
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     "relative",
     [
-        *("", ".", "./", "..", "../x", "a/../../x", "a/..", "/etc/passwd", "//host/share"),
-        *("C:x", "C:\\x", "c:/x", "\\x", "\\\\host\\share", "a\\..\\x", "..\\x", "a\x00b"),
+        *(
+            "",
+            ".",
+            "./",
+            "..",
+            "../x",
+            "a/../../x",
+            "a/..",
+            "/etc/passwd",
+            "//host/share",
+        ),
+        *(
+            "C:x",
+            "C:\\x",
+            "c:/x",
+            "\\x",
+            "\\\\host\\share",
+            "a\\..\\x",
+            "..\\x",
+            "a\x00b",
+        ),
     ],
 )
 def test_confined_refuses_what_could_leave_the_folder(tmp_path, relative):
@@ -280,7 +310,9 @@ def test_confined_refuses_what_could_leave_the_folder(tmp_path, relative):
     assert caught.value.where == str(tmp_path)
 
 
-@pytest.mark.parametrize("relative", ["x", "a/b.csv", "./x", "a//b", "..x", "x..y/...", "é è"])
+@pytest.mark.parametrize(
+    "relative", ["x", "a/b.csv", "./x", "a//b", "..x", "x..y/...", "é è"]
+)
 def test_confined_gives_the_path_of_what_stays(tmp_path, relative):
     assert files.confined(tmp_path, relative) == tmp_path / relative
 
@@ -314,7 +346,9 @@ def test_a_root_that_is_itself_a_link_is_fine(tmp_path):
 
 
 @given(
-    st.lists(st.sampled_from(["..", ".", "a", "b", "/", "\\", "C:", ""]), max_size=6).map("/".join)
+    st.lists(
+        st.sampled_from(["..", ".", "a", "b", "/", "\\", "C:", ""]), max_size=6
+    ).map("/".join)
 )
 def test_whatever_confined_gives_is_under_the_folder(relative):
     root = Path("/somewhere/deep")

@@ -36,7 +36,9 @@ def test_a_folder_is_held_until_it_is_released(tmp_path: Path) -> None:
     assert take(held.path)
 
 
-def test_the_lock_of_a_killed_process_ends_with_it_and_not_before(tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_process_ends_with_it_and_not_before(
+    tmp_path: Path,
+) -> None:
     """Neither its number nor the age of the folder matters: it may be stopped for days."""
     ready, write = os.pipe()
     child = os.fork()
@@ -59,7 +61,9 @@ def test_the_lock_of_a_killed_process_ends_with_it_and_not_before(tmp_path: Path
     assert take(folder)
 
 
-def test_a_fork_that_outlives_its_parent_does_not_hold_what_the_parent_held(tmp_path: Path) -> None:
+def test_a_fork_that_outlives_its_parent_does_not_hold_what_the_parent_held(
+    tmp_path: Path,
+) -> None:
     held = holds.hold_new(tmp_path, "x.")
     ready, write = os.pipe()
     child = os.fork()
@@ -93,7 +97,10 @@ def test_where_the_lock_says_nothing_the_lease_does(
     else:
         monkeypatch.setattr(fcntl, "flock", no_lock)
     assert not take(folder)
-    for age_s, is_abandoned in ((holds.LEASE_S - 30, False), (holds.LEASE_S + 30, True)):
+    for age_s, is_abandoned in (
+        (holds.LEASE_S - 30, False),
+        (holds.LEASE_S + 30, True),
+    ):
         then = time.time() - age_s
         os.utime(folder, (then, then))
         assert take(folder) == is_abandoned
@@ -126,7 +133,9 @@ def test_a_lease_is_renewed_while_it_is_held(
     assert held.path.stat().st_mtime == 0
 
 
-def test_a_released_folder_can_be_taken_by_other_machines_at_once(tmp_path: Path) -> None:
+def test_a_released_folder_can_be_taken_by_other_machines_at_once(
+    tmp_path: Path,
+) -> None:
     held = holds.hold_new(tmp_path, "x.")
     held.release(expire=True)
     far = tmp_path / f"x.k{'0' * 15}.{'0' * 12}"

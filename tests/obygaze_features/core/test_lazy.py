@@ -23,7 +23,9 @@ def test_one_that_is_absent_names_the_extra_to_install():
 
 
 @pytest.mark.parametrize("error", ["ImportError", "OSError"])
-def test_a_package_that_is_installed_and_broken_is_called_that(tmp_path, monkeypatch, error):
+def test_a_package_that_is_installed_and_broken_is_called_that(
+    tmp_path, monkeypatch, error
+):
     source = f"raise {error}('libav.so.62: no such file')\n"
     (tmp_path / "unusable_package.py").write_text(source, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
@@ -37,7 +39,9 @@ def test_a_package_that_is_installed_and_broken_is_called_that(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("lacking", ["another_package", "bro", "broken_package_2"])
-def test_a_package_that_lacks_one_of_its_own_needs_is_not_our_extra(tmp_path, monkeypatch, lacking):
+def test_a_package_that_lacks_one_of_its_own_needs_is_not_our_extra(
+    tmp_path, monkeypatch, lacking
+):
     (tmp_path / "broken_package.py").write_text(f"import {lacking}\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError):

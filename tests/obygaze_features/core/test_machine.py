@@ -10,7 +10,9 @@ from obygaze_features.core.machine import Runs, duration, time_runs
 
 
 def test_cores_come_from_the_affinity_mask_and_slurms_word(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 5, 9, 11}, raising=False)
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda pid: {0, 5, 9, 11}, raising=False
+    )
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     assert machine.usable_cores() == 4
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
@@ -28,7 +30,9 @@ def test_where_there_is_no_mask_all_cores_count(monkeypatch):
 
 def test_the_processor_has_the_name_its_maker_gave_it(tmp_path):
     cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("processor\t: 0\nmodel name\t: Some  CPU @ 2 GHz\n", encoding="utf-8")
+    cpuinfo.write_text(
+        "processor\t: 0\nmodel name\t: Some  CPU @ 2 GHz\n", encoding="utf-8"
+    )
     assert machine.cpu_name(cpuinfo) == "Some CPU @ 2 GHz"
     assert machine.cpu_name(tmp_path / "absent")
 

@@ -34,7 +34,16 @@ HOSTILE = (
 )
 # What a line of Markdown can become if its text is not only text.
 TOKENS = st.sampled_from(
-    [*"#*_`[]()<>!|~\\&+-=.1a \n", "javascript:", "&lt;", "&#35;", "---", "===", "1. ", "x_y"]
+    [
+        *"#*_`[]()<>!|~\\&+-=.1a \n",
+        "javascript:",
+        "&lt;",
+        "&#35;",
+        "---",
+        "===",
+        "1. ",
+        "x_y",
+    ]
 )
 
 
@@ -49,15 +58,22 @@ def tokens_of(text: str) -> list[Any]:
 def test_each_medium_by_hand() -> None:
     text = " a\t b\n# c \x1b[31m<b>&'\"_x_ d_e "
     assert safe_text(text, "terminal") == "a b # c \\x1b[31m<b>&'\"_x_ d_e"
-    assert safe_text(text, "markdown") == ("a b # c \\\\x1b\\[31m&lt;b&gt;&amp;'\"\\_x\\_ d_e")
-    assert safe_text(text, "html") == "a b # c \\x1b[31m&lt;b&gt;&amp;&#x27;&quot;_x_ d_e"
+    assert safe_text(text, "markdown") == (
+        "a b # c \\\\x1b\\[31m&lt;b&gt;&amp;'\"\\_x\\_ d_e"
+    )
+    assert (
+        safe_text(text, "html") == "a b # c \\x1b[31m&lt;b&gt;&amp;&#x27;&quot;_x_ d_e"
+    )
     assert safe_text("# h", "markdown") == r"\# h"
     assert safe_text("12. one", "markdown") == r"12\. one"
     assert safe_text("1.5 and -2", "markdown") == "1.5 and -2"
     assert safe_text("-0.5", "markdown") == "-0.5"
     assert safe_text("- a", "markdown") == r"\- a"
     assert safe_text(3, "terminal") == "3"
-    assert safe_text("Сталкер 1979 · 羅生門 · می‌شود", "terminal") == "Сталкер 1979 · 羅生門 · می‌شود"
+    assert (
+        safe_text("Сталкер 1979 · 羅生門 · می‌شود", "terminal")
+        == "Сталкер 1979 · 羅生門 · می‌شود"
+    )
 
 
 @given(st.lists(TOKENS, max_size=12).map("".join))
@@ -67,7 +83,13 @@ def test_each_medium_by_hand() -> None:
 def test_markdown_shows_exactly_the_text_and_nothing_else(text: str) -> None:
     tokens = tokens_of(safe_text(text, "markdown"))
     kinds = {token.type for token in tokens}
-    assert kinds <= {"paragraph_open", "paragraph_close", "inline", "text", "text_special"}
+    assert kinds <= {
+        "paragraph_open",
+        "paragraph_close",
+        "inline",
+        "text",
+        "text_special",
+    }
     shown = "".join(t.content for t in tokens if t.type in ("text", "text_special"))
     assert shown == " ".join(text.split())
 
@@ -91,15 +113,25 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store whose publisher wrote hostile text wherever there is room for it."""
     path = tmp_path_factory.mktemp("hostile") / "s"
     recipe = Recipe.unknown(HOSTILE, {HOSTILE: HOSTILE, "backbone": HOSTILE})
-    plan_store(path, recipe=recipe, manifest_name=HOSTILE, licence=HOSTILE, citation=HOSTILE)
-    fill_store(path, some_values(23), {2: RowStatus.failed("decode", "E", HOSTILE)}).seal()
+    plan_store(
+        path, recipe=recipe, manifest_name=HOSTILE, licence=HOSTILE, citation=HOSTILE
+    )
+    fill_store(
+        path, some_values(23), {2: RowStatus.failed("decode", "E", HOSTILE)}
+    ).seal()
     return path
 
 
-def test_store_info_has_the_lines_of_a_harmless_store(received: Path, tmp_path: Path) -> None:
+def test_store_info_has_the_lines_of_a_harmless_store(
+    received: Path, tmp_path: Path
+) -> None:
     recipe = Recipe.unknown("x", {"x": "x", "backbone": "x"})
-    plan_store(tmp_path / "s", recipe=recipe, manifest_name="x", licence="x", citation="x")
-    fill_store(tmp_path / "s", some_values(23), {2: RowStatus.failed("decode", "E", "x")}).seal()
+    plan_store(
+        tmp_path / "s", recipe=recipe, manifest_name="x", licence="x", citation="x"
+    )
+    fill_store(
+        tmp_path / "s", some_values(23), {2: RowStatus.failed("decode", "E", "x")}
+    ).seal()
     words = [
         [line.split()[0] for line in describe(open_store(path)).splitlines() if line]
         for path in (received, tmp_path / "s")
@@ -114,19 +146,29 @@ def test_a_card_has_the_headings_and_links_of_a_harmless_store(received: Path) -
     yaml = pytest.importorskip("yaml")
     store = open_store(received)
     clean = replace(
-        store.plan, licence="x", citation="x", manifest_name="x", recipe=Recipe.unknown("x", {})
+        store.plan,
+        licence="x",
+        citation="x",
+        manifest_name="x",
+        recipe=Recipe.unknown("x", {}),
     )
 
     def shape(card: str) -> list[tuple[str, str]]:
         tokens = tokens_of(card.split("---\n", 2)[2])
-        return [(token.type, token.tag) for token in tokens if not token.type.startswith("text")]
+        return [
+            (token.type, token.tag)
+            for token in tokens
+            if not token.type.startswith("text")
+        ]
 
     card = card_text(store.plan, {"ok": 22}, recovered=[HOSTILE])
     assert shape(card) == shape(card_text(clean, {"ok": 22}, recovered=["x"]))
     # The store's own README.md, which was written by the same template.
     assert "# Fake heading\n" not in (received / "README.md").read_text("utf-8")
     front = yaml.safe_load(card.split("---\n")[1])
-    assert front["license"] == "other" and front["license_name"].startswith("CC0\n\n# Fake")
+    assert front["license"] == "other" and front["license_name"].startswith(
+        "CC0\n\n# Fake"
+    )
 
 
 def test_metadata_stay_valid(received: Path) -> None:
@@ -168,7 +210,10 @@ def test_the_names_of_a_received_manifest_make_no_lines(tmp_path: Path) -> None:
     for name, text in (("hostile", HOSTILE), ("harmless", "CC0")):
         header = Header(text, licence=text, citation=text, notes=(text,))
         extra = {"annotator": text, "movie_title": text}
-        clips = (Clip("a", "m", level="S", extra=extra), Clip("b", "m", level="EN", extra=extra))
+        clips = (
+            Clip("a", "m", level="S", extra=extra),
+            Clip("b", "m", level="EN", extra=extra),
+        )
         manifest = Manifest(name, header, clips, ("annotator", "movie_title"))
         write_manifest(manifest, tmp_path / "manifests" / f"{name}.toml")
         for command in ("show", "stats"):
@@ -190,14 +235,22 @@ def test_errors_and_tables_and_reprs_have_no_line_from_outside() -> None:
     assert re.findall(r"<(\w+)", summary) == ["table", "caption", "tr", "th", "td"]
 
 
-def test_ids_of_a_received_store_are_printable(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("obygaze_features.store.write.create._check_ids", lambda *ids: None)
+def test_ids_of_a_received_store_are_printable(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(
+        "obygaze_features.store.write.create._check_ids", lambda *ids: None
+    )
     plan_store(tmp_path / "s", 2, clip_ids=["a-1", "a\n# b"], movie_ids=["a", "a"])
-    with pytest.raises(Corrupt, match="clip_id has ids that are empty or cannot be printed"):
+    with pytest.raises(
+        Corrupt, match="clip_id has ids that are empty or cannot be printed"
+    ):
         _ = open_store(tmp_path / "s").clip_ids
 
 
-def test_stores_of_one_hostile_licence_are_merged(received: Path, tmp_path: Path) -> None:
+def test_stores_of_one_hostile_licence_are_merged(
+    received: Path, tmp_path: Path
+) -> None:
     """Their licence is refused as a new statement, and is not lost either."""
     merge([open_store(received)], tmp_path / "m")
     assert open_store(tmp_path / "m").licence == HOSTILE

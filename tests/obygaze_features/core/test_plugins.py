@@ -15,7 +15,13 @@ from support.cli import call_obygaze, environment
 import obygaze as og
 from obygaze_features.core import plugins as plugins_module
 from obygaze_features.core.errors import FixInput, ObygazeError, ObygazeWarning
-from obygaze_features.core.plugins import BACKBONES, DATASETS, MODELS, find_plugin, plugins
+from obygaze_features.core.plugins import (
+    BACKBONES,
+    DATASETS,
+    MODELS,
+    find_plugin,
+    plugins,
+)
 
 DATASET = """
 from dataclasses import replace
@@ -52,7 +58,9 @@ def fresh_warnings() -> Iterator[None]:
     plugins_module.warn_once.cache_clear()
 
 
-def install(site: Path, group: str, name: str, value: str, source: str, package: str) -> Path:
+def install(
+    site: Path, group: str, name: str, value: str, source: str, package: str
+) -> Path:
     """Make what installing a package leaves: its module, and its list of entry points."""
     module = value.partition(":")[0]
     site.mkdir(parents=True, exist_ok=True)
@@ -61,7 +69,9 @@ def install(site: Path, group: str, name: str, value: str, source: str, package:
     info.mkdir()
     metadata = f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.5\n"
     (info / "METADATA").write_text(metadata, encoding="utf-8")
-    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(
+        f"[{group}]\n{name} = {value}\n", encoding="utf-8"
+    )
     importlib.invalidate_caches()  # a folder that was listed within the same tick
     return site
 
@@ -120,13 +130,22 @@ def test_commands_warn_in_one_line_and_go_on(site: Path) -> None:
 
 def test_a_plugin_with_the_name_of_a_card_does_not_hide_the_cards(site: Path) -> None:
     card = site / "descriptors.toml"
-    install(site, BACKBONES, "mine", "broken_card:card", f"card = {str(card)!r}", "gaze-cards")
+    install(
+        site,
+        BACKBONES,
+        "mine",
+        "broken_card:card",
+        f"card = {str(card)!r}",
+        "gaze-cards",
+    )
     card.write_text("schema = 'obygaze-backbone/1'\n", encoding="utf-8")
     with pytest.warns(ObygazeWarning, match=r"gaze-cards 1\.5.* two cards are called"):
         assert og.load_backbone("descriptors").card.name == "descriptors"
 
 
-@pytest.mark.parametrize("damage", [b"[obygaze.models]\nno equal sign\n", b"\xff\xfe[x]\nm = a\n"])
+@pytest.mark.parametrize(
+    "damage", [b"[obygaze.models]\nno equal sign\n", b"\xff\xfe[x]\nm = a\n"]
+)
 def test_a_damaged_list_of_entry_points_does_not_hide_those_of_others(
     site: Path, damage: bytes
 ) -> None:
@@ -149,8 +168,14 @@ def test_a_package_without_metadata_is_an_unknown_package(site: Path) -> None:
     [
         ("None", "must return an ImportedManifest, got None (NoneType)"),
         ("manifest", "must return an ImportedManifest, got Manifest("),
-        ("ImportedManifest({})", "manifest of the ImportedManifest must be a Manifest, got {}"),
-        ("ImportedManifest(manifest, 'one')", "warnings of the ImportedManifest must be a tuple"),
+        (
+            "ImportedManifest({})",
+            "manifest of the ImportedManifest must be a Manifest, got {}",
+        ),
+        (
+            "ImportedManifest(manifest, 'one')",
+            "warnings of the ImportedManifest must be a tuple",
+        ),
         (
             "ImportedManifest(replace(manifest, header=Header('Mine', ('Body',))))",
             "concepts of the Header must be a mapping of each concept to its modality,"
@@ -164,9 +189,18 @@ def test_a_package_without_metadata_is_an_unknown_package(site: Path) -> None:
             "ImportedManifest(replace(manifest, header=replace(header, sources=(files[0],))))",
             "sources of the Header must be a tuple of SourceFile",
         ),
-        ("ImportedManifest(replace(manifest, clips={'a-1': clip}))", "clips of the Manifest must"),
-        ("ImportedManifest(replace(manifest, clips=('a-1',)))", "a Clip, got 'a-1' (str)"),
-        ("ImportedManifest(replace(manifest, columns='x'))", "columns of the Manifest must be"),
+        (
+            "ImportedManifest(replace(manifest, clips={'a-1': clip}))",
+            "clips of the Manifest must",
+        ),
+        (
+            "ImportedManifest(replace(manifest, clips=('a-1',)))",
+            "a Clip, got 'a-1' (str)",
+        ),
+        (
+            "ImportedManifest(replace(manifest, columns='x'))",
+            "columns of the Manifest must be",
+        ),
         (
             "ImportedManifest(replace(manifest, clips=(replace(clip, concepts='Body'),)))",
             "concepts of the clip 'a-1' must be a tuple of strings, got 'Body' (str)",
@@ -204,10 +238,14 @@ def test_what_a_data_set_returns_is_checked_at_the_door(
 def read_mine(folder: Path) -> og.Manifest:  # type: ignore[name-defined]
     from obygaze_features.manifest.installed import read_installed
 
-    return read_installed(find_plugin(DATASETS, "mine"), [folder / "x.csv"], "mine").manifest
+    return read_installed(
+        find_plugin(DATASETS, "mine"), [folder / "x.csv"], "mine"
+    ).manifest
 
 
-def test_numbers_of_numpy_and_lists_become_those_of_a_manifest(site: Path, tmp_path: Path) -> None:
+def test_numbers_of_numpy_and_lists_become_those_of_a_manifest(
+    site: Path, tmp_path: Path
+) -> None:
     returned = (
         "ImportedManifest(replace(manifest, clips=[replace(clip, scene=np.int64(3),"
         " start_s=np.float32(0.5), end_s=np.float64(2), concepts=['Body'])]))"
@@ -216,7 +254,11 @@ def test_numbers_of_numpy_and_lists_become_those_of_a_manifest(site: Path, tmp_p
     install(site, DATASETS, "mine", "broken_data:read", source, "gaze-data")
     (clip,) = read_mine(tmp_path).clips
     assert (clip.scene, clip.start_s, clip.end_s) == (3, 0.5, 2.0)
-    assert [type(value) for value in (clip.scene, clip.start_s, clip.end_s)] == [int, float, float]
+    assert [type(value) for value in (clip.scene, clip.start_s, clip.end_s)] == [
+        int,
+        float,
+        float,
+    ]
     assert clip.concepts == ("Body",)
 
 
@@ -226,11 +268,23 @@ def test_numbers_of_numpy_and_lists_become_those_of_a_manifest(site: Path, tmp_p
         ({"fitted": "None"}, "must return itself from fit(), got None (NoneType)"),
         ({"fitted": "1 / 0"}, "failed in fit(): ZeroDivisionError"),
         ({"predicted": "1 / 0"}, "failed in predict(): ZeroDivisionError"),
-        ({"predicted": "['S'] * len(X)"}, "must return numbers for each of 4 rows from predict()"),
-        ({"predicted": "np.full(len(X), 7)"}, "one class for each row from predict(), 0 to 1"),
+        (
+            {"predicted": "['S'] * len(X)"},
+            "must return numbers for each of 4 rows from predict()",
+        ),
+        (
+            {"predicted": "np.full(len(X), 7)"},
+            "one class for each row from predict(), 0 to 1",
+        ),
         ({"predicted": "np.zeros(1)"}, "must return numbers for each of 4 rows"),
-        ({"predicted": "np.zeros((len(X), 2))"}, "one class for each row from predict()"),
-        ({"scores": "np.full(len(X), np.nan)"}, "must return numbers for each of 4 rows"),
+        (
+            {"predicted": "np.zeros((len(X), 2))"},
+            "one class for each row from predict()",
+        ),
+        (
+            {"scores": "np.full(len(X), np.nan)"},
+            "must return numbers for each of 4 rows",
+        ),
         (
             {"scores": "np.zeros((len(X), 2))"},
             "the shape (4,) from decision_function(), got (4, 2)",
@@ -262,7 +316,10 @@ def test_what_a_model_returns_is_checked_at_the_door(
         ("Mine = 3", "must be the class of a classifier, got 3 (int)"),
         ("def Mine(): ...", "must be the class of a classifier, got <function"),
         ("class Mine: ...", "must be the class of a classifier; it has no fit()"),
-        (MODEL.format(parameters=", x", fitted="", predicted="", scores=""), "x has no default"),
+        (
+            MODEL.format(parameters=", x", fitted="", predicted="", scores=""),
+            "x has no default",
+        ),
     ],
 )
 def test_a_model_that_is_no_classifier_is_refused_by_name(
@@ -281,9 +338,18 @@ def test_a_model_that_is_no_classifier_is_refused_by_name(
     ("arguments", "told"),
     [
         ("levels={'clip': 192}, frames=4, size=64, licence='MIT'", "TypeError"),
-        ("levels={'clip': [192]}, frames='4', size=64, licence='MIT'", "frames must be at least 1"),
-        ("levels={'clip': [192]}, frames=4, size=0, licence='MIT'", "size must be at least 1"),
-        ("levels={'clip': [192]}, frames=4, size=64, licence=None", "licence must be a string"),
+        (
+            "levels={'clip': [192]}, frames='4', size=64, licence='MIT'",
+            "frames must be at least 1",
+        ),
+        (
+            "levels={'clip': [192]}, frames=4, size=0, licence='MIT'",
+            "size must be at least 1",
+        ),
+        (
+            "levels={'clip': [192]}, frames=4, size=64, licence=None",
+            "licence must be a string",
+        ),
     ],
 )
 def test_a_card_is_checked_at_the_door(site: Path, arguments: str, told: str) -> None:
@@ -302,7 +368,14 @@ def test_a_card_is_checked_at_the_door(site: Path, arguments: str, told: str) ->
 def test_a_broken_plugin_of_each_kind_leaves_every_help_alone(tmp_path: Path) -> None:
     site = tmp_path / "site"
     for group, name in ((BACKBONES, "cards"), (DATASETS, "data"), (MODELS, "models")):
-        install(site, group, "mine", f"broken_{name}:x", "raise SystemExit(9)", f"gaze-{name}")
+        install(
+            site,
+            group,
+            "mine",
+            f"broken_{name}:x",
+            "raise SystemExit(9)",
+            f"gaze-{name}",
+        )
     program = (
         "from obygaze.cli import run\n"
         "for words in (['manifest', 'import', '--help'], ['train', '--help'], ['--help']):\n"

@@ -33,7 +33,9 @@ from obygaze_features.core.schema_rules import (
     whole,
 )
 
-SOURCE = Table({"file": text, "sha256": matching("[0-9a-f]{4}", "4 hex digits")}, ("file",))
+SOURCE = Table(
+    {"file": text, "sha256": matching("[0-9a-f]{4}", "4 hex digits")}, ("file",)
+)
 FILM = Table(
     {
         "title": text,
@@ -87,25 +89,67 @@ def test_a_valid_file_becomes_plain_values_with_tuples_for_lists() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        ("year =", "yaer =", "film.toml:3: yaer: unknown key 'yaer' (did you mean 'year'?)"),
+        (
+            "year =",
+            "yaer =",
+            "film.toml:3: yaer: unknown key 'yaer' (did you mean 'year'?)",
+        ),
         (
             "year =",
             "zz =",
             "film.toml:3: zz: unknown key 'zz'; known: title, year, tags, sources, cast",
         ),
-        ("1979", '"x"', "film.toml:3: year: must be a whole number, at least 1888, got 'x'"),
-        ("1979", "true", "film.toml:3: year: must be a whole number, at least 1888, got True"),
+        (
+            "1979",
+            '"x"',
+            "film.toml:3: year: must be a whole number, at least 1888, got 'x'",
+        ),
+        (
+            "1979",
+            "true",
+            "film.toml:3: year: must be a whole number, at least 1888, got True",
+        ),
         ('title = "Alien"', "", "film.toml: title: required key is missing"),
-        ('["a", "b"]', '["a", "a"]', "film.toml:4: tags: must not list a value twice, got"),
-        ('["a", "b"]', '["a", 1]', "film.toml:4: tags: each item must be a string, got"),
-        ("00ff", "00f", "film.toml:14: sources[1].sha256: must be 4 hex digits, got '00f'"),
-        ('file = "b.csv"', "", "film.toml:12: sources[1].file: required key is missing"),
-        ("age = 30", "age = -1", "film.toml:7: cast.Ripley.age: must be a whole number, at least"),
-        ("cast.Ripley", 'cast."*"', "film.toml:6: cast.*: the name must be a name of letters"),
-        ("[cast.Ripley]\nage = 30", "cast = 3", "film.toml:6: cast: must be a table, got 3"),
+        (
+            '["a", "b"]',
+            '["a", "a"]',
+            "film.toml:4: tags: must not list a value twice, got",
+        ),
+        (
+            '["a", "b"]',
+            '["a", 1]',
+            "film.toml:4: tags: each item must be a string, got",
+        ),
+        (
+            "00ff",
+            "00f",
+            "film.toml:14: sources[1].sha256: must be 4 hex digits, got '00f'",
+        ),
+        (
+            'file = "b.csv"',
+            "",
+            "film.toml:12: sources[1].file: required key is missing",
+        ),
+        (
+            "age = 30",
+            "age = -1",
+            "film.toml:7: cast.Ripley.age: must be a whole number, at least",
+        ),
+        (
+            "cast.Ripley",
+            'cast."*"',
+            "film.toml:6: cast.*: the name must be a name of letters",
+        ),
+        (
+            "[cast.Ripley]\nage = 30",
+            "cast = 3",
+            "film.toml:6: cast: must be a table, got 3",
+        ),
     ],
 )
-def test_each_violation_has_its_line_and_place(before: str, after: str, expected: str) -> None:
+def test_each_violation_has_its_line_and_place(
+    before: str, after: str, expected: str
+) -> None:
     (line,) = details(TOML.replace(before, after, 1))
     assert line.startswith(expected)
 
@@ -122,7 +166,9 @@ def test_a_list_of_tables_has_to_be_one_and_long_enough() -> None:
     schema = 'schema = "obygaze-film/1"\n'
     for toml in ("sources = []", "sources = 3"):
         (line,) = details(schema + toml, table)
-        assert line.startswith("film.toml:2: sources: must be a list of tables of at least 1, got")
+        assert line.startswith(
+            "film.toml:2: sources: must be a list of tables of at least 1, got"
+        )
 
 
 def test_a_list_of_tables_may_be_empty_if_nothing_else_is_said() -> None:
@@ -144,9 +190,13 @@ def test_the_schema_key_tells_other_files_from_other_versions() -> None:
     with pytest.raises(
         Mismatch, match="has schema 'obygaze-film/2', this version of obygaze reads"
     ):
-        read_toml(b'schema = "obygaze-film/2"', "f").require_schema("obygaze-film/1", "film")
+        read_toml(b'schema = "obygaze-film/2"', "f").require_schema(
+            "obygaze-film/1", "film"
+        )
     for other in (b'schema = "x"', b"", b"schema = 1"):
-        with pytest.raises(FixInput, match="not a film: schema must be 'obygaze-film/1', got"):
+        with pytest.raises(
+            FixInput, match="not a film: schema must be 'obygaze-film/1', got"
+        ):
             read_toml(other, "f").require_schema("obygaze-film/1", "film")
 
 
@@ -195,11 +245,17 @@ class Film:
 
 def test_a_dataclass_is_a_schema() -> None:
     rules = table_of(Film, lead=table_of(Actor))
-    tree = {"title": "x", "cast": [{"name": "a"}, {"name": "b", "age": 3}], "tags": ["t", "t"]}
+    tree = {
+        "title": "x",
+        "cast": [{"name": "a"}, {"name": "b", "age": 3}],
+        "tags": ["t", "t"],
+    }
     assert Document(tree, "f").check(rules) == Film(
         "x", cast=(Actor("a"), Actor("b", 3)), tags=("t", "t")
     )
-    wrong = Document({"year": 3, "cut": 1, "length_s": "x", "cast": [{"age": "x"}]}, "f")
+    wrong = Document(
+        {"year": 3, "cut": 1, "length_s": "x", "cast": [{"age": "x"}]}, "f"
+    )
     assert wrong.check(rules) is None
     assert [line.split(": ")[1] for line in wrong.violations.lines] == [
         *("year", "cut", "length_s", "cast[0].age", "cast[0].name", "title")
@@ -219,7 +275,11 @@ def test_a_dataclass_is_a_schema() -> None:
         (number(0, 1), [0, 0.5, 1], [-0.1, 1.1, True, "1", float("nan")]),
         (number(0, above=True), [0.1], [0, float("inf"), float("nan")]),
         (number(), [-1e300], [float("inf"), float("-inf"), float("nan")]),
-        (list_of(text, least=1, most=2), [["a"], ["a", "b"]], [[], ["a", "b", "c"], "a", [1]]),
+        (
+            list_of(text, least=1, most=2),
+            [["a"], ["a", "b"]],
+            [[], ["a", "b", "c"], "a", [1]],
+        ),
         (list_of(text, unique=False), [["a", "a"], []], [[1]]),
         (mapping_of(whole(0, 1)), [{"a": 1}], [{}, {"a": 2}, 3]),
         (any_of(boolean, text), [True, "x"], [1]),
@@ -233,7 +293,16 @@ def test_rules(rule: Any, good: list[Any], bad: list[Any]) -> None:
 def test_line_numbers_follow_sections_rows_and_quoted_keys() -> None:
     toml = "a = 1\n[b]\n'c d' = 2\n[[e]]\nf = 1\n[[e]]\nf = 2\n"
     assert line_numbers(toml) == {
-        **{"a": 1, "b": 2, "b.c d": 3, "e": 4, "e[0]": 4, "e[0].f": 5, "e[1]": 6, "e[1].f": 7}
+        **{
+            "a": 1,
+            "b": 2,
+            "b.c d": 3,
+            "e": 4,
+            "e[0]": 4,
+            "e[0].f": 5,
+            "e[1]": 6,
+            "e[1].f": 7,
+        }
     }
 
 

@@ -25,7 +25,9 @@ def test_a_manifest_by_name_or_by_either_path(name, path):
     assert Workspace(Path("W")).manifest(name) == Path(path)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "-o", "a\nb", "\x1b[31mred", "caf\udce9"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "-o", "a\nb", "\x1b[31mred", "caf\udce9"]
+)
 def test_what_is_no_name(name):
     with pytest.raises(FixUsage):
         Workspace(Path("W")).manifest(name)
@@ -43,7 +45,9 @@ def test_a_store_by_bare_name_is_the_workspaces_folder_then_its_zip(workspace):
     assert here.store("vivit.k400") == str(folder)
 
 
-def test_a_new_store_is_a_folder_though_a_zip_or_a_store_here_has_its_name(workspace, monkeypatch):
+def test_a_new_store_is_a_folder_though_a_zip_or_a_store_here_has_its_name(
+    workspace, monkeypatch
+):
     monkeypatch.chdir(workspace.parent)
     (workspace / "stores" / "films.zip").touch()
     (workspace.parent / "mine").mkdir()
@@ -53,7 +57,9 @@ def test_a_new_store_is_a_folder_though_a_zip_or_a_store_here_has_its_name(works
     assert Workspace(workspace).new_store("./mine") == Path("mine")
 
 
-def test_a_store_in_the_current_folder_never_hides_the_workspaces_own(workspace, monkeypatch):
+def test_a_store_in_the_current_folder_never_hides_the_workspaces_own(
+    workspace, monkeypatch
+):
     monkeypatch.chdir(workspace.parent)
     (workspace.parent / "mine").mkdir()
     (workspace.parent / "mine" / "store.json").touch()
@@ -62,7 +68,9 @@ def test_a_store_in_the_current_folder_never_hides_the_workspaces_own(workspace,
     assert Workspace(workspace).store("mine") == str(workspace / "stores" / "mine")
 
 
-@pytest.mark.parametrize("name", ["https://host/x", "http://h/x.zip", "s3://b/x", "hf://u/x"])
+@pytest.mark.parametrize(
+    "name", ["https://host/x", "http://h/x.zip", "s3://b/x", "hf://u/x"]
+)
 def test_addresses_and_paths_stay_as_they_are(name):
     assert is_url(name)
     assert Workspace(Path("W")).store(name) == name
@@ -116,7 +124,9 @@ def test_the_name_of_a_copy_has_no_secrets(location: str, name: str) -> None:
     assert last_part(location) == name
 
 
-def test_a_name_with_a_line_break_is_refused_and_drafts_are_not_names(tmp_path: Path) -> None:
+def test_a_name_with_a_line_break_is_refused_and_drafts_are_not_names(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(FixUsage, match="invalid name"):
         Workspace(tmp_path).target("runs", "a\nb")
     (tmp_path / "runs").mkdir()

@@ -48,9 +48,20 @@ def test_decoding_needs_its_videos(tmp_path: Path) -> None:
 
 
 def test_forward_measures_each_batch() -> None:
-    words = ("bench", "forward", "descriptors", "--batch", "1", "--batch", "3", "--json")
+    words = (
+        "bench",
+        "forward",
+        "descriptors",
+        "--batch",
+        "1",
+        "--batch",
+        "3",
+        "--json",
+    )
     found = call_obygaze(*words).ok().json()["measurements"]
-    assert [(one["name"], one["n_clips"], len(one["runs"]["wall_s"])) for one in found] == [
+    assert [
+        (one["name"], one["n_clips"], len(one["runs"]["wall_s"])) for one in found
+    ] == [
         ("prepare frames", 1, 3),
         ("forward, batch 1", 1, 3),
         ("forward, batch 3", 3, 3),
@@ -71,7 +82,13 @@ def test_forward_runs_a_backbone_of_torch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_remote", [False, True])
 def test_reading_measures_all_parts_of_a_store(tmp_path: Path, is_remote: bool) -> None:
     sealed_store(tmp_path / "store")
-    rows = {"open": 0, "all clips": 23, "movie tt0000102": 5, "a random tenth": 2, "one clip": 1}
+    rows = {
+        "open": 0,
+        "all clips": 23,
+        "movie tt0000102": 5,
+        "a random tenth": 2,
+        "one clip": 1,
+    }
     if is_remote:
         pytest.importorskip("obstore")
         with web_server(tmp_path) as server:
@@ -80,7 +97,9 @@ def test_reading_measures_all_parts_of_a_store(tmp_path: Path, is_remote: bool) 
         result = [*read_runs(tmp_path / "store", "pooled")]
     assert {one["name"]: one["n_clips"] for one in result} == rows
     # Six float32 a clip.
-    assert [one["n_bytes"] for one in result[1:]] == [n * 24 for n in list(rows.values())[1:]]
+    assert [one["n_bytes"] for one in result[1:]] == [
+        n * 24 for n in list(rows.values())[1:]
+    ]
 
 
 def test_reading_needs_clips_with_features(tmp_path: Path) -> None:
@@ -92,12 +111,16 @@ def test_reading_needs_clips_with_features(tmp_path: Path) -> None:
     assert "nothing to read" in done.stderr
 
 
-def test_reading_takes_the_first_level_and_lists_them_for_an_unknown_one(tmp_path: Path) -> None:
+def test_reading_takes_the_first_level_and_lists_them_for_an_unknown_one(
+    tmp_path: Path,
+) -> None:
     sealed_store(tmp_path / "stores" / "films")
     done = call_obygaze("-C", tmp_path, "bench", "read", "films", "--json").ok().json()
     assert (
         done["measurements"][1]["n_bytes"]
-        == open_store(tmp_path / "stores" / "films").matrix("clip", missing="drop").values.nbytes
+        == open_store(tmp_path / "stores" / "films")
+        .matrix("clip", missing="drop")
+        .values.nbytes
     )
     unknown = call_obygaze("-C", tmp_path, "bench", "read", "films", "--level", "none")
     assert unknown.code != 0

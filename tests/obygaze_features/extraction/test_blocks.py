@@ -18,7 +18,12 @@ from obygaze_features.extraction.blocks import BlockMaker, run_rows
 from obygaze_features.extraction.compute import BatchComputer, Clock
 from obygaze_features.extraction.decoding import DecodedRow
 from obygaze_features.extraction.plan import Target
-from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe_of, view_of
+from obygaze_features.extraction.recipes import (
+    arrays_of,
+    chosen_levels,
+    recipe_of,
+    view_of,
+)
 from obygaze_features.extraction.run import RowProgress
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import RowStatus, StoreWriter, create_store, open_store
@@ -41,7 +46,9 @@ def a_clip(row: int) -> DecodedClip:
     index = np.arange(16)
     no = np.zeros(16, dtype=bool)
     times = index / 25
-    return DecodedClip(Path("x"), frames, index, index, times, times, no, ~no, 16, False, 0.0)
+    return DecodedClip(
+        Path("x"), frames, index, index, times, times, no, ~no, 16, False, 0.0
+    )
 
 
 class World:
@@ -73,7 +80,9 @@ class World:
 
     def maker(self, batch: int = 3, **more: Any) -> BlockMaker:
         plan = self.writer.plan
-        wanted = {b: list(range(*plan.block_range(b))) for b in self.writer.pending_blocks()}
+        wanted = {
+            b: list(range(*plan.block_range(b))) for b in self.writer.pending_blocks()
+        }
         levels = [spec for spec in plan.arrays if spec.is_level]
         computer = BatchComputer(self.backbone, levels)  # type: ignore[arg-type]
         wanted = more.pop("wanted", wanted)
@@ -114,7 +123,10 @@ def test_features_are_those_of_the_clip_of_the_row(tmp_path: Path) -> None:
 
 def test_a_failed_clip_does_not_change_other_rows(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.failing = {5: RowStatus.failed("open", "unreadable", "x"), 6: RowStatus.no_video()}
+    world.failing = {
+        5: RowStatus.failed("open", "unreadable", "x"),
+        6: RowStatus.no_video(),
+    }
     world.run(world.maker(batch=2))
     assert world.backbone.batches == [2, 2, 2, 2, 1]
     store = open_store(world.path)
@@ -127,13 +139,21 @@ def test_numbers_that_are_not_finite_make_a_failed_row(tmp_path: Path) -> None:
     world = World(tmp_path, odd_rows=[2])
     world.run(world.maker())
     noted = open_store(world.path).status().noted
-    assert {row: (s.stage, s.error) for row, s in noted.items()} == {2: ("forward", "NotFinite")}
+    assert {row: (s.stage, s.error) for row, s in noted.items()} == {
+        2: ("forward", "NotFinite")
+    }
 
 
-def test_rows_that_failed_in_the_model_are_reported_like_decode_failures(tmp_path: Path) -> None:
+def test_rows_that_failed_in_the_model_are_reported_like_decode_failures(
+    tmp_path: Path,
+) -> None:
     world, result = World(tmp_path, odd_rows=[2, 9]), list[tuple[int, bool]]()
-    run_rows([world.maker()], world.decode, world.stop, lambda *seen: result.append(seen))
-    assert sorted(result) == sorted([*((row, False) for row in range(N)), (2, True), (9, True)])
+    run_rows(
+        [world.maker()], world.decode, world.stop, lambda *seen: result.append(seen)
+    )
+    assert sorted(result) == sorted(
+        [*((row, False) for row in range(N)), (2, True), (9, True)]
+    )
 
 
 def test_each_row_is_shown_once(tmp_path: Path) -> None:
@@ -158,7 +178,9 @@ def test_out_of_memory_halves_all_later_batches(tmp_path: Path) -> None:
     world.run(world.maker(batch=4))
     assert set(world.backbone.batches) == {1}
     # The first block was computed three times: with batches of 4, of 2, and of 1.
-    assert [world.decoded.count(row) for row in range(N)] == [3, 3, 1 + 1, 1 + 1] + [1] * 7
+    assert [world.decoded.count(row) for row in range(N)] == [3, 3, 1 + 1, 1 + 1] + [
+        1
+    ] * 7
     assert open_store(world.path).status().counts == {"ok": N}
 
 
@@ -180,7 +202,9 @@ def test_out_of_memory_in_preprocessing_halves_the_batch(tmp_path: Path) -> None
         "you tried to allocate 8 bytes. Error code 12 (Cannot allocate memory)",
     ],
 )
-def test_each_error_for_too_little_memory_halves_the_batch(tmp_path: Path, error: str) -> None:
+def test_each_error_for_too_little_memory_halves_the_batch(
+    tmp_path: Path, error: str
+) -> None:
     world = World(tmp_path, most=2, error=error)
     world.run(world.maker(batch=4))
     assert set(world.backbone.batches) == {2, 1}
@@ -206,7 +230,9 @@ def test_all_batches_are_halved_if_one_does_not_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", ["most", "most_waiting"])
-def test_a_clip_that_does_not_fit_into_memory_is_an_error(tmp_path: Path, limit: str) -> None:
+def test_a_clip_that_does_not_fit_into_memory_is_an_error(
+    tmp_path: Path, limit: str
+) -> None:
     world = World(tmp_path, **{limit: 0})
     with pytest.raises(ObygazeError, match="does not fit into memory"):
         world.run(world.maker(batch=2))

@@ -20,13 +20,20 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import bundle
 from obygaze_features.extraction.bundle import make_bundle
-from obygaze_features.extraction.plan import ExtractPlan, Target, make_plan, read_plan_file
+from obygaze_features.extraction.plan import (
+    ExtractPlan,
+    Target,
+    make_plan,
+    read_plan_file,
+)
 from obygaze_features.extraction.recipes import complete_target
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store
 
 # A proxy that nobody answers: whatever asks the network fails.
-NO_NETWORK = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
+NO_NETWORK = dict.fromkeys(
+    ("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9"
+)
 PIP = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_COMPILE": "1"}
 
 
@@ -36,14 +43,28 @@ def place(workspace: Path) -> Path:
     keep_manifest(film_folder(workspace / "films", 3), workspace)
     write_tiny_card("clip", workspace / "backbones", "tests/tiny")
     for name in ("tiny-clip", "descriptors"):
-        words = ("extract", "plan", "films", "-b", name, "--probe", "0", "-o", f"{name}.json")
+        words = (
+            "extract",
+            "plan",
+            "films",
+            "-b",
+            name,
+            "--probe",
+            "0",
+            "-o",
+            f"{name}.json",
+        )
         run_obygaze(*words, cwd=workspace).ok()
     return workspace
 
 
 def cached(place: Path) -> Path:
     """The folder of a hub cache that has the tiny checkpoint."""
-    hub_cache(tiny_card("clip", "tests/tiny"), place / "hub", save_tiny("clip", place / "files"))
+    hub_cache(
+        tiny_card("clip", "tests/tiny"),
+        place / "hub",
+        save_tiny("clip", place / "files"),
+    )
     return place / "hub"
 
 
@@ -57,7 +78,10 @@ def test_what_is_missing_is_named_and_the_same_call_adds_it(
     assert not (folder / "wheels").exists()
     (folder / "wheels").mkdir()  # as a call leaves it that pip was done with
     (missing,) = make_bundle(plan, folder)
-    assert missing.what == "no weights for tiny-clip, and the environment forbids the network"
+    assert (
+        missing.what
+        == "no weights for tiny-clip, and the environment forbids the network"
+    )
     assert not list(folder.rglob("*.safetensors"))
     cached(place)
     assert make_bundle(plan, folder) == []
@@ -72,11 +96,16 @@ def test_weights_of_a_path_are_carried(place: Path) -> None:
     text = text.replace('"weights": null', f'"weights": "{place / "files"}"')
     (place / "own.json").write_text(text)
     with pytest.raises(ObygazeError, match="pip"):
-        make_bundle(read_plan_file(place / "own.json"), place / "night", ["--no-such-option"])
+        make_bundle(
+            read_plan_file(place / "own.json"), place / "night", ["--no-such-option"]
+        )
     (place / "night" / "wheels").mkdir()
     assert make_bundle(read_plan_file(place / "own.json"), place / "night") == []
     (target,) = read_plan_file(place / "night" / "plan.json").targets
-    assert (target.weights, target.store) == ("weights/tiny-clip/files", "stores/films.tiny-clip")
+    assert (target.weights, target.store) == (
+        "weights/tiny-clip/files",
+        "stores/films.tiny-clip",
+    )
     assert {path.name for path in (place / "night" / target.weights).iterdir()} == {
         *("config.json", "model.safetensors")
     }
@@ -90,7 +119,9 @@ def tiny(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return workspace
 
 
-def own_plan(place: Path, weights: Sequence[Path | None], stores: Sequence[str]) -> ExtractPlan:
+def own_plan(
+    place: Path, weights: Sequence[Path | None], stores: Sequence[str]
+) -> ExtractPlan:
     """A plan with a target of the tiny CLIP for each of some weights."""
     manifest = Manifest("films", Header("Films"), (Clip("a-1", "a"),))
     pairs = zip(weights, stores, strict=True)
@@ -109,7 +140,9 @@ def bundled(plan: ExtractPlan, folder: Path) -> list[Path]:
 def test_two_weights_of_one_file_name_stay_two(tiny: Path) -> None:
     paths = []
     for seed in (0, 1):
-        paths.append(save_tiny("clip", tiny / str(seed), seed=seed) / "model.safetensors")
+        paths.append(
+            save_tiny("clip", tiny / str(seed), seed=seed) / "model.safetensors"
+        )
     plan = own_plan(tiny, [*paths, paths[0]], ["a/films", "b/films", "a/other"])
     copies = bundled(plan, tiny / "night")
     assert [copy.read_bytes() for copy in copies] == [
@@ -127,7 +160,9 @@ def test_a_single_file_of_weights_keeps_the_settings_beside_it(tiny: Path) -> No
     assert names == {"config.json", "model.safetensors", "preprocessor_config.json"}
 
 
-def test_links_in_weights_are_followed(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_in_weights_are_followed(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hub = cached(tiny)
     (snapshot,) = hub.glob("*/snapshots/*")
     (copy,) = bundled(own_plan(tiny, [snapshot], ["films"]), tiny / "night")
@@ -146,14 +181,18 @@ def test_links_in_weights_are_followed(tiny: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_card_that_the_plan_names_by_its_path_is_carried(tiny: Path) -> None:
-    card = write_tiny_card("clip", tiny / "cards").rename(tiny / "cards" / "tiny-clip.toml")
+    card = write_tiny_card("clip", tiny / "cards").rename(
+        tiny / "cards" / "tiny-clip.toml"
+    )
     (tiny / "backbones" / "tiny-clip.toml").unlink()
     plan = own_plan(tiny, [save_tiny("clip", tiny / "files")], ["films"])
     plan = replace(plan, targets=(replace(plan.targets[0], backbone=str(card)),))
     bundled(plan, tiny / "night")
     (target,) = read_plan_file(tiny / "night" / "plan.json").targets
     assert target.backbone == "tiny-clip"
-    assert (tiny / "night" / "backbones" / "tiny-clip.toml").read_bytes() == card.read_bytes()
+    assert (
+        tiny / "night" / "backbones" / "tiny-clip.toml"
+    ).read_bytes() == card.read_bytes()
 
 
 def test_a_link_to_weights_keeps_its_name(tiny: Path) -> None:
@@ -164,7 +203,10 @@ def test_a_link_to_weights_keeps_its_name(tiny: Path) -> None:
     target = Target("", "tiny-clip", str(path))
     found = complete_target(target, manifest, Workspace(tiny)).weights
     assert found == str(path)
-    assert load_backbone("tiny-clip", found, workspace=Workspace(tiny)).geometry.frames == 3
+    assert (
+        load_backbone("tiny-clip", found, workspace=Workspace(tiny)).geometry.frames
+        == 3
+    )
 
 
 def test_a_folder_with_another_plan_and_own_code_are_refused(place: Path) -> None:
@@ -174,7 +216,9 @@ def test_a_folder_with_another_plan_and_own_code_are_refused(place: Path) -> Non
     assert done.code == 1
     assert "not a bundle of this plan\n  in: night" in done.stderr
     text = (place / "descriptors.json").read_text()
-    text = text.replace('"backbone": "descriptors"', '"backbone": "frames:mine.py:card"')
+    text = text.replace(
+        '"backbone": "descriptors"', '"backbone": "frames:mine.py:card"'
+    )
     (place / "own.json").write_text(text)
     done = run_obygaze("bundle", "own.json", "-o", "new", cwd=place)
     assert (done.code, (place / "new").exists()) == (2, False)
@@ -182,13 +226,27 @@ def test_a_folder_with_another_plan_and_own_code_are_refused(place: Path) -> Non
 
 
 @pytest.mark.timeout(900)
-def test_the_commands_of_the_readme_run_on_a_machine_without_a_network(place: Path) -> None:
+def test_the_commands_of_the_readme_run_on_a_machine_without_a_network(
+    place: Path,
+) -> None:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "click"]
-    asked = subprocess.run([*pip, "--dest", place / "asked"], capture_output=True, check=False)
+    asked = subprocess.run(
+        [*pip, "--dest", place / "asked"], capture_output=True, check=False
+    )
     if asked.returncode:
-        pytest.skip(f"no package index: {asked.stderr.decode().strip().splitlines()[-1]}")
+        pytest.skip(
+            f"no package index: {asked.stderr.decode().strip().splitlines()[-1]}"
+        )
     # Without torch, whose packages take minutes to unpack; the tests above carry weights.
-    words = ("descriptors.json", "-o", "night", "--json", "--", "-c", ROOT / "constraints.txt")
+    words = (
+        "descriptors.json",
+        "-o",
+        "night",
+        "--json",
+        "--",
+        "-c",
+        ROOT / "constraints.txt",
+    )
     made = run_obygaze("bundle", *words, cwd=place, timeout=600).ok().json()
     assert made["folder"] == "night"
     run_obygaze("extract", "run", "descriptors.json", cwd=place).ok()
@@ -197,7 +255,11 @@ def test_the_commands_of_the_readme_run_on_a_machine_without_a_network(place: Pa
     readme = (node / "README.md").read_text(encoding="utf-8")
     commands = re.findall(r"^\$ (.*)", readme, re.MULTILINE)
     assert len(commands) == 3
-    bare = {name: None for name in environment() if name.startswith(("PIP_", "HF_", "PYTHON"))}
+    bare = {
+        name: None
+        for name in environment()
+        if name.startswith(("PIP_", "HF_", "PYTHON"))
+    }
     done = subprocess.run(
         ["bash", "-ec", "\n".join(commands)],
         cwd=node,
@@ -207,6 +269,8 @@ def test_the_commands_of_the_readme_run_on_a_machine_without_a_network(place: Pa
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    here, there = (open_store(p / "stores" / "films.descriptors") for p in (place, node))
+    here, there = (
+        open_store(p / "stores" / "films.descriptors") for p in (place, node)
+    )
     assert here.fingerprint == there.fingerprint
     assert np.array_equal(here.matrix("clip").values, there.matrix("clip").values)

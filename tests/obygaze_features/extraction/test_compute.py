@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.checkpoints import TINY, lsmdc_card, save_lsmdc, save_tiny, tiny_card, write_tiny_card
+from support.checkpoints import (
+    TINY,
+    lsmdc_card,
+    save_lsmdc,
+    save_tiny,
+    tiny_card,
+    write_tiny_card,
+)
 from support.extraction import BLOCK_ROWS, array_bytes, film_folder
 
 from benchmarks.extraction.overlap import a_clip, timed_run
@@ -51,7 +58,9 @@ def levels_of(backbone: Backbone) -> list[ArraySpec]:
 
 def some_clips(backbone: Backbone, n_clips: int) -> list[DecodedClip]:
     masked = int(backbone.takes_mask)
-    clips = [a_clip(i, backbone.geometry.frames, masked * (i % 3)) for i in range(n_clips)]
+    clips = [
+        a_clip(i, backbone.geometry.frames, masked * (i % 3)) for i in range(n_clips)
+    ]
     assert backbone.resize is not None
     return [replace(clip, pictures=backbone.resize(clip.pictures)) for clip in clips]
 
@@ -59,7 +68,9 @@ def some_clips(backbone: Backbone, n_clips: int) -> list[DecodedClip]:
 def as_bytes(found: Sequence[Computed]) -> dict[str, bytes]:
     """The features of all clips, whatever batches they were computed in."""
     names = found[0].levels
-    return {name: b"".join(each.levels[name].tobytes() for each in found) for name in names}
+    return {
+        name: b"".join(each.levels[name].tobytes() for each in found) for name in names
+    }
 
 
 @pytest.fixture
@@ -83,7 +94,9 @@ def test_features_on_a_cpu_depend_neither_on_threads_nor_on_clips_at_once(
         with clip_threads(n_threads) as pool:
             computer = computer_for(backbone, specs, pool)
             parts = [clips[i : i + n_clips] for i in range(0, 7, n_clips)]
-            found.append(as_bytes([one for part in parts for one in computer.compute_all(part)]))
+            found.append(
+                as_bytes([one for part in parts for one in computer.compute_all(part)])
+            )
     assert found[0].keys() == backbone.levels.keys()
     assert all(other == found[0] for other in found[1:])
     assert len(set(found[0].values())) > 1
@@ -101,12 +114,16 @@ def test_each_clip_is_computed_alone_by_one_thread_of_torch(tmp_path: Path) -> N
 
     backbone.forward = observed  # type: ignore[method-assign]
     with clip_threads(3) as pool:
-        computer_for(backbone, levels_of(backbone), pool).compute_all(some_clips(backbone, 6))
+        computer_for(backbone, levels_of(backbone), pool).compute_all(
+            some_clips(backbone, 6)
+        )
     assert seen == {(1, 1)}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_batch_of_a_gpu_has_the_features_of_its_clips(family: str, tmp_path: Path) -> None:
+def test_a_batch_of_a_gpu_has_the_features_of_its_clips(
+    family: str, tmp_path: Path
+) -> None:
     """The same numbers as on the CPU, and no wait but for the events after each batch."""
     backbone = tiny(family, tmp_path)
     clips = some_clips(backbone, 6)
@@ -123,8 +140,12 @@ def test_a_batch_of_a_gpu_has_the_features_of_its_clips(family: str, tmp_path: P
         results = [result() for result in found]
         assert {kind for kind, _ in gpu.waits} == {"event"}
     for name in backbone.levels:
-        values = np.concatenate([one.levels[name] for one in results]).astype(np.float32)
-        alone = np.concatenate([one.levels[name] for one in expected]).astype(np.float32)
+        values = np.concatenate([one.levels[name] for one in results]).astype(
+            np.float32
+        )
+        alone = np.concatenate([one.levels[name] for one in expected]).astype(
+            np.float32
+        )
         np.testing.assert_allclose(values, alone, rtol=2e-3, atol=2e-5)
         assert all(one.finite[name].all() for one in results)
 
@@ -162,7 +183,9 @@ class Values:
 def test_numbers_are_rounded_as_numpy_rounds_them() -> None:
     random = np.random.default_rng(0)
     exponents = random.uniform(-30, 20, (4, 5000))
-    values = (random.choice([-1, 1], exponents.shape) * 2.0**exponents).astype(np.float32)
+    values = (random.choice([-1, 1], exponents.shape) * 2.0**exponents).astype(
+        np.float32
+    )
     with np.errstate(over="ignore"):
         expected = values.astype(np.float16)
     assert np.isinf(expected).any() and (np.abs(expected[expected != 0]) < 1e-6).any()
@@ -179,7 +202,9 @@ def test_numbers_are_rounded_as_numpy_rounds_them() -> None:
 
 
 @pytest.mark.parametrize(("code", "most"), [({}, 3), ({"files": {}}, 1)])
-def test_code_of_the_user_computes_one_clip_at_a_time(code: dict[str, Any], most: int) -> None:
+def test_code_of_the_user_computes_one_clip_at_a_time(
+    code: dict[str, Any], most: int
+) -> None:
     backbone: Any = Values(np.zeros((1, 1), np.float32), "cpu")
     backbone.card.code = code
     with ThreadPoolExecutor(3) as pool:
@@ -187,12 +212,17 @@ def test_code_of_the_user_computes_one_clip_at_a_time(code: dict[str, Any], most
         assert computer.split(3) == (1, most)
 
 
-def test_a_store_has_the_same_bytes_for_any_workers_threads_and_batch(tmp_path: Path) -> None:
+def test_a_store_has_the_same_bytes_for_any_workers_threads_and_batch(
+    tmp_path: Path,
+) -> None:
     manifest = film_folder(tmp_path, 6)
     card, weights = write_tiny_card("clip", tmp_path), save_tiny("clip", tmp_path / "w")
     found = []
     for number, used in enumerate(
-        (Resources(workers=1, threads=1, batch=1), Resources(workers=2, threads=3, batch=5))
+        (
+            Resources(workers=1, threads=1, batch=1),
+            Resources(workers=2, threads=3, batch=5),
+        )
     ):
         store = tmp_path / f"store-{number}"
         target = Target(str(store), str(card), str(weights), block_rows=BLOCK_ROWS)
@@ -217,7 +247,10 @@ def test_a_run_takes_as_long_as_the_slower_of_host_and_device(
     store = open_store(tmp_path / "store")
     assert store.status().counts == {"ok": n_clips}
     total = float(a_clip(70, 16).frames.reshape(16, -1)[:, 0].sum())
-    assert store.matrix("clip").values[70].tolist() == [total] * store.plan.arrays[0].tail_shape[0]
+    assert (
+        store.matrix("clip").values[70].tolist()
+        == [total] * store.plan.arrays[0].tail_shape[0]
+    )
 
 
 def test_batches_start_before_the_one_before_is_fetched(tmp_path: Path) -> None:

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.extraction.decoding import decode_rows
-from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, plan_from_bytes
+from obygaze_features.extraction.plan import (
+    ExtractPlan,
+    PlannedClip,
+    Target,
+    plan_from_bytes,
+)
 from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.pool import DecodeJob, DecodeResult
 

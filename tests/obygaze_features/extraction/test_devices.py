@@ -24,11 +24,15 @@ N_CLIPS = 18
 
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
-    return film_folder(tmp_path_factory.mktemp("films"), N_CLIPS, bad={5: b"not a video"})
+    return film_folder(
+        tmp_path_factory.mktemp("films"), N_CLIPS, bad={5: b"not a video"}
+    )
 
 
 @pytest.fixture(scope="module")
-def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def undisturbed(
+    films: Manifest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("undisturbed")
     plan = plan_file(a_plan(films, folder, "descriptors"), folder / "plan.json")
     assert run_obygaze("extract", "run", plan, "--workers", "1").code == 3
@@ -46,7 +50,9 @@ def test_the_devices_of_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(FixUsage, match="--device names no device"):
             devices_of(nothing)
     n_gpus = 3
-    fake = types.SimpleNamespace(cuda=types.SimpleNamespace(device_count=lambda: n_gpus))
+    fake = types.SimpleNamespace(
+        cuda=types.SimpleNamespace(device_count=lambda: n_gpus)
+    )
     monkeypatch.setattr(devices, "need", lambda *words: fake)
     assert devices_of("cuda:all") == ["cuda:0", "cuda:1", "cuda:2"]
     n_gpus = 0
@@ -121,7 +127,9 @@ def test_a_stop_ends_all_processes(films: Manifest, tmp_path: Path) -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_the_error_of_a_process_is_that_of_the_run(films: Manifest, tmp_path: Path) -> None:
+def test_the_error_of_a_process_is_that_of_the_run(
+    films: Manifest, tmp_path: Path
+) -> None:
     plan = a_plan(films, tmp_path, "clip-b16", weights=str(tmp_path / "absent"))
     with pytest.raises(NotFound, match="weights"):
         extract_on_devices(plan, [Resources(), Resources()], StopFlag())
@@ -141,7 +149,9 @@ def test_a_stop_before_there_are_stores_has_the_exit_code_of_a_stop(
         assert done.code == 75, done.stderr
 
 
-def test_several_devices_retry_failed_clips_and_take_a_workers_share(tmp_path: Path) -> None:
+def test_several_devices_retry_failed_clips_and_take_a_workers_share(
+    tmp_path: Path,
+) -> None:
     films = film_folder(tmp_path, 12, bad={5: b"not a video", 9: b"not a video"})
     plan = a_plan(films, tmp_path, "descriptors")
     pair = [Resources(), Resources()]
@@ -155,7 +165,9 @@ def test_several_devices_retry_failed_clips_and_take_a_workers_share(tmp_path: P
     for row in (5, 9):
         shutil.copyfile(plan.rows[0].video, plan.rows[row].video)
     progress = RowProgress()
-    (state,) = extract_on_devices(plan, pair, StopFlag(), retry_failed=True, progress=progress)
+    (state,) = extract_on_devices(
+        plan, pair, StopFlag(), retry_failed=True, progress=progress
+    )
     assert (state.ok, state.failed) == (12, 0)
     assert progress.seen == {5, 9}
 

@@ -14,7 +14,12 @@ from support.cli import run_obygaze, without_torch
 from support.extraction import film_folder, keep_manifest
 
 from obygaze_features.extraction import devices as devices_module
-from obygaze_features.extraction.estimate import FLOOR_BYTES, CostEstimate, StoreEstimate, estimate
+from obygaze_features.extraction.estimate import (
+    FLOOR_BYTES,
+    CostEstimate,
+    StoreEstimate,
+    estimate,
+)
 from obygaze_features.extraction.plan import Target, make_plan
 from obygaze_features.extraction.run import Resources
 from obygaze_features.store.read.reader import open_store
@@ -29,7 +34,9 @@ def world(tmp_path: Path) -> Path:
 
 
 def _plan(world: Path, *words: str | Path) -> dict[str, Any]:
-    done = run_obygaze("-C", world, "extract", "plan", "films", *words, "--probe", "1", "--json")
+    done = run_obygaze(
+        "-C", world, "extract", "plan", "films", *words, "--probe", "1", "--json"
+    )
     document: dict[str, Any] = done.ok().json()
     return document
 
@@ -38,7 +45,9 @@ def _chunk_bytes(store: Path) -> int:
     """Bytes of the numbers alone, each file without zarr's index and checksum of it."""
     arrays = [path.parent for path in store.glob("data.zarr/*/zarr.json")]
     wanted = [path for path in arrays if path.name not in ("clip_id", "movie_id")]
-    return sum(f.stat().st_size for path in wanted for f in path.rglob("c*") if f.is_file())
+    return sum(
+        f.stat().st_size for path in wanted for f in path.rglob("c*") if f.is_file()
+    )
 
 
 def test_sizes_are_those_of_the_given_weights(world: Path) -> None:
@@ -62,11 +71,15 @@ def test_sizes_are_those_of_the_given_weights(world: Path) -> None:
     }
     assert plan["stores"][2]["levels"]["frames_temporal"] == 4 * 64 * 2
     assert plan["obstacles"] == []
-    assert run_obygaze("-C", world, "extract", "run", "films", *words, "--seal").code == 0
+    assert (
+        run_obygaze("-C", world, "extract", "run", "films", *words, "--seal").code == 0
+    )
     for result in plan["stores"]:
         store = Path(result["store"])
         assert open_store(store).levels == tuple(result["levels"])
-        assert result["n_bytes"] == pytest.approx(_chunk_bytes(store), rel=0.02, abs=300)
+        assert result["n_bytes"] == pytest.approx(
+            _chunk_bytes(store), rel=0.02, abs=300
+        )
         files = [path for path in store.rglob("*") if path.is_file()]
         assert abs(result["files"] - len(files)) <= 2
 
@@ -80,7 +93,11 @@ def test_the_hours_are_those_of_the_slower_stage_or_of_both() -> None:
     assert replace(found, device="cuda:0").hours()["hours"] == 0.75
     assert "about 1.25 hours in all on cpu" in found.to_text()
     unknown = replace(found, stores=[half, replace(whole, forward_s=None)])
-    assert unknown.hours() == {"decode_hours": 0.5, "forward_hours": None, "hours": None}
+    assert unknown.hours() == {
+        "decode_hours": 0.5,
+        "forward_hours": None,
+        "hours": None,
+    }
     done = replace(whole, blocks_done=4, forward_s=None)
     assert replace(found, stores=[half, done]).hours()["forward_hours"] == 0.5
 
@@ -114,10 +131,14 @@ def test_several_devices_share_the_clips_and_each_holds_its_own_model(
 def test_the_batch_of_an_option_is_the_batch_of_the_estimate(world: Path) -> None:
     """Each clip more of a batch on a GPU is four clips more in memory: three of it, one ahead."""
     manifest = film_folder(world / "more", 2)
-    plan = make_plan(manifest, [Target(str(world / "s"), "descriptors")], workspace=world)
+    plan = make_plan(
+        manifest, [Target(str(world / "s"), "descriptors")], workspace=world
+    )
     used = Resources(device="cuda:0", workers=1)
     peaks = {
-        batch: estimate(plan, [replace(used, batch=batch)], n_probed=1, timed=False).peak_bytes
+        batch: estimate(
+            plan, [replace(used, batch=batch)], n_probed=1, timed=False
+        ).peak_bytes
         for batch in (1, 2, 16, None)
     }
     clip_bytes = 16 * 256 * 256 * 3
@@ -125,7 +146,9 @@ def test_the_batch_of_an_option_is_the_batch_of_the_estimate(world: Path) -> Non
     assert peaks[16] - peaks[2] == 14 * 4 * clip_bytes
     # Without an option, a GPU that has room for all gets sixteen.
     assert peaks[None] == peaks[16]
-    assert used.batch_of(10**9, 70 * 10**9) == 16 and used.batch_of(10**9, 20 * 10**9) == 8
+    assert (
+        used.batch_of(10**9, 70 * 10**9) == 16 and used.batch_of(10**9, 20 * 10**9) == 8
+    )
 
 
 def test_a_forward_pass_of_each_backbone_is_timed(world: Path) -> None:
@@ -133,11 +156,20 @@ def test_a_forward_pass_of_each_backbone_is_timed(world: Path) -> None:
     pytest.importorskip("transformers")
     folder = save_tiny("xclip", world / "weights")
     write_tiny_card("xclip", world / "backbones")
-    words = ["-b", "descriptors", "-b", "tiny-xclip", "--weights", f"tiny-xclip={folder}"]
+    words = [
+        "-b",
+        "descriptors",
+        "-b",
+        "tiny-xclip",
+        "--weights",
+        f"tiny-xclip={folder}",
+    ]
     plan = _plan(world, *words, "-b", "clip-b16")
     timed = [store["forward_s"] for store in plan["stores"]]
     assert timed[0] > 0 and timed[1] > 0
-    assert timed[2] is None and plan["hours"] is None, "its weights are not on this machine"
+    assert timed[2] is None and plan["hours"] is None, (
+        "its weights are not on this machine"
+    )
     assert _plan(world, *words)["hours"] > 0
     untimed = run_obygaze(
         "-C", world, "extract", "plan", "films", *words, "--probe", "0", "--json"
@@ -155,7 +187,17 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_torch_is_an_obstacle_with_the_extra_to_install(world: Path) -> None:
-    words = ("extract", "plan", "films", "-b", "clip-b16", "-b", "descriptors", "--probe", "0")
+    words = (
+        "extract",
+        "plan",
+        "films",
+        "-b",
+        "clip-b16",
+        "-b",
+        "descriptors",
+        "--probe",
+        "0",
+    )
     env = without_torch(world / "hidden")
     plan = run_obygaze("-C", world, *words, "--json", env=env).ok().json()
     missing = "clip-b16: torch is not installed here: pip install 'obygaze[extract]'"
@@ -175,7 +217,11 @@ def test_unusable_weights_are_obstacles(world: Path) -> None:
     named = {XCLIP: clip, LSMDC: cut, "clip-b16": world / "nowhere"}
     words = [w for k, v in named.items() for w in ("-b", k, "--weights", f"{k}={v}")]
     plan = _plan(world, *words)
-    assert [store["weights"] for store in plan["stores"]] == ["unusable", "unusable", "not found"]
+    assert [store["weights"] for store in plan["stores"]] == [
+        "unusable",
+        "unusable",
+        "not found",
+    ]
     first, second, third = plan["obstacles"]
     assert "got 'clip'" in first
     assert "truncated" in second

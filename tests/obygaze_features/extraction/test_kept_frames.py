@@ -40,13 +40,17 @@ N_CLIPS = 6
 
 def plan_of(manifest: Manifest, workspace: Path, backbone: str) -> ExtractPlan:
     """A plan with the default store, in blocks of 4."""
-    target = complete_target(Target("", backbone, block_rows=4), manifest, Workspace(workspace))
+    target = complete_target(
+        Target("", backbone, block_rows=4), manifest, Workspace(workspace)
+    )
     return make_plan(manifest, [target], workspace=workspace)
 
 
 def run(plan: ExtractPlan) -> list[int]:
     """Extract a plan; return the number of clips that are ok in each store."""
-    return [state.ok for state in extract(plan, Resources(workers=2, batch=2), StopFlag())]
+    return [
+        state.ok for state in extract(plan, Resources(workers=2, batch=2), StopFlag())
+    ]
 
 
 @pytest.fixture
@@ -77,7 +81,9 @@ def test_the_same_bytes_without_films(films: Manifest, tmp_path: Path) -> None:
         }
 
 
-def test_pictures_are_found_for_a_manifest_whose_name_is_a_pattern(tmp_path: Path) -> None:
+def test_pictures_are_found_for_a_manifest_whose_name_is_a_pattern(
+    tmp_path: Path,
+) -> None:
     manifest = replace(film_folder(tmp_path, 1), name="films[1]")
     assert run(plan_of(manifest, tmp_path, "frames:descriptors")) == [1]
     (store,) = stores_of_frames(plan_of(manifest, tmp_path, "descriptors"))
@@ -107,7 +113,9 @@ def test_the_pictures_are_the_decoders(films: Manifest, tmp_path: Path) -> None:
         assert sha256_bytes(kept.tobytes()) == sha256_bytes(decoded.frames.tobytes())
 
 
-def test_pictures_of_fewer_frames_are_among_them(films: Manifest, tmp_path: Path) -> None:
+def test_pictures_of_fewer_frames_are_among_them(
+    films: Manifest, tmp_path: Path
+) -> None:
     plan = plan_of(films, tmp_path, "frames:descriptors")
     run(plan)
     other = replace(plan, targets=())
@@ -129,7 +137,9 @@ def test_a_changed_film_is_refused(films: Manifest, tmp_path: Path) -> None:
     plan = plan_of(films, tmp_path, "descriptors")
     with Path(plan.rows[1].video).open("ab") as file:
         file.write(b"x")
-    with pytest.raises(Mismatch, match=r"1 clip changed .*tt0-001: the video had \d+ bytes"):
+    with pytest.raises(
+        Mismatch, match=r"1 clip changed .*tt0-001: the video had \d+ bytes"
+    ):
         run(plan)
 
 
@@ -154,7 +164,9 @@ def _view() -> View:
     return View(16, "even", card.family.resize(card))
 
 
-def test_a_part_of_the_pictures_is_used_and_resumed(films: Manifest, tmp_path: Path) -> None:
+def test_a_part_of_the_pictures_is_used_and_resumed(
+    films: Manifest, tmp_path: Path
+) -> None:
     """The first block only, as a killed run leaves it; the rest is decoded, then resumed."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run(plan_of(films, whole, "frames:descriptors"))
@@ -179,11 +191,16 @@ def test_pictures_are_private(films: Manifest, tmp_path: Path) -> None:
     for form in ("hdf5", "npz", "npy", "csv", "pth"):
         with pytest.raises(FixUsage, match="pictures of films"):
             export_store(store, tmp_path / "out", form)
-    for words in (("pack", KEPT, "-o", str(tmp_path / "packed.zip")), ("push", KEPT, "pushed")):
+    for words in (
+        ("pack", KEPT, "-o", str(tmp_path / "packed.zip")),
+        ("push", KEPT, "pushed"),
+    ):
         result = run_obygaze("-C", tmp_path, "store", *words)
         assert result.code == 2
         assert "pictures of films" in result.stderr
-    assert not [name for name in ("pushed", "packed.zip", "out") if (tmp_path / name).exists()]
+    assert not [
+        name for name in ("pushed", "packed.zip", "out") if (tmp_path / name).exists()
+    ]
 
 
 def command(workspace: Path, *words: str | Path) -> Result:
@@ -194,18 +211,25 @@ def command(workspace: Path, *words: str | Path) -> Result:
 def workspace(films: Manifest, tmp_path: Path) -> Path:
     """A workspace with the pictures of all films but the one that is no video."""
     keep_manifest(films, tmp_path)
-    assert command(tmp_path, "run", "films", "-b", "frames:descriptors", "--seal").code == 3
+    assert (
+        command(tmp_path, "run", "films", "-b", "frames:descriptors", "--seal").code
+        == 3
+    )
     return tmp_path
 
 
 def test_changed_clips_are_decoded_and_not_read(workspace: Path) -> None:
     """The pictures of the first version are sealed; the features are those of the second."""
-    assert command(workspace, "run", "films", "-b", "descriptors", "--no-seal").code == 3
+    assert (
+        command(workspace, "run", "films", "-b", "descriptors", "--no-seal").code == 3
+    )
     film = workspace / "videos" / "tt0" / "tt0-001.mp4"
     before = vector(workspace / "stores" / "films.descriptors", 1)
     write_video(film, numbers=range(40, 58), size=(64, 48))
     assert command(workspace, "run", "films", "-b", "descriptors").code == 5
-    changed = command(workspace, "run", "films", "-b", "descriptors", "--changed", "--no-seal")
+    changed = command(
+        workspace, "run", "films", "-b", "descriptors", "--changed", "--no-seal"
+    )
     assert changed.code == 3, changed.stderr
     shutil.rmtree(workspace / "stores" / KEPT)
     again = ("run", "films", "-b", "descriptors", "--store", "descriptors=fresh")
@@ -240,7 +264,9 @@ def test_a_full_disk_while_pictures_are_kept(films: Manifest, tmp_path: Path) ->
     disk = tmp_path / "stores" / KEPT
     disk.parent.mkdir()
     whole = plan_of(films, tmp_path, "frames:descriptors")
-    plan = replace(whole, targets=(replace(whole.targets[0], store=str(disk / "store")),))
+    plan = replace(
+        whole, targets=(replace(whole.targets[0], store=str(disk / "store")),)
+    )
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=15m", "tmpfs", str(disk)]
     if (done := subprocess.run(mount, capture_output=True, text=True)).returncode:
@@ -275,7 +301,9 @@ def test_windows_are_read_from_kept_pictures(tmp_path: Path) -> None:
     stores = tmp_path / "stores"
     kept = stores / KEPT.replace("films", "w")
     # Seven windows of 16 pictures of 256 x 256; the last begins at picture 48.
-    pictures = open_store(kept).arrays.read(open_store(kept).plan.array("pictures"), np.arange(7))
+    pictures = open_store(kept).arrays.read(
+        open_store(kept).plan.array("pictures"), np.arange(7)
+    )
     assert pictures.shape == (7, 16, 256, 256, 3)
     shutil.copytree(kept, stores / KEPT.replace("films", "other"))
     (folder / "a.mkv").unlink()
@@ -283,9 +311,9 @@ def test_windows_are_read_from_kept_pictures(tmp_path: Path) -> None:
     done = command(tmp_path, *again)
     assert done.code == 0 and "kept pictures are read" in done.stderr
     assert array_bytes(stores / "again") == array_bytes(stores / "w.descriptors")
-    assert open_store(stores / "again").matrix("start_s").values.tolist() == pytest.approx(
-        [n * 8 / 25 for n in range(7)], abs=1e-3
-    )
+    assert open_store(stores / "again").matrix(
+        "start_s"
+    ).values.tolist() == pytest.approx([n * 8 / 25 for n in range(7)], abs=1e-3)
     # The other grid has seven windows of the same names, and needs the film.
     done = command(tmp_path, "run", "other", "-b", "descriptors")
     assert done.code == 1 and "none of the 1 video files of other exists" in done.stderr

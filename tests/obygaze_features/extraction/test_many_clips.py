@@ -136,20 +136,27 @@ def _run(manifest: Manifest, workspace: Path) -> dict[str, object]:
         "print(json.dumps({'code': code, 'peak_kb': peak}))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(), capture_output=True, timeout=600
+        [sys.executable, "-c", code],
+        env=environment(),
+        capture_output=True,
+        timeout=600,
     )
     document: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return document
 
 
 @pytest.mark.timeout(900)  # two minutes of work, on a machine that may be busy
-def test_invalid_clips_do_not_change_the_others(manifest: Manifest, tmp_path: Path) -> None:
+def test_invalid_clips_do_not_change_the_others(
+    manifest: Manifest, tmp_path: Path
+) -> None:
     done = _run(manifest, tmp_path)
     assert done["code"] == 3
     store = open_store(tmp_path / "stores" / "many.descriptors")
     status = store.status()
     bad = {row for row in range(N_CLIPS) if row % EVERY == 7}
-    failed = {row: noted for row, noted in status.noted.items() if noted.state == "failed"}
+    failed = {
+        row: noted for row, noted in status.noted.items() if noted.state == "failed"
+    }
     assert set(failed) == bad
     assert status.counts == {"ok": N_CLIPS - len(bad), "failed": len(bad)}
     reasons: dict[str, Counter[str]] = {}
@@ -159,7 +166,9 @@ def test_invalid_clips_do_not_change_the_others(manifest: Manifest, tmp_path: Pa
     assert reasons.keys() == {bad.__name__ for bad in BAD}
     # One kind of badness has one reason, every time.
     assert all(len(found) == 1 for found in reasons.values()), reasons
-    assert {kind: next(iter(found)) for kind, found in reasons.items()}["_missing"] == "missing"
+    assert {kind: next(iter(found)) for kind, found in reasons.items()}[
+        "_missing"
+    ] == "missing"
     _check_good_rows(manifest, tmp_path, bad)
     assert isinstance(done["peak_kb"], int)
     assert done["peak_kb"] * 1024 <= _predicted_peak(tmp_path), "the plan promised less"
@@ -167,7 +176,9 @@ def test_invalid_clips_do_not_change_the_others(manifest: Manifest, tmp_path: Pa
     (tmp_path / "small").mkdir()
     peak_small = _run(small, tmp_path / "small")["peak_kb"]
     assert isinstance(peak_small, int)
-    assert done["peak_kb"] - peak_small < 40_000, "memory grows with the number of clips"
+    assert done["peak_kb"] - peak_small < 40_000, (
+        "memory grows with the number of clips"
+    )
 
 
 def _predicted_peak(workspace: Path) -> int:
@@ -178,7 +189,9 @@ def _predicted_peak(workspace: Path) -> int:
 
 def _check_good_rows(manifest: Manifest, workspace: Path, bad: set[int]) -> None:
     """Clips that are copies of one file have the same features, and others have others."""
-    matrix = open_store(workspace / "stores" / "many.descriptors").matrix("clip", missing="nan")
+    matrix = open_store(workspace / "stores" / "many.descriptors").matrix(
+        "clip", missing="nan"
+    )
     first: dict[int, int] = {}
     for row in range(N_CLIPS):
         if row in bad:

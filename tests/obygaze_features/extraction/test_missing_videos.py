@@ -31,7 +31,9 @@ def unlinked(manifest: Manifest, *numbers: int) -> Manifest:
 
 
 def run(folder: Path, *words: str) -> Result:
-    return run_obygaze("-C", folder, "extract", "run", "films", "-b", "descriptors", *words)
+    return run_obygaze(
+        "-C", folder, "extract", "run", "films", "-b", "descriptors", *words
+    )
 
 
 def test_a_run_before_the_link_is_refused_and_leaves_no_store(
@@ -57,7 +59,9 @@ def test_without_the_folder_of_the_videos_nothing_is_recorded(
     away.rename(videos)
     run(tmp_path).ok()
     videos.rename(away)
-    assert run(tmp_path, "--json").ok().json()["ok"] == N_CLIPS, "a complete store is reported"
+    assert run(tmp_path, "--json").ok().json()["ok"] == N_CLIPS, (
+        "a complete store is reported"
+    )
 
 
 def test_the_same_command_extracts_clips_whose_video_came_later(
@@ -79,10 +83,14 @@ def test_the_same_command_extracts_clips_whose_video_came_later(
     keep_manifest(films, tmp_path)
     done = run(tmp_path, "--json").ok()
     assert (done.json()["ok"], done.json()["sealed"]) == (N_CLIPS, True)
-    assert array_bytes(tmp_path / STORE) == array_bytes(tmp_path / "stores" / "undisturbed")
+    assert array_bytes(tmp_path / STORE) == array_bytes(
+        tmp_path / "stores" / "undisturbed"
+    )
 
 
-def test_units_whose_video_came_later_are_missing(films: Manifest, tmp_path: Path) -> None:
+def test_units_whose_video_came_later_are_missing(
+    films: Manifest, tmp_path: Path
+) -> None:
     """`--device cuda:all` and `extract slurm --resume` extract them; they are four clips each."""
     first = a_plan(unlinked(films, 1, 5, 6), tmp_path, "descriptors")
     extract(first, Resources(), StopFlag())

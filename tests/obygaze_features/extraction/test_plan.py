@@ -8,8 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch, NotFound
-from obygaze_features.extraction.plan import Target, make_plan, read_plan_file, write_plan
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+)
+from obygaze_features.extraction.plan import (
+    Target,
+    make_plan,
+    read_plan_file,
+    write_plan,
+)
 from obygaze_features.extraction.run import load_targets
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store
@@ -61,7 +72,9 @@ def test_each_worker_gets_every_kth_unit(tmp_path: Path) -> None:
     assert plan.worker_rows("2/3") == [*range(8, 12), *range(20, 24), *range(32, 36)]
     with pytest.raises(FixUsage, match=r"with I below K, got .3/3"):
         plan.worker_rows("3/3")
-    with pytest.raises(FixUsage, match=r"must be I/K, such as 0/8, with I below K, got .1."):
+    with pytest.raises(
+        FixUsage, match=r"must be I/K, such as 0/8, with I below K, got .1."
+    ):
         plan.worker_rows("1")
     for worker in ("²/³", "-1/3", "1/0", "1/3/4", "٣/٤", "", "1/" + 30 * "9"):
         with pytest.raises(FixUsage, match="--worker must be I/K"):
@@ -78,7 +91,9 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_plan_file(tmp_path / "plan.json") == plan
 
 
-def test_a_store_gets_the_licence_of_the_options_then_of_the_manifest(tmp_path: Path) -> None:
+def test_a_store_gets_the_licence_of_the_options_then_of_the_manifest(
+    tmp_path: Path,
+) -> None:
     stated = films(2)
     header = replace(stated.header, licence="CC0-1.0", citation="Doe (2026).")
     stated = replace(stated, header=header)
@@ -90,7 +105,10 @@ def test_a_store_gets_the_licence_of_the_options_then_of_the_manifest(tmp_path: 
 
     assert terms_after(stated, "a") == ("CC0-1.0", "Doe (2026).")
     assert terms_after(stated, "b", licence="MIT") == ("MIT", "Doe (2026).")
-    assert terms_after(stated, "b") == ("MIT", "Doe (2026).")  # a later state of the manifest
+    assert terms_after(stated, "b") == (
+        "MIT",
+        "Doe (2026).",
+    )  # a later state of the manifest
     # A licence that is added to the manifest later, or given to a later run.
     assert terms_after(films(2), "c") == ("", "")
     assert terms_after(stated, "c") == ("CC0-1.0", "Doe (2026).")
@@ -110,7 +128,10 @@ def test_a_store_gets_the_licence_of_the_options_then_of_the_manifest(tmp_path: 
         ("[]", FixInput),
         ('{"schema": "obygaze-extract-plan/2"}', Mismatch),
         ('{"schema": "obygaze-extract-plan/1", "rows": []}', FixInput),
-        ('{"schema": "obygaze-extract-plan/1", "rows": [{"x": 1}], "targets": []}', FixInput),
+        (
+            '{"schema": "obygaze-extract-plan/1", "rows": [{"x": 1}], "targets": []}',
+            FixInput,
+        ),
     ],
 )
 def test_invalid_plan_files(tmp_path: Path, text: str, error: type[Exception]) -> None:

@@ -17,7 +17,9 @@ from obygaze_features.extraction.recipes import SAMPLING_RULES, target_of
         (Placement(dtype="float16", compiled=True), "card"),
     ],
 )
-def test_a_target_is_read_back_from_its_recipe(placement: Placement, sampling: str) -> None:
+def test_a_target_is_read_back_from_its_recipe(
+    placement: Placement, sampling: str
+) -> None:
     recipe = {
         "backbone": {"name": "clip-b16", "preset": "default"},
         "compute": placement.recipe(),

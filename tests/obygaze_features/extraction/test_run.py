@@ -16,7 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cli import call_obygaze, environment, obygaze_argv, run_obygaze
-from support.extraction import a_plan, array_bytes, film_folder, keep_manifest, plan_file
+from support.extraction import (
+    a_plan,
+    array_bytes,
+    film_folder,
+    keep_manifest,
+    plan_file,
+)
 from support.videos import write_video
 
 from obygaze_features.manifest.model import Manifest
@@ -42,7 +48,9 @@ def world(films: Manifest, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def undisturbed(
+    films: Manifest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("undisturbed")
     plan = plan_file(a_plan(films, folder, "descriptors"), folder / "plan.json")
     assert run_obygaze("extract", "run", plan, "--workers", "1").code == 3
@@ -50,7 +58,9 @@ def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> di
 
 
 def test_a_run_reports_its_counts(world: Path) -> None:
-    done = run_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors", "--json")
+    done = run_obygaze(
+        "-C", world, "extract", "run", "films", "-b", "descriptors", "--json"
+    )
     assert done.code == 3
     document = done.json()
     assert (document["clips"], document["ok"], document["failed"]) == (N_CLIPS, 20, 2)
@@ -92,9 +102,12 @@ def test_the_same_bytes_from_workers_that_share_the_units(
     films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
-    argv = [obygaze_argv("extract", "run", plan, "--worker", f"{i}/2") for i in range(2)]
+    argv = [
+        obygaze_argv("extract", "run", plan, "--worker", f"{i}/2") for i in range(2)
+    ]
     workers = [
-        subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL) for words in argv
+        subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL)
+        for words in argv
     ]
     # The clips that fail, 5 and 6, are in unit 1; units 0, 2 and 4 are those of worker 0.
     assert [worker.wait(timeout=120) for worker in workers] == [0, 3]
@@ -106,10 +119,15 @@ def test_a_worker_reports_its_own_clips(
     films: Manifest, tmp_path: Path, order: tuple[int, int]
 ) -> None:
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
-    done = {i: run_obygaze("extract", "run", plan, "--worker", f"{i}/2", "--json") for i in order}
+    done = {
+        i: run_obygaze("extract", "run", plan, "--worker", f"{i}/2", "--json")
+        for i in order
+    }
     assert {i: result.code for i, result in done.items()} == {0: 0, 1: 3}
     counts = ("worker", "clips", "ok", "failed", "missing", "blocks", "blocks_done")
-    reported = {i: tuple(result.json()[key] for key in counts) for i, result in done.items()}
+    reported = {
+        i: tuple(result.json()[key] for key in counts) for i, result in done.items()
+    }
     # Blocks of four of 23 clips: 0, 2, 4 are 12 clips with the one that has no video, 1, 3, 5 are
     # 11 with the two that fail.
     assert reported == {0: ("0/2", 12, 11, 0, 1, 3, 3), 1: ("1/2", 11, 9, 2, 0, 3, 3)}
@@ -118,23 +136,34 @@ def test_a_worker_reports_its_own_clips(
     again = run_obygaze("extract", "run", plan, "--worker", "0/2")
     assert again.code == 0 and "worker 0/2 only" in again.stderr
     assert "tt0-005" not in again.stderr
-    status = run_obygaze("extract", "status", tmp_path / "stores" / "descriptors", "--json")
+    status = run_obygaze(
+        "extract", "status", tmp_path / "stores" / "descriptors", "--json"
+    )
     assert status.json()["stores"][0]["failed"] == 2
 
 
-def test_a_worker_without_blocks_has_nothing_to_do(films: Manifest, tmp_path: Path) -> None:
+def test_a_worker_without_blocks_has_nothing_to_do(
+    films: Manifest, tmp_path: Path
+) -> None:
     # Six blocks for eight workers.
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     done = call_obygaze("extract", "run", plan, "--worker", "7/8")
-    assert (done.code, "worker 7/8 has no clips: the plan has 6 units" in done.stderr) == (0, True)
-    document = call_obygaze("extract", "run", plan, "--worker", "6/8", "--json").ok().json()
+    assert (
+        done.code,
+        "worker 7/8 has no clips: the plan has 6 units" in done.stderr,
+    ) == (0, True)
+    document = (
+        call_obygaze("extract", "run", plan, "--worker", "6/8", "--json").ok().json()
+    )
     assert (document["worker"], document["clips"], document["stores"]) == ("6/8", 0, [])
 
 
 def test_the_document_of_a_run_has_one_form(films: Manifest, tmp_path: Path) -> None:
     keys = []
     for names in (("descriptors",), ("descriptors", "frames:descriptors")):
-        plan = plan_file(a_plan(films, tmp_path, *names), tmp_path / f"{len(names)}.json")
+        plan = plan_file(
+            a_plan(films, tmp_path, *names), tmp_path / f"{len(names)}.json"
+        )
         words = ("extract", "run", plan, "--worker", "0/6", "--json")
         document = call_obygaze(*words).ok().json()
         keys.append({key: type(value) for key, value in document.items()})
@@ -194,7 +223,9 @@ def _forget_some_blocks(store: Path, draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGUSR1", "SIGINT"])
-def test_a_signal_to_every_process_of_a_job_fails_no_clip(tmp_path: Path, name: str) -> None:
+def test_a_signal_to_every_process_of_a_job_fails_no_clip(
+    tmp_path: Path, name: str
+) -> None:
     """As Slurm sends it: the decoders get it too, while they decode."""
     manifest = film_folder(tmp_path, 1)
     slow = {"preset": "ultrafast", "g": "300", "bf": "0"}
@@ -203,7 +234,8 @@ def test_a_signal_to_every_process_of_a_job_fails_no_clip(tmp_path: Path, name: 
     (first,) = manifest.clips
     clips = [replace(first, clip_id=f"tt0-{n:03d}", scene=n) for n in range(12)]
     plan = plan_file(
-        a_plan(manifest.with_clips(clips), tmp_path, "descriptors"), tmp_path / "plan.json"
+        a_plan(manifest.with_clips(clips), tmp_path, "descriptors"),
+        tmp_path / "plan.json",
     )
     argv = obygaze_argv("extract", "run", plan, "--workers", "2", "--json")
     with subprocess.Popen(
@@ -218,7 +250,8 @@ def test_a_signal_to_every_process_of_a_job_fails_no_clip(tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGUSR2", 75), ("SIGINT", 130)]
+    ("name", "code"),
+    [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGUSR2", 75), ("SIGINT", 130)],
 )
 def test_a_signal_keeps_committed_blocks(
     films: Manifest, tmp_path: Path, name: str, code: int
@@ -275,8 +308,12 @@ def test_retry_extracts_failed_rows_only(films: Manifest, tmp_path: Path) -> Non
     assert run_obygaze(*command).code == 3
     store = tmp_path / "stores" / "films.descriptors"
     before = open_store(store).matrix("clip", missing="nan").values
-    write_video(folder / "videos" / "tt0/tt0-004.mp4", numbers=range(4, 22), size=(64, 48))
-    assert run_obygaze(*command).code == 3, "running again does not touch committed rows"
+    write_video(
+        folder / "videos" / "tt0/tt0-004.mp4", numbers=range(4, 22), size=(64, 48)
+    )
+    assert run_obygaze(*command).code == 3, (
+        "running again does not touch committed rows"
+    )
     done = run_obygaze("-C", tmp_path, "extract", "run", *command[4:], "--retry-failed")
     assert (done.code, done.json()["ok"], done.json()["sealed"]) == (0, 9, True)
     after = open_store(store).matrix("clip").values
@@ -304,14 +341,18 @@ def test_status_needs_no_engine(world: Path) -> None:
 
 
 def test_a_plan_reports_what_is_missing(world: Path) -> None:
-    done = run_obygaze("-C", world, "extract", "plan", "films", "-b", "descriptors", "--json")
+    done = run_obygaze(
+        "-C", world, "extract", "plan", "films", "-b", "descriptors", "--json"
+    )
     plan = done.ok().json()
     assert (plan["clips"], plan["with_video"]) == (N_CLIPS, N_CLIPS - 1)
     assert plan["stores"][0]["blocks"] == 1
     # clip 128 and pooled 64 in float32, 16 frames of 64 in float16, 16 times twice in float64.
     assert plan["stores"][0]["n_bytes"] == N_CLIPS * (192 * 4 + 1024 * 2 + 32 * 8)
     assert any("no video" in text for text in plan["obstacles"])
-    done = run_obygaze("-C", world, "extract", "plan", "films", "-b", "clip-b16", "--json")
+    done = run_obygaze(
+        "-C", world, "extract", "plan", "films", "-b", "clip-b16", "--json"
+    )
     assert any("not cached" in text for text in done.json()["obstacles"])
 
 
@@ -339,7 +380,9 @@ def test_a_file_that_ffmpeg_hangs_on_does_not_hang_the_plan(
     assert list(found.unreadable.values()) == ["not decoded within 1e-06 s"]
 
 
-def test_a_plans_file_is_not_changed_by_options(films: Manifest, tmp_path: Path) -> None:
+def test_a_plans_file_is_not_changed_by_options(
+    films: Manifest, tmp_path: Path
+) -> None:
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     for words in (
         ("--dtype", "bfloat16"),
@@ -351,7 +394,9 @@ def test_a_plans_file_is_not_changed_by_options(films: Manifest, tmp_path: Path)
         assert done.code == 2 and words[0] in done.stderr
     assert not (tmp_path / "stores").exists()
     words = ("extract", "plan", plan, "--probe", "1", "--timeout", "0.000001", "--json")
-    assert "not decoded within 1e-06 s" in str(run_obygaze(*words).ok().json()["unreadable"])
+    assert "not decoded within 1e-06 s" in str(
+        run_obygaze(*words).ok().json()["unreadable"]
+    )
 
 
 def test_parts_of_one_film_file(tmp_path: Path) -> None:
@@ -360,11 +405,15 @@ def test_parts_of_one_film_file(tmp_path: Path) -> None:
     path.parent.mkdir()
     write_video(path, numbers=range(250), size=(64, 48))
     table = tmp_path / "clips.csv"
-    table.write_text("clip_id,movie_id,start_s,end_s\ntt7-001,tt7,0,2\ntt7-002,tt7,4,8\n", "utf-8")
+    table.write_text(
+        "clip_id,movie_id,start_s,end_s\ntt7-001,tt7,0,2\ntt7-002,tt7,4,8\n", "utf-8"
+    )
     run_obygaze("-C", tmp_path, "manifest", "import", "csv", table, "-o", "films").ok()
     run_obygaze("-C", tmp_path, "manifest", "link", "films", path.parent).ok()
     run_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
-    times = open_store(tmp_path / "stores" / "films.descriptors").matrix("time_s").values
+    times = (
+        open_store(tmp_path / "stores" / "films.descriptors").matrix("time_s").values
+    )
     np.testing.assert_allclose(times[0], np.arange(16) * 50 // 16 / 25)
     np.testing.assert_allclose(times[1], (100 + np.arange(16) * 100 // 16) / 25)
 
@@ -372,12 +421,20 @@ def test_parts_of_one_film_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("plan", "films", "-b", "clip-b16", "--levels", "clp"), "(did you mean 'clip'?)"),
+        (
+            ("plan", "films", "-b", "clip-b16", "--levels", "clp"),
+            "(did you mean 'clip'?)",
+        ),
         (("run", "films", "-b", "descriptors", "--device", "cuda"), "no CUDA device"),
-        (("run", "films", "-b", "clip-b16", "--weights", "none"), "no weights for clip-b16"),
+        (
+            ("run", "films", "-b", "clip-b16", "--weights", "none"),
+            "no weights for clip-b16",
+        ),
     ],
 )
-def test_a_command_says_what_cannot_be_run(world: Path, words: tuple[str, ...], told: str) -> None:
+def test_a_command_says_what_cannot_be_run(
+    world: Path, words: tuple[str, ...], told: str
+) -> None:
     done = run_obygaze("-C", world, "extract", *words, env={"CUDA_VISIBLE_DEVICES": ""})
     assert done.code != 0
     assert told in done.stderr
@@ -399,7 +456,9 @@ def test_a_command_says_what_cannot_be_run(world: Path, words: tuple[str, ...], 
         (("-b", "descriptors", "--max-substituted", "7"), 2, "0<=x<=1"),
     ],
 )
-def test_invalid_options(world: Path, words: tuple[str, ...], code: int, message: str) -> None:
+def test_invalid_options(
+    world: Path, words: tuple[str, ...], code: int, message: str
+) -> None:
     done = run_obygaze("-C", world, "extract", "run", "films", *words)
     assert (done.code, message in done.stderr) == (code, True), done.stderr
     assert not list((world / "stores").glob("*"))
@@ -420,9 +479,20 @@ def test_a_store_is_compared_with_its_videos(films: Manifest, tmp_path: Path) ->
     manifest = film_folder(tmp_path / "own", 6)
     keep_manifest(manifest, tmp_path)
     run_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
-    command = ("-C", tmp_path, "store", "verify", "films.descriptors", "--decode", "6", "--json")
+    command = (
+        "-C",
+        tmp_path,
+        "store",
+        "verify",
+        "films.descriptors",
+        "--decode",
+        "6",
+        "--json",
+    )
     found = run_obygaze(*command).ok().json()
-    assert {level: cosine["least"] > 0.999999 for level, cosine in found["cosines"].items()} == {
+    assert {
+        level: cosine["least"] > 0.999999 for level, cosine in found["cosines"].items()
+    } == {
         "clip": True,
         "pooled": True,
         "frames": True,

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import call_obygaze
-from support.stores import a_recipe, fill_store, plan_store, sealed_store, some_ids, some_values
+from support.stores import (
+    a_recipe,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_ids,
+    some_values,
+)
 
 import obygaze as og
 from obygaze_features.core.errors import FixUsage, Mismatch, NotFound
@@ -43,12 +50,18 @@ def test_the_clips_most_like_a_clip_are_those_of_the_whole_matrix(
     hits = og.search(tmp_path / "s", like=ids[5], level=level, top=7)
     assert [hit.clip_id for hit in hits] == [ids[row] for row in order]
     assert [hit.movie_id for hit in hits] == [movies[row] for row in order]
-    np.testing.assert_allclose([hit.cosine for hit in hits], expected[order], rtol=1e-12)
-    everything = og.search(og.open_store(tmp_path / "s"), like=ids[5], level=level, top=99)
+    np.testing.assert_allclose(
+        [hit.cosine for hit in hits], expected[order], rtol=1e-12
+    )
+    everything = og.search(
+        og.open_store(tmp_path / "s"), like=ids[5], level=level, top=99
+    )
     assert len(everything) == 22
 
 
-def test_equal_cosines_are_in_the_order_of_the_store_and_zeros_are_last(tmp_path: Path) -> None:
+def test_equal_cosines_are_in_the_order_of_the_store_and_zeros_are_last(
+    tmp_path: Path,
+) -> None:
     plan = plan_store(tmp_path / "s", 9, 2, arrays=(ArraySpec("clip", (4,)),))
     values = {"clip": np.ones((9, 4), dtype=np.float32)}
     values["clip"][3] = 0
@@ -78,7 +91,9 @@ def test_a_search_reads_block_by_block_and_leaves_out_failed_clips(
     monkeypatch.setattr(Arrays, "read", counted)
     ids, _ = some_ids(23)
     hits = og.search(tmp_path / "s", like=ids[0], top=99)
-    assert {hit.clip_id for hit in hits} == {ids[row] for row in (1, 2, 3, 4, 5, 6, 12, 13, 14, 15)}
+    assert {hit.clip_id for hit in hits} == {
+        ids[row] for row in (1, 2, 3, 4, 5, 6, 12, 13, 14, 15)
+    }
     assert max(sizes) <= 4
 
 
@@ -104,7 +119,9 @@ def test_frames_that_pad_a_short_clip_do_not_count(tmp_path: Path) -> None:
     ids, _ = some_ids(4)
     hits = og.search(tmp_path / "s", like=ids[0], level="frames")
     assert [hit.clip_id for hit in hits] == [ids[3], ids[1], ids[2]]
-    assert [hit.cosine for hit in hits] == pytest.approx([np.sqrt(0.5), 0.5, 0.0], abs=1e-7)
+    assert [hit.cosine for hit in hits] == pytest.approx(
+        [np.sqrt(0.5), 0.5, 0.0], abs=1e-7
+    )
 
 
 def test_what_cannot_be_searched(tmp_path: Path) -> None:
@@ -130,7 +147,9 @@ def clip_recipe() -> Recipe:
 
 
 def test_a_prompt_of_the_store_needs_no_tower(tmp_path: Path) -> None:
-    plan_store(tmp_path / "s", 9, 4, recipe=clip_recipe(), arrays=(ArraySpec("clip", (4,)),))
+    plan_store(
+        tmp_path / "s", 9, 4, recipe=clip_recipe(), arrays=(ArraySpec("clip", (4,)),)
+    )
     values = some_values(9, (ArraySpec("clip", (4,)),))
     writer = StoreWriter(tmp_path / "s")
     text = np.array([[0, 0, 0, 1], [1, 0, 0, 0]], dtype=np.float32)
@@ -141,12 +160,18 @@ def test_a_prompt_of_the_store_needs_no_tower(tmp_path: Path) -> None:
     lengths = np.linalg.norm(values["clip"].astype(float), axis=1)
     expected = values["clip"][:, 0] / lengths
     ids, _ = some_ids(9)
-    assert [hit.clip_id for hit in hits] == [ids[row] for row in np.argsort(-expected)[:3]]
+    assert [hit.clip_id for hit in hits] == [
+        ids[row] for row in np.argsort(-expected)[:3]
+    ]
 
 
 def test_texts_of_another_space_are_refused(tmp_path: Path) -> None:
-    plan_store(tmp_path / "s", 3, recipe=clip_recipe(), arrays=(ArraySpec("clip", (4,)),))
-    table = TextTable(np.ones((1, 4), np.float32), ["a dog"], ["a {}"], ["dog"], "other@main#00")
+    plan_store(
+        tmp_path / "s", 3, recipe=clip_recipe(), arrays=(ArraySpec("clip", (4,)),)
+    )
+    table = TextTable(
+        np.ones((1, 4), np.float32), ["a dog"], ["a {}"], ["dog"], "other@main#00"
+    )
     StoreWriter(tmp_path / "s").add_text(table)
     with pytest.raises(Mismatch, match="another embedding space"):
         og.search(tmp_path / "s", text="a dog")
@@ -171,7 +196,9 @@ def test_the_tower_of_the_store_embeds_any_text(tmp_path: Path) -> None:
     plan_store(path, 9, 4, recipe=recipe, arrays=arrays)
     values = some_values(9, arrays)
     fill_store(path, values)
-    (query,) = load_text_tower(tiny_card("clip"), weights).embed(["a happy man"]).astype(float)
+    (query,) = (
+        load_text_tower(tiny_card("clip"), weights).embed(["a happy man"]).astype(float)
+    )
     expected = cosines(values["clip"], query)
     done = call_obygaze(
         *("-C", tmp_path, "search", "s", "--text", "a happy man", "--weights", weights),
@@ -179,10 +206,16 @@ def test_the_tower_of_the_store_embeds_any_text(tmp_path: Path) -> None:
     ).ok()
     clips = json.loads(done.stdout)["clips"]
     ids, _ = some_ids(9)
-    assert [clip["clip_id"] for clip in clips] == [ids[row] for row in np.argsort(-expected)[:3]]
-    assert [clip["cosine"] for clip in clips] == pytest.approx(sorted(expected)[::-1][:3])
+    assert [clip["clip_id"] for clip in clips] == [
+        ids[row] for row in np.argsort(-expected)[:3]
+    ]
+    assert [clip["cosine"] for clip in clips] == pytest.approx(
+        sorted(expected)[::-1][:3]
+    )
     with (tmp_path / "found.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert [float(row["cosine"]) for row in rows] == [clip["cosine"] for clip in clips]
-    shown = call_obygaze("-C", tmp_path, "search", "s", "--like", ids[0], "--top", "1").ok()
+    shown = call_obygaze(
+        "-C", tmp_path, "search", "s", "--like", ids[0], "--top", "1"
+    ).ok()
     assert shown.stdout.splitlines()[0].split() == ["clip_id", "movie_id", "cosine"]

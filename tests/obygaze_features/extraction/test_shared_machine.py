@@ -82,11 +82,17 @@ def test_idle_gpus_are_named_only_if_a_backbone_could_use_them(
     nvidia_smi.write_text(of_somebody_else(FIRST), encoding="utf-8")
 
     def plan(*words: str) -> str:
-        return run_obygaze("-C", tmp_path, "extract", "plan", "films", *words).ok().stdout
+        return (
+            run_obygaze("-C", tmp_path, "extract", "plan", "films", *words).ok().stdout
+        )
 
-    assert "cuda:1 is idle: use --device cuda:1" in plan("-b", "clip-b16", "--probe", "1")
+    assert "cuda:1 is idle: use --device cuda:1" in plan(
+        "-b", "clip-b16", "--probe", "1"
+    )
     assert "idle" not in plan("-b", "descriptors", "--probe", "1")
-    done = run_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
+    done = run_obygaze(
+        "-C", tmp_path, "extract", "run", "films", "-b", "descriptors"
+    ).ok()
     assert "idle" not in done.stderr
     offline = ("-C", tmp_path, "extract", "run", "films", "-b", "clip-b16")
     assert "cuda:1 is idle" in run_obygaze(*offline).stderr
@@ -97,8 +103,12 @@ def test_no_gpu_is_idle_where_nvidia_smi_fails(nvidia_smi: Path, query: str) -> 
     program = nvidia_smi.with_name("nvidia-smi")
     text = program.read_text("utf-8")
     # As after an update of the driver: the reason is printed as the answer would be.
-    reason = "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18"
-    program.write_text(text.replace("case ", f'case "$1" in {query}*) {reason};; esac\ncase ', 1))
+    reason = (
+        "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18"
+    )
+    program.write_text(
+        text.replace("case ", f'case "$1" in {query}*) {reason};; esac\ncase ', 1)
+    )
     assert idle_gpus() == []
     refuse_busy_gpus(["cuda"])
 
@@ -114,7 +124,9 @@ def test_gpus_are_allowed_if_nvidia_smi_fails(
     monkeypatch.setenv("PATH", str(tmp_path))
     refuse_busy_gpus(["cuda"])
     program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho NVIDIA-SMI has failed, no driver\n", encoding="utf-8")
+    program.write_text(
+        "#!/bin/sh\necho NVIDIA-SMI has failed, no driver\n", encoding="utf-8"
+    )
     program.chmod(0o755)
     refuse_busy_gpus(["cuda"])
 

@@ -37,7 +37,9 @@ pytestmark = pytest.mark.xdist_group("slurm")
 @pytest.fixture(scope="module")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     """Films of which one clip cannot be read: a worker that has it ends with 3."""
-    return film_folder(tmp_path_factory.mktemp("films"), N_CLIPS, bad={BAD: b"not a video"})
+    return film_folder(
+        tmp_path_factory.mktemp("films"), N_CLIPS, bad={BAD: b"not a video"}
+    )
 
 
 @pytest.fixture
@@ -46,7 +48,9 @@ def plan(films: Manifest, tmp_path: Path) -> ExtractPlan:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def undisturbed(
+    films: Manifest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("undisturbed")
     path = plan_file(a_plan(films, folder, "descriptors"), folder / "plan.json")
     assert run_obygaze("extract", "run", path).code == 3
@@ -84,7 +88,9 @@ def test_the_script_has_all_settings(plan: ExtractPlan, tmp_path: Path) -> None:
         "#SBATCH --constraint=a100&x",
     ]
     (call,) = (line for line in lines if "extract run" in line)
-    assert f"run '{tmp_path}/the plan.json' --device cuda --weights 'a b' --worker" in call
+    assert (
+        f"run '{tmp_path}/the plan.json' --device cuda --weights 'a b' --worker" in call
+    )
     assert call.endswith('--worker "$SLURM_ARRAY_TASK_ID/8"')
     assert len(lines) < 45, "a script that a person reads"
     checked = subprocess.run(["bash", "-n"], input=array.script(plan), text=True)
@@ -94,7 +100,13 @@ def test_the_script_has_all_settings(plan: ExtractPlan, tmp_path: Path) -> None:
 def test_tasks_run_in_a_container(plan: ExtractPlan, tmp_path: Path) -> None:
     image = "films and obygaze.sif"
     array = SlurmArray(
-        Path("plan.json"), 2, [0, 1], 60, container=image, run_options=["-v"], folder=tmp_path
+        Path("plan.json"),
+        2,
+        [0, 1],
+        60,
+        container=image,
+        run_options=["-v"],
+        folder=tmp_path,
     )
     script = array.script(plan)
     (call,) = (line for line in script.splitlines() if "extract run" in line)
@@ -113,7 +125,9 @@ def test_a_task_asks_for_memory(plan: ExtractPlan, tmp_path: Path) -> None:
     expected = -(-int(1.5 * peak["peak_bytes"]) // 2**30)
 
     def asked(*words: str) -> list[str]:
-        run_obygaze(*workspace, "slurm", file, "-k", "2", "--cpus", "6", "--force", *words).ok()
+        run_obygaze(
+            *workspace, "slurm", file, "-k", "2", "--cpus", "6", "--force", *words
+        ).ok()
         lines = file.with_suffix(".sbatch").read_text("utf-8").splitlines()
         return [line for line in lines if "--mem" in line]
 
@@ -125,7 +139,13 @@ def test_a_task_asks_for_memory(plan: ExtractPlan, tmp_path: Path) -> None:
     # Where memory is bound is no request for any.
     with_binding = [f"#SBATCH --mem={expected}G", "#SBATCH --mem-bind=local"]
     assert asked("--sbatch", "--mem-bind=local") == with_binding
-    for gpus in ("--gpus=1", "--gpus-per-node=a100:1", "-G 1", "gpus=1", "--gres=gpu:1"):
+    for gpus in (
+        "--gpus=1",
+        "--gpus-per-node=a100:1",
+        "-G 1",
+        "gpus=1",
+        "--gres=gpu:1",
+    ):
         assert asked("--sbatch", gpus) == [f"#SBATCH --mem={expected + 4}G"], gpus
 
 
@@ -156,7 +176,11 @@ def test_which_exit_codes_requeue_a_task(
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     text = SlurmArray(tmp_path / "plan.json", 4, [3], 60, folder=tmp_path).script(plan)
-    variables = {"SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3", "SLURM_CPUS_PER_TASK": "1"}
+    variables = {
+        "SLURM_ARRAY_JOB_ID": "17",
+        "SLURM_ARRAY_TASK_ID": "3",
+        "SLURM_CPUS_PER_TASK": "1",
+    }
     path = f"{tmp_path}:{os.environ['PATH']}"
     for restarts, again in (("0", requeued), ("200", False)):
         message.unlink(missing_ok=True)
@@ -193,7 +217,9 @@ def test_resume_submits_what_is_missing(plan: ExtractPlan, tmp_path: Path) -> No
     assert (done.json()["script"], done.json()["job"]) == (None, None)
 
 
-def test_a_store_smaller_than_a_block_is_one_unit(films: Manifest, tmp_path: Path) -> None:
+def test_a_store_smaller_than_a_block_is_one_unit(
+    films: Manifest, tmp_path: Path
+) -> None:
     few = films.with_clips(films.clips[:3])
     (target,) = a_plan(few, tmp_path, "descriptors").targets
     plan = make_plan(few, [replace(target, block_rows=64)], workspace=tmp_path)
@@ -204,7 +230,9 @@ def test_a_store_smaller_than_a_block_is_one_unit(films: Manifest, tmp_path: Pat
     assert missing_units(plan) == []
 
 
-def test_a_changed_plan_is_refused_before_it_is_submitted(films: Manifest, tmp_path: Path) -> None:
+def test_a_changed_plan_is_refused_before_it_is_submitted(
+    films: Manifest, tmp_path: Path
+) -> None:
     path = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     run_obygaze("extract", "run", path)
     fewer = films.with_clips(films.clips[:-10])
@@ -214,7 +242,9 @@ def test_a_changed_plan_is_refused_before_it_is_submitted(films: Manifest, tmp_p
     assert not (tmp_path / "plan.sbatch").exists()
 
 
-def test_submitting_without_slurm_is_an_error(plan: ExtractPlan, tmp_path: Path) -> None:
+def test_submitting_without_slurm_is_an_error(
+    plan: ExtractPlan, tmp_path: Path
+) -> None:
     path = plan_file(plan, tmp_path / "plan.json")
     words = ("extract", "slurm", path, "-k", "2", "--submit")
     done = run_obygaze(*words, cwd=tmp_path, env={"PATH": str(tmp_path)})
@@ -226,7 +256,9 @@ def test_submitting_without_slurm_is_an_error(plan: ExtractPlan, tmp_path: Path)
 @pytest.mark.parametrize(
     "words", [("--time", "soon"), ("--time", "0:00"), ("-k", "0"), ("--sbatch", "a\nb")]
 )
-def test_invalid_options(plan: ExtractPlan, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_invalid_options(
+    plan: ExtractPlan, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     path = plan_file(plan, tmp_path / "plan.json")
     done = run_obygaze("extract", "slurm", path, "-k", "2", *words, cwd=tmp_path)
     assert done.code == 2, done.stderr
@@ -272,10 +304,21 @@ class World:
             "OBYGAZE_TEST_SECONDS": str(seconds),
             "OBYGAZE_TEST_LOG": str(self.log),
         }
-        argv = [str(self.folder / "obygaze"), "extract", "slurm", "plan.json", "-k", "2"]
+        argv = [
+            str(self.folder / "obygaze"),
+            "extract",
+            "slurm",
+            "plan.json",
+            "-k",
+            "2",
+        ]
         argv += ["--cpus", "1", "--submit", "--json", *words, "--", "--workers", "1"]
         done = subprocess.run(
-            argv, cwd=self.folder, env=environment(changes), capture_output=True, text=True
+            argv,
+            cwd=self.folder,
+            env=environment(changes),
+            capture_output=True,
+            text=True,
         )
         job: str = Result(done.returncode, done.stdout, done.stderr).ok().json()["job"]
         return job
@@ -289,10 +332,14 @@ class World:
         return {json.loads(marker.read_bytes())["host"] for marker in markers}
 
     def wait_for_blocks(self, least: int) -> None:
-        wait_until(lambda: self.n_blocks() >= least, f"{least} blocks\n{self.log_text()}", 60)
+        wait_until(
+            lambda: self.n_blocks() >= least, f"{least} blocks\n{self.log_text()}", 60
+        )
 
     def log_text(self) -> str:
-        return "\n".join(path.read_text() for path in sorted((self.folder / "logs").glob("*")))
+        return "\n".join(
+            path.read_text() for path in sorted((self.folder / "logs").glob("*"))
+        )
 
 
 @pytest.fixture(scope="module")
@@ -304,7 +351,9 @@ def short_of_time(
     Slurm asks it to stop at most half a minute after its start; each task has 35 s of work.
     """
     world = World.of(slurm, tmp_path_factory.mktemp("short"), films)
-    return world, world.submit("--time", "00:01", "--sbatch", "--signal=USR1@40", seconds=1.5)
+    return world, world.submit(
+        "--time", "00:01", "--sbatch", "--signal=USR1@40", seconds=1.5
+    )
 
 
 def test_an_array_that_is_preempted_and_killed(
@@ -320,7 +369,9 @@ def test_an_array_that_is_preempted_and_killed(
         world.wait_for_blocks(1 + 3 * round_)
         urgent = slurm.call("sbatch", "--parsable", *URGENT, "--wrap", "sleep 0.5")
         slurm.wait_for_end(urgent)
-        wait_until(lambda: "RUNNING" in slurm.states(job).values(), "the array to go on", 30)
+        wait_until(
+            lambda: "RUNNING" in slurm.states(job).values(), "the array to go on", 30
+        )
     restarts = {name: slurm.restarts(name) for name in slurm.states(job)}
     assert sum(restarts.values()) >= 3, restarts
     pid = _a_worker(slurm, world)
@@ -364,7 +415,9 @@ def _command(pid: int) -> list[str]:
         return []
 
 
-def test_a_cancelled_array_stays_cancelled(slurm: Slurm, films: Manifest, tmp_path: Path) -> None:
+def test_a_cancelled_array_stays_cancelled(
+    slurm: Slurm, films: Manifest, tmp_path: Path
+) -> None:
     world = World.of(slurm, tmp_path, films)
     job = world.submit(seconds=0.35)
     world.wait_for_blocks(1)
@@ -375,7 +428,9 @@ def test_a_cancelled_array_stays_cancelled(slurm: Slurm, films: Manifest, tmp_pa
     assert "stopped by SIGTERM" in world.log_text()
 
 
-def test_a_changed_recipe_ends_the_array(slurm: Slurm, films: Manifest, tmp_path: Path) -> None:
+def test_a_changed_recipe_ends_the_array(
+    slurm: Slurm, films: Manifest, tmp_path: Path
+) -> None:
     world = World.of(slurm, tmp_path, films)
     other = a_plan(films, tmp_path, "descriptors", sampling="keyframes")
     run_obygaze("extract", "run", plan_file(other, tmp_path / "other.json"))
@@ -384,7 +439,9 @@ def test_a_changed_recipe_ends_the_array(slurm: Slurm, films: Manifest, tmp_path
     assert set(slurm.wait_for_end(job).values()) == {"FAILED"}
     for name in slurm.states(job):
         assert slurm.restarts(name) == 0
-        assert "ExitCode=5:0" in slurm.call("scontrol", "--oneliner", "show", "job", name)
+        assert "ExitCode=5:0" in slurm.call(
+            "scontrol", "--oneliner", "show", "job", name
+        )
     assert array_bytes(world.store) == before
 
 
@@ -420,7 +477,11 @@ def test_a_disconnected_node_continues_to_write(
         world = World.of(two_nodes, tmp_path, films)
         job = world.submit(seconds=0.8)
         both = {"node0", "node1"}
-        wait_until(lambda: world.hosts() == both, f"blocks of both nodes\n{world.log_text()}", 60)
+        wait_until(
+            lambda: world.hosts() == both,
+            f"blocks of both nodes\n{world.log_text()}",
+            60,
+        )
         before = world.n_blocks()
         two_nodes.unplug(two_nodes.nodes[1])
         ends = two_nodes.wait_for_end(job)

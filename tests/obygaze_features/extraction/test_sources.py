@@ -11,7 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cli import Result, call_obygaze, run_obygaze
-from support.extraction import a_plan, array_bytes, film_folder, keep_manifest, plan_file
+from support.extraction import (
+    a_plan,
+    array_bytes,
+    film_folder,
+    keep_manifest,
+    plan_file,
+)
 from support.videos import write_video
 
 from obygaze_features.core.errors import Mismatch
@@ -30,7 +36,10 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 
 
 def test_changed_times_are_shown_with_all_their_digits() -> None:
-    source, clip = RowSource(3661.234, 3700.0), PlannedClip("a", "a", "a.mkv", 3661.235, None)
+    source, clip = (
+        RowSource(3661.234, 3700.0),
+        PlannedClip("a", "a", "a.mkv", 3661.235, None),
+    )
     assert _differences(source, clip, None) == [
         "start_s was 3661.234, is 3661.235",
         "end_s was 3700, is not given",
@@ -65,18 +74,24 @@ class World:
         return self.call("extract", "run", "films", "-b", "descriptors", *words)
 
     def retry(self, *words: str | Path) -> Result:
-        return self.call("extract", "run", "films", "-b", "descriptors", "--retry-failed", *words)
+        return self.call(
+            "extract", "run", "films", "-b", "descriptors", "--retry-failed", *words
+        )
 
     def move(self, clip_id: str, start_s: float, end_s: float) -> None:
         clips = [
-            replace(clip, start_s=start_s, end_s=end_s) if clip.clip_id == clip_id else clip
+            replace(clip, start_s=start_s, end_s=end_s)
+            if clip.clip_id == clip_id
+            else clip
             for clip in self.manifest
         ]
         self.manifest = self.manifest.with_clips(clips)
         keep_manifest(self.manifest, self.folder)
 
     def swap(self, movie: str) -> None:
-        write_video(self.videos / f"{movie}.mp4", numbers=range(500, 800), size=(64, 48))
+        write_video(
+            self.videos / f"{movie}.mp4", numbers=range(500, 800), size=(64, 48)
+        )
 
     def fresh(self, name: str = "fresh") -> dict[str, bytes]:
         """The arrays that an extraction from nothing makes now."""
@@ -93,7 +108,9 @@ def world(tmp_path: Path) -> World:
 def extracted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The rows that are extracted from now on."""
     rows: list[int] = []
-    monkeypatch.setattr(RowProgress, "__call__", lambda progress, row, failed: rows.append(row))
+    monkeypatch.setattr(
+        RowProgress, "__call__", lambda progress, row, failed: rows.append(row)
+    )
     return rows
 
 
@@ -105,7 +122,10 @@ def rows_of(store: Path) -> list[list[float]]:
 def test_what_a_row_was_made_from_is_recorded(world: World) -> None:
     world.run("--no-seal").ok()
     growing = open_store(world.store).commits.sources(0)
-    hashes = {movie: quick_sha256(world.videos / f"{movie}.mp4")[1] for movie in ("tt0", "tt1")}
+    hashes = {
+        movie: quick_sha256(world.videos / f"{movie}.mp4")[1]
+        for movie in ("tt0", "tt1")
+    }
     size = (world.videos / "tt1.mp4").stat().st_size
     assert [(s.start_s, s.end_s, s.pictures) for s in growing.values()] == [
         *((0, 2, 50), (2, 4, 50), (1, 3, 50)),
@@ -125,7 +145,10 @@ def test_what_a_row_was_made_from_is_recorded(world: World) -> None:
     world.call("store", "subset", world.store, "--movie", "tt1", "-o", "subset").ok()
     stores = world.folder / "stores"
     assert open_store(stores / "merged").commits.sources(0) == growing
-    assert open_store(stores / "subset").commits.sources(0) == {0: growing[2], 1: growing[3]}
+    assert open_store(stores / "subset").commits.sources(0) == {
+        0: growing[2],
+        1: growing[3],
+    }
     world.call("store", "verify", "subset", "--hash").ok()
 
 
@@ -156,7 +179,9 @@ def test_moved_times_are_refused_and_extracted_again_on_request(
     for words in ("1 clip changed", "tt0-001: start_s was 2, is 5, end_s was 4, is 9"):
         assert words in done.stderr
     assert "obygaze extract run films -b descriptors --changed" in done.stderr
-    assert world.retry("--no-seal").code == 5, "what would be sealed must not be of other times"
+    assert world.retry("--no-seal").code == 5, (
+        "what would be sealed must not be of other times"
+    )
     assert array_bytes(world.store) == before
     extracted.clear()
     world.retry("--changed", "--no-seal").ok()
@@ -181,7 +206,10 @@ def test_a_swapped_video_is_refused_and_extracted_again_on_request(
     done = world.run("--no-seal")
     assert (done.code, "2 clips changed" in done.stderr) == (5, True), done.stderr
     words = "other bytes" if same_size else f"had {size} bytes, has {len(other)}"
-    assert f"tt1-002: the video {'has ' if same_size else ''}{words} ({path})" in done.stderr
+    assert (
+        f"tt1-002: the video {'has ' if same_size else ''}{words} ({path})"
+        in done.stderr
+    )
     assert "tt1-003: " in done.stderr and "tt0" not in done.stderr
     world.retry("--no-seal", "--changed").ok()
     after = rows_of(world.store)
@@ -203,12 +231,22 @@ def test_a_sealed_store_is_merged_into_an_open_one(world: World) -> None:
     world.move("tt1-002", 5, 7)
     done = world.run()
     assert done.code == 5
-    merge = ("store", "merge", str(world.store), "--manifest", "films", "--no-seal", "-o")
+    merge = (
+        "store",
+        "merge",
+        str(world.store),
+        "--manifest",
+        "films",
+        "--no-seal",
+        "-o",
+    )
     assert f"obygaze {' '.join(merge)} NEW, then" in done.stderr
     retry = "obygaze extract run films -b descriptors --changed --store descriptors=NEW"
     assert retry in done.stderr
     refused = world.retry("--changed")
-    assert (refused.code, " ".join(merge) in refused.stderr) == (5, True), refused.stderr
+    assert (refused.code, " ".join(merge) in refused.stderr) == (5, True), (
+        refused.stderr
+    )
     world.call(*merge, "new").ok()
     assert world.run("--store", "descriptors=new").code == 5
     again = world.retry("--changed", "--store", "descriptors=new", "--json").ok().json()
@@ -223,10 +261,19 @@ def test_a_run_goes_on_in_a_merge_for_a_larger_manifest(
     """Blocks whose clips are in the smaller store are taken over, the others are extracted."""
     manifest = film_folder(tmp_path, 6)
     keep_manifest(manifest, tmp_path)
-    smaller = a_plan(manifest.with_clips(manifest.clips[:4]), tmp_path / "smaller", "descriptors")
+    smaller = a_plan(
+        manifest.with_clips(manifest.clips[:4]), tmp_path / "smaller", "descriptors"
+    )
     run_obygaze("extract", "run", plan_file(smaller, tmp_path / "smaller.json")).ok()
     plan = a_plan(manifest, tmp_path, "descriptors")
-    merge = ("merge", smaller.targets[0].store, "--manifest", "films", "-o", "descriptors")
+    merge = (
+        "merge",
+        smaller.targets[0].store,
+        "--manifest",
+        "films",
+        "-o",
+        "descriptors",
+    )
     call_obygaze("-C", tmp_path, "store", *merge).ok()
     path = plan_file(plan, tmp_path / "plan.json")
     done = call_obygaze("extract", "run", path, "--json").ok().json()
@@ -270,7 +317,9 @@ def test_verify_names_clips_that_changed(world: World) -> None:
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_stores_without_sources_are_resumed_and_verified(world: World, sealed: bool) -> None:
+def test_stores_without_sources_are_resumed_and_verified(
+    world: World, sealed: bool
+) -> None:
     """Stores of versions that did not record sources."""
     world.run("--no-seal").ok()
     path = world.store / marker_key(0)
@@ -299,7 +348,9 @@ def test_a_worker_checks_its_own_clips(tmp_path: Path) -> None:
     run_obygaze("extract", "run", path, "--no-seal").ok()
     # Of the second unit of four clips.
     write_video(Path(plan.rows[5].video), numbers=range(900, 918), size=(64, 48))
-    codes = [run_obygaze("extract", "run", path, "--worker", f"{i}/2").code for i in range(2)]
+    codes = [
+        run_obygaze("extract", "run", path, "--worker", f"{i}/2").code for i in range(2)
+    ]
     assert codes == [0, 5]
 
     with pytest.raises(Mismatch, match="1 clip changed"):

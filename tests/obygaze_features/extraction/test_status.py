@@ -25,7 +25,9 @@ def _store(path: Path, blocks: int, noted: dict[int, RowStatus]) -> Path:
         first, after = writer.plan.block_range(block)
         statuses = [noted.get(row, RowStatus("ok")) for row in range(first, after)]
         seconds = {"wait": 1.0 + block, "decode": 4.0, "forward": 2.0}
-        writer.commit_block(block, block_of(values, (first, after)), statuses, seconds=seconds)
+        writer.commit_block(
+            block, block_of(values, (first, after)), statuses, seconds=seconds
+        )
     return path
 
 
@@ -34,7 +36,12 @@ def test_two_stores_of_a_run_are_counted_by_clips(tmp_path: Path) -> None:
     second = store_status(_store(tmp_path / "b", 3, {2: BAD, 5: BAD}))
     # Both have rows 0 to 11 but 2, 5 and 9; row 20 and the other rows above 11 lack one of them.
     result = joint_status([first, second])
-    assert (result["clips"], result["ok"], result["failed"], result["missing"]) == (23, 9, 3, 11)
+    assert (result["clips"], result["ok"], result["failed"], result["missing"]) == (
+        23,
+        9,
+        3,
+        11,
+    )
     assert result["store"] == [str(tmp_path / "a"), str(tmp_path / "b")]
     # They decode and wait together: 1 + 2 + 3 + 4 + 5 + 6; each computes for itself: 12 and 6.
     assert result["seconds"] == {"wait": 21.0, "decode": 24.0, "forward": 18.0}
@@ -51,7 +58,12 @@ def test_the_status_of_a_workers_rows(tmp_path: Path) -> None:
     other = store_status(path, [*range(0, 4), *range(8, 12), *range(16, 20)])
     assert (other.clips, other.ok, other.failed, other.missing) == (12, 6, 2, 4)
     result = joint_status([own, own], rows)
-    assert (result["clips"], result["ok"], result["failed"], result["missing"]) == (11, 7, 0, 4)
+    assert (result["clips"], result["ok"], result["failed"], result["missing"]) == (
+        11,
+        7,
+        0,
+        4,
+    )
 
 
 def test_a_sealed_store_keeps_its_seconds(tmp_path: Path) -> None:
@@ -80,7 +92,9 @@ def test_the_last_line_of_a_run_is_its_whole_document(tmp_path: Path) -> None:
 
 def test_what_limits_the_speed() -> None:
     def who_waits(**seconds: float) -> str:
-        return StoreStatus("s", "b", 1, 1, 0, 0, 1, 1, {}, {}, seconds, False).bottleneck
+        return StoreStatus(
+            "s", "b", 1, 1, 0, 0, 1, 1, {}, {}, seconds, False
+        ).bottleneck
 
     assert "decoding 62 %" in who_waits(wait=62, forward=30, preprocess=8)
     assert "computed 70 %" in who_waits(wait=30, forward=60, preprocess=10)

@@ -29,7 +29,9 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 
 @pytest.fixture
-def plan(films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExtractPlan:
+def plan(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ExtractPlan:
     monkeypatch.chdir(tmp_path)
     made = a_plan(films, tmp_path, "descriptors")
     plan_file(made, tmp_path / "plan.json")
@@ -48,7 +50,19 @@ def script_lines() -> list[str]:
 
 
 def test_resume_keeps_the_options_of_the_submission(plan: ExtractPlan) -> None:
-    slurm("-k", "2", "--gres", "gpu:1", "--cpus", "8", "--time", "04:00", "--", "--device", "cuda")
+    slurm(
+        "-k",
+        "2",
+        "--gres",
+        "gpu:1",
+        "--cpus",
+        "8",
+        "--time",
+        "04:00",
+        "--",
+        "--device",
+        "cuda",
+    )
     first = script_lines()
     slurm("-k", "2", "--resume", "--sbatch", "--account=lab")
     lines = script_lines()
@@ -71,13 +85,19 @@ def test_resume_keeps_the_options_of_the_submission(plan: ExtractPlan) -> None:
 
 def test_resume_keeps_the_edits_of_a_script(plan: ExtractPlan) -> None:
     slurm("-k", "2", "--gres", "gpu:1", "--", "--device", "cuda")
-    edited = Path("plan.sbatch").read_text("utf-8").replace("\ntask=", "\nmodule load cuda\ntask=")
+    edited = (
+        Path("plan.sbatch")
+        .read_text("utf-8")
+        .replace("\ntask=", "\nmodule load cuda\ntask=")
+    )
     edited = edited.replace("--array=0-1", "--array=0-1%1")
     Path("plan.sbatch").write_text(edited, "utf-8")
     shutil.rmtree("stores", ignore_errors=True)
     extract(plan, Resources(), StopFlag(), rows=range(4))
     assert slurm("--resume")["array"] == "1"
-    assert Path("plan.sbatch").read_text("utf-8") == edited.replace("--array=0-1%1", "--array=1%1")
+    assert Path("plan.sbatch").read_text("utf-8") == edited.replace(
+        "--array=0-1%1", "--array=1%1"
+    )
     slurm("-k", "2", "--resume")
     # Options would not be in the script as it is.
     before = Path("plan.sbatch").read_text("utf-8")
@@ -112,14 +132,24 @@ def test_a_script_without_its_lines_is_not_changed(plan: ExtractPlan) -> None:
 
 
 def test_setup_lines_come_before_the_work(plan: ExtractPlan) -> None:
-    slurm("-k", "2", "--setup", "module load cuda/12", "--setup", "source 'my env/bin/activate'")
+    slurm(
+        "-k",
+        "2",
+        "--setup",
+        "module load cuda/12",
+        "--setup",
+        "source 'my env/bin/activate'",
+    )
     lines = script_lines()
     place = lines.index("module load cuda/12")
     assert lines[place + 1] == "source 'my env/bin/activate'"
     assert lines[place - 1].startswith("cd ")
     assert place < next(i for i, line in enumerate(lines) if line.startswith("srun"))
     slurm("--resume", "--setup", "ulimit -n 4096")
-    assert script_lines()[place : place + 3] == [*lines[place : place + 2], "ulimit -n 4096"]
+    assert script_lines()[place : place + 3] == [
+        *lines[place : place + 2],
+        "ulimit -n 4096",
+    ]
     assert "line breaks" in slurm("-k", "2", "--force", "--setup", "a\nb", code=2)
 
 
@@ -138,7 +168,12 @@ def test_options_are_kept_wherever_the_command_is_called(
 def test_damaged_options_are_an_error(plan: ExtractPlan) -> None:
     slurm("-k", "2")
     kept = json.loads(Path("plan.slurm.json").read_text("utf-8"))
-    for damage in ({"workers": 0}, {"cpus": "8"}, {"directives": "a"}, {"schema": "other/1"}):
+    for damage in (
+        {"workers": 0},
+        {"cpus": "8"},
+        {"directives": "a"},
+        {"schema": "other/1"},
+    ):
         Path("plan.slurm.json").write_text(json.dumps({**kept, **damage}), "utf-8")
         assert "plan.slurm.json" in slurm("--resume", code=1)
 

@@ -29,7 +29,11 @@ from obygaze_features.extraction.plan import (
     plan_from_bytes,
     planned_clips,
 )
-from obygaze_features.extraction.windows import cut_at_keys, decode_windows, make_windows
+from obygaze_features.extraction.windows import (
+    cut_at_keys,
+    decode_windows,
+    make_windows,
+)
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import Film, Grid
@@ -52,13 +56,16 @@ def sampled(numbers: list[int], count: int) -> list[int]:
     return [numbers[i * len(numbers) // count] for i in range(count)]
 
 
-def pictures_of(grid: Grid, window: int, numbers: list[int], times: list[float]) -> list[int]:
+def pictures_of(
+    grid: Grid, window: int, numbers: list[int], times: list[float]
+) -> list[int]:
     """The numbers that a window should have, by plain loops over the times of the pictures."""
     times = [t - times[0] for t in times]
     if grid.fps:
         asked = [(window * grid.stride + k) / grid.fps for k in range(grid.window)]
         return [
-            [n for n, t in zip(numbers, times, strict=True) if t <= at + 1e-6][-1] for at in asked
+            [n for n, t in zip(numbers, times, strict=True) if t <= at + 1e-6][-1]
+            for at in asked
         ]
     if grid.seconds:
         start = window * grid.every - 1e-6
@@ -116,7 +123,9 @@ def test_a_sweep_gives_what_each_window_alone_gives(kind: str, tmp_path: Path) -
     for window, result in enumerate(results):
         ranks = range(window * 8, window * 8 + 16)
         for view in views:
-            alone = decode_clip(made.path, view, ranks=ranks, indexes=indexes, max_substituted=1)
+            alone = decode_clip(
+                made.path, view, ranks=ranks, indexes=indexes, max_substituted=1
+            )
             swept_clip = result.clips[view]
             for name in ("frames", "index", "substituted", "mask", "total"):
                 same = np.array_equal(getattr(alone, name), getattr(swept_clip, name))
@@ -129,14 +138,23 @@ def test_two_films_of_one_video_are_two_sweeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", 1)
-    write_video(tmp_path / "a.mkv", numbers=range(48), size=(64, 48), options={"g": "4"})
-    (tmp_path / "films.csv").write_text("movie_id,video\nfirst,a.mkv\nsecond,a.mkv\n", "utf-8")
+    write_video(
+        tmp_path / "a.mkv", numbers=range(48), size=(64, 48), options={"g": "4"}
+    )
+    (tmp_path / "films.csv").write_text(
+        "movie_id,video\nfirst,a.mkv\nsecond,a.mkv\n", "utf-8"
+    )
     workspace, grid, views = Workspace(tmp_path), Grid(16, 16), (View(16),)
     manifest = make_windows(tmp_path / "films.csv", grid, workspace=workspace, name="w")
     planned = [(n, clip, views) for n, clip in enumerate(planned_clips(manifest))]
-    assert [clip.clip_id for _, clip, _ in planned[2:4]] == ["first:000002", "second:000000"]
+    assert [clip.clip_id for _, clip, _ in planned[2:4]] == [
+        "first:000002",
+        "second:000000",
+    ]
     with DecodePool(1) as pool:
-        results = list(decode_windows(grid, planned, pool, str(workspace.folder("indexes"))))
+        results = list(
+            decode_windows(grid, planned, pool, str(workspace.folder("indexes")))
+        )
     found = [read_numbers(result.clips[views[0]].frames) for result in results]
     assert found == 2 * [list(range(n, n + 16)) for n in (0, 16, 32)]
 
@@ -156,7 +174,9 @@ def test_a_film_that_vanishes_fails_its_windows_only(
 
     monkeypatch.setattr(sweeps, "film_index", vanished)
     with DecodePool(1) as pool:
-        results = list(decode_windows(grid, planned, pool, str(workspace.folder("indexes"))))
+        results = list(
+            decode_windows(grid, planned, pool, str(workspace.folder("indexes")))
+        )
     assert len(results) == len(planned)
     failed = [result.error is not None for result in results]
     assert failed == [clip.video == first for _, clip, _ in planned]
@@ -169,7 +189,13 @@ def test_films_and_grids_are_checked_before_films_are_read(tmp_path: Path) -> No
     workspace = Workspace(tmp_path)
     made = make_windows(tmp_path, Grid(16, 4), workspace=workspace, name="w")
     assert len({film.movie_id for film in made.clips.films}) == 2
-    for grid in (Grid(), Grid(16, 0), Grid(16, 4, fps=nan), Grid(16, -4), Grid(seconds=inf)):
+    for grid in (
+        Grid(),
+        Grid(16, 0),
+        Grid(16, 4, fps=nan),
+        Grid(16, -4),
+        Grid(seconds=inf),
+    ):
         with pytest.raises(FixUsage):
             make_windows(tmp_path, grid, workspace=workspace, name="w")
     for row in ("a,", ",影片.mkv"):
@@ -187,7 +213,9 @@ def test_a_sweep_writes_into_the_same_memory_again(
 ) -> None:
     """Parts are decoded ahead, and a few hold the window; there are not more in a longer film."""
     monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", 1)
-    write_video(tmp_path / "a.mkv", numbers=range(400), size=(64, 48), options={"g": "4"})
+    write_video(
+        tmp_path / "a.mkv", numbers=range(400), size=(64, 48), options={"g": "4"}
+    )
     workspace, grid = Workspace(tmp_path), Grid(16, 8)
     manifest = make_windows(tmp_path, grid, workspace=workspace, name="w")
     view, numbers = View(16), list(range(400))
@@ -205,7 +233,11 @@ def test_parts_begin_at_key_frames() -> None:
     parts = [part.tolist() for part in cut_at_keys(ranks, keys, 10, 100)]
     assert [part[0] for part in parts] == [0, 30, 60, 90]
     assert [rank for part in parts for rank in part] == ranks.tolist()
-    assert [len(part) for part in cut_at_keys(ranks, np.array([0]), 10, 20)] == [17, 17, 16]
+    assert [len(part) for part in cut_at_keys(ranks, np.array([0]), 10, 20)] == [
+        17,
+        17,
+        16,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -242,15 +274,24 @@ def test_the_manifest_is_a_table_of_films(films: Path, tmp_path: Path) -> None:
     assert run_obygaze("-C", tmp_path, "manifest", "stats", "w").code == 0
 
 
-def test_films_from_a_table_and_from_another_manifest(films: Path, tmp_path: Path) -> None:
+def test_films_from_a_table_and_from_another_manifest(
+    films: Path, tmp_path: Path
+) -> None:
     workspace = Workspace(tmp_path)
     (films / "t.csv").write_text("movie_id,video\nb,tt2.mp4\na,tt1.mkv\n")
     table = make_windows(films / "t.csv", Grid(16, 16), workspace=workspace, name="w")
     assert [film.movie_id for film in table.clips.films] == ["a", "b"]
-    clips = (Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0), Clip("x-2", "x", None, "tt1.mkv", 2, 3))
-    other = Manifest("other", Header("Films", video_root=str(films), licence="CC0"), clips)
+    clips = (
+        Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0),
+        Clip("x-2", "x", None, "tt1.mkv", 2, 3),
+    )
+    other = Manifest(
+        "other", Header("Films", video_root=str(films), licence="CC0"), clips
+    )
     write_manifest(other, tmp_path / "manifests" / "other.toml")
-    made = make_windows("other", Grid(seconds=2, every=1), workspace=workspace, name="w")
+    made = make_windows(
+        "other", Grid(seconds=2, every=1), workspace=workspace, name="w"
+    )
     # 13.2 s: windows begin at 0, 1, ... 11.
     assert [c.clip_id for c in made.clips] == [f"x:{n:06d}" for n in range(12)]
     assert (made.header.licence, made.header.unit) == ("CC0", "window")
@@ -287,8 +328,12 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
 
 def test_a_million_windows_make_a_small_plan(tmp_path: Path) -> None:
     grid = Grid(16, 16)
-    rows = Windows(tuple(Film(f"tt{n:03d}", "a.mkv", 160_000, 24.0, 0.0) for n in range(100)), grid)
-    manifest = Manifest("w", Header("x", unit="window", grid=grid, video_root="/films"), rows)
+    rows = Windows(
+        tuple(Film(f"tt{n:03d}", "a.mkv", 160_000, 24.0, 0.0) for n in range(100)), grid
+    )
+    manifest = Manifest(
+        "w", Header("x", unit="window", grid=grid, video_root="/films"), rows
+    )
     assert len(manifest) == 1_000_000
     target = Target("s", "descriptors", block_rows=256)
     plan = make_plan(manifest, [target], workspace=tmp_path)
@@ -301,7 +346,9 @@ def test_a_million_windows_make_a_small_plan(tmp_path: Path) -> None:
 
 
 def run(workspace: Path, *words: str) -> None:
-    done = run_obygaze("-C", workspace, "extract", "run", "w", "-b", "descriptors", *words)
+    done = run_obygaze(
+        "-C", workspace, "extract", "run", "w", "-b", "descriptors", *words
+    )
     assert done.code == 0, done.stderr
 
 
@@ -310,9 +357,14 @@ def test_a_store_of_windows(films: Path, tmp_path: Path) -> None:
     run(tmp_path, "--workers", "2")
     store = open_store(tmp_path / "stores" / "w.descriptors")
     sampling = store.recipe.to_json()["sampling"]
-    assert (sampling["unit"], sampling["grid"]) == ("window", {"window": 16, "stride": 8})
+    assert (sampling["unit"], sampling["grid"]) == (
+        "window",
+        {"window": 16, "stride": 8},
+    )
     assert store.sealed and not {"start_s", "end_s"} & set(store.levels)
-    start_s, end_s = (store.matrix(name, movies="tt1").values for name in ("start_s", "end_s"))
+    start_s, end_s = (
+        store.matrix(name, movies="tt1").values for name in ("start_s", "end_s")
+    )
     # Matroska has times in whole milliseconds.
     np.testing.assert_allclose(start_s, np.arange(40) * 8 / 25, atol=1e-3)
     np.testing.assert_allclose(end_s, (np.arange(40) * 8 + 16) / 25, atol=1e-3)
@@ -320,22 +372,37 @@ def test_a_store_of_windows(films: Path, tmp_path: Path) -> None:
         "-C", tmp_path, "store", "verify", "w.descriptors", "--hash", "--decode", "5"
     )
     assert verified.code == 0, verified.stdout + verified.stderr
-    assert run_obygaze("-C", tmp_path, "store", "verify", "w.descriptors", "--videos").code == 0
-    plan = run_obygaze("-C", tmp_path, "extract", "plan", "w", "-b", "descriptors", "--json")
+    assert (
+        run_obygaze("-C", tmp_path, "store", "verify", "w.descriptors", "--videos").code
+        == 0
+    )
+    plan = run_obygaze(
+        "-C", tmp_path, "extract", "plan", "w", "-b", "descriptors", "--json"
+    )
     assert plan.code == 0 and plan.json()["clips"] == 80
 
 
-def test_a_window_has_the_vector_of_the_clip_cut_by_hand(films: Path, tmp_path: Path) -> None:
+def test_a_window_has_the_vector_of_the_clip_cut_by_hand(
+    films: Path, tmp_path: Path
+) -> None:
     windows(tmp_path, films, "--window", "16", "--stride", "16")
     run(tmp_path)
     cut = [
-        Clip(f"tt1-{n:03d}", "tt1", n, "tt1.mkv", n * 16 / 25, (n + 1) * 16 / 25) for n in range(20)
+        Clip(f"tt1-{n:03d}", "tt1", n, "tt1.mkv", n * 16 / 25, (n + 1) * 16 / 25)
+        for n in range(20)
     ]
     clips = Manifest("cut", Header("x", video_root=str(films)), tuple(cut))
     write_manifest(clips, tmp_path / "manifests" / "cut.toml")
-    assert run_obygaze("-C", tmp_path, "extract", "run", "cut", "-b", "descriptors").code == 0
+    assert (
+        run_obygaze("-C", tmp_path, "extract", "run", "cut", "-b", "descriptors").code
+        == 0
+    )
     by_hand = open_store(tmp_path / "stores" / "cut.descriptors").matrix("clip").values
-    slices = open_store(tmp_path / "stores" / "w.descriptors").matrix("clip", movies="tt1").values
+    slices = (
+        open_store(tmp_path / "stores" / "w.descriptors")
+        .matrix("clip", movies="tt1")
+        .values
+    )
     assert slices.tobytes() == by_hand.tobytes()
 
 
@@ -347,20 +414,31 @@ def test_workers_and_a_kill_change_no_byte(films: Path, tmp_path: Path) -> None:
     for name, block_rows in (("expected", 256), ("killed", 16), ("shared", 16)):
         store = str(tmp_path / "stores" / name)
         plan = make_plan(
-            manifest, [Target(store, "descriptors", block_rows=block_rows)], workspace=tmp_path
+            manifest,
+            [Target(store, "descriptors", block_rows=block_rows)],
+            workspace=tmp_path,
         )
         files[name] = plan_file(plan, tmp_path / f"{name}.json")
-    assert json.loads(files["killed"].read_text())["rows"]["grid"] == {"window": 16, "stride": 4}
+    assert json.loads(files["killed"].read_text())["rows"]["grid"] == {
+        "window": 16,
+        "stride": 4,
+    }
     assert run_obygaze("extract", "run", files["expected"]).code == 0
     killed = subprocess.Popen(
-        obygaze_argv("extract", "run", files["killed"]), env=environment(), start_new_session=True
+        obygaze_argv("extract", "run", files["killed"]),
+        env=environment(),
+        start_new_session=True,
     )
     commits = tmp_path / "stores" / "killed" / "commits"
     while killed.poll() is None and not list(commits.glob("block-*.json")):
         time.sleep(0.01)
     killed.send_signal(signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL
-    for name, words in (("killed", []), ("shared", ["--worker", "1/2"]), ("shared", [])):
+    for name, words in (
+        ("killed", []),
+        ("shared", ["--worker", "1/2"]),
+        ("shared", []),
+    ):
         assert run_obygaze("extract", "run", files[name], *words).code == 0
     stores = [open_store(tmp_path / "stores" / name) for name in files]
     for level in (*stores[0].levels, "time_s", "start_s", "end_s"):

@@ -86,7 +86,9 @@ def test_the_golden_pair() -> None:
         assert pair.gamma(null) == pytest.approx(values["gamma"], abs=1e-11)
     less = expected["without_NS"]
     assert pair.without_ns().n == less["kept"]
-    assert pair.without_ns().gamma("uniform") == pytest.approx(less["uniform"]["gamma"], abs=1e-11)
+    assert pair.without_ns().gamma("uniform") == pytest.approx(
+        less["uniform"]["gamma"], abs=1e-11
+    )
 
 
 def test_perfect_agreement_is_one_under_every_null() -> None:
@@ -108,7 +110,12 @@ def test_where_chance_alone_agrees_on_everything_there_is_no_gamma() -> None:
 
 def test_without_clips_there_is_nothing() -> None:
     pair = pair_of(["NS"], ["S"]).without_ns()
-    assert (pair.n, pair.observed, pair.expected("uniform"), pair.alpha) == (0, None, None, None)
+    assert (pair.n, pair.observed, pair.expected("uniform"), pair.alpha) == (
+        0,
+        None,
+        None,
+        None,
+    )
     document = agreement([], permutations=10)
     assert document["gamma"] == dict.fromkeys(NULLS)
     assert document["pairs"] == []
@@ -126,7 +133,9 @@ def test_own_is_weighted_cohens_kappa(labels: list[tuple[str, str]]) -> None:
     pair = pair_of(*zip(*labels, strict=True))
     for each in (pair, pair.without_ns()):
         if each.gamma("own") is not None:
-            kappa = cohens_kappa(each.counts, weights=each.tenths / 10, return_results=False)
+            kappa = cohens_kappa(
+                each.counts, weights=each.tenths / 10, return_results=False
+            )
             assert each.gamma("own") == close(kappa)
 
 
@@ -143,7 +152,10 @@ def test_alpha_is_krippendorffs(labels: list[tuple[str, str]]) -> None:
     pair = pair_of(*zip(*labels, strict=True))
     if pair.alpha is not None:
         data = np.array(
-            [[position[label] for label in track] for track in zip(*labels, strict=True)]
+            [
+                [position[label] for label in track]
+                for track in zip(*labels, strict=True)
+            ]
         )
         alpha = krippendorff.alpha(reliability_data=data, level_of_measurement=distance)
         assert pair.alpha == close(alpha)
@@ -169,7 +181,9 @@ def test_expected_disorder_is_the_mean_over_every_way_to_answer(
     assert pair.expected("pooled") == close(mean(first + second, first + second))
 
 
-def every_labeling(pair: tuple[list[str], list[str]], null: str) -> Iterator[tuple[Any, Any]]:
+def every_labeling(
+    pair: tuple[list[str], list[str]], null: str
+) -> Iterator[tuple[Any, Any]]:
     """Everything that chance could do with a small pair, each as often as it would."""
     first, second = pair
     if null == "own":
@@ -210,7 +224,9 @@ def test_the_p_value_of_the_mean_counts_films_together() -> None:
     labels = (["EN", "S", "S", "HN"], ["EN", "S", "HN", "HN"])
     one = pair_of(*labels, movie_id="one")
     ten = [pair_of(*labels, movie_id=f"film{i}") for i in range(10)]
-    single, together = (p_value(films, "own", permutations=999) for films in ([one], ten))
+    single, together = (
+        p_value(films, "own", permutations=999) for films in ([one], ten)
+    )
     assert single is not None and together is not None
     assert together == 0.001 < 0.1 < single
 
@@ -241,7 +257,9 @@ def test_shuffled_tables_keep_what_the_null_keeps(null: str) -> None:
     rows, columns = tables.sum(axis=2), tables.sum(axis=1)
     assert (tables >= 0).all() and (tables.sum(axis=(1, 2)) == counts.sum()).all()
     if null == "own":
-        assert (rows == counts.sum(axis=1)).all() and (columns == counts.sum(axis=0)).all()
+        assert (rows == counts.sum(axis=1)).all() and (
+            columns == counts.sum(axis=0)
+        ).all()
         mean = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
     elif null == "pooled":
         pool = counts.sum(axis=0) + counts.sum(axis=1)
@@ -275,7 +293,9 @@ def test_pygamma_agreement_with_a_large_alpha_on_the_same_grid(null: str) -> Non
     """Where moving in time is ruled out, its alignment is clip by clip and gamma is ours."""
     pygamma = pytest.importorskip("pygamma_agreement")
     grid = pytest.importorskip("pyannote.core").Segment
-    labels = (["EN", "HN", "S"], ["EN", "S", "NS"]) if null == "own" else (["HN"], ["NS"])
+    labels = (
+        (["EN", "HN", "S"], ["EN", "S", "NS"]) if null == "own" else (["HN"], ["NS"])
+    )
 
     def continuum(both: tuple[Any, Any]) -> Any:
         made = pygamma.Continuum()
@@ -332,7 +352,9 @@ def test_pairs_are_made_film_by_film_from_those_who_marked_it() -> None:
     assert pairs[2].observed == close((0.7 + 1.0) / 2)
 
 
-def run(folder: Path, segments: list[Segment], spans: list[ClipSpan], *options: str) -> Any:
+def run(
+    folder: Path, segments: list[Segment], spans: list[ClipSpan], *options: str
+) -> Any:
     marked = write_segments(folder / "s.csv", segments)
     cut = write_spans(folder / "c.csv", spans)
     return call_obygaze("manifest", "agree", marked, "--clips", cut, *options).ok()
@@ -345,7 +367,9 @@ def test_the_command_gives_the_document_scripts_rely_on(tmp_path: Path) -> None:
     document = run(tmp_path, *inputs, "--json", "--seed", "3").json()
     low, high = 1 - 0.35 / 0.425, 1 - 0.1 / 0.425
     assert document["gamma"]["uniform"] == close((low + high) / 2)
-    assert document["gamma_without_ns"]["uniform"] == close((-0.125 + 1 - 0.1 / (4 / 9)) / 2)
+    assert document["gamma_without_ns"]["uniform"] == close(
+        (-0.125 + 1 - 0.1 / (4 / 9)) / 2
+    )
     assert set(document["p_value"]) == set(NULLS)
     assert all(0 < p <= 1 for p in document["p_value"].values())
     (pair, _) = document["pairs"]
@@ -358,7 +382,9 @@ def test_the_command_gives_the_document_scripts_rely_on(tmp_path: Path) -> None:
 
 
 def test_the_tables_for_people(tmp_path: Path) -> None:
-    result = run(tmp_path, *film("one", "EN HN NS S", "EN NS NS EN"), "--permutations", "0")
+    result = run(
+        tmp_path, *film("one", "EN HN NS S", "EN NS NS EN"), "--permutations", "0"
+    )
     lines = [line.split() for line in result.stdout.splitlines()]
     assert lines[0] == ["mean", *NULLS]
     assert lines[1][:2] == ["gamma", "0.176"]
@@ -382,7 +408,9 @@ def test_one_annotator_alone_is_told(tmp_path: Path) -> None:
 
 def test_the_same_agreement_of_a_pair_named_otherwise() -> None:
     def swapped(pair: AnnotatorPair) -> AnnotatorPair:
-        return AnnotatorPair(pair.movie_id, pair.annotators[::-1], pair.counts.T, pair.tenths)
+        return AnnotatorPair(
+            pair.movie_id, pair.annotators[::-1], pair.counts.T, pair.tenths
+        )
 
     for null in NULLS:
         assert swapped(BY_HAND).gamma(null) == BY_HAND.gamma(null)
@@ -411,7 +439,9 @@ def test_clips_without_a_label_are_not_compared() -> None:
 def test_a_clip_without_a_label_is_called_so_for_each_annotator(tmp_path: Path) -> None:
     header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
     (tmp_path / "s.csv").write_text(header + "film,ada,0,4,S,\nfilm,ben,0,9,S,\n")
-    (tmp_path / "c.csv").write_text("clip_id,movie_id,start_frame,end_frame\none,film,0,9\n")
+    (tmp_path / "c.csv").write_text(
+        "clip_id,movie_id,start_frame,end_frame\none,film,0,9\n"
+    )
     words = ("manifest", "project", "s.csv", "--clips", "c.csv", "--threshold", "0.6")
     done = call_obygaze(*words, cwd=tmp_path).ok()
     assert [line.split() for line in done.stdout.splitlines()] == [

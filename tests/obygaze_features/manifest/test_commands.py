@@ -55,9 +55,19 @@ def test_ls_says_where_it_looked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a\nb", "."])
-def test_a_manifest_is_given_a_name_that_can_be_typed(tmp_path: Path, name: str) -> None:
+def test_a_manifest_is_given_a_name_that_can_be_typed(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / "t.csv").write_text(TABLE, encoding="utf-8")
-    argv = ("-C", tmp_path, "manifest", "import", "csv", tmp_path / "t.csv", f"-o{name}")
+    argv = (
+        "-C",
+        tmp_path,
+        "manifest",
+        "import",
+        "csv",
+        tmp_path / "t.csv",
+        f"-o{name}",
+    )
     if not name:
         argv = (*argv[:-1], "-o", "")
     refused = call_obygaze(*argv)
@@ -65,15 +75,21 @@ def test_a_manifest_is_given_a_name_that_can_be_typed(tmp_path: Path, name: str)
     assert not (tmp_path / "manifests").exists()
 
 
-def test_an_import_keeps_the_licence_and_the_citation_that_are_given(tmp_path: Path) -> None:
+def test_an_import_keeps_the_licence_and_the_citation_that_are_given(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "t.csv").write_text(TABLE, encoding="utf-8")
-    (tmp_path / "t.toml").write_text('licence = "MIT"\ncitation = "Roe"\n', encoding="utf-8")
+    (tmp_path / "t.toml").write_text(
+        'licence = "MIT"\ncitation = "Roe"\n', encoding="utf-8"
+    )
     words = ("-C", tmp_path, "manifest", "import", "csv", tmp_path / "t.csv", "-o")
     given = ("--licence", "CC0-1.0", "--citation", "Doe (2026).")
     call_obygaze(*words, "a", *given).ok()
     call_obygaze(*words, "b", *given, "--mapping", tmp_path / "t.toml").ok()
     call_obygaze(*words, "c", "--mapping", tmp_path / "t.toml").ok()
-    headers = [read_manifest(tmp_path / f"manifests/{name}.toml").header for name in "abc"]
+    headers = [
+        read_manifest(tmp_path / f"manifests/{name}.toml").header for name in "abc"
+    ]
     terms = [(header.licence, header.citation) for header in headers]
     assert terms == [("CC0-1.0", "Doe (2026).")] * 2 + [("MIT", "Roe")]
     folder = call_obygaze("manifest", "import", "obygaze12", "--help").ok()
@@ -172,8 +188,14 @@ def titled(tmp_path: Path) -> Path:
         (("--movie", "m", "--clip", "b"), ["b"]),
     ],
 )
-def test_clips_are_selected(titled: Path, options: tuple[str, ...], clips: list[str]) -> None:
-    shown = call_obygaze("manifest", "show", "m", *options, "--json", cwd=titled).ok().json()
+def test_clips_are_selected(
+    titled: Path, options: tuple[str, ...], clips: list[str]
+) -> None:
+    shown = (
+        call_obygaze("manifest", "show", "m", *options, "--json", cwd=titled)
+        .ok()
+        .json()
+    )
     assert [clip["clip_id"] for clip in shown["clips"]] == clips
 
 
@@ -189,7 +211,9 @@ def test_clips_are_shown_with_title_annotator_and_times(titled: Path) -> None:
 def test_selections_without_clips(titled: Path) -> None:
     refused = call_obygaze("manifest", "show", "m", "--concept", "Boddy", cwd=titled)
     assert "unknown concept 'Boddy' (did you mean 'Body'?)" in refused.stderr
-    refused = call_obygaze("manifest", "show", "m", "--where", "level == NS", cwd=titled)
+    refused = call_obygaze(
+        "manifest", "show", "m", "--where", "level == NS", cwd=titled
+    )
     assert "no clip with level == NS" in refused.stderr
 
 
@@ -203,14 +227,18 @@ def test_linking_a_wrong_folder_keeps_the_links(titled: Path) -> None:
     (titled / "others" / "z.mp4").touch()
     refused = call_obygaze("manifest", "link", "m", "others", cwd=titled)
     assert (refused.code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("Error: no file matches a clip\n  in: others\n  Try: ")
+    assert refused.stderr.startswith(
+        "Error: no file matches a clip\n  in: others\n  Try: "
+    )
     assert (titled / "manifests" / "m.csv").read_bytes() == before
 
 
 def clips_of_films(folder: Path, n_clips: int = 24) -> Path:
     """A workspace with the manifest `clips` of one film."""
     levels = ("EN", "", "S")
-    rows = [f"lake-{n:03d},lake,lake-{n:03d}.mp4,{levels[n % 3]}" for n in range(n_clips)]
+    rows = [
+        f"lake-{n:03d},lake,lake-{n:03d}.mp4,{levels[n % 3]}" for n in range(n_clips)
+    ]
     table = "\n".join(["clip_id,movie_id,video,level", *rows])
     (folder / "clips.csv").write_text(table)
     call_obygaze("manifest", "import", "csv", "clips.csv", cwd=folder).ok()
@@ -221,9 +249,14 @@ def test_json_has_all_clips_and_text_says_how_many_more(tmp_path: Path) -> None:
     clips_of_films(tmp_path)
     shown = call_obygaze("manifest", "show", "clips", "--json", cwd=tmp_path).ok()
     assert len(shown.json()["clips"]) == 24
-    few = call_obygaze("manifest", "show", "clips", "--json", "--limit", "3", cwd=tmp_path).ok()
+    few = call_obygaze(
+        "manifest", "show", "clips", "--json", "--limit", "3", cwd=tmp_path
+    ).ok()
     assert len(few.json()["clips"]) == 3
-    assert "4 more clips" in call_obygaze("manifest", "show", "clips", cwd=tmp_path).ok().stderr
+    assert (
+        "4 more clips"
+        in call_obygaze("manifest", "show", "clips", cwd=tmp_path).ok().stderr
+    )
 
 
 def test_clips_of_a_film_are_all_clips_with_a_level_or_without(tmp_path: Path) -> None:
@@ -231,7 +264,9 @@ def test_clips_of_a_film_are_all_clips_with_a_level_or_without(tmp_path: Path) -
     done = call_obygaze("manifest", "stats", "clips", cwd=tmp_path).ok()
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("lake")]
     assert line.split()[:6] == ["lake", "24", "8", "0", "0", "8"]
-    document = call_obygaze("manifest", "stats", "clips", "--json", cwd=tmp_path).ok().json()
+    document = (
+        call_obygaze("manifest", "stats", "clips", "--json", cwd=tmp_path).ok().json()
+    )
     assert document["clips_by_movie"] == {"lake": 24}
 
 
@@ -251,9 +286,13 @@ def test_videos_are_found_by_listing_each_folder_once(
         return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", counted)
-    (row,) = call_obygaze("manifest", "ls", "--json", cwd=tmp_path).ok().json()["manifests"]
+    (row,) = (
+        call_obygaze("manifest", "ls", "--json", cwd=tmp_path).ok().json()["manifests"]
+    )
     assert (row["with_video"], row["videos_found"]) == (10, 10)
-    assert [folder for folder in listed if folder.endswith("videos")] == [str(tmp_path / "videos")]
+    assert [folder for folder in listed if folder.endswith("videos")] == [
+        str(tmp_path / "videos")
+    ]
 
 
 def test_a_folder_does_not_hide_a_manifest_of_its_name(tmp_path: Path) -> None:
@@ -263,4 +302,8 @@ def test_a_folder_does_not_hide_a_manifest_of_its_name(tmp_path: Path) -> None:
     (tmp_path / "marks.csv").unlink()
     (tmp_path / "marks").mkdir()
     words = ("manifest", "project", "marks", "--every", "1", "--fps", "10")
-    assert call_obygaze(*words, cwd=tmp_path).ok().stdout.split()[-3:] == ["S", "100.0", "%"]
+    assert call_obygaze(*words, cwd=tmp_path).ok().stdout.split()[-3:] == [
+        "S",
+        "100.0",
+        "%",
+    ]

@@ -70,7 +70,16 @@ def rows_of(path: Path) -> list[Row]:
 def workspace(tmp_path: Path) -> Path:
     (tmp_path / "lake.csv").write_text(SEGMENTS, encoding="utf-8")
     made = call_obygaze(
-        *("manifest", "import", "segments", "lake.csv", "--fps", "23.976", "-o", "marks"),
+        *(
+            "manifest",
+            "import",
+            "segments",
+            "lake.csv",
+            "--fps",
+            "23.976",
+            "-o",
+            "marks",
+        ),
         cwd=tmp_path,
     )
     assert made.code == 0, made.stderr
@@ -87,16 +96,22 @@ def exported(workspace: Path, kind: str, name: str = "marks", *more: str) -> Pat
 
 
 @pytest.mark.parametrize("shown", RATES)
-def test_every_frame_has_a_millisecond_that_shows_it_and_is_found_again(shown: str) -> None:
+def test_every_frame_has_a_millisecond_that_shows_it_and_is_found_again(
+    shown: str,
+) -> None:
     fps = frame_rate(shown)
     assert fps == RATES[shown]
     film = FilmSegments("film", fps, None)
     # Every frame of the first ten minutes, then some of each minute of three hours.
-    for frame in chain(range(round(600 * fps)), range(round(600 * fps), round(10800 * fps), 61)):
+    for frame in chain(
+        range(round(600 * fps)), range(round(600 * fps), round(10800 * fps), 61)
+    ):
         ms = film.ms(frame)
         assert ms * fps // 1000 == frame
         assert (ms - 1) * fps / 1000 < frame
-        assert frames_between(Fraction(ms, 1000), Fraction(film.ms(frame + 1), 1000), fps) == (
+        assert frames_between(
+            Fraction(ms, 1000), Fraction(film.ms(frame + 1), 1000), fps
+        ) == (
             frame,
             frame,
         )
@@ -106,7 +121,9 @@ def test_every_frame_has_a_millisecond_that_shows_it_and_is_found_again(shown: s
 @pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
 def test_files_keep_frames_at_every_rate(kind: str, shown: str, tmp_path: Path) -> None:
     starts = [*range(0, 400), *range(171_000, 171_400), *range(640_000, 640_020)]
-    segments = [Segment("film", "ada", first, first, "S", ("Body",)) for first in starts]
+    segments = [
+        Segment("film", "ada", first, first, "S", ("Body",)) for first in starts
+    ]
     (path, data), *_ = export(
         [FilmSegments("film", RATES[shown], None, segments)], kind, tmp_path
     ).items()
@@ -123,7 +140,8 @@ def test_files_keep_frames_at_every_rate(kind: str, shown: str, tmp_path: Path) 
 def test_all_of_a_segment_comes_back(kind: str, workspace: Path) -> None:
     path = exported(workspace, kind)
     again = call_obygaze(
-        *("manifest", "import", "segments", path, "--fps", "23.976", "-o", "again"), cwd=workspace
+        *("manifest", "import", "segments", path, "--fps", "23.976", "-o", "again"),
+        cwd=workspace,
     )
     assert again.code == 0, again.stderr
     expected = rows_of(workspace / "manifests/marks.toml")
@@ -135,9 +153,14 @@ def test_elan_is_read_by_pympi(workspace: Path) -> None:
     pympi = pytest.importorskip("pympi")
     document = pympi.Eaf(str(exported(workspace, "elan")))
     # 100 frames at 24000/1001 end at 4170.83 ms, 150 at 6256.25 ms.
-    assert document.get_annotation_data_for_tier("ada") == [(0, 4171, "EN"), (4171, 6257, "S")]
+    assert document.get_annotation_data_for_tier("ada") == [
+        (0, 4171, "EN"),
+        (4171, 6257, "S"),
+    ]
     assert document.get_annotation_data_for_tier("ada #2") == [(5840, 12513, "HN")]
-    assert [one[2] for one in document.get_annotation_data_for_tier("ada concepts")] == [
+    assert [
+        one[2] for one in document.get_annotation_data_for_tier("ada concepts")
+    ] == [
         "Look",
         "Body",
     ]
@@ -149,22 +172,48 @@ def test_elan_is_read_by_pympi(workspace: Path) -> None:
     assert values[-1] == "our own & odd"
 
 
-def test_elan_has_the_order_and_the_references_that_its_schema_asks_for(workspace: Path) -> None:
+def test_elan_has_the_order_and_the_references_that_its_schema_asks_for(
+    workspace: Path,
+) -> None:
     root = ElementTree.parse(exported(workspace, "elan")).getroot()
-    order = ["HEADER", "TIME_ORDER", "TIER", "LINGUISTIC_TYPE", "LANGUAGE", "CONSTRAINT"]
-    assert list(dict.fromkeys(one.tag for one in root)) == [*order, "CONTROLLED_VOCABULARY"]
+    order = [
+        "HEADER",
+        "TIME_ORDER",
+        "TIER",
+        "LINGUISTIC_TYPE",
+        "LANGUAGE",
+        "CONSTRAINT",
+    ]
+    assert list(dict.fromkeys(one.tag for one in root)) == [
+        *order,
+        "CONTROLLED_VOCABULARY",
+    ]
     ids = [
         one.get(name)
-        for name in ("TIME_SLOT_ID", "ANNOTATION_ID", "CVE_ID", "CV_ID", "LINGUISTIC_TYPE_ID")
+        for name in (
+            "TIME_SLOT_ID",
+            "ANNOTATION_ID",
+            "CVE_ID",
+            "CV_ID",
+            "LINGUISTIC_TYPE_ID",
+        )
         for one in root.iter()
         if one.get(name)
     ]
     assert len(set(ids) - {"level", "concept"}) == len(ids) - 4
     named = {
-        *("TIME_SLOT_REF1", "TIME_SLOT_REF2", "ANNOTATION_REF", "PREVIOUS_ANNOTATION", "CVE_REF"),
+        *(
+            "TIME_SLOT_REF1",
+            "TIME_SLOT_REF2",
+            "ANNOTATION_REF",
+            "PREVIOUS_ANNOTATION",
+            "CVE_REF",
+        ),
         *("LINGUISTIC_TYPE_REF", "CONTROLLED_VOCABULARY_REF"),
     }
-    assert {one.get(name) for one in root.iter() for name in named if one.get(name)} <= set(ids)
+    assert {
+        one.get(name) for one in root.iter() for name in named if one.get(name)
+    } <= set(ids)
     times = [int(slot.get("TIME_VALUE", "")) for slot in root.iter("TIME_SLOT")]
     assert times == sorted(times)
 
@@ -196,7 +245,10 @@ def test_annotations_of_elan_made_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ('<!DOCTYPE a [<!ENTITY x "y">]><ANNOTATION_DOCUMENT>&x;</ANNOTATION_DOCUMENT>', "type"),
+        (
+            '<!DOCTYPE a [<!ENTITY x "y">]><ANNOTATION_DOCUMENT>&x;</ANNOTATION_DOCUMENT>',
+            "type",
+        ),
         ("<ANNOTATION_DOCUMENT>", "not a file of ELAN"),
         ("<ANNOTATION_DOCUMENT/>", "no annotation has times"),
     ],
@@ -221,14 +273,25 @@ def test_vtt_is_read_by_webvtt(workspace: Path) -> None:
 
 def test_subtitles_become_comments(tmp_path: Path) -> None:
     path = tmp_path / "lake.vtt"
-    lines = ["WEBVTT", "", "NOTE x", "", "00:01.000 --> 00:02.000 line:0", "<i>Hello</i>", "you"]
+    lines = [
+        "WEBVTT",
+        "",
+        "NOTE x",
+        "",
+        "00:01.000 --> 00:02.000 line:0",
+        "<i>Hello</i>",
+        "you",
+    ]
     lines += ["", "two", "01:00:00.000 --> 01:00:00.040", "<v.loud Ann>A&amp;B</v>", ""]
     path.write_bytes("\r\n".join(lines).encode())
     first, second = import_segments([path], "lake", 25).manifest.clips
     assert (first.extra["annotator"], first.extra["comment"]) == ("cue", "Hello you")
     assert (first.extra["start_frame"], first.extra["end_frame"]) == ("25", "49")
     assert (second.extra["annotator"], second.extra["comment"]) == ("Ann", "A&B")
-    assert (second.extra["start_frame"], second.extra["end_frame"]) == ("90000", "90000")
+    assert (second.extra["start_frame"], second.extra["end_frame"]) == (
+        "90000",
+        "90000",
+    )
 
 
 class Silent(http.server.SimpleHTTPRequestHandler):
@@ -255,7 +318,10 @@ def test_chromium_reads_the_cues_of_its_own_track(workspace: Path) -> None:
         done = subprocess.run(
             [
                 *(program, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"),
-                *("--virtual-time-budget=4000", f"--user-data-dir={workspace / 'profile'}"),
+                *(
+                    "--virtual-time-budget=4000",
+                    f"--user-data-dir={workspace / 'profile'}",
+                ),
                 f"http://127.0.0.1:{server.server_port}/page.html",
             ],
             capture_output=True,
@@ -285,18 +351,26 @@ def test_opentimelineio_reads_markers_in_frames(workspace: Path) -> None:
     marker = clip.markers[1]
     assert (marker.name, marker.color) == ("S: Look | Body", "RED")
     assert marker.comment == COMMENT
-    assert marker.marked_range.start_time == otio.opentime.RationalTime(100, 24000 / 1001)
+    assert marker.marked_range.start_time == otio.opentime.RationalTime(
+        100, 24000 / 1001
+    )
     assert marker.marked_range.duration.value == 50
     assert dict(marker.metadata["obygaze"])["annotator"] == "ada"
     # The library counts frames without dropped numbers as the edit list does.
     shown = otio.opentime.to_timecode(otio.opentime.RationalTime(100, 24))
-    assert f"V     C        {shown} 00:00:06:06" in exported(workspace, "edl").read_text("utf-8")
+    assert f"V     C        {shown} 00:00:06:06" in exported(
+        workspace, "edl"
+    ).read_text("utf-8")
 
 
 @pytest.mark.parametrize(("rate", "frame", "code"), [("29.97", 107_892, "00:59:56:12")])
-def test_timecodes_drop_no_numbers(rate: str, frame: int, code: str, tmp_path: Path) -> None:
+def test_timecodes_drop_no_numbers(
+    rate: str, frame: int, code: str, tmp_path: Path
+) -> None:
     # 107892 frames at 29.97 last an hour; at 30 numbers a second they are 59 min 56 s and 12.
-    film = FilmSegments("film", frame_rate(rate), None, [Segment("film", "a", 0, frame - 1, "S")])
+    film = FilmSegments(
+        "film", frame_rate(rate), None, [Segment("film", "a", 0, frame - 1, "S")]
+    )
     (text,) = export([film], "edl", tmp_path).values()
     assert f"00:00:00:00 {code} 00:00:00:00 {code}".encode() in text
 
@@ -305,13 +379,20 @@ def test_timecodes_drop_no_numbers(rate: str, frame: int, code: str, tmp_path: P
 def test_opentimelineio_reads_the_edit_list(shown: str, tmp_path: Path) -> None:
     otio = pytest.importorskip("opentimelineio")
     pytest.importorskip("otio_cmx3600_adapter")
-    spans = {"ada": [(0, 23), (100, 199), (1440, 1440), (86_399, 86_500)], "ben": [(90, 150)]}
-    segments = [Segment("film", who, *span, "S") for who in spans for span in spans[who]]
+    spans = {
+        "ada": [(0, 23), (100, 199), (1440, 1440), (86_399, 86_500)],
+        "ben": [(90, 150)],
+    }
+    segments = [
+        Segment("film", who, *span, "S") for who in spans for span in spans[who]
+    ]
     film = FilmSegments("film", RATES[shown], None, segments)
     ((path, text),) = export([film], "edl", tmp_path).items()
     path.write_bytes(text)
     whole = round(RATES[shown])
-    timeline = otio.adapters.read_from_file(str(path), adapter_name="cmx_3600", rate=whole)
+    timeline = otio.adapters.read_from_file(
+        str(path), adapter_name="cmx_3600", rate=whole
+    )
     found: dict[str, list[tuple[int, int]]] = {"ada": [], "ben": []}
     for clip in timeline.find_clips():
         span = clip.source_range
@@ -351,10 +432,15 @@ def test_shots_of_pyscenedetect_count_frames_from_one(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     made = import_segments([tmp_path / "lake-Scenes.csv"], "shots", 23.976).manifest
-    assert [(clip.start_s, clip.end_s) for clip in made] == [(0.0, 2.002), (2.002, 3.003)]
+    assert [(clip.start_s, clip.end_s) for clip in made] == [
+        (0.0, 2.002),
+        (2.002, 3.003),
+    ]
     assert [clip.extra["start_frame"] for clip in made] == ["0", "48"]
     assert [clip.extra["end_frame"] for clip in made] == ["47", "71"]
-    assert {(clip.movie_id, clip.extra["annotator"]) for clip in made} == {("lake", "shots")}
+    assert {(clip.movie_id, clip.extra["annotator"]) for clip in made} == {
+        ("lake", "shots")
+    }
 
 
 def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film(
@@ -371,8 +457,12 @@ def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film
     (tmp_path / "predicted.csv").write_text(
         "clip_id,basis,decision,p:S\nlake-1,unseen,S,0.75\n", encoding="utf-8"
     )
-    assert call_obygaze("manifest", "import", "csv", "clips.csv", cwd=tmp_path).code == 0
-    done = call_obygaze(*("manifest", "export", "csv", "clips", "--fps", "25"), cwd=tmp_path)
+    assert (
+        call_obygaze("manifest", "import", "csv", "clips.csv", cwd=tmp_path).code == 0
+    )
+    done = call_obygaze(
+        *("manifest", "export", "csv", "clips", "--fps", "25"), cwd=tmp_path
+    )
     assert done.code == 0, done.stderr
     assert "1 clip without times: lake-3" in done.stderr
     labels = list(csv.reader((tmp_path / "lake.csv").open(encoding="utf-8")))
@@ -382,7 +472,9 @@ def test_labels_and_predictions_of_clips_are_exported_with_the_times_in_the_film
         "like.csv": ["lake", "like", "50", "99", "", "", "25", "cosine 0.5"],
         "predicted.csv": ["lake", "predicted", "0", "49", "S", "", "25", "p:S 0.75"],
     }.items():
-        path = exported(tmp_path, "csv", "clips", "--predictions", table, "--fps", "25", "--force")
+        path = exported(
+            tmp_path, "csv", "clips", "--predictions", table, "--fps", "25", "--force"
+        )
         assert list(csv.reader(path.open(encoding="utf-8")))[1] == row
     unknown = call_obygaze("manifest", "export", "edl", "clips", cwd=tmp_path)
     assert unknown.code == 2
@@ -429,7 +521,9 @@ SHOTS = """Scene Number,Start Frame,End Frame
 
 
 def test_words_of_a_shot_list_in_a_comment_do_not_move_frames(tmp_path: Path) -> None:
-    table = "movie_id,start_frame,end_frame,level,comment\nlake,0,23,S,see Scene Number 4\n"
+    table = (
+        "movie_id,start_frame,end_frame,level,comment\nlake,0,23,S,see Scene Number 4\n"
+    )
     (tmp_path / "marks.csv").write_text(table)
     (clip,) = import_segments([tmp_path / "marks.csv"], "marks", 24).manifest
     assert (clip.extra["start_frame"], clip.extra["end_frame"]) == ("0", "23")
@@ -459,10 +553,14 @@ def test_subtitles_in_latin_1_are_refused_with_their_line(tmp_path: Path) -> Non
     assert clip.extra["comment"] == "André"
 
 
-@pytest.mark.parametrize("time", ["00:01:99.000", "00:75:00.000", "0:01:02.000", "00:01:02"])
+@pytest.mark.parametrize(
+    "time", ["00:01:99.000", "00:75:00.000", "0:01:02.000", "00:01:02"]
+)
 def test_a_cue_whose_times_are_wrong_is_not_left_out(tmp_path: Path, time: str) -> None:
     path = tmp_path / "lake.vtt"
-    path.write_text(f"WEBVTT\n\n{time} --> 00:59:59.000\nS\n\n00:01.000 --> 00:02.000\nS\n")
+    path.write_text(
+        f"WEBVTT\n\n{time} --> 00:59:59.000\nS\n\n00:01.000 --> 00:02.000\nS\n"
+    )
     with pytest.raises(FixInput, match=f"got '{time} --> 00:59:59.000'"):
         import_segments([path], "cues", 24)
 
@@ -483,7 +581,9 @@ def test_lines_of_vtt_may_end_with_a_carriage_return(tmp_path: Path) -> None:
 
 def test_a_table_is_not_imported_at_another_rate_than_its_own(tmp_path: Path) -> None:
     path = tmp_path / "lake.csv"
-    path.write_text("movie_id,start_frame,end_frame,framerate\nlake,0,239,24\nlake,240,479,\n")
+    path.write_text(
+        "movie_id,start_frame,end_frame,framerate\nlake,0,239,24\nlake,240,479,\n"
+    )
     clips = import_segments([path], "marks", "24").manifest
     assert [clip.end_s for clip in clips] == [10.0, 20.0]
     with pytest.raises(FixInput, match="1 violation") as caught:
@@ -493,12 +593,16 @@ def test_a_table_is_not_imported_at_another_rate_than_its_own(tmp_path: Path) ->
 
 def test_a_cue_may_be_empty(tmp_path: Path) -> None:
     path = tmp_path / "lake.vtt"
-    path.write_text("WEBVTT\n\nintro\n00:01.000 --> 00:02.000\n\n00:03.000 --> 00:04.000\nS\n")
+    path.write_text(
+        "WEBVTT\n\nintro\n00:01.000 --> 00:02.000\n\n00:03.000 --> 00:04.000\nS\n"
+    )
     clips = import_segments([path], "cues", 24).manifest
     assert [(clip.start_s, clip.level) for clip in clips] == [(1.0, ""), (3.0, "S")]
 
 
-def test_elan_annotations_that_refer_to_a_reference_belong_to_the_first(tmp_path: Path) -> None:
+def test_elan_annotations_that_refer_to_a_reference_belong_to_the_first(
+    tmp_path: Path,
+) -> None:
     def tier(name: str, kind: str, annotation: str) -> str:
         return f"""<TIER TIER_ID="{name}" ANNOTATOR="ada" LINGUISTIC_TYPE_REF="{kind}">
             <ANNOTATION>{annotation}</ANNOTATION></TIER>"""
@@ -536,16 +640,20 @@ lake-002,lake,HN,10,20,24
 
 
 @pytest.mark.parametrize("kind", ["elan", "edl", "otio", "webannotation"])
-def test_files_of_single_clips_are_not_named_as_the_film(kind: str, tmp_path: Path) -> None:
+def test_files_of_single_clips_are_not_named_as_the_film(
+    kind: str, tmp_path: Path
+) -> None:
     (tmp_path / "clips.csv").write_text(CLIPS_WITH_FILES)
-    call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "films", cwd=tmp_path).ok()
+    call_obygaze(
+        "manifest", "import", "csv", "clips.csv", "-o", "films", cwd=tmp_path
+    ).ok()
     (tmp_path / "cut").mkdir()
     for clip in ("lake-001", "lake-002"):
         (tmp_path / f"cut/{clip}.mp4").touch()
     call_obygaze("manifest", "link", "films", "cut", cwd=tmp_path).ok()
-    (linked,) = {clip.video for clip in read_manifest(tmp_path / "manifests/films.toml")} - {
-        "lake-002.mp4"
-    }
+    (linked,) = {
+        clip.video for clip in read_manifest(tmp_path / "manifests/films.toml")
+    } - {"lake-002.mp4"}
     assert linked == "lake-001.mp4"
     call_obygaze("manifest", "export", kind, "films", "-o", "out", cwd=tmp_path).ok()
     (path,) = (tmp_path / "out").iterdir()
@@ -554,7 +662,9 @@ def test_files_of_single_clips_are_not_named_as_the_film(kind: str, tmp_path: Pa
 
 def test_clips_of_a_film_with_two_rates_are_refused(tmp_path: Path) -> None:
     (tmp_path / "clips.csv").write_text(CLIPS_WITH_FILES.replace("20,24", "20,25"))
-    call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "films", cwd=tmp_path).ok()
+    call_obygaze(
+        "manifest", "import", "csv", "clips.csv", "-o", "films", cwd=tmp_path
+    ).ok()
     done = call_obygaze("manifest", "export", "edl", "films", cwd=tmp_path)
     assert done.code == 1
     assert "clips of the film lake have several frame rates: 24 and 25" in done.stderr
@@ -565,19 +675,24 @@ def test_a_tier_of_elan_says_what_was_watched(tmp_path: Path) -> None:
     tier += '<ALIGNABLE_ANNOTATION ANNOTATION_ID="{}" TIME_SLOT_REF1="t1" TIME_SLOT_REF2="t{}">'
     tier += "<ANNOTATION_VALUE>{}</ANNOTATION_VALUE></ALIGNABLE_ANNOTATION></ANNOTATION></TIER>"
     slots = "".join(
-        f'<TIME_SLOT TIME_SLOT_ID="t{n}" TIME_VALUE="{1000 * (n - 1)}"/>' for n in (1, 2, 3)
+        f'<TIME_SLOT TIME_SLOT_ID="t{n}" TIME_VALUE="{1000 * (n - 1)}"/>'
+        for n in (1, 2, 3)
     )
-    tiers = tier.format("levels", "level", "a1", 2, "S") + tier.format("Watched", "x", "a2", 3, "")
+    tiers = tier.format("levels", "level", "a1", 2, "S") + tier.format(
+        "Watched", "x", "a2", 3, ""
+    )
     path = tmp_path / "lake.eaf"
     path.write_text(
         f"<ANNOTATION_DOCUMENT><HEADER/><TIME_ORDER>{slots}</TIME_ORDER>{tiers}"
         "</ANNOTATION_DOCUMENT>"
     )
     call_obygaze(
-        *("manifest", "import", "segments", path, "--fps", "24", "-o", "seen"), cwd=tmp_path
+        *("manifest", "import", "segments", path, "--fps", "24", "-o", "seen"),
+        cwd=tmp_path,
     ).ok()
     (tmp_path / "clips.csv").write_text(
-        "clip_id,movie_id,start_s,end_s\n" + "".join(f"c{n},lake,{n},{n + 1}\n" for n in range(3))
+        "clip_id,movie_id,start_s,end_s\n"
+        + "".join(f"c{n},lake,{n},{n + 1}\n" for n in range(3))
     )
     words = ("manifest", "project", "seen", "--clips", "clips.csv", "--json")
     done = call_obygaze(*words, cwd=tmp_path).ok().json()

@@ -38,7 +38,11 @@ CLIPS = [
         extra={"annotator": "A 3", "fold:x": "", "mood": "fear"},
     ),
     Clip(
-        "e", "n", level="S", concepts=("Body",), extra={"annotator": "A1", "fold:x": "", "mood": ""}
+        "e",
+        "n",
+        level="S",
+        concepts=("Body",),
+        extra={"annotator": "A1", "fold:x": "", "mood": ""},
     ),
     Clip("f", "n", extra={"annotator": "", "fold:x": "", "mood": ""}),
 ]
@@ -212,8 +216,15 @@ class TestVocabulary:
             parse("'Type of shoot' in concept", vocabulary=self.vocabulary)
 
     def test_known_concepts_pass(self) -> None:
-        expression = parse('concept in {Look, "Type of shot"}', vocabulary=self.vocabulary)
-        assert [expression.holds(clip.values) for clip in CLIPS[:4]] == [False, True, True, True]
+        expression = parse(
+            'concept in {Look, "Type of shot"}', vocabulary=self.vocabulary
+        )
+        assert [expression.holds(clip.values) for clip in CLIPS[:4]] == [
+            False,
+            True,
+            True,
+            True,
+        ]
 
     def test_the_error_says_where(self) -> None:
         with pytest.raises(BadExpression) as error:
@@ -224,7 +235,11 @@ class TestVocabulary:
 
 def test_a_column_that_the_manifest_does_not_have() -> None:
     # Each part is evaluated, so that the wrong name is found whatever the clips are.
-    for text in ("Look", "level == EN or anotator == A1", "level == S and anotator == A1"):
+    for text in (
+        "Look",
+        "level == EN or anotator == A1",
+        "level == S and anotator == A1",
+    ):
         with pytest.raises(UnknownName, match=r"no column '(Look|anotator)'"):
             holds(text)
     with pytest.raises(UnknownName, match="did you mean 'annotator'"):
@@ -233,14 +248,19 @@ def test_a_column_that_the_manifest_does_not_have() -> None:
 
 NAMES = ("Look", "Body", "Type of shot", "in", "it's")
 leaves = st.one_of(
-    st.tuples(st.just("level"), st.lists(st.sampled_from(LEVELS), min_size=1, max_size=3)),
-    st.tuples(st.just("concept"), st.lists(st.sampled_from(NAMES), min_size=1, max_size=2)),
+    st.tuples(
+        st.just("level"), st.lists(st.sampled_from(LEVELS), min_size=1, max_size=3)
+    ),
+    st.tuples(
+        st.just("concept"), st.lists(st.sampled_from(NAMES), min_size=1, max_size=2)
+    ),
     st.just(("any",)),
 )
 trees = st.recursive(
     leaves,
     lambda part: st.one_of(
-        st.tuples(st.just("not"), part), st.tuples(st.sampled_from(["and", "or"]), part, part)
+        st.tuples(st.just("not"), part),
+        st.tuples(st.sampled_from(["and", "or"]), part, part),
     ),
     max_leaves=8,
 )
@@ -279,7 +299,9 @@ def meant(tree: tuple, level: str, concepts: tuple[str, ...]) -> bool:
 
 
 @settings(max_examples=80, deadline=None)
-@given(trees, st.lists(st.tuples(st.sampled_from(LEVELS), st.sets(st.sampled_from(NAMES)))))
+@given(
+    trees, st.lists(st.tuples(st.sampled_from(LEVELS), st.sets(st.sampled_from(NAMES))))
+)
 def test_against_a_walk_in_plain_python(tree: tuple, clips: list) -> None:
     rows = [(level, tuple(sorted(concepts))) for level, concepts in clips]
     expected = [meant(tree, *row) for row in rows]
@@ -300,6 +322,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("column", ["concept", "concepts"])
-def test_a_misspelled_concept_is_an_error_under_both_names_of_the_column(column: str) -> None:
-    with pytest.raises(BadExpression, match=r"unknown concepts? 'Bodi' \(did you mean 'Body'"):
+def test_a_misspelled_concept_is_an_error_under_both_names_of_the_column(
+    column: str,
+) -> None:
+    with pytest.raises(
+        BadExpression, match=r"unknown concepts? 'Bodi' \(did you mean 'Body'"
+    ):
         parse(f"Bodi not in {column}", vocabulary=["Body", "Look"])

@@ -19,7 +19,13 @@ def videos(folder: Path, *names: str) -> Path:
 
 
 def test_each_video_is_a_clip(tmp_path: Path) -> None:
-    names = ("lake-001.mp4", "lake_scene_002.avi", "Amélie 1.mkv", "Lola_2001.mp4", "a/x.mp4")
+    names = (
+        "lake-001.mp4",
+        "lake_scene_002.avi",
+        "Amélie 1.mkv",
+        "Lola_2001.mp4",
+        "a/x.mp4",
+    )
     folder = videos(tmp_path / "films", *names, "b/x.mp4", "notes.txt")
     made = manifest_of_folder(folder)
     assert made.name == "films"
@@ -32,13 +38,17 @@ def test_each_video_is_a_clip(tmp_path: Path) -> None:
         ("lake-001", "lake", 1, "lake-001.mp4"),
         ("lake_scene_002", "lake", 2, "lake_scene_002.avi"),
     }
-    assert [clip.video for clip in link(made, folder).manifest] == [c.video for c in made]
+    assert [clip.video for clip in link(made, folder).manifest] == [
+        c.video for c in made
+    ]
 
 
 def test_folders_that_cannot_be_imported(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="no video in this folder"):
         manifest_of_folder(videos(tmp_path / "empty", "a.txt"))
-    with pytest.raises(FixInput, match=r"two videos for the clip 'a-x': a/x.mkv and a/x.mp4"):
+    with pytest.raises(
+        FixInput, match=r"two videos for the clip 'a-x': a/x.mkv and a/x.mp4"
+    ):
         manifest_of_folder(videos(tmp_path / "twice", "a/x.mkv", "a/x.mp4"))
     with pytest.raises(FixInput) as caught:
         manifest_of_folder(videos(tmp_path / "signs", "...mp4"))

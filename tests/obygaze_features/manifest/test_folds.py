@@ -34,7 +34,10 @@ sizes_of_films = st.lists(st.integers(3, 30), min_size=3, max_size=8)
 
 
 @given(
-    sizes_of_films, st.integers(2, 6), st.integers(0, 99), st.text("0123", min_size=1, max_size=9)
+    sizes_of_films,
+    st.integers(2, 6),
+    st.integers(0, 99),
+    st.text("0123", min_size=1, max_size=9),
 )
 def test_stratified_folds_are_even_in_all_and_in_each_level(
     sizes: list[int], k: int, seed: int, levels: str
@@ -55,11 +58,16 @@ def _check_even(counts: Counter[int], k: int) -> None:
 
 
 @given(sizes_of_films, st.integers(0, 99))
-def test_grouped_folds_never_split_a_film_and_none_is_empty(sizes: list[int], seed: int) -> None:
+def test_grouped_folds_never_split_a_film_and_none_is_empty(
+    sizes: list[int], seed: int
+) -> None:
     manifest = films(sizes, "0123")
     folds = grouped(manifest, 3, seed)
     for movie in manifest.movies:
-        assert len({folds[clip.clip_id] for clip in manifest if clip.movie_id == movie}) == 1
+        assert (
+            len({folds[clip.clip_id] for clip in manifest if clip.movie_id == movie})
+            == 1
+        )
     assert set(folds.values()) == {0, 1, 2}
 
 
@@ -107,4 +115,9 @@ def test_a_manifest_of_many_films_is_not_gone_through_once_for_each() -> None:
     # With a pass for each film these would be hundreds; a million clips would take an hour.
     assert max(passes) < 20
     # Film 199 starts with the second level of the cycle: S, EN, S.
-    assert compute_stats(counted).by_movie["m199"] == {"EN": 1, "HN": 0, "NS": 0, "S": 2}
+    assert compute_stats(counted).by_movie["m199"] == {
+        "EN": 1,
+        "HN": 0,
+        "NS": 0,
+        "S": 2,
+    }

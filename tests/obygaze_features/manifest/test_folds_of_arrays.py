@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.folds import folds_by_group, grouped_folds, stratified_folds
+from obygaze_features.manifest.folds import (
+    folds_by_group,
+    grouped_folds,
+    stratified_folds,
+)
 
 
 def spread(counts: np.ndarray) -> int:
@@ -20,7 +24,9 @@ def spread(counts: np.ndarray) -> int:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.sampled_from("abc"), min_size=12, max_size=90), st.integers(2, 10), st.integers()
+    st.lists(st.sampled_from("abc"), min_size=12, max_size=90),
+    st.integers(2, 10),
+    st.integers(),
 )
 def test_stratified_folds_are_equal_in_all_and_in_each(
     strata: list[str], k: int, seed: int
@@ -54,18 +60,26 @@ class TestGrouped:
         groups = np.repeat(np.arange(9), sizes)
         y = rng.random(groups.size) < rng.random(9)[groups]
         totals = [y, ~y, np.ones(y.size)]
-        loads = np.array([[np.sum(t[groups == g]) / np.sum(t) for t in totals] for g in range(9)])
+        loads = np.array(
+            [[np.sum(t[groups == g]) / np.sum(t) for t in totals] for g in range(9)]
+        )
 
         def unevenness(deal: np.ndarray) -> float:
-            return sum(((loads[deal == f].sum(axis=0) - 1 / 3) ** 2).sum() for f in range(3))
+            return sum(
+                ((loads[deal == f].sum(axis=0) - 1 / 3) ** 2).sum() for f in range(3)
+            )
 
-        best = min(unevenness(np.array(d)) for d in itertools.product(range(3), repeat=9))
+        best = min(
+            unevenness(np.array(d)) for d in itertools.product(range(3), repeat=9)
+        )
         folds = grouped_folds(groups, y, 3, seed=0)
         found = np.array([folds[groups == g][0] for g in range(9)])
         assert unevenness(found) == pytest.approx(best)
 
     @pytest.mark.parametrize("seed", range(12))
-    def test_no_movie_that_moves_and_no_two_that_swap_make_it_more_even(self, seed: int) -> None:
+    def test_no_movie_that_moves_and_no_two_that_swap_make_it_more_even(
+        self, seed: int
+    ) -> None:
         rng = np.random.default_rng(seed)
         n_movies, n_folds = 14, 5
         groups = np.repeat(np.arange(n_movies), rng.integers(1, 40, n_movies))
@@ -77,7 +91,9 @@ class TestGrouped:
         deal = np.array([folds[groups == movie][0] for movie in range(n_movies)])
 
         def unevenness(deal: np.ndarray) -> float:
-            return sum(((loads[deal == f].sum(axis=0)) ** 2).sum() for f in range(n_folds))
+            return sum(
+                ((loads[deal == f].sum(axis=0)) ** 2).sum() for f in range(n_folds)
+            )
 
         others = []
         for movie, fold in itertools.product(range(n_movies), range(n_folds)):

@@ -6,7 +6,11 @@ import pytest
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.exchange import FilmSegments, frames_between
-from obygaze_features.manifest.frame_rate import frame_rate, frame_rate_text, known_frame_rate
+from obygaze_features.manifest.frame_rate import (
+    frame_rate,
+    frame_rate_text,
+    known_frame_rate,
+)
 
 # What players show, and the rate that it rounds.
 NTSC = {
@@ -52,11 +56,16 @@ def test_a_rate_is_read_as_it_was_written(written: str) -> None:
 def test_a_cue_at_one_hour_is_at_that_frame(rate: int) -> None:
     # By hand: an hour has 3600 times as many frames as a second, and frame n is shown at n / rate.
     hour = Fraction(3600)
-    assert frames_between(hour, hour + 1, frame_rate(rate)) == (3600 * rate, 3601 * rate - 1)
+    assert frames_between(hour, hour + 1, frame_rate(rate)) == (
+        3600 * rate,
+        3601 * rate - 1,
+    )
     assert FilmSegments("film", frame_rate(rate), None).ms(3600 * rate) == 3_600_000
 
 
-@pytest.mark.parametrize("written", ["", "0", "25 fps", "nan", "inf", "-25", "1e3", "1000", "1/0"])
+@pytest.mark.parametrize(
+    "written", ["", "0", "25 fps", "nan", "inf", "-25", "1e3", "1000", "1/0"]
+)
 def test_what_is_not_a_rate_is_refused(written: str) -> None:
     assert known_frame_rate(written) is None
     with pytest.raises(FixUsage, match="expected frames per second"):

@@ -51,11 +51,23 @@ def test_reads_every_column(tmp_path: Path) -> None:
     manifest = read_manifest(pair(tmp_path))
     assert manifest.clips == (
         Clip(
-            "tt1-001", "tt1", 1, "tt1/1.avi", 0.0, 2.5, "S", ("Look", "Body"), {"annotator": "ada"}
+            "tt1-001",
+            "tt1",
+            1,
+            "tt1/1.avi",
+            0.0,
+            2.5,
+            "S",
+            ("Look", "Body"),
+            {"annotator": "ada"},
         ),
         Clip("tt1-002", "tt1", 2, level="EN", extra={"annotator": "ben"}),
     )
-    assert (manifest.name, manifest.columns, manifest.movies) == ("tiny", ("annotator",), ("tt1",))
+    assert (manifest.name, manifest.columns, manifest.movies) == (
+        "tiny",
+        ("annotator",),
+        ("tt1",),
+    )
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
@@ -70,7 +82,9 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
         video_root="/films",
     )
     clips = (
-        Clip("a", "m", None, "", 0.1, 1 / 3, "", ("Voice", "Look"), {"text": 'a,"b"\nc'}),
+        Clip(
+            "a", "m", None, "", 0.1, 1 / 3, "", ("Voice", "Look"), {"text": 'a,"b"\nc'}
+        ),
         Clip("b", "m", 7, "m/b.mkv", level="NS", extra={"text": " blanks "}),
     )
     manifest = Manifest("tiny", header, clips, ("text",))
@@ -123,7 +137,9 @@ def test_a_broken_table_is_named_with_its_line(
     tmp_path: Path, csv: str | bytes, line: int, words: str
 ) -> None:
     found = violations(pair(tmp_path, csv=csv))
-    assert any(text.startswith(f"tiny.csv:{line}:") and words in text for text in found), found
+    assert any(
+        text.startswith(f"tiny.csv:{line}:") and words in text for text in found
+    ), found
 
 
 def test_fold_columns_hold_whole_numbers(tmp_path: Path) -> None:
@@ -147,10 +163,22 @@ def test_fold_columns_hold_whole_numbers(tmp_path: Path) -> None:
             ],
         ),
         (('"Tiny"', "3"), ["tiny.toml:2: dataset: must be a string, got 3"]),
-        (('"visual"\n"Body"', '4\n"Body"'), ["tiny.toml:5: concepts.Look: must be a string"]),
-        (('"Body"', '"Bo|dy"'), ["tiny.toml:6: concepts.Bo|dy: the name must not be blank and"]),
-        (('"Tiny"', '"Tiny"\nunit = "film"'), ["tiny.toml:3: unit: must be one of clip, segment"]),
-        (("[concepts]", 'notes = "x"\n[concepts]'), ["tiny.toml:4: notes: must be a list, got"]),
+        (
+            ('"visual"\n"Body"', '4\n"Body"'),
+            ["tiny.toml:5: concepts.Look: must be a string"],
+        ),
+        (
+            ('"Body"', '"Bo|dy"'),
+            ["tiny.toml:6: concepts.Bo|dy: the name must not be blank and"],
+        ),
+        (
+            ('"Tiny"', '"Tiny"\nunit = "film"'),
+            ["tiny.toml:3: unit: must be one of clip, segment"],
+        ),
+        (
+            ("[concepts]", 'notes = "x"\n[concepts]'),
+            ["tiny.toml:4: notes: must be a list, got"],
+        ),
         (
             ("[concepts]", '[[sources]]\nfile = "a"\nsha256 = "00"\n[concepts]'),
             ["tiny.toml:6: sources[0].sha256: must be 64 hexadecimal digits, got '00'"],
@@ -208,7 +236,9 @@ def test_a_table_of_the_same_name_is_not_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["mine.csv", "mine.toml"])
-def test_force_replaces_a_manifest_and_no_other_table(tmp_path: Path, name: str) -> None:
+def test_force_replaces_a_manifest_and_no_other_table(
+    tmp_path: Path, name: str
+) -> None:
     manifest = read_manifest(pair(tmp_path))
     (tmp_path / name).write_text("[columns]", encoding="utf-8")
     with pytest.raises(AlreadyThere, match="not part of an obygaze manifest"):
@@ -223,7 +253,9 @@ def test_an_invalid_manifest_is_never_written(tmp_path: Path) -> None:
         write_manifest(manifest, tmp_path / "bad.toml")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(FixInput):
-        check_manifest(Manifest("bad", Header("x", {}), (Clip("a", "m"), Clip("a", "m"))))
+        check_manifest(
+            Manifest("bad", Header("x", {}), (Clip("a", "m"), Clip("a", "m")))
+        )
 
 
 def test_update_replaces_and_the_hash_follows(tmp_path: Path) -> None:
@@ -269,7 +301,9 @@ def test_half_a_pair_is_not_completed_with_rows_of_another(tmp_path: Path) -> No
     assert [one.name for one in tmp_path.iterdir()] == ["tiny.toml"]
 
 
-@pytest.mark.parametrize("time", ["1_0", " 1", "1 ", "+1", "-0.0", "\u0661", "nan", "inf", "1e999"])
+@pytest.mark.parametrize(
+    "time", ["1_0", " 1", "1 ", "+1", "-0.0", "\u0661", "nan", "inf", "1e999"]
+)
 def test_times_are_plain_numbers(tmp_path: Path, time: str) -> None:
     wrong = violations(pair(tmp_path, csv=CSV.replace("0.0,2.5", f"{time},2.5")))
     assert wrong == [f"tiny.csv:2: column 'start_s': {time!r} is not a time in seconds"]

@@ -41,7 +41,9 @@ def videos(report: LinkReport) -> list[str]:
 
 
 def test_find_videos_by_extension_in_any_case(tmp_path: Path) -> None:
-    touch(tmp_path, "b/x.MKV", "a.avi", "notes.txt", "b/c/d.mp4", "e.mp4/real.webm", "f")
+    touch(
+        tmp_path, "b/x.MKV", "a.avi", "notes.txt", "b/c/d.mp4", "e.mp4/real.webm", "f"
+    )
     assert find_videos(tmp_path) == ("a.avi", "b/c/d.mp4", "b/x.MKV", "e.mp4/real.webm")
 
 
@@ -67,8 +69,14 @@ def test_names_that_a_manifest_cannot_hold_are_listed(tmp_path: Path) -> None:
     assert caught.value.details == ("'C:x.mp4'", r"'new\nline.mp4'", r"'\udcff.mp4'")
 
 
-def test_names_with_wide_spaces_are_videos_and_those_of_macos_are_not(tmp_path: Path) -> None:
-    names = ("2001: a film.mp4", "caf\u00e9\u202fnoir.mp4", "\u6771\u4eac\u3000\u7269\u8a9e.mp4")
+def test_names_with_wide_spaces_are_videos_and_those_of_macos_are_not(
+    tmp_path: Path,
+) -> None:
+    names = (
+        "2001: a film.mp4",
+        "caf\u00e9\u202fnoir.mp4",
+        "\u6771\u4eac\u3000\u7269\u8a9e.mp4",
+    )
     touch(tmp_path, *names, "._2001: a film.mp4")
     assert find_videos(tmp_path) == names
     manifest = manifest_of_folder(tmp_path, name="films")
@@ -106,7 +114,10 @@ def test_the_folder_must_be_one(tmp_path: Path) -> None:
 )
 def test_a_clips_own_file_by_any_of_its_names(tmp_path: Path, file: str) -> None:
     clip = named("tt01-001", "tt01/tt01_scene_1.avi", scene=1)
-    report = link(manifest_of(clip), touch(tmp_path, file, "tt01_scene_11.avi", "tt02_scene_1.avi"))
+    report = link(
+        manifest_of(clip),
+        touch(tmp_path, file, "tt01_scene_11.avi", "tt02_scene_1.avi"),
+    )
     assert (videos(report), report.by_name) == ([file], ("tt01-001",))
     assert report.manifest.header.video_root == str(tmp_path.resolve())
     assert report.manifest.clips[0].extra["video_name"] == "tt01/tt01_scene_1.avi"
@@ -114,16 +125,23 @@ def test_a_clips_own_file_by_any_of_its_names(tmp_path: Path, file: str) -> None
 
 def test_the_exact_name_wins_over_another_extension(tmp_path: Path) -> None:
     clip = named("tt01-001", "tt01/tt01_scene_1.avi")
-    touch(tmp_path, "tt01/tt01_scene_1.mkv", "tt01/tt01_scene_1.avi", "x/tt01_scene_1.avi")
+    touch(
+        tmp_path, "tt01/tt01_scene_1.mkv", "tt01/tt01_scene_1.avi", "x/tt01_scene_1.avi"
+    )
     assert videos(link(manifest_of(clip), tmp_path)) == ["tt01/tt01_scene_1.avi"]
 
 
 def test_files_that_fit_equally_are_reported_and_not_linked(tmp_path: Path) -> None:
-    clips = named("tt01-001", "tt01/tt01_scene_1.avi"), named("tt01-002", "tt01/tt01_scene_2.avi")
+    clips = (
+        named("tt01-001", "tt01/tt01_scene_1.avi"),
+        named("tt01-002", "tt01/tt01_scene_2.avi"),
+    )
     touch(tmp_path, "a/tt01_scene_1.mkv", "b/tt01_scene_1.mp4", "tt01_scene_2.mp4")
     report = link(manifest_of(*clips), tmp_path)
     assert videos(report) == ["", "tt01_scene_2.mp4"]
-    assert report.ambiguous == {"tt01-001": ("a/tt01_scene_1.mkv", "b/tt01_scene_1.mp4")}
+    assert report.ambiguous == {
+        "tt01-001": ("a/tt01_scene_1.mkv", "b/tt01_scene_1.mp4")
+    }
     assert report.without == ()
 
 
@@ -134,14 +152,22 @@ def test_a_name_that_films_share_needs_the_film(tmp_path: Path) -> None:
         named("b-2", "scene_2.mp4", "tt02"),
         named("b-3", "scene_3.mp4", "tt02"),
     )
-    touch(tmp_path, "scene_1.mp4", "tt02 - Film/scene_1.mkv", "scene_2.mp4", "tt01/scene_3.mp4")
+    touch(
+        tmp_path,
+        "scene_1.mp4",
+        "tt02 - Film/scene_1.mkv",
+        "scene_2.mp4",
+        "tt01/scene_3.mp4",
+    )
     report = link(manifest_of(*clips), tmp_path)
     # scene_1.mp4 could be of either film, and a scene 3 of another film is not this one's.
     assert videos(report) == ["", "tt02 - Film/scene_1.mkv", "scene_2.mp4", ""]
     assert report.without == ("a-1", "b-3")
 
 
-@pytest.mark.parametrize("file", ["tt01.mkv", "films/tt01.Title.1999.mp4", "tt01_full.avi"])
+@pytest.mark.parametrize(
+    "file", ["tt01.mkv", "films/tt01.Title.1999.mp4", "tt01_full.avi"]
+)
 def test_a_part_of_the_films_file_by_its_times(tmp_path: Path, file: str) -> None:
     clips = (
         Clip("tt01-001", "tt01", 1, start_s=0.0, end_s=12.5),
@@ -167,7 +193,10 @@ def test_the_film_of_exactly_that_name_wins(tmp_path: Path) -> None:
 
 def test_film_times_move_aside_when_a_clip_has_its_own_file(tmp_path: Path) -> None:
     clip = Clip("tt01-001", "tt01", 1, start_s=10.0, end_s=12.5)
-    own, film = touch(tmp_path / "own", "tt01_scene_1.avi"), touch(tmp_path / "film", "tt01.mkv")
+    own, film = (
+        touch(tmp_path / "own", "tt01_scene_1.avi"),
+        touch(tmp_path / "film", "tt01.mkv"),
+    )
     linked = link(manifest_of(clip), own).manifest
     found = linked.clips[0]
     assert (found.video, found.start_s, found.end_s) == ("tt01_scene_1.avi", None, None)
@@ -176,7 +205,10 @@ def test_film_times_move_aside_when_a_clip_has_its_own_file(tmp_path: Path) -> N
     # The same clip in a folder that has the whole film only, and back.
     part = link(linked, film)
     assert part.by_time == ("tt01-001",)
-    assert (part.manifest.clips[0].start_s, part.manifest.clips[0].end_s) == (10.0, 12.5)
+    assert (part.manifest.clips[0].start_s, part.manifest.clips[0].end_s) == (
+        10.0,
+        12.5,
+    )
     assert link(part.manifest, own).manifest == linked
 
 
@@ -195,8 +227,14 @@ def test_times_beside_a_named_file_are_times_within_it(tmp_path: Path) -> None:
     assert report.without == ("c",)
 
 
-def test_a_named_clip_whose_film_times_are_known_falls_back_to_the_film(tmp_path: Path) -> None:
-    extra = {"video_name": "tt01_scene_1.avi", "film_start_s": "3.5", "film_end_s": "4.5"}
+def test_a_named_clip_whose_film_times_are_known_falls_back_to_the_film(
+    tmp_path: Path,
+) -> None:
+    extra = {
+        "video_name": "tt01_scene_1.avi",
+        "film_start_s": "3.5",
+        "film_end_s": "4.5",
+    }
     clip = named("tt01-001", "tt01/tt01_scene_1.avi", extra=extra)
     manifest = manifest_of(clip, columns=("video_name", "film_start_s", "film_end_s"))
     film = link(manifest, touch(tmp_path / "film", "tt01.mkv"))
@@ -207,7 +245,9 @@ def test_a_named_clip_whose_film_times_are_known_falls_back_to_the_film(tmp_path
     assert (found.video, found.start_s, found.end_s) == ("tt01_scene_1.mp4", None, None)
 
 
-def test_linking_again_changes_nothing_and_another_folder_starts_afresh(tmp_path: Path) -> None:
+def test_linking_again_changes_nothing_and_another_folder_starts_afresh(
+    tmp_path: Path,
+) -> None:
     clips = (
         named("tt01-001", "tt01/tt01_scene_1.avi"),
         named("tt01-002", "", scene=2),
@@ -217,7 +257,11 @@ def test_linking_again_changes_nothing_and_another_folder_starts_afresh(tmp_path
         named("y", "", scene=None),
     )
     folder = touch(
-        tmp_path / "a", "tt01_scene_1.mp4", "tt01_scene_2.mkv", "tt02.mp4", "tt03_scene_1.mp4"
+        tmp_path / "a",
+        "tt01_scene_1.mp4",
+        "tt01_scene_2.mkv",
+        "tt02.mp4",
+        "tt03_scene_1.mp4",
     )
     first = link(manifest_of(*clips), folder)
     assert first.by_name == ("tt01-001", "tt01-002", "tt03-001")

@@ -12,12 +12,29 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.projection import ClipSpan, Segment, project
 from obygaze_features.manifest.stats import compute_stats
 
-HEADER = Header("films", {"Look": "visual", "Speech": "auditory"}, citation="A & B <2024>")
+HEADER = Header(
+    "films", {"Look": "visual", "Speech": "auditory"}, citation="A & B <2024>"
+)
 CLIPS = (
     Clip(
-        "tt1-001", "tt1", 1, "a.mp4", 0.0, 2.5, "S", ("Look", "Speech"), {"fold:k": "0", "n": "x"}
+        "tt1-001",
+        "tt1",
+        1,
+        "a.mp4",
+        0.0,
+        2.5,
+        "S",
+        ("Look", "Speech"),
+        {"fold:k": "0", "n": "x"},
     ),
-    Clip("tt1-002", "tt1", None, level="HN", concepts=("Speech",), extra={"fold:k": "", "n": ""}),
+    Clip(
+        "tt1-002",
+        "tt1",
+        None,
+        level="HN",
+        concepts=("Speech",),
+        extra={"fold:k": "", "n": ""},
+    ),
     Clip("tt2-001", "tt2", 7, extra={"fold:k": "1", "n": ""}),
 )
 MANIFEST = Manifest("films", HEADER, CLIPS, ("fold:k", "n"))
@@ -54,7 +71,9 @@ def test_the_view_is_a_method() -> None:
 
 
 def test_every_repr_is_one_short_line() -> None:
-    assert repr(MANIFEST) == ("Manifest('films', 3 clips of 2 films, raw view, 1 HN, 1 S, 1 split)")
+    assert repr(MANIFEST) == (
+        "Manifest('films', 3 clips of 2 films, raw view, 1 HN, 1 S, 1 split)"
+    )
     assert repr(CLIPS[0]) == "Clip('tt1-001', level S, Look|Speech, video 'a.mp4')"
     assert repr(HEADER) == "Header('films', raw view, 2 concepts)"
     long = "x\n" * 1000
@@ -79,7 +98,17 @@ def test_a_data_frame_has_typed_columns() -> None:
     frame = MANIFEST.to_frame()
     assert list(frame.index) == ["tt1-001", "tt1-002", "tt2-001"]
     assert list(frame.columns) == [
-        *("movie_id", "scene", "video", "start_s", "end_s", "level", "concepts", "fold:k", "n")
+        *(
+            "movie_id",
+            "scene",
+            "video",
+            "start_s",
+            "end_s",
+            "level",
+            "concepts",
+            "fold:k",
+            "n",
+        )
     ]
     assert frame["concepts"].tolist() == ["Look|Speech", "Speech", ""]
     assert frame["scene"].isna().tolist() == [False, True, False]
@@ -89,7 +118,9 @@ def test_a_data_frame_has_typed_columns() -> None:
     assert len(MANIFEST.with_clips(()).to_frame()) == 0
 
 
-def test_without_pandas_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pandas_the_error_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InstallExtra) as caught:
         MANIFEST.to_frame()

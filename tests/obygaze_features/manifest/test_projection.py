@@ -30,7 +30,9 @@ from obygaze_features.manifest.projection import (
 FIFTH = Fraction(1, 5)
 
 
-def given_by(annotator: str, segments: list[Segment], spans: list[ClipSpan], at: str) -> list[Any]:
+def given_by(
+    annotator: str, segments: list[Segment], spans: list[ClipSpan], at: str
+) -> list[Any]:
     rows = project(segments, spans, as_threshold(at)).by_annotator[annotator]
     return [(row.level, row.concepts, row.ratio) for row in rows]
 
@@ -65,10 +67,16 @@ def given_by(annotator: str, segments: list[Segment], spans: list[ClipSpan], at:
         ("1", "0-99 HN", ("HN", (), (100, 100))),
         ("1", "0-98 HN", ("EN", (), None)),
         # The ratio is that of the largest segment of the level that won.
-        ("0.2", "0-29 S Body, 30-69 S Look, 70-99 HN", ("S", ("Body", "Look"), (40, 100))),
+        (
+            "0.2",
+            "0-29 S Body, 30-69 S Look, 70-99 HN",
+            ("S", ("Body", "Look"), (40, 100)),
+        ),
     ],
 )
-def test_a_clip_of_a_hundred_frames(at: str, marked: str, expected: tuple[Any, ...]) -> None:
+def test_a_clip_of_a_hundred_frames(
+    at: str, marked: str, expected: tuple[Any, ...]
+) -> None:
     assert given_by("A", marks(marked), clips("0-99"), at) == [expected]
 
 
@@ -93,7 +101,9 @@ def test_the_exact_case_holds_at_every_length_where_seconds_fail() -> None:
     fps, missed_in_seconds = 24000 / 1001, 0
     for fifth in range(1, 600):
         length = 5 * fifth
-        row = given_by("A", marks(f"1000-{999 + fifth} S"), clips(f"1000-{999 + length}"), "0.2")
+        row = given_by(
+            "A", marks(f"1000-{999 + fifth} S"), clips(f"1000-{999 + length}"), "0.2"
+        )
         assert row == [("S", (), (fifth, length))]
         start, end = 1000 / fps, (1000 + length) / fps
         missed_in_seconds += ((1000 + fifth) / fps - start) / (end - start) < 0.2
@@ -107,12 +117,21 @@ def test_an_annotator_has_rows_for_the_films_he_or_she_marked() -> None:
         *marks("0-9 NS", movie="n", annotator="A"),
         *marks("0-9 S", movie="elsewhere", annotator="C"),
     ]
-    spans = [*clips("0-9", movie="n"), *clips("0-9", movie="m"), *clips("0-9", movie="o")]
+    spans = [
+        *clips("0-9", movie="n"),
+        *clips("0-9", movie="m"),
+        *clips("0-9", movie="o"),
+    ]
     made = project(segments, spans)
     assert list(made.by_annotator) == ["A", "B", "C"]
-    ids = {name: [row.clip_id for row in rows] for name, rows in made.by_annotator.items()}
+    ids = {
+        name: [row.clip_id for row in rows] for name, rows in made.by_annotator.items()
+    }
     assert ids == {"A": ["n-001", "m-001"], "B": ["m-001"], "C": []}
-    assert [(row.clip_id, row.level) for row in made.merged] == [("n-001", "NS"), ("m-001", "S")]
+    assert [(row.clip_id, row.level) for row in made.merged] == [
+        ("n-001", "NS"),
+        ("m-001", "S"),
+    ]
     assert made.unseen == ("o-001",)
 
 
@@ -140,9 +159,13 @@ def test_a_clip_tiled_by_short_segments_ends_without_a_label() -> None:
     assert alone.counts() == {"EN": 0, "HN": 0, "NS": 0, "S": 0}
     # 40 unmarked frames are EN enough, 39 are not, in however many pieces they come.
     assert project(marks("0-29 HN, 50-79 S"), clips("0-99"), at).unlabelled == ()
-    assert project(marks("0-29 HN, 50-80 S"), clips("0-99"), at).unlabelled == ("m-001",)
+    assert project(marks("0-29 HN, 50-80 S"), clips("0-99"), at).unlabelled == (
+        "m-001",
+    )
     # Frames marked twice are marked once.
-    assert project(marks("0-29 HN, 15-44 HN, 20-30 S"), clips("0-99"), at).unlabelled == ()
+    assert (
+        project(marks("0-29 HN, 15-44 HN, 20-30 S"), clips("0-99"), at).unlabelled == ()
+    )
     # Another annotator's label is enough, and so is what another left unmarked.
     for other in ("0-39 NS", "200-300 S"):
         both = [*marks(tiled), *marks(other, annotator="B")]
@@ -151,7 +174,10 @@ def test_a_clip_tiled_by_short_segments_ends_without_a_label() -> None:
 
 def test_every_clip_counts_once_at_each_threshold() -> None:
     segments = marks("0-9 S, 10-39 NS, 40-69 HN, 70-99 S")
-    sweep = [project(segments, clips("0-99"), as_threshold(text)) for text in ("0.1", "0.3", "0.4")]
+    sweep = [
+        project(segments, clips("0-99"), as_threshold(text))
+        for text in ("0.1", "0.3", "0.4")
+    ]
     assert [(made.counts(), len(made.unlabelled)) for made in sweep] == [
         ({"EN": 0, "HN": 0, "NS": 0, "S": 1}, 0),
         ({"EN": 0, "HN": 0, "NS": 0, "S": 1}, 0),
@@ -161,7 +187,14 @@ def test_every_clip_counts_once_at_each_threshold() -> None:
 
 @pytest.mark.parametrize(
     ("text", "share"),
-    [("0.2", FIFTH), (".2", FIFTH), (0.2, FIFTH), ("1/3", Fraction(1, 3)), ("0", 0), ("1.0", 1)],
+    [
+        ("0.2", FIFTH),
+        (".2", FIFTH),
+        (0.2, FIFTH),
+        ("1/3", Fraction(1, 3)),
+        ("0", 0),
+        ("1.0", 1),
+    ],
 )
 def test_thresholds_are_exact(text: str | float, share: Fraction) -> None:
     assert as_threshold(text) == share
@@ -175,7 +208,9 @@ def test_what_is_not_a_threshold(text: str) -> None:
         as_threshold(text)
 
 
-@pytest.mark.parametrize("text", ["0", "0.2", "0.125", "1/3", "1", "333333333/1000000000"])
+@pytest.mark.parametrize(
+    "text", ["0", "0.2", "0.125", "1/3", "1", "333333333/1000000000"]
+)
 def test_thresholds_are_written_as_people_write_them(text: str) -> None:
     share = Fraction(text)
     assert threshold_text(share) == ("0.333333333" if "000" in text else text)
@@ -211,7 +246,9 @@ segment_lists = st.lists(
 )
 span_lists = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 30)), min_size=1, max_size=5
-).map(lambda bounds: [ClipSpan(f"c{i}", "m", s, s + n) for i, (s, n) in enumerate(bounds)])
+).map(
+    lambda bounds: [ClipSpan(f"c{i}", "m", s, s + n) for i, (s, n) in enumerate(bounds)]
+)
 thresholds = st.fractions(0, 1, max_denominator=20)
 
 
@@ -220,16 +257,25 @@ def by_frames(
 ) -> tuple[str, tuple[str, ...], tuple[int, int] | None, bool]:
     """The rules in the slowest words: every frame of the clip is looked at by itself."""
     frames = range(span.start_frame, span.end_frame + 1)
-    covers = [(sum(s.start_frame <= frame <= s.end_frame for frame in frames), s) for s in segments]
+    covers = [
+        (sum(s.start_frame <= frame <= s.end_frame for frame in frames), s)
+        for s in segments
+    ]
     enough = [(n, s) for n, s in covers if n > 0 and Fraction(n, len(frames)) >= share]
     unmarked = sum(
-        not any(s.start_frame <= frame <= s.end_frame for s in segments) for frame in frames
+        not any(s.start_frame <= frame <= s.end_frame for s in segments)
+        for frame in frames
     )
     for level in ("S", "NS", "HN", "EN"):
         winners = [(n, s) for n, s in enough if s.level == level]
         if winners:
             concepts = sorted({concept for _, s in winners for concept in s.concepts})
-            return level, tuple(concepts), (max(n for n, _ in winners), len(frames)), True
+            return (
+                level,
+                tuple(concepts),
+                (max(n for n, _ in winners), len(frames)),
+                True,
+            )
     return "EN", (), None, unmarked > 0 and Fraction(unmarked, len(frames)) >= share
 
 
@@ -307,7 +353,9 @@ def test_the_first_of_equal_clips_has_the_first_marked_frame() -> None:
     # At 23.976 a clip of 10 s has 239.76 frames; the fourth begins at 719.28, which is frame 719.
     rates = {"lake": Fraction(24000, 1001)}
     for first in (479, 480, 718, 719, 720):
-        clip = _equal_clips([Segment("lake", "ada", first, 5000, "S")], Fraction(10), rates)[0]
+        clip = _equal_clips(
+            [Segment("lake", "ada", first, 5000, "S")], Fraction(10), rates
+        )[0]
         assert clip.start_frame <= first <= clip.end_frame
     assert (clip.clip_id, clip.start_frame) == ("lake-0004", 719)
 

@@ -45,14 +45,18 @@ def test_the_golden_cases_through_the_command(tmp_path: Path) -> None:
             for start, end, level, concepts in marked
         ]
         spans = clips(" ".join(f"{start}-{end}" for start, end in case["clips"]))
-        document = run(tmp_path, segments, spans, "--threshold", case["threshold"]).json()
+        document = run(
+            tmp_path, segments, spans, "--threshold", case["threshold"]
+        ).json()
         for annotator, expected in case["expect"]["projection"].items():
             assert bare(document["projections"][annotator]) == expected, path.name
         if "merged" in case["expect"]:
             assert bare(document["merged"]) == case["expect"]["merged"], path.name
 
 
-def run(folder: Path, segments: list[Segment], spans: list[ClipSpan], *options: str) -> Result:
+def run(
+    folder: Path, segments: list[Segment], spans: list[ClipSpan], *options: str
+) -> Result:
     marked = write_segments(folder / "segments.csv", segments)
     cut = write_spans(folder / "clips.csv", spans)
     words = ("manifest", "project", marked, "--clips", cut, "--json", *options)
@@ -68,16 +72,31 @@ def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
         "threshold": "0.2",
         "projections": {
             "A": [
-                {"clip_id": "m-001", "level": "S", "concepts": ["Body"], "ratio": [100, 100]},
+                {
+                    "clip_id": "m-001",
+                    "level": "S",
+                    "concepts": ["Body"],
+                    "ratio": [100, 100],
+                },
                 empty,
             ],
             "B": [
-                {"clip_id": "m-001", "level": "S", "concepts": ["Look"], "ratio": [50, 100]},
+                {
+                    "clip_id": "m-001",
+                    "level": "S",
+                    "concepts": ["Look"],
+                    "ratio": [50, 100],
+                },
                 empty,
             ],
         },
         "merged": [
-            {"clip_id": "m-001", "level": "S", "concepts": ["Body", "Look"], "ratio": [100, 100]},
+            {
+                "clip_id": "m-001",
+                "level": "S",
+                "concepts": ["Body", "Look"],
+                "ratio": [100, 100],
+            },
             empty,
         ],
         "unlabelled": 0,
@@ -96,10 +115,17 @@ def test_a_clip_without_a_label_has_no_level_in_the_document(tmp_path: Path) -> 
     assert (document["unlabelled"], document["unlabelled_clips"]) == (1, ["m-001"])
 
 
-def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(tmp_path: Path) -> None:
-    segments = [*marks("0-49 HN Voice, 50-99 NS Look"), *marks("0-24 S Body|Look", annotator="B")]
+def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(
+    tmp_path: Path,
+) -> None:
+    segments = [
+        *marks("0-49 HN Voice, 50-99 NS Look"),
+        *marks("0-24 S Body|Look", annotator="B"),
+    ]
     marked = write_segments(tmp_path / "s.csv", segments)
-    cut = write_spans(tmp_path / "c.csv", [*clips("0-99"), *clips("0-9", movie="unseen")])
+    cut = write_spans(
+        tmp_path / "c.csv", [*clips("0-99"), *clips("0-9", movie="unseen")]
+    )
     result = call_obygaze("manifest", "project", marked, "--clips", cut).ok()
     assert [line.split() for line in result.stdout.splitlines()] == [
         ["clip", "A", "B", "level", "share", "concepts"],
@@ -132,7 +158,9 @@ def test_a_concept_outside_the_vocabulary_is_told_and_kept(tmp_path: Path) -> No
     assert "unknown concepts, kept unchanged: Bdy" in result.stderr
 
 
-def test_rows_as_csv_are_written_once_and_replaced_only_by_force(tmp_path: Path) -> None:
+def test_rows_as_csv_are_written_once_and_replaced_only_by_force(
+    tmp_path: Path,
+) -> None:
     spans = clips("0-99 100-199 200-299")
     segments = [*marks("0-99 S Look|Body, 200-240 HN, 241-270 HN, 271-299 HN")]
     output = tmp_path / "levels.csv"
@@ -144,7 +172,15 @@ def test_rows_as_csv_are_written_once_and_replaced_only_by_force(tmp_path: Path)
         "m-002,m,EN,,,\n"
         "m-003,m,,,,\n"
     )
-    words = ("manifest", "project", "segments.csv", "--clips", "clips.csv", "-o", str(output))
+    words = (
+        "manifest",
+        "project",
+        "segments.csv",
+        "--clips",
+        "clips.csv",
+        "-o",
+        str(output),
+    )
     refused = call_obygaze(*words, "--threshold", "0.3", cwd=tmp_path)
     assert refused.code == 1 and "-o" in refused.stderr
     assert "m-003,m,,," in output.read_text("utf-8")
@@ -156,7 +192,9 @@ def test_rows_of_each_annotator_as_csv() -> None:
     segments = [*marks("0-9 S Body"), *marks("0-4 HN", annotator="B, the second")]
     made = project(segments, clips("0-9"))
     text = projection_to_csv(made, clips("0-9"), by_annotator=True).decode()
-    assert [(row["annotator"], row["level"]) for row in csv.DictReader(io.StringIO(text))] == [
+    assert [
+        (row["annotator"], row["level"]) for row in csv.DictReader(io.StringIO(text))
+    ] == [
         ("A", "S"),
         ("B, the second", "HN"),
     ]
@@ -165,16 +203,22 @@ def test_rows_of_each_annotator_as_csv() -> None:
 def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> None:
     folder = tmp_path / "manifests"
     folder.mkdir()
-    (folder / "marked.toml").write_text('schema = "obygaze-manifest/1"\n', encoding="utf-8")
+    (folder / "marked.toml").write_text(
+        'schema = "obygaze-manifest/1"\n', encoding="utf-8"
+    )
     write_segments(folder / "marked.csv", marks("0-9 S Body"))
     cut = write_spans(tmp_path / "c.csv", clips("0-9"))
     words = ("-C", tmp_path, "manifest", "project", "marked", "--clips", cut, "--json")
     assert call_obygaze(*words).ok().json()["merged"][0]["level"] == "S"
-    other = call_obygaze("-C", tmp_path, "manifest", "project", "marcked", "--clips", cut)
+    other = call_obygaze(
+        "-C", tmp_path, "manifest", "project", "marcked", "--clips", cut
+    )
     assert other.code == 1 and "one of marked" in other.stderr
 
 
-def test_the_published_segments_projected_on_themselves_keep_their_levels(tmp_path: Path) -> None:
+def test_the_published_segments_projected_on_themselves_keep_their_levels(
+    tmp_path: Path,
+) -> None:
     """Each annotator's segments as clips, and all of a clip asked for: nothing may change."""
     published = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
     call_obygaze("-C", tmp_path, "manifest", "import", "mobygaze", published).ok()
@@ -183,7 +227,11 @@ def test_the_published_segments_projected_on_themselves_keep_their_levels(tmp_pa
     counts = dict.fromkeys(LEVELS, 0)
     for annotator in ("annotator1", "annotator2"):
         own = [segment for segment in segments if segment.annotator == annotator]
-        cut = [span for span, s in zip(spans, segments, strict=True) if s.annotator == annotator]
+        cut = [
+            span
+            for span, s in zip(spans, segments, strict=True)
+            if s.annotator == annotator
+        ]
         made = project(own, cut, Fraction(1))
         assert [(row.level, set(row.concepts)) for row in made.merged] == [
             (segment.level, set(segment.concepts)) for segment in own
@@ -216,7 +264,10 @@ def test_films_cut_into_clips_by_their_frame_rate(tmp_path: Path) -> None:
     # 30 s are 720 frames at 24 fps, and 719.28 at 24000 / 1001: frames 719 to 1438, and to 2157.
     assert [(row["clip_id"], row["level"], row["start_s"]) for row in rows] == [
         *(("a-0001", "S", "0.0"), ("a-0002", "S", "30.0")),
-        *(("b-0002", "HN", repr(719 * 1001 / 24000)), ("b-0003", "HN", repr(1439 * 1001 / 24000))),
+        *(
+            ("b-0002", "HN", repr(719 * 1001 / 24000)),
+            ("b-0003", "HN", repr(1439 * 1001 / 24000)),
+        ),
     ]
     assert rows[2]["end_s"] == repr(1439 * 1001 / 24000)
     call_obygaze("manifest", "import", "csv", "levels.csv", cwd=tmp_path).ok()
@@ -230,14 +281,18 @@ def test_films_cut_into_clips_by_their_frame_rate(tmp_path: Path) -> None:
         (("--every", "0.001"), "clips must have at least one frame"),
     ],
 )
-def test_lengths_that_cannot_be_used(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
+def test_lengths_that_cannot_be_used(
+    tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
     (tmp_path / "s.csv").write_text(MARKED)
     done = call_obygaze("manifest", "project", "s.csv", *options, cwd=tmp_path)
     assert (done.code, told in done.stderr) == (2, True), done.stderr
 
 
 def test_a_frame_rate_that_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "s.csv").write_text(MARKED.replace("framerate", "rate").replace("23.976", "24"))
+    (tmp_path / "s.csv").write_text(
+        MARKED.replace("framerate", "rate").replace("23.976", "24")
+    )
     done = call_obygaze("manifest", "project", "s.csv", "--every", "30", cwd=tmp_path)
     assert "column 'framerate': required column is missing" in done.stderr
     words = ("manifest", "project", "s.csv", "--every", "30", "--fps", "24", "--json")
@@ -251,7 +306,16 @@ def test_clips_with_times_in_seconds(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text(MARKED)
     rows = "clip_id,movie_id,start_s,end_s\na-1,a,0,62.5\nb-1,b,30.0,60\nz-1,z,0,1\n"
     (tmp_path / "c.csv").write_text(rows)
-    words = ("manifest", "project", "s.csv", "--clips", "c.csv", "-o", "levels.csv", "--json")
+    words = (
+        "manifest",
+        "project",
+        "s.csv",
+        "--clips",
+        "c.csv",
+        "-o",
+        "levels.csv",
+        "--json",
+    )
     done = call_obygaze(*words, cwd=tmp_path).ok()
     # Film a has 24 frames a second: 62.5 s are 1500 frames. Film b has 23.976: 30 s to 60 s are
     # frames 719.28 to 1438.56, that is 719 to 1438. Film z is not marked, so its rate is unknown.
@@ -260,20 +324,32 @@ def test_clips_with_times_in_seconds(tmp_path: Path) -> None:
     assert "1 clip in films without segments, skipped: z-1" in done.stderr
     with (tmp_path / "levels.csv").open() as stream:
         times = [(row["start_s"], row["end_s"]) for row in csv.DictReader(stream)]
-    assert times == [("0.0", "62.5"), (repr(719 * 1001 / 24000), repr(1439 * 1001 / 24000))]
+    assert times == [
+        ("0.0", "62.5"),
+        (repr(719 * 1001 / 24000), repr(1439 * 1001 / 24000)),
+    ]
 
 
 def test_clips_in_seconds_need_a_rate(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text(MARKED.replace("framerate", "rate"))
-    (tmp_path / "c.csv").write_text("clip_id,movie_id,start_s,end_s\na-1,a,0,62.5\na-2,a,3,3.01\n")
+    (tmp_path / "c.csv").write_text(
+        "clip_id,movie_id,start_s,end_s\na-1,a,0,62.5\na-2,a,3,3.01\n"
+    )
     for command in ("project", "agree"):
         words = ("manifest", command, "s.csv", "--clips", "c.csv")
         done = call_obygaze(*words, cwd=tmp_path)
-        assert done.code == 1 and "required column is missing; or give --fps" in done.stderr
+        assert (
+            done.code == 1
+            and "required column is missing; or give --fps" in done.stderr
+        )
         done = call_obygaze(*words, "--fps", "24", cwd=tmp_path)
-        assert "c.csv:3: column 'end_s': the clip has no frame at 24 frames" in done.stderr
+        assert (
+            "c.csv:3: column 'end_s': the clip has no frame at 24 frames" in done.stderr
+        )
     (tmp_path / "c.csv").write_text("clip_id,movie_id,start,end\na-1,a,0,62.5\n")
-    done = call_obygaze("manifest", "project", "s.csv", "--clips", "c.csv", cwd=tmp_path)
+    done = call_obygaze(
+        "manifest", "project", "s.csv", "--clips", "c.csv", cwd=tmp_path
+    )
     assert "required column is missing; or start_s and end_s, in seconds" in done.stderr
 
 
@@ -291,13 +367,21 @@ def test_a_rate_that_is_none_is_refused(tmp_path: Path, rate: str) -> None:
     done = call_obygaze(
         *("manifest", "project", "s.csv", "--every", "30"), "--fps", rate, cwd=tmp_path
     )
-    assert (done.code, "expected frames per second" in done.stderr) == (2, True), done.stderr
+    assert (done.code, "expected frames per second" in done.stderr) == (2, True), (
+        done.stderr
+    )
 
 
 # At 24 frames a second, clips of one second are frames 0-23, 24-47, 48-71.
 @pytest.mark.parametrize(
     ("first", "last", "numbers"),
-    [(0, 71, [1, 2, 3]), (0, 70, [1, 2]), (0, 72, [1, 2, 3]), (23, 47, [1, 2]), (24, 47, [2])],
+    [
+        (0, 71, [1, 2, 3]),
+        (0, 70, [1, 2]),
+        (0, 72, [1, 2, 3]),
+        (23, 47, [1, 2]),
+        (24, 47, [2]),
+    ],
 )
 def test_only_whole_clips_are_cut(
     tmp_path: Path, first: int, last: int, numbers: list[int]

@@ -43,9 +43,29 @@ MOVIES += [
     "true",
     "a|b",
 ]
-NAMES = ["{}", "{}-{:03d}", "clip {1}", "{1}", "{}/{}.mp4", "é{1}", "#{1}", "'{1}", "{}:{}", "№{1}"]
+NAMES = [
+    "{}",
+    "{}-{:03d}",
+    "clip {1}",
+    "{1}",
+    "{}/{}.mp4",
+    "é{1}",
+    "#{1}",
+    "'{1}",
+    "{}:{}",
+    "№{1}",
+]
 LEVELS = ["EN", "HN", "NS", "S", "", "Easy Neg", "sure", " S "]
-CONCEPTS = ["", "", "Look", "Body", "Look|Body", "Gaze", " Look | Body ", "Type of shot"]
+CONCEPTS = [
+    "",
+    "",
+    "Look",
+    "Body",
+    "Look|Body",
+    "Gaze",
+    " Look | Body ",
+    "Type of shot",
+]
 REMARKS = [
     "",
     "ok",
@@ -73,14 +93,18 @@ def draw_rows(random: Random) -> tuple[list[str], list[dict[str, str]]]:
     movies = [pick(random, MOVIES) for _ in range(int(random.integers(1, 4)))]
     form = pick(random, NAMES)
     columns = ["clip_id", "movie_id", *(["level"] if random.random() < 0.8 else [])]
-    columns += [name for name in ("concepts", "remark", "my col") if random.random() < 0.5]
+    columns += [
+        name for name in ("concepts", "remark", "my col") if random.random() < 0.5
+    ]
     columns += ["start_s", "end_s"] if random.random() < 0.6 else []
     has_annotators = random.random() < 0.3
     columns += ["annotator"] if has_annotators else []
     rows = []
     for number in range(n_rows):
         movie = pick(random, movies)
-        start = round(float(random.integers(0, 9000)) / pick(random, [1, 2, 10, 1000]), 3)
+        start = round(
+            float(random.integers(0, 9000)) / pick(random, [1, 2, 10, 1000]), 3
+        )
         drawn = {
             "clip_id": form.format(movie, number // 2 if has_annotators else number),
             "movie_id": movie,
@@ -98,26 +122,38 @@ def draw_rows(random: Random) -> tuple[list[str], list[dict[str, str]]]:
     return columns, rows
 
 
-def as_table(random: Random, columns: list[str], rows: list[dict[str, str]]) -> tuple[bytes, str]:
+def as_table(
+    random: Random, columns: list[str], rows: list[dict[str, str]]
+) -> tuple[bytes, str]:
     """Write rows as some program does; also return what separates the cells."""
     delimiter = pick(random, [",", ",", ";", "\t", "|"])
     newline = pick(random, ["\n", "\r\n"])
     order = [columns[i] for i in random.permutation(len(columns))]
     stream = io.StringIO(newline="")
     quoting = pick(random, [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
-    writer = csv.writer(stream, delimiter=delimiter, lineterminator=newline, quoting=quoting)
+    writer = csv.writer(
+        stream, delimiter=delimiter, lineterminator=newline, quoting=quoting
+    )
     numbers_rows = random.random() < 0.15
     writer.writerow([*([""] if numbers_rows else []), *order])
-    has_blanks, decimal_comma = random.random() < 0.2, delimiter != "," and random.random() < 0.5
+    has_blanks, decimal_comma = (
+        random.random() < 0.2,
+        delimiter != "," and random.random() < 0.5,
+    )
     for number, row in enumerate(rows):
         cells = []
         for name in order:
             is_time = name in ("start_s", "end_s")
-            cells.append(row[name].replace(".", ",") if is_time and decimal_comma else row[name])
+            cells.append(
+                row[name].replace(".", ",") if is_time and decimal_comma else row[name]
+            )
         writer.writerow([*([number] if numbers_rows else []), *cells])
         if has_blanks and random.random() < 0.3:
             stream.write(
-                pick(random, [newline, delimiter * (len(cells) + numbers_rows - 1) + newline])
+                pick(
+                    random,
+                    [newline, delimiter * (len(cells) + numbers_rows - 1) + newline],
+                )
             )
     text = stream.getvalue()
     mark = b"\xef\xbb\xbf" if random.random() < 0.3 else b""
@@ -141,7 +177,9 @@ def lost(rows: list[dict[str, str]], manifest: Manifest) -> list[str]:
     if len(manifest) != len(rows):
         return [f"{len(manifest)} clips of {len(rows)} rows"]
     for row, clip in zip(rows, manifest, strict=True):
-        expected: dict[str, Any] = {name: row[name].strip() for name in ("clip_id", "movie_id")}
+        expected: dict[str, Any] = {
+            name: row[name].strip() for name in ("clip_id", "movie_id")
+        }
         got: dict[str, Any] = {name: given(clip, name) for name in expected}
         for name in ("remark", "my col", "annotator"):
             if name in row:
@@ -154,10 +192,18 @@ def lost(rows: list[dict[str, str]], manifest: Manifest) -> list[str]:
             expected["level"] = words.get(row["level"], row["level"].strip())
             got["level"] = clip.level
         if "concepts" in row:
-            parts = [part.strip() for part in row["concepts"].split("|") if part.strip()]
-            expected["concepts"] = ["Look" if part == "Gaze" else part for part in parts]
+            parts = [
+                part.strip() for part in row["concepts"].split("|") if part.strip()
+            ]
+            expected["concepts"] = [
+                "Look" if part == "Gaze" else part for part in parts
+            ]
             got["concepts"] = list(clip.concepts)
-        found += [f"{n}: {got[n]!r} of {expected[n]!r}" for n in expected if got[n] != expected[n]]
+        found += [
+            f"{n}: {got[n]!r} of {expected[n]!r}"
+            for n in expected
+            if got[n] != expected[n]
+        ]
     movies = [row["movie_id"].strip() for row in rows]
     if not same_classes(movies, [clip.movie_id for clip in manifest]):
         found.append(f"films {movies} became {[clip.movie_id for clip in manifest]}")
@@ -195,7 +241,9 @@ def test_a_table_of_any_form_is_read_as_it_is_meant_or_refused_with_the_line(
     assert n_read > N_TABLES / 3
 
 
-def test_clips_whose_names_become_one_id_are_not_one_clip_of_two_annotators(tmp_path: Path) -> None:
+def test_clips_whose_names_become_one_id_are_not_one_clip_of_two_annotators(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "t.csv"
     path.write_text("clip_id,movie_id,annotator\na 1,m,ada\na_1,m,ben\n")
     with pytest.raises(FixInput) as raised:

@@ -75,18 +75,24 @@ def _moviegraphs(folder: Path) -> ImportedManifest:
 
 
 def _liris_accede(folder: Path) -> ImportedManifest:
-    (folder / "ACCEDEviolence.txt").write_text("id\tname\tv\n0\tA0.mp4\t1\n", encoding="utf-8")
+    (folder / "ACCEDEviolence.txt").write_text(
+        "id\tname\tv\n0\tA0.mp4\t1\n", encoding="utf-8"
+    )
     (folder / "shots-testset-nl.txt").write_text("5\tA1.mp4\n", encoding="utf-8")
     return liris_accede.read(folder)
 
 
 def _csv_table(folder: Path) -> ImportedManifest:
     path = folder / "t.csv"
-    path.write_text('clip_id,movie_id,note\na,m,"x ""y"",\r\nz"\nb,m, \n', encoding="utf-8")
+    path.write_text(
+        'clip_id,movie_id,note\na,m,"x ""y"",\r\nz"\nb,m, \n', encoding="utf-8"
+    )
     return csv_table.read(path)
 
 
-@pytest.mark.parametrize("read", [_obygaze12, _mobygaze, _moviegraphs, _liris_accede, _csv_table])
+@pytest.mark.parametrize(
+    "read", [_obygaze12, _mobygaze, _moviegraphs, _liris_accede, _csv_table]
+)
 def test_each_adapter(tmp_path: Path, read: Callable[[Path], ImportedManifest]) -> None:
     manifest = read(tmp_path).manifest
     assert len(manifest) > 0
@@ -97,7 +103,9 @@ def test_the_released_files(tmp_path: Path) -> None:
     path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     clips = obygaze12.read(path, splits=path.parent).manifest
     assert there_and_back(clips, tmp_path) == clips
-    segments = mobygaze.read(real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")).manifest
+    segments = mobygaze.read(
+        real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    ).manifest
     assert there_and_back(segments, tmp_path) == segments
 
 
@@ -113,8 +121,12 @@ def manifests(draw: st.DrawFn) -> Manifest:
     names = st.text("ab Éß'\"", min_size=1, max_size=6).filter(str.strip)
     concepts = draw(st.dictionaries(names, TEXT, max_size=4))
     columns = tuple(draw(st.lists(COLUMN, unique=True, max_size=3)))
-    folds = tuple(f"fold:{name}" for name in draw(st.lists(WORD, unique=True, max_size=2)))
-    columns = tuple(dict.fromkeys((*(c for c in columns if not c.startswith("fold:")), *folds)))
+    folds = tuple(
+        f"fold:{name}" for name in draw(st.lists(WORD, unique=True, max_size=2))
+    )
+    columns = tuple(
+        dict.fromkeys((*(c for c in columns if not c.startswith("fold:")), *folds))
+    )
     ids = draw(st.lists(WORD, unique=True, max_size=5))
     clips = tuple(draw(a_clip(clip_id, tuple(concepts), columns)) for clip_id in ids)
     header = Header(
@@ -125,7 +137,9 @@ def manifests(draw: st.DrawFn) -> Manifest:
         licence=draw(LINE),
         citation=draw(LINE),
         notes=tuple(draw(st.lists(LINE, max_size=2))),
-        sources=tuple(SourceFile(name, "0" * 64) for name in draw(st.lists(LINE, max_size=2))),
+        sources=tuple(
+            SourceFile(name, "0" * 64) for name in draw(st.lists(LINE, max_size=2))
+        ),
         video_root=draw(LINE),
     )
     return Manifest("m", header, clips, columns)
@@ -135,10 +149,16 @@ def manifests(draw: st.DrawFn) -> Manifest:
 def a_clip(
     draw: st.DrawFn, clip_id: str, concepts: tuple[str, ...], columns: tuple[str, ...]
 ) -> Clip:
-    span = draw(st.none() | st.lists(TIME, min_size=2, max_size=2, unique=True).map(sorted))
-    chosen = st.lists(st.sampled_from(concepts), unique=True) if concepts else st.just([])
+    span = draw(
+        st.none() | st.lists(TIME, min_size=2, max_size=2, unique=True).map(sorted)
+    )
+    chosen = (
+        st.lists(st.sampled_from(concepts), unique=True) if concepts else st.just([])
+    )
     cells = {
-        column: draw(st.integers(0, 99).map(str) | st.just("")) if ":" in column else draw(TEXT)
+        column: draw(st.integers(0, 99).map(str) | st.just(""))
+        if ":" in column
+        else draw(TEXT)
         for column in columns
     }
     return Clip(
@@ -155,7 +175,9 @@ def a_clip(
 
 @given(manifests())
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_random_manifests(tmp_path: Path, manifest: Manifest) -> None:
     read = there_and_back(manifest, tmp_path)

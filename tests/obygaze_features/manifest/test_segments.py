@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
-from support.film import clips, marks, read_segments, read_spans, write_segments, write_spans
+from support.film import (
+    clips,
+    marks,
+    read_segments,
+    read_spans,
+    write_segments,
+    write_spans,
+)
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.projection import ClipSpan, Segment, read_inputs
@@ -40,7 +47,9 @@ def told_of_clips(path: Path) -> list[str]:
     return [line.removeprefix(f"{path}:") for line in caught.value.details]
 
 
-def test_rows_in_the_order_of_the_file_with_further_columns_ignored(tmp_path: Path) -> None:
+def test_rows_in_the_order_of_the_file_with_further_columns_ignored(
+    tmp_path: Path,
+) -> None:
     path = segments_file(
         tmp_path,
         'tt1,Anna,5,9,S,Body| Exp of  emotion,"a, comment"',
@@ -79,7 +88,9 @@ def test_every_violation_of_the_segments_at_once(tmp_path: Path) -> None:
 
 
 def test_every_violation_of_the_clips_at_once(tmp_path: Path) -> None:
-    path = clips_file(tmp_path, "c1,m,0,9", "c2,m,10,9", "c1,m,10,19", ",m,0,x", "c1,m,1,2")
+    path = clips_file(
+        tmp_path, "c1,m,0,9", "c2,m,10,9", "c1,m,10,19", ",m,0,x", "c1,m,1,2"
+    )
     assert told_of_clips(path) == [
         "3: column 'end_frame': the end 9 is before the start 10",
         "4: column 'clip_id': 'c1' is already on line 2",
@@ -89,7 +100,9 @@ def test_every_violation_of_the_clips_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_clips_of_one_frame_and_clips_that_share_frames_are_fine(tmp_path: Path) -> None:
+def test_clips_of_one_frame_and_clips_that_share_frames_are_fine(
+    tmp_path: Path,
+) -> None:
     path = clips_file(tmp_path, "c1,m,0,9", "c2,m,9,9")
     spans = read_spans(path)
     assert spans == (ClipSpan("c1", "m", 0, 9), ClipSpan("c2", "m", 9, 9))
@@ -98,7 +111,9 @@ def test_clips_of_one_frame_and_clips_that_share_frames_are_fine(tmp_path: Path)
 
 def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
     path = tmp_path / "segments.csv"
-    path.write_text(f"{SEGMENTS}\r\nm,A,0,9,S,\r\n".replace(",", ";"), encoding="utf-8-sig")
+    path.write_text(
+        f"{SEGMENTS}\r\nm,A,0,9,S,\r\n".replace(",", ";"), encoding="utf-8-sig"
+    )
     assert read_segments(path) == (Segment("m", "A", 0, 9, "S"),)
 
 
@@ -107,7 +122,10 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
     [
         (b"", "1: the file is empty"),
         (SEGMENTS.encode() + b"\n", " the table has no segments"),
-        (SEGMENTS.encode() + b"\nm,Andr\xe9,0,9,S,\n", "2: byte 0xE9 at position 7 is not UTF-8"),
+        (
+            SEGMENTS.encode() + b"\nm,Andr\xe9,0,9,S,\n",
+            "2: byte 0xE9 at position 7 is not UTF-8",
+        ),
         (
             b"movie,annotator,start_frame,end_frame,level,concepts\n",
             "1: column 'movie_id': required",
@@ -125,7 +143,10 @@ def test_both_files_are_told_together(tmp_path: Path) -> None:
     spans = clips_file(tmp_path, "c1,m,5,4")
     with pytest.raises(FixInput, match="2 violations") as caught:
         read_inputs(segments, spans)
-    assert [line.split(":")[0] for line in caught.value.details] == [str(segments), str(spans)]
+    assert [line.split(":")[0] for line in caught.value.details] == [
+        str(segments),
+        str(spans),
+    ]
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -135,12 +156,17 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_what_is_written_for_tests_is_read_back(tmp_path: Path) -> None:
     segments, spans = marks("0-9 S Body|Look, 10-19 EN"), clips("0-9 10-19")
-    paths = write_segments(tmp_path / "s.csv", segments), write_spans(tmp_path / "c.csv", spans)
+    paths = (
+        write_segments(tmp_path / "s.csv", segments),
+        write_spans(tmp_path / "c.csv", spans),
+    )
     assert read_inputs(*paths) == (tuple(segments), tuple(spans))
 
 
 @pytest.mark.parametrize("command", ["project", "agree"])
-def test_the_commands_list_violations_and_print_no_result(tmp_path: Path, command: str) -> None:
+def test_the_commands_list_violations_and_print_no_result(
+    tmp_path: Path, command: str
+) -> None:
     segments = segments_file(tmp_path, "m,A,0,9,XX,", "m,A,9,0,S,")
     spans = clips_file(tmp_path, "c1,m,0,9")
     result = call_obygaze("manifest", command, segments, "--clips", spans, "--json")

@@ -44,15 +44,28 @@ def manifest() -> Manifest:
         )
         for clip_id, level, names, video, fold in ROWS
     ]
-    return Manifest("tiny", Header("Tiny", concepts()), tuple(clips), ("fold:02_EN_HN_S",))
+    return Manifest(
+        "tiny", Header("Tiny", concepts()), tuple(clips), ("fold:02_EN_HN_S",)
+    )
 
 
 def test_raw_counts(manifest: Manifest) -> None:
     stats = compute_stats(manifest.view("raw"))
-    assert (stats.clips, stats.movies, stats.without_video, stats.without_level) == (8, 2, 4, 1)
+    assert (stats.clips, stats.movies, stats.without_video, stats.without_level) == (
+        8,
+        2,
+        4,
+        1,
+    )
     assert stats.levels == {"EN": 1, "HN": 2, "NS": 1, "S": 3}
     assert stats.share["S"] == 3 / 8
-    assert stats.concepts["S"] == {"Look": 2, "Body": 1, "Clothing": 1, "Soundtrack": 1, "Voice": 1}
+    assert stats.concepts["S"] == {
+        "Look": 2,
+        "Body": 1,
+        "Clothing": 1,
+        "Soundtrack": 1,
+        "Voice": 1,
+    }
     assert stats.concepts_per_clip == {"HN": 1.5, "NS": 2.0, "S": 2.0}
     assert stats.by_movie == {
         "a": {"EN": 1, "HN": 2, "NS": 0, "S": 0},
@@ -60,7 +73,9 @@ def test_raw_counts(manifest: Manifest) -> None:
     }
 
 
-def test_the_visual_view_turns_what_cannot_be_seen_into_easy_negatives(manifest: Manifest) -> None:
+def test_the_visual_view_turns_what_cannot_be_seen_into_easy_negatives(
+    manifest: Manifest,
+) -> None:
     stats = compute_stats(manifest.view("visual"))
     assert stats.levels == {"EN": 3, "HN": 1, "NS": 1, "S": 2}
     assert stats.without_level == 1
@@ -118,7 +133,13 @@ def test_one_name_for_each_concept(spelling: str, name: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("spelling", "level"),
-    [("Easy Neg", "EN"), ("Hard Negative", "HN"), ("Not Sure", "NS"), ("S", "S"), ("Maybe", None)],
+    [
+        ("Easy Neg", "EN"),
+        ("Hard Negative", "HN"),
+        ("Not Sure", "NS"),
+        ("S", "S"),
+        ("Maybe", None),
+    ],
 )
 def test_one_name_for_each_level(spelling: str, level: str | None) -> None:
     assert canonical_level(spelling) == level
@@ -150,10 +171,17 @@ def test_each_annotator_is_counted_alone() -> None:
              extra={"annotator": annotator})
         for clip_id, level, names, annotator in rows
     )  # fmt: skip
-    found = compute_stats(Manifest("two", Header("Two", concepts()), clips, ("annotator",)))
+    found = compute_stats(
+        Manifest("two", Header("Two", concepts()), clips, ("annotator",))
+    )
     assert list(found.by_annotator) == ["x", "y"]
     assert found.by_annotator["x"]["levels"] == {"EN": 1, "HN": 1, "NS": 0, "S": 0}
-    assert found.by_annotator["x"]["concepts"] == {"EN": {}, "HN": {"Body": 1}, "NS": {}, "S": {}}
+    assert found.by_annotator["x"]["concepts"] == {
+        "EN": {},
+        "HN": {"Body": 1},
+        "NS": {},
+        "S": {},
+    }
     assert found.by_annotator["y"]["concepts"]["S"] == {"Look": 1, "Body": 2}
 
 
@@ -163,9 +191,14 @@ def test_films_of_the_data_sets_have_title_year_and_genres(manifest: Manifest) -
     known = Manifest("one", Header("One", concepts()), (clip,))
     facts = {"title": "Juno", "year": 2007, "genres": ["Comedy", "Drama"]}
     assert compute_stats(known).films == {"tt0467406": facts}
-    own = replace(clip, clip_id="a-1", movie_id="a", extra={"movie_title": "À nos amours"})
+    own = replace(
+        clip, clip_id="a-1", movie_id="a", extra={"movie_title": "À nos amours"}
+    )
     both = Manifest("two", Header("Two", concepts()), (clip, own), ("movie_title",))
-    assert compute_stats(both).films == {"tt0467406": facts, "a": {"title": "À nos amours"}}
+    assert compute_stats(both).films == {
+        "tt0467406": facts,
+        "a": {"title": "À nos amours"},
+    }
 
 
 def test_every_concept_of_the_vocabulary_has_a_definition_with_examples() -> None:

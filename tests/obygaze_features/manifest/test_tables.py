@@ -28,7 +28,9 @@ def write(folder: Path, data: bytes | str) -> Path:
     return path
 
 
-def test_rows_know_the_line_they_start_on_even_after_quoted_line_breaks(tmp_path: Path) -> None:
+def test_rows_know_the_line_they_start_on_even_after_quoted_line_breaks(
+    tmp_path: Path,
+) -> None:
     path = write(tmp_path, 'a,b,note\n1,2,"two\nlines"\n3,"4,5",\n')
     table = read_table(path, required=("a", "b"))
     assert table.columns == ("a", "b", "note")
@@ -47,7 +49,9 @@ def test_windows_line_ends_and_another_delimiter(tmp_path: Path) -> None:
 
 def test_blank_rows_are_skipped_only_on_request(tmp_path: Path) -> None:
     path = write(tmp_path, "a,b\n,\n\n1,2\n")
-    assert [row.line for row in read_table(path, required=("a", "b"), skip_blank=True).rows] == [4]
+    assert [
+        row.line for row in read_table(path, required=("a", "b"), skip_blank=True).rows
+    ] == [4]
     assert details_of(path) == (f"{path}:3: the line is empty",)
 
 
@@ -59,9 +63,15 @@ def test_blank_rows_are_skipped_only_on_request(tmp_path: Path) -> None:
         (b"a\tb\n1\t2\n", "1: expected cells separated by commas, got tabs"),
         ("a,b\n1,2\n".encode("utf-16"), "1: the file is UTF-16"),
         (b"a,b\n1,2\ncaf\xe9,2\n", "3: byte 0xE9 at position 4 is not UTF-8"),
-        (b"a,b,a\n1,2,3\n", "1: column 'a': the header lists this column more than once"),
+        (
+            b"a,b,a\n1,2,3\n",
+            "1: column 'a': the header lists this column more than once",
+        ),
         (b"a,B\n1,2\n", "1: column 'b': required column is missing"),
-        (b"a, b\n1,2\n", "1: column 'b': required column is missing (did you mean ' b'?)"),
+        (
+            b"a, b\n1,2\n",
+            "1: column 'b': required column is missing (did you mean ' b'?)",
+        ),
         (b"a,b\n1\n", "2: expected 2 cells as in the header, got 1"),
         (b"a,b\n1,2,3\n", "2: expected 2 cells as in the header, got 3"),
         (b'a,b\n1,"2\n', "2: not valid CSV"),
@@ -101,7 +111,9 @@ def test_a_line_too_long_is_not_held_in_memory(tmp_path: Path) -> None:
 
 def test_a_line_of_exactly_the_limit_is_read(tmp_path: Path) -> None:
     header = ",".join(["a", *(f"n{i}" for i in range(10))])
-    others = ",".join(["x" * 100_000] * 10)  # csv reads cells of at most 131,072 characters
+    others = ",".join(
+        ["x" * 100_000] * 10
+    )  # csv reads cells of at most 131,072 characters
     cell = "y" * (MAX_LINE - len(others) - 2)
     path = write(tmp_path, f"{header}\n{cell},{others}\n")
     assert read_table(path, required=("a",)).rows[0]["a"] == cell
@@ -128,7 +140,9 @@ def test_a_file_that_is_not_there_and_a_folder(tmp_path: Path) -> None:
         read_table(tmp_path, required=())
 
 
-def test_a_collector_lets_the_caller_add_what_is_wrong_with_values(tmp_path: Path) -> None:
+def test_a_collector_lets_the_caller_add_what_is_wrong_with_values(
+    tmp_path: Path,
+) -> None:
     path = write(tmp_path, "a,b\n1\n3,x\n")
     found = Violations(path)
     table = read_table(path, required=("a", "b"), violations=found)
@@ -166,12 +180,16 @@ def test_violations_of_several_files_come_together_and_never_by_the_million() ->
     raise_together("fine", clean)
 
 
-@pytest.mark.parametrize("text", ["", " 1", "1 ", "1.0", "1e3", "0x1", "１", "1_0", "+1", "--1"])
+@pytest.mark.parametrize(
+    "text", ["", " 1", "1 ", "1.0", "1e3", "0x1", "１", "1_0", "+1", "--1"]
+)
 def test_what_is_not_a_whole_number(text: str) -> None:
     assert whole_number(text) is None
 
 
-@pytest.mark.parametrize(("text", "value"), [("0", 0), ("007", 7), ("-3", -3), ("167040", 167040)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("0", 0), ("007", 7), ("-3", -3), ("167040", 167040)]
+)
 def test_what_is_a_whole_number(text: str, value: int) -> None:
     assert whole_number(text) == value
 
@@ -207,7 +225,9 @@ def test_a_table_is_read_back_whether_or_not_it_is_for_spreadsheets(
 
 
 def test_a_table_for_spreadsheets_says_so_and_has_no_formula(tmp_path: Path) -> None:
-    data = csv_table(("a", "b"), [("=1+2", "-3kZ"), ("'tis", -1.5)], for_spreadsheets=True)
+    data = csv_table(
+        ("a", "b"), [("=1+2", "-3kZ"), ("'tis", -1.5)], for_spreadsheets=True
+    )
     lines = data.decode().splitlines()
     assert lines[0].startswith("# for spreadsheets: ")
     assert lines[1:] == ["a,b", "'=1+2,'-3kZ", "''tis,-1.5"]
@@ -218,7 +238,9 @@ def test_a_table_for_spreadsheets_that_another_program_saved_is_read(
     tmp_path: Path, first: str
 ) -> None:
     line = first.format(SPREADSHEET_LINE)
-    path = write(tmp_path, f"{line}\r\na;b\r\n'-3kZ;'tis\r\n'=x;\"two\nlines\"\r\nq\r\n")
+    path = write(
+        tmp_path, f"{line}\r\na;b\r\n'-3kZ;'tis\r\n'=x;\"two\nlines\"\r\nq\r\n"
+    )
     found = Violations(path)
     table = read_table(path, required=("a", "b"), delimiter=None, violations=found)
     assert [(row.line, row["a"], row["b"]) for row in table.rows] == [

@@ -63,11 +63,15 @@ def test_ls_goes_on_past_a_store_that_is_broken(workspace: Path) -> None:
 
 @pytest.mark.parametrize("number", ["1e999", "NaN", "-1", "1.5", "null"])
 @pytest.mark.parametrize("file", ["store.json", "seal.json"])
-def test_ls_goes_on_past_every_number_that_is_none(workspace: Path, file: str, number: str) -> None:
+def test_ls_goes_on_past_every_number_that_is_none(
+    workspace: Path, file: str, number: str
+) -> None:
     path = workspace / "stores/whole" / file
     text = path.read_text()
     # The number of rows in the plan; the length of the first file in the seal.
-    changed, n_changes = re.subn(r'("n_clips": |: \[\n? *)\d+', rf"\g<1>{number}", text, count=1)
+    changed, n_changes = re.subn(
+        r'("n_clips": |: \[\n? *)\d+', rf"\g<1>{number}", text, count=1
+    )
     assert n_changes == 1
     path.write_text(changed)
     found = call(workspace, "ls", "--json").ok()
@@ -96,7 +100,10 @@ def test_info_explains_in_prose_and_lists_what_failed(workspace: Path) -> None:
 
 
 def test_a_path_is_as_good_as_a_name(workspace: Path) -> None:
-    assert "23 clips" in call_obygaze("store", "info", str(workspace / "stores/whole")).ok().stdout
+    assert (
+        "23 clips"
+        in call_obygaze("store", "info", str(workspace / "stores/whole")).ok().stdout
+    )
 
 
 def test_what_is_not_there_is_one_clear_error(workspace: Path) -> None:
@@ -118,7 +125,10 @@ def test_verify_says_whole_or_names_the_file(workspace: Path) -> None:
     assert found.code == 4
     assert found.json()["whole"] is False
     assert found.json()["problems"] == [
-        {"name": "data.zarr/clip/c.3.0", "what": "its sha256 is not the one that was committed"}
+        {
+            "name": "data.zarr/clip/c.3.0",
+            "what": "its sha256 is not the one that was committed",
+        }
     ]
     assert "data.zarr/clip/c.3.0" in found.stderr
 
@@ -130,10 +140,14 @@ def test_verify_refuses_a_later_version_as_a_mismatch(workspace: Path) -> None:
     assert found.code == 5 and "pip install --upgrade obygaze" in found.stderr
 
 
-def test_verify_can_extract_again_where_extraction_is_there(workspace, monkeypatch) -> None:
+def test_verify_can_extract_again_where_extraction_is_there(
+    workspace, monkeypatch
+) -> None:
     from obygaze_features.store import commands_look
 
-    monkeypatch.setattr(commands_look, "REEXTRACTOR", "obygaze_features.nowhere:redecoder")
+    monkeypatch.setattr(
+        commands_look, "REEXTRACTOR", "obygaze_features.nowhere:redecoder"
+    )
     found = call(workspace, "verify", "whole", "--decode", "2")
     assert found.code == 2 and "obygaze[extract]" in found.stderr
 
@@ -142,12 +156,17 @@ def test_verify_can_extract_again_where_extraction_is_there(workspace, monkeypat
     def redecoder(_workspace, store, _weights):
         rows = {clip: row for row, clip in enumerate(store.clip_ids.tolist())}
         return lambda clips: {
-            clip: {"clip": values["clip"][rows[clip]], "pooled": -values["pooled"][rows[clip]]}
+            clip: {
+                "clip": values["clip"][rows[clip]],
+                "pooled": -values["pooled"][rows[clip]],
+            }
             for clip in clips
         }
 
     monkeypatch.setattr(commands_look, "redecoder", redecoder, raising=False)
-    monkeypatch.setattr(commands_look, "REEXTRACTOR", f"{commands_look.__name__}:redecoder")
+    monkeypatch.setattr(
+        commands_look, "REEXTRACTOR", f"{commands_look.__name__}:redecoder"
+    )
     found = call(workspace, "verify", "whole", "--decode", "2", "--json")
     assert found.code == 4
     assert found.json()["cosines"]["clip"]["least"] == 1.0
@@ -168,7 +187,15 @@ def test_diff_tells_two_stores_apart(workspace: Path) -> None:
 
 def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:
     made = call(
-        workspace, "subset", "whole", "--movie", "tt0000101", "--level", "clip", "-o", "one"
+        workspace,
+        "subset",
+        "whole",
+        "--movie",
+        "tt0000101",
+        "--level",
+        "clip",
+        "-o",
+        "one",
     )
     assert "5 clips, 2 blocks copied, sealed" in made.ok().stdout
     clips = workspace / "clips.txt"
@@ -189,7 +216,11 @@ def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:
     merged = call(workspace, "merge", "one", "two", "-o", "three", "--json").ok().json()
     assert (merged["n_clips"], merged["sealed"], merged["in_several"]) == (7, True, 0)
     ids = open_store(workspace / "stores/three").clip_ids.tolist()
-    assert ids == ["tt0000100-003", *(f"tt0000101-{i:03d}" for i in range(1, 6)), "tt0000102-001"]
+    assert ids == [
+        "tt0000100-003",
+        *(f"tt0000101-{i:03d}" for i in range(1, 6)),
+        "tt0000102-001",
+    ]
     assert merged["n_differing"] == 0
     call(workspace, "merge", "growing", "whole", "-o", "same").ok()
     plan_store(workspace / "stores/other")
@@ -211,7 +242,9 @@ def test_merge_plans_for_a_larger_manifest(workspace: Path) -> None:
     )
     if made.code:
         pytest.skip(f"the manifest command takes other words: {made.stderr}")
-    merged = call(workspace, "merge", "whole", "--manifest", "larger", "-o", "m", "--json").ok()
+    merged = call(
+        workspace, "merge", "whole", "--manifest", "larger", "-o", "m", "--json"
+    ).ok()
     assert merged.json()["pending_blocks"] == 1
     plan = open_store(workspace / "stores/m").plan
     # What an extraction plans for this manifest: the hash of its clips, so that a run goes on.
@@ -244,7 +277,10 @@ def test_the_readme_of_a_store_can_be_followed_with_and_without_obygaze(
 ) -> None:
     values = sealed_store(workspace / "stores/mine")["clip"]
     monkeypatch.chdir(workspace / "stores/mine")
-    files = {name: Path(name).read_bytes() for name in ("README.md", "clips.csv", "seal.json")}
+    files = {
+        name: Path(name).read_bytes()
+        for name in ("README.md", "clips.csv", "seal.json")
+    }
     blocks = re.findall("```python\n(.*?)```", files["README.md"].decode(), re.DOTALL)
     names: dict[str, Any] = {}
     assert "obygaze" not in blocks[0]
@@ -261,7 +297,9 @@ def test_the_readme_of_a_store_can_be_followed_with_and_without_obygaze(
 
 
 def test_a_list_of_clips_has_an_id_a_line_whatever_is_in_it(workspace: Path) -> None:
-    plan_store(workspace / "stores/odd", 3, clip_ids=["a b", "c/d", "é"], movie_ids=["m"] * 3)
+    plan_store(
+        workspace / "stores/odd", 3, clip_ids=["a b", "c/d", "é"], movie_ids=["m"] * 3
+    )
     fill_store(workspace / "stores/odd", some_values(3)).seal()
     (workspace / "chosen.txt").write_text("\n é\r\na b\n\n", encoding="utf-8")
     words = ("subset", "odd", "--clips", str(workspace / "chosen.txt"), "-o", "few")
@@ -269,7 +307,9 @@ def test_a_list_of_clips_has_an_id_a_line_whatever_is_in_it(workspace: Path) -> 
     assert open_store(workspace / "stores/few").clip_ids.tolist() == ["a b", "é"]
 
 
-def test_a_list_of_clips_that_is_no_text_is_the_users_to_correct(workspace: Path) -> None:
+def test_a_list_of_clips_that_is_no_text_is_the_users_to_correct(
+    workspace: Path,
+) -> None:
     chosen = workspace / "chosen.txt"
     chosen.write_bytes(b"caf\xe9-001\n")
     found = call(workspace, "subset", "whole", "--clips", str(chosen), "-o", "few")
@@ -278,7 +318,9 @@ def test_a_list_of_clips_that_is_no_text_is_the_users_to_correct(workspace: Path
     assert not (workspace / "stores/few").exists()
 
 
-def test_a_film_that_is_not_there_is_answered_with_those_that_are(workspace: Path) -> None:
+def test_a_film_that_is_not_there_is_answered_with_those_that_are(
+    workspace: Path,
+) -> None:
     found = call(workspace, "subset", "whole", "--movie", "nosuch", "-o", "few")
     movies = sorted(set(open_store(workspace / "stores/whole").movie_ids.tolist()))
     assert found.code == 1
@@ -290,9 +332,13 @@ def test_extracting_no_clips_again_is_wrong_usage(workspace: Path, k: str) -> No
     assert call(workspace, "verify", "whole", "--decode", k).code == 2
 
 
-def test_a_hostile_store_writes_nothing_but_text_to_the_terminal(workspace: Path) -> None:
+def test_a_hostile_store_writes_nothing_but_text_to_the_terminal(
+    workspace: Path,
+) -> None:
     hostile = "films\x1b]52;c;aGFjaw==\x07\x1b[2J"
-    sealed_store(workspace / "stores/s", manifest_name=hostile, citation=hostile, licence=hostile)
+    sealed_store(
+        workspace / "stores/s", manifest_name=hostile, citation=hostile, licence=hostile
+    )
     for words in (("info", "s"), ("info", "s", "--json"), ("card", "s"), ("ls",)):
         done = call_obygaze("store", *words, cwd=workspace)
         assert "films" in done.stdout or words == ("ls",)
@@ -310,7 +356,9 @@ def test_the_location_of_a_store_has_no_secrets(workspace: Path) -> None:
         assert missing.code == 1 and "s3cret" not in missing.stdout + missing.stderr
 
 
-def test_the_same_import_again_is_the_same_after_a_row_was_relabelled(tmp_path: Path) -> None:
+def test_the_same_import_again_is_the_same_after_a_row_was_relabelled(
+    tmp_path: Path,
+) -> None:
     def run(*words: str) -> Any:
         return call_obygaze("-C", str(tmp_path), *words)
 
@@ -319,7 +367,16 @@ def test_the_same_import_again_is_the_same_after_a_row_was_relabelled(tmp_path: 
     (tmp_path / "clips.csv").write_text(table)
     run("manifest", "import", "csv", str(tmp_path / "clips.csv"), "-o", "films").ok()
     np.savez(tmp_path / "x.npz", clip_id=ids, clip=np.ones((3, 4), np.float32))
-    words = ("store", "import", "npz", str(tmp_path / "x.npz"), "--manifest", "films", "-o", "x")
+    words = (
+        "store",
+        "import",
+        "npz",
+        str(tmp_path / "x.npz"),
+        "--manifest",
+        "films",
+        "-o",
+        "x",
+    )
     run(*words).ok()
     path = tmp_path / "manifests/films.csv"
     path.write_text(path.read_text().replace(",S,", ",HN,"))

@@ -26,7 +26,9 @@ def test_pack_and_unpack(home: Path, tmp_path: Path) -> None:
         *("-C", home, "store", "pack", "toy", "-o", "again.zip", "--json"), cwd=tmp_path
     ).ok()
     assert packed.json()["sha256"] in said.stdout
-    unpacked = call_obygaze("-C", home, "store", "unpack", "again.zip", cwd=tmp_path).ok()
+    unpacked = call_obygaze(
+        "-C", home, "store", "unpack", "again.zip", cwd=tmp_path
+    ).ok()
     assert "transferred" in unpacked.stdout and "asked for" not in unpacked.stdout
     assert open_store(home / "stores" / "again").n_clips == 23
     refused = call_obygaze("-C", home, "store", "pack", "toy", cwd=tmp_path)
@@ -54,7 +56,9 @@ def test_a_packed_store_in_the_workspace_does_not_take_the_name_of_a_new_one(
         shutil.rmtree(home / "stores" / "films")
 
 
-def test_a_store_that_grows_is_packed_with_a_warning(home: Path, tmp_path: Path) -> None:
+def test_a_store_that_grows_is_packed_with_a_warning(
+    home: Path, tmp_path: Path
+) -> None:
     from support.stores import fill_store, plan_store, some_values
 
     plan_store(home / "stores" / "new")
@@ -106,7 +110,9 @@ def test_push_to_another_folder_suggests_no_option_that_push_lacks(home: Path) -
 
 def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
     with web_server(home / "stores") as server:
-        done = call_obygaze("-C", home, "store", "pull", f"{server.url}/toy", "-o", "copy").ok()
+        done = call_obygaze(
+            "-C", home, "store", "pull", f"{server.url}/toy", "-o", "copy"
+        ).ok()
         assert "37 files" in done.stdout
         assert "transferred in 39 requests" in done.stdout
         part = call_obygaze(
@@ -121,8 +127,12 @@ def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
     assert verified.stdout.startswith("partial copy, whole in what it holds: ")
     shown = call_obygaze("-C", home, "store", "info", "part").ok().stdout
     rows = [line.split() for line in shown.splitlines()]
-    absent = [name for name in open_store(home / "stores" / "toy").levels if name != "pooled"]
-    assert [row[0] for row in rows if row and row[0] in ("pooled", *absent)] == ["pooled"]
+    absent = [
+        name for name in open_store(home / "stores" / "toy").levels if name != "pooled"
+    ]
+    assert [row[0] for row in rows if row and row[0] in ("pooled", *absent)] == [
+        "pooled"
+    ]
     assert f"not in this copy: {', '.join(absent)}" in shown
     listed = call_obygaze("-C", home, "store", "ls", "--json").ok().json()["stores"]
     assert {one["name"]: one["levels"] for one in listed}["part"] == ["pooled"]
@@ -133,12 +143,16 @@ def test_the_name_of_a_pulled_store_is_the_last_word_of_its_address(
 ) -> None:
     (tmp_path / "other" / "stores").mkdir(parents=True)
     with web_server(home / "stores") as server:
-        call_obygaze("-C", tmp_path / "other", "store", "pull", f"{server.url}/toy/").ok()
+        call_obygaze(
+            "-C", tmp_path / "other", "store", "pull", f"{server.url}/toy/"
+        ).ok()
     assert open_store(tmp_path / "other" / "stores" / "toy").n_clips == 23
 
 
 def test_push_to_a_folder(home: Path, tmp_path: Path) -> None:
-    done = call_obygaze("-C", home, "store", "push", "toy", tmp_path / "lab" / "toy").ok()
+    done = call_obygaze(
+        "-C", home, "store", "push", "toy", tmp_path / "lab" / "toy"
+    ).ok()
     assert "37 files" in done.stdout
     assert open_store(tmp_path / "lab" / "toy").sealed
 
@@ -155,7 +169,9 @@ def test_push_to_a_folder(home: Path, tmp_path: Path) -> None:
         (["unpack", "stores/toy/README.md"], 4, "not a complete zip"),
     ],
 )
-def test_what_cannot_be_done_is_said(home: Path, words: list[str], code: int, told: str) -> None:
+def test_what_cannot_be_done_is_said(
+    home: Path, words: list[str], code: int, told: str
+) -> None:
     done = call_obygaze("store", *words, cwd=home)
     assert done.code == code
     assert told in done.stderr

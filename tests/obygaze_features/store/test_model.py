@@ -21,7 +21,9 @@ STATES = [
     RowStatus.failed("decode", "Error", "why"),
     RowStatus.no_video("gone"),
 ]
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 dtypes = st.sampled_from(["float16", "float32", "float64"])
 tails = st.lists(st.integers(1, 5), max_size=3).map(tuple)
@@ -50,14 +52,18 @@ def a_store(draw: st.DrawFn) -> dict[str, Any]:
         "block_rows": block_rows,
         "arrays": draw(arrays()),
         "compressor": draw(st.sampled_from([None, None, "zstd", "blosc"])),
-        "statuses": draw(st.lists(st.sampled_from(STATES), min_size=n_clips, max_size=n_clips)),
+        "statuses": draw(
+            st.lists(st.sampled_from(STATES), min_size=n_clips, max_size=n_clips)
+        ),
         "order": order,
         "complete": draw(st.booleans()),
         "seed": draw(st.integers(0, 2**32 - 1)),
     }
 
 
-def built(path: Path, made: dict[str, Any]) -> tuple[dict[str, np.ndarray], list[RowStatus]]:
+def built(
+    path: Path, made: dict[str, Any]
+) -> tuple[dict[str, np.ndarray], list[RowStatus]]:
     """Write it; the model is the values and what each row must be reported as."""
     plan = plan_store(
         path,
@@ -76,7 +82,9 @@ def built(path: Path, made: dict[str, Any]) -> tuple[dict[str, np.ndarray], list
         )
         assert committed is (block not in done)
         done.add(block)
-    assert writers[0].pending_blocks() == [b for b in range(plan.n_blocks) if b not in done]
+    assert writers[0].pending_blocks() == [
+        b for b in range(plan.n_blocks) if b not in done
+    ]
     if made["complete"]:
         writers[1].seal()
     missing = RowStatus("missing")
@@ -95,14 +103,18 @@ def with_nan(values: np.ndarray, rows: np.ndarray, ok: np.ndarray) -> np.ndarray
 
 @QUICK
 @given(made=a_store(), data=st.data())
-def test_every_question_has_numpys_answer(made: dict[str, Any], data: st.DataObject) -> None:
+def test_every_question_has_numpys_answer(
+    made: dict[str, Any], data: st.DataObject
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         values, expected = built(Path(folder) / "s", made)
         store = open_store(Path(folder) / "s")
         clips, movies = some_ids(made["n_clips"])
         is_ok = np.array([status.is_ok for status in expected])
         assert store.status().is_ok.tolist() == is_ok.tolist()
-        assert store.levels == tuple(spec.name for spec in made["arrays"] if spec.dtype != "bool")
+        assert store.levels == tuple(
+            spec.name for spec in made["arrays"] if spec.dtype != "bool"
+        )
 
         asked = data.draw(st.lists(st.integers(0, made["n_clips"] - 1), max_size=30))
         rows = np.array(asked, dtype=np.int64)
@@ -117,7 +129,9 @@ def test_every_question_has_numpys_answer(made: dict[str, Any], data: st.DataObj
                 n for n, there in zip(names, ok, strict=True) if there
             ]
             assert {c: s.state for c, s in drop.reasons.items()} == {
-                clips[row]: expected[row].state for row in asked if not expected[row].is_ok
+                clips[row]: expected[row].state
+                for row in asked
+                if not expected[row].is_ok
             }
             if spec.dtype != "bool":
                 nan = store.matrix(spec.name, clips=names, missing="nan")
@@ -137,14 +151,18 @@ def test_every_question_has_numpys_answer(made: dict[str, Any], data: st.DataObj
         spec = made["arrays"][0]
         found = store.matrix(spec.name, movies=wanted, mask=mask, missing="drop")
         np.testing.assert_array_equal(found.values, values[spec.name][chosen])
-        parts = [part.values for part in store.stream(spec.name, mask=mask, missing="drop")]
+        parts = [
+            part.values for part in store.stream(spec.name, mask=mask, missing="drop")
+        ]
         streamed = np.concatenate(parts) if parts else values[spec.name][:0]
         np.testing.assert_array_equal(streamed, values[spec.name][mask & is_ok])
 
 
 @settings(QUICK, max_examples=15)
 @given(made=a_store(), data=st.data())
-def test_parts_of_a_store_merge_into_the_whole(made: dict[str, Any], data: st.DataObject) -> None:
+def test_parts_of_a_store_merge_into_the_whole(
+    made: dict[str, Any], data: st.DataObject
+) -> None:
     made = {**made, "complete": True}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

@@ -60,7 +60,9 @@ STATUSES = [
     OK,
     OK,
     RowStatus("ok", message="a frame repeats"),
-    RowStatus.failed("decode", "InvalidDataError", "[Errno 1] wrong, {odd} bytes\nin line 2"),
+    RowStatus.failed(
+        "decode", "InvalidDataError", "[Errno 1] wrong, {odd} bytes\nin line 2"
+    ),
     RowStatus.failed("forward", "OutOfMemory", "größer"),
     RowStatus.no_video(),
 ]
@@ -112,7 +114,15 @@ def some_numbers(random: np.random.Generator, spec: ArraySpec) -> np.ndarray:
         odd: list[Any] = [limits.min, limits.max, 0, 1]
     else:
         limits = np.finfo(spec.dtype)
-        odd = [limits.max, limits.min, limits.tiny, limits.smallest_subnormal, 0.0, -0.0, 1 / 3]
+        odd = [
+            limits.max,
+            limits.min,
+            limits.tiny,
+            limits.smallest_subnormal,
+            0.0,
+            -0.0,
+            1 / 3,
+        ]
         if not spec.is_level:
             odd += [np.nan, np.inf]
     return random.choice(np.array(odd, spec.dtype), spec.tail_shape)
@@ -154,9 +164,9 @@ def check_store(
         assert {n: one.state for n, one in status.noted.items()} == {
             n: one.state for n, one in noted.items()
         }
-        assert {n: one for n, one in status.noted.items() if one.state != "missing"} == {
-            n: one for n, one in noted.items() if one.state != "missing"
-        }
+        assert {
+            n: one for n, one in status.noted.items() if one.state != "missing"
+        } == {n: one for n, one in noted.items() if one.state != "missing"}
         found = [store.commits.source(n) for n in range(len(clips))]
         assert found == [row.source for row in rows.values()]
     for spec in specs:
@@ -201,12 +211,16 @@ def check_reads(
     same(found.values, stacked(spec, (there[clip] for clip in of_movies)))
 
     mask = random.integers(0, 2, len(clips)).astype(bool)
-    masked = [clip for clip, bit in zip(clips, mask, strict=True) if bit and clip in there]
+    masked = [
+        clip for clip, bit in zip(clips, mask, strict=True) if bit and clip in there
+    ]
     parts = list(store.stream(spec.name, mask=mask, missing="drop"))
     assert [clip for part in parts for clip in part.clip_ids.tolist()] == masked
     streamed = [part.values for part in parts] or [stacked(spec, ())]
     same(np.concatenate(streamed), stacked(spec, (there[clip] for clip in masked)))
-    assert store.presence(spec.name, clips)[0].tolist() == [clip in there for clip in clips]
+    assert store.presence(spec.name, clips)[0].tolist() == [
+        clip in there for clip in clips
+    ]
     if spec.name in store.levels:
         same(store[spec.name].values, stacked(spec, there.values()))
 
@@ -248,7 +262,9 @@ class StoreMachine(RuleBasedStateMachine):
     @property
     def committed(self) -> list[int]:
         blocks = range(self.plan.n_blocks)
-        return [b for b in blocks if self.rows[self.rows_of(b)[0]].status.state != "missing"]
+        return [
+            b for b in blocks if self.rows[self.rows_of(b)[0]].status.state != "missing"
+        ]
 
     @property
     def pending(self) -> list[int]:
@@ -266,17 +282,25 @@ class StoreMachine(RuleBasedStateMachine):
             ArraySpec(n, data.draw(tails), dtype=data.draw(st.sampled_from(DTYPES[:3])))
             for n in names
         ]
-        for extra in data.draw(st.lists(st.sampled_from(DTYPES), max_size=2, unique=True), "extra"):
+        for extra in data.draw(
+            st.lists(st.sampled_from(DTYPES), max_size=2, unique=True), "extra"
+        ):
             other = "time_s" if extra.startswith("float") else f"of_{extra}"
             if other not in {spec.name for spec in self.specs}:
                 self.specs.append(ArraySpec(other, data.draw(tails), dtype=extra))
-        forms = data.draw(st.lists(st.sampled_from(CLIP_IDS), min_size=1, max_size=3), "ids")
+        forms = data.draw(
+            st.lists(st.sampled_from(CLIP_IDS), min_size=1, max_size=3), "ids"
+        )
         random = np.random.default_rng(seed)
         clips = [forms[i % len(forms)].format(i) for i in range(n_clips)]
-        movies = random.choice(MOVIES[: data.draw(st.integers(1, 5), "movies")], n_clips).tolist()
+        movies = random.choice(
+            MOVIES[: data.draw(st.integers(1, 5), "movies")], n_clips
+        ).tolist()
         if data.draw(st.booleans(), "sorted"):
             movies.sort()
-        self.rows = {clip: Row(movie) for clip, movie in zip(clips, movies, strict=True)}
+        self.rows = {
+            clip: Row(movie) for clip, movie in zip(clips, movies, strict=True)
+        }
         self.facts: dict[str, Any] = {
             "recipe": a_recipe(),
             "manifest_name": "made-up",
@@ -285,7 +309,9 @@ class StoreMachine(RuleBasedStateMachine):
             "movie_ids": movies,
             "arrays": self.specs,
             "block_rows": data.draw(st.integers(1, 35), "block rows"),
-            "compressor": data.draw(st.sampled_from([None, "zstd", "blosc"]), "compressor"),
+            "compressor": data.draw(
+                st.sampled_from([None, "zstd", "blosc"]), "compressor"
+            ),
             "licence": "CC0-1.0",
             "citation": "",
         }
@@ -297,7 +323,9 @@ class StoreMachine(RuleBasedStateMachine):
     def plan_it_again(self) -> None:
         assert create_store(self.path, **self.facts) == self.plan
 
-    def drawn_block(self, block: int, seed: int) -> tuple[dict[str, np.ndarray], list[Row]]:
+    def drawn_block(
+        self, block: int, seed: int
+    ) -> tuple[dict[str, np.ndarray], list[Row]]:
         """Draw what a block is committed with: numbers, perhaps in a wider type, and its rows."""
         random = np.random.default_rng(seed)
         rows = []
@@ -317,14 +345,18 @@ class StoreMachine(RuleBasedStateMachine):
         for clip, row in zip(self.rows_of(block), rows, strict=True):
             self.rows[clip] = row
 
-    @rule(place=st.integers(0, 99), seed=st.integers(0, 2**32 - 1), turn=st.integers(0, 1))
+    @rule(
+        place=st.integers(0, 99), seed=st.integers(0, 2**32 - 1), turn=st.integers(0, 1)
+    )
     def commit_block(self, place: int, seed: int, turn: int) -> None:
         block = place % self.plan.n_blocks
         is_new = block in self.pending
         given, rows = self.drawn_block(block, seed)
         statuses, sources = [row.status for row in rows], [row.source for row in rows]
         if is_new:
-            assert self.writers[turn].commit_block(block, given, statuses, sources=sources)
+            assert self.writers[turn].commit_block(
+                block, given, statuses, sources=sources
+            )
             self.keep(block, rows)
         old = [self.rows[clip] for clip in self.rows_of(block)]
         again = {spec.name: stacked(spec, old) for spec in self.specs}
@@ -335,7 +367,9 @@ class StoreMachine(RuleBasedStateMachine):
             self.writers[turn].commit_block(block, again, other)
 
     @precondition(lambda self: self.committed and not self.sealed)
-    @rule(place=st.integers(0, 99), seed=st.integers(0, 2**32 - 1), turn=st.integers(0, 1))
+    @rule(
+        place=st.integers(0, 99), seed=st.integers(0, 2**32 - 1), turn=st.integers(0, 1)
+    )
     def retry_rows(self, place: int, seed: int, turn: int) -> None:
         block = self.committed[place % len(self.committed)]
         chosen, given, rows = self.drawn_retry(block, seed)
@@ -355,12 +389,18 @@ class StoreMachine(RuleBasedStateMachine):
         places = []
         for place, clip in enumerate(self.rows_of(block)):
             old, new = self.rows[clip], rows[place]
-            has_other_source = None not in (old.source, new.source) and old.source != new.source
+            has_other_source = (
+                None not in (old.source, new.source) and old.source != new.source
+            )
             if (not old.status.is_ok or has_other_source) and random.integers(4):
                 places.append(place)
         random.shuffle(places)
         given = {name: values[places] for name, values in given.items()}
-        return [first + place for place in places], given, [rows[place] for place in places]
+        return (
+            [first + place for place in places],
+            given,
+            [rows[place] for place in places],
+        )
 
     def keep_retried(self, chosen: Sequence[int], rows: Sequence[Row]) -> None:
         clips = list(self.rows)
@@ -377,18 +417,31 @@ class StoreMachine(RuleBasedStateMachine):
             if old.status.is_ok:
                 given = {spec.name: stacked(spec, [old]) for spec in self.specs}
                 with pytest.raises(FixInput, match="not replaced"):
-                    self.writers[0].replace_rows(block, [row], given, [OK], sources=[old.source])
+                    self.writers[0].replace_rows(
+                        block, [row], given, [OK], sources=[old.source]
+                    )
 
     @precondition(lambda self: not self.sealed)
-    @rule(place=st.integers(0, 99), seed=st.integers(0, 2**32 - 1), steps=st.integers(0, 3))
-    def a_writer_is_killed_after_its_claim(self, place: int, seed: int, steps: int) -> None:
+    @rule(
+        place=st.integers(0, 99),
+        seed=st.integers(0, 2**32 - 1),
+        steps=st.integers(0, 3),
+    )
+    def a_writer_is_killed_after_its_claim(
+        self, place: int, seed: int, steps: int
+    ) -> None:
         """What was claimed is what the block becomes, by whoever comes next."""
         block = place % self.plan.n_blocks
         writer = StoreWriter(self.path)
         if block in self.pending:
             given, rows = self.drawn_block(block, seed)
-            statuses, sources = [row.status for row in rows], [row.source for row in rows]
-            marker, data = writer._encoded(block, given, statuses, sources, None, None, None)
+            statuses, sources = (
+                [row.status for row in rows],
+                [row.source for row in rows],
+            )
+            marker, data = writer._encoded(
+                block, given, statuses, sources, None, None, None
+            )
             first, after = self.plan.block_range(block)
             chosen = list(range(first, after))
         else:
@@ -397,8 +450,13 @@ class StoreMachine(RuleBasedStateMachine):
                 return
             old = writer.marker(block)
             assert old is not None
-            statuses, sources = [row.status for row in rows], [row.source for row in rows]
-            whole = writer._with_rows_replaced(old, chosen, given, statuses, sources, None)
+            statuses, sources = (
+                [row.status for row in rows],
+                [row.source for row in rows],
+            )
+            whole = writer._with_rows_replaced(
+                old, chosen, given, statuses, sources, None
+            )
             marker, data = writer._encoded(block, *whole, None, None)
             marker = replace(marker, revision=old.revision + 1, replaces=old.checksum)
         with commit.prepared(self.path, marker, data) as attempt:
@@ -416,10 +474,14 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.writers[0].clean_litter() > 0
         else:  # the next writer of the block finishes it
             everything = {
-                spec.name: np.zeros((len(self.rows_of(block)), *spec.tail_shape), spec.dtype)
+                spec.name: np.zeros(
+                    (len(self.rows_of(block)), *spec.tail_shape), spec.dtype
+                )
                 for spec in self.specs
             }
-            gone = [RowStatus.failed("decode", "Late", "late")] * len(self.rows_of(block))
+            gone = [RowStatus.failed("decode", "Late", "late")] * len(
+                self.rows_of(block)
+            )
             with pytest.raises((Mismatch, AlreadyThere)):
                 self.writers[0].commit_block(block, everything, gone)
             self.writers[1].clean_litter()
@@ -447,9 +509,13 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.text is None and not self.sealed)
     @rule(n=st.integers(1, 3))
     def add_text(self, n: int) -> None:
-        words = {name: [f"{name} {i}" for i in range(n)] for name in ("prompt", "template")}
+        words = {
+            name: [f"{name} {i}" for i in range(n)] for name in ("prompt", "template")
+        }
         embeddings = np.arange(n * 3, dtype=np.float32).reshape(n, 3)
-        self.text = TextTable(embeddings=embeddings, attribute=[""] * n, space_id="s", **words)
+        self.text = TextTable(
+            embeddings=embeddings, attribute=[""] * n, space_id="s", **words
+        )
         assert self.writers[1].add_text(self.text)
 
     @rule()
@@ -490,7 +556,9 @@ class StoreMachine(RuleBasedStateMachine):
         """By the index, where the store has one; the seal is read only by what follows."""
         store = open_store([self.path, RemoteFiles(self.path)][where])
         movie = list(self.rows.values())[seed % len(self.rows)].movie
-        there = [row for row in self.rows.values() if row.movie == movie and row.status.is_ok]
+        there = [
+            row for row in self.rows.values() if row.movie == movie and row.status.is_ok
+        ]
         for spec in self.specs:
             found = store.matrix(spec.name, movies=[movie], missing="drop")
             same(found.values, stacked(spec, there))
@@ -537,19 +605,36 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), seed=st.integers(0, 2**32 - 1))
     def take_a_subset(self, data: st.DataObject, seed: int) -> None:
-        clips = data.draw(st.lists(st.sampled_from(list(self.rows)), min_size=1), "clips")
+        clips = data.draw(
+            st.lists(st.sampled_from(list(self.rows)), min_size=1), "clips"
+        )
         names = [spec.name for spec in self.specs if spec.is_level]
-        levels = data.draw(st.none() | st.sets(st.sampled_from(names), min_size=1), "levels")
+        levels = data.draw(
+            st.none() | st.sets(st.sampled_from(names), min_size=1), "levels"
+        )
         path = self.new_path()
         made = subset(
-            open_store(self.path), path, clips=clips, levels=None if levels is None else [*levels]
+            open_store(self.path),
+            path,
+            clips=clips,
+            levels=None if levels is None else [*levels],
         )
-        specs = [s for s in self.specs if levels is None or s.name in levels or not s.is_level]
+        specs = [
+            s
+            for s in self.specs
+            if levels is None or s.name in levels or not s.is_level
+        ]
         rows = {clip: row for clip, row in self.rows.items() if clip in clips}
-        size = made.n_clips if made.n_clips < self.plan.block_rows else self.plan.block_rows
+        size = (
+            made.n_clips
+            if made.n_clips < self.plan.block_rows
+            else self.plan.block_rows
+        )
         rows = missing_by_block(rows, open_store(path).plan.block_rows)
         assert size <= open_store(path).plan.block_rows
-        assert made.sealed == all(row.status.state != "missing" for row in rows.values())
+        assert made.sealed == all(
+            row.status.state != "missing" for row in rows.values()
+        )
         check_store(open_store(path), rows, specs, seed=seed)
         assert not verify(path, hashes=True).problems
 
@@ -568,17 +653,22 @@ class StoreMachine(RuleBasedStateMachine):
         # A part has lost the rows of a block of its own in which one is missing.
         there = {}
         for part in parts:
-            for clip, is_ok in zip(part.clip_ids.tolist(), part.status().is_ok, strict=True):
+            for clip, is_ok in zip(
+                part.clip_ids.tolist(), part.status().is_ok, strict=True
+            ):
                 is_there = part.commits.statuses(part.levels)
                 row = part.clip_ids.tolist().index(clip)
                 if is_ok or is_there[row].state != "missing":
                     there[clip] = self.rows[clip]
         rows = {
-            clip: there.get(clip, Row(self.rows[clip].movie)) for clip in store.clip_ids.tolist()
+            clip: there.get(clip, Row(self.rows[clip].movie))
+            for clip in store.clip_ids.tolist()
         }
         assert set(rows) == of_first | of_second
         assert made.n_differing == 0
-        check_store(store, missing_by_block(rows, store.plan.block_rows), self.specs, seed=seed)
+        check_store(
+            store, missing_by_block(rows, store.plan.block_rows), self.specs, seed=seed
+        )
         assert not verify(paths[2], hashes=True).problems
 
     @precondition(lambda self: self.sealed)
@@ -594,9 +684,16 @@ class StoreMachine(RuleBasedStateMachine):
             of_movies = data.draw(
                 st.none() | st.sets(st.sampled_from(movies), min_size=1), "movies"
             )
-            pull(self.path, path, levels=sorted(levels), movies=of_movies and sorted(of_movies))
+            pull(
+                self.path,
+                path,
+                levels=sorted(levels),
+                movies=of_movies and sorted(of_movies),
+            )
             chosen = movies if of_movies is None else of_movies
-            blocks = {block_of[clip] for clip, row in self.rows.items() if row.movie in chosen}
+            blocks = {
+                block_of[clip] for clip, row in self.rows.items() if row.movie in chosen
+            }
             for name in levels:
                 held[name] |= {clip for clip in self.rows if block_of[clip] in blocks}
             store = open_store(path)

@@ -53,7 +53,9 @@ def test_probe_of_a_turned_file_without_times(tmp_path: Path) -> None:
     raw = write_video(tmp_path / "raw.h264", options={"preset": "veryfast"})
     assert call_obygaze("video", "probe", raw, "--json").ok().json()["times"] == "none"
     turned = write_video(
-        tmp_path / "turned.mp4", turn=90, setup=lambda stream: stream.set_display_rotation(-90)
+        tmp_path / "turned.mp4",
+        turn=90,
+        setup=lambda stream: stream.set_display_rotation(-90),
     )
     found = call_obygaze("video", "probe", turned, "--json").ok().json()
     assert (found["rotation"], found["width"], found["height"]) == (90, 120, 160)
@@ -115,13 +117,19 @@ def test_a_contact_sheet_marks_damage_and_emptiness(film: Path) -> None:
     [
         (["-o", "frames.npy"], 2, ".npz or .png"),
         (["--size", "0", "-o", "x.npz"], 2, "--size"),
-        (["--start", "3", "--end", "1", "-o", "x.npz"], 2, "end must be after the start"),
+        (
+            ["--start", "3", "--end", "1", "-o", "x.npz"],
+            2,
+            "end must be after the start",
+        ),
         (["--start", "9", "-o", "x.npz"], 1, "after the last picture"),
         (["--count", "0", "-o", "x.npz"], 2, "--count"),
         (["--count", "400000", "-o", "x.npz"], 2, "100000"),
     ],
 )
-def test_bad_words(film: Path, tmp_path: Path, words: list[str], code: int, says: str) -> None:
+def test_bad_words(
+    film: Path, tmp_path: Path, words: list[str], code: int, says: str
+) -> None:
     result = call_obygaze("video", "frames", film, *words, cwd=tmp_path)
     assert result.code == code
     assert says in result.stderr

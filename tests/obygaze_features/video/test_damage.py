@@ -31,16 +31,22 @@ def all_of(path: Path, count: int) -> DecodedClip:
 def differing(path: Path, clean: Path, count: int) -> list[int]:
     """Rows whose pixels are not those of the undamaged file."""
     spoilt, whole = all_of(path, count), all_of(clean, count)
-    gap = np.abs(spoilt.frames.astype(int) - whole.frames.astype(int)).max(axis=(1, 2, 3))
+    gap = np.abs(spoilt.frames.astype(int) - whole.frames.astype(int)).max(
+        axis=(1, 2, 3)
+    )
     return np.flatnonzero(gap > 8).tolist()
 
 
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_video(tmp_path_factory.mktemp("clean") / "clean.mp4", options=EVEN_GROUPS)
+    return write_video(
+        tmp_path_factory.mktemp("clean") / "clean.mp4", options=EVEN_GROUPS
+    )
 
 
-def test_a_spoilt_key_frame_taints_its_group_and_no_other(clean: Path, tmp_path: Path) -> None:
+def test_a_spoilt_key_frame_taints_its_group_and_no_other(
+    clean: Path, tmp_path: Path
+) -> None:
     path = spoil(clean, tmp_path / "key.mp4", {30})
     clip = all_of(path, 100)
     assert clip.damaged
@@ -65,7 +71,9 @@ def test_no_spoilt_picture_goes_unnoticed(
     assert {i * 100 // count // 30 for i in flagged} <= hit
 
 
-def test_damage_that_is_not_on_the_way_does_no_harm(clean: Path, tmp_path: Path) -> None:
+def test_damage_that_is_not_on_the_way_does_no_harm(
+    clean: Path, tmp_path: Path
+) -> None:
     path = spoil(clean, tmp_path / "late.mp4", {95})
     clip = decode_clip(path, View(8), end_s=3.5)
     assert not clip.damaged and not clip.substituted.any()
@@ -83,14 +91,20 @@ def test_a_b_picture_of_mpeg_spoils_only_itself(tmp_path: Path) -> None:
     assert clip.substituted.sum() == 1
 
 
-def test_a_lost_picture_is_replaced_by_its_neighbour(clean: Path, tmp_path: Path) -> None:
+def test_a_lost_picture_is_replaced_by_its_neighbour(
+    clean: Path, tmp_path: Path
+) -> None:
     import av
 
     def empty(number: int, packet: av.Packet) -> av.Packet:
         if number != 60:
             return packet
         hollow = av.Packet(b"\x00\x00\x00\x05\x65\xff\xff\xff\xff")
-        hollow.pts, hollow.dts, hollow.time_base = packet.pts, packet.dts, packet.time_base
+        hollow.pts, hollow.dts, hollow.time_base = (
+            packet.pts,
+            packet.dts,
+            packet.time_base,
+        )
         hollow.is_keyframe, hollow.duration = True, packet.duration
         return hollow
 
@@ -101,7 +115,9 @@ def test_a_lost_picture_is_replaced_by_its_neighbour(clean: Path, tmp_path: Path
     assert clip.index[60] != 60 and abs(clip.index[60] - 60) <= 2
     fine = ~clip.substituted
     assert fine.sum() >= 70
-    assert np.array(read_numbers(clip.frames))[fine].tolist() == clip.index[fine].tolist()
+    assert (
+        np.array(read_numbers(clip.frames))[fine].tolist() == clip.index[fine].tolist()
+    )
 
 
 def test_more_than_one_in_eight_fails_the_clip(clean: Path, tmp_path: Path) -> None:
@@ -122,7 +138,10 @@ def cut(source: Path, target: Path, share: float) -> Path:
     return target
 
 
-CUT = {".avi": ("mpeg4", {"g": "12"}), ".webm": ("libvpx", {"g": "12", "deadline": "realtime"})}
+CUT = {
+    ".avi": ("mpeg4", {"g": "12"}),
+    ".webm": ("libvpx", {"g": "12", "deadline": "realtime"}),
+}
 
 
 @pytest.mark.parametrize("suffix", [".mkv", ".mp4", ".webm", ".avi"])
@@ -146,7 +165,9 @@ def test_a_file_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
     # What is there can be had by asking for it.
     rest = decode_clip(short, View(8), max_substituted=1.0)
     fine = ~rest.substituted
-    assert np.array(read_numbers(rest.frames))[fine].tolist() == rest.index[fine].tolist()
+    assert (
+        np.array(read_numbers(rest.frames))[fine].tolist() == rest.index[fine].tolist()
+    )
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -156,10 +177,16 @@ def test_a_transport_stream_cut_inside_a_packet_spoils_its_last_picture(
 ) -> None:
     options = {"preset": "ultrafast", "g": "24", "bf": "0"}
     if codec == "libx265":
-        options |= {"x265-params": "log-level=none:pools=none:frame-threads=1:bframes=0"}
+        options |= {
+            "x265-params": "log-level=none:pools=none:frame-threads=1:bframes=0"
+        }
     mode = {"mpegts_m2ts_mode": "1" if wide else "0"}
     path = write_video(
-        tmp_path / "a.ts", codec, format="mpegts", options=options, container_options=mode
+        tmp_path / "a.ts",
+        codec,
+        format="mpegts",
+        options=options,
+        container_options=mode,
     )
     size, whole = 192 if wide else 188, path.read_bytes()
     assert len(whole) % size == 0 and not probe(path).damaged
@@ -243,7 +270,9 @@ def test_sound_alone_is_not_a_video(tmp_path: Path) -> None:
 
 def test_a_stream_without_one_picture(clean: Path, tmp_path: Path) -> None:
     path = remux(
-        clean, tmp_path / "none.ts", lambda number, packet: None if number != 1 else packet
+        clean,
+        tmp_path / "none.ts",
+        lambda number, packet: None if number != 1 else packet,
     )
     with pytest.raises(BadVideo) as caught:
         probe(path)

@@ -61,7 +61,11 @@ def test_whole_files_are_exact(made: Made, count: int) -> None:
 def test_parts_are_exact(made: Made) -> None:
     times = probe(made.path).index.times_s
     for start, end in [(0.7, 2.2), (1.999, 2.6), (0.0, 0.05), (3.0, None)]:
-        inside = [i for i, t in enumerate(times) if start <= t + 1e-6 and t + 1e-6 < (end or 1e9)]
+        inside = [
+            i
+            for i, t in enumerate(times)
+            if start <= t + 1e-6 and t + 1e-6 < (end or 1e9)
+        ]
         if not inside:
             continue
         clip = decode_clip(made.path, View(8), start_s=start, end_s=end)
@@ -84,7 +88,12 @@ def test_key_frames_are_pictures_near_those_asked_for(made: Made) -> None:
 
 def test_several_views_share_one_decode(made: Made) -> None:
     small, square = Resize(48), Resize(40, fit="squash", filter="bilinear")
-    views = [View(32), View(8, resize=small), View(16, resize=square), View(4, "fps", small)]
+    views = [
+        View(32),
+        View(8, resize=small),
+        View(16, resize=square),
+        View(4, "fps", small),
+    ]
     clips = decode_views(made.path, views)
     for view, clip in clips.items():
         alone = decode_clip(made.path, view)
@@ -101,7 +110,9 @@ def test_shape(made: Made) -> None:
         "mp4_wide_pixels": (120, 233),
         "mp4_narrow_pixels": (120, 142),
     }
-    assert decode_clip(made.path, View(1)).frames.shape[1:3] == wanted.get(name, (120, 160))
+    assert decode_clip(made.path, View(1)).frames.shape[1:3] == wanted.get(
+        name, (120, 160)
+    )
 
 
 LARGE = [
@@ -111,7 +122,14 @@ LARGE = [
     "mkv_variable_rate",
     "flv_h264",
 ]
-LARGE += ["ts_h264", "ts_late_start", "mpg_mpeg2_b", "avi_mpeg4_b", "webm_vp9", "mp4_edit_list"]
+LARGE += [
+    "ts_h264",
+    "ts_late_start",
+    "mpg_mpeg2_b",
+    "avi_mpeg4_b",
+    "webm_vp9",
+    "mp4_edit_list",
+]
 LARGE += ["mp4_with_sound", "ts_h264_intra_refresh", "mp4_fragmented", "raw_h264"]
 
 
@@ -132,13 +150,17 @@ def test_files_too_large_to_keep_are_as_exact(
     assert part.index[0] == np.searchsorted(probe(made.path).index.times_s, 2.0 - 1e-6)
 
 
-def test_a_large_film_is_read_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_film_is_read_through_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(film, "KEEP_BYTES", 0)
     monkeypatch.setattr(film, "_FILMS", {})
     made = KINDS["mkv_h264_short_groups"](tmp_path)
     passes, read_packets = [], []
     read_all, demux = packets._read_packets, source.demux
-    monkeypatch.setattr(packets, "_read_packets", lambda *a: passes.append(1) or read_all(*a))
+    monkeypatch.setattr(
+        packets, "_read_packets", lambda *a: passes.append(1) or read_all(*a)
+    )
     for start in (0.5, 1.5, 3.5):
         decode_clip(made.path, View(4), start_s=start, end_s=start + 0.4)
     assert len(passes) == 1

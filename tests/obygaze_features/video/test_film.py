@@ -27,11 +27,15 @@ def no_films_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def same(
-    one: DecodedClip, other: DecodedClip, facts: tuple[str, ...] = ("total", "damaged", "missing")
+    one: DecodedClip,
+    other: DecodedClip,
+    facts: tuple[str, ...] = ("total", "damaged", "missing"),
 ) -> bool:
     arrays = ("frames", "index", "time_s", "asked_s", "substituted", "mask")
     return all(
-        np.array_equal(getattr(one, name), getattr(other, name), equal_nan=name.endswith("_s"))
+        np.array_equal(
+            getattr(one, name), getattr(other, name), equal_nan=name.endswith("_s")
+        )
         for name in arrays
     ) and all(getattr(one, name) == getattr(other, name) for name in facts)
 
@@ -50,7 +54,9 @@ def test_clips_are_the_same_with_a_kept_index(
         plain = decode_views(made.path, VIEWS, start_s=start, end_s=end)
         # Made, read from its file, and from memory.
         for _ in range(2):
-            kept = decode_views(made.path, VIEWS, start_s=start, end_s=end, indexes=indexes)
+            kept = decode_views(
+                made.path, VIEWS, start_s=start, end_s=end, indexes=indexes
+            )
             assert all(same(kept[view], plain[view]) for view in VIEWS)
             real = kept[VIEWS[0]]
             assert read_numbers(real.frames) == [made.numbers[i] for i in real.index]
@@ -65,7 +71,9 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[
     return calls
 
 
-@pytest.mark.parametrize("name", ["avi_mpeg4_b", "ts_h264", "mp4_fragmented", "raw_h264"])
+@pytest.mark.parametrize(
+    "name", ["avi_mpeg4_b", "ts_h264", "mp4_fragmented", "raw_h264"]
+)
 def test_a_film_is_read_and_decoded_once(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +87,11 @@ def test_a_film_is_read_and_decoded_once(
     for start in (0.5, 1.5, 3.5):
         film._FILMS.clear()
         clip = decode_views(
-            made.path, [View(4)], start_s=start, end_s=start + 0.4, indexes=tmp_path / "indexes"
+            made.path,
+            [View(4)],
+            start_s=start,
+            end_s=start + 0.4,
+            indexes=tmp_path / "indexes",
         )[View(4)]
         assert read_numbers(clip.frames) == [made.numbers[i] for i in clip.index]
     assert len(read) == passes
@@ -119,7 +131,9 @@ def test_an_index_with_damage_of_any_kind_is_made_again(tmp_path: Path) -> None:
             del data[start : start + int(random.integers(1, 99))]
         damaged.write_bytes(data)
         # What is read is the whole index, or nothing.
-        values = film._kept(damaged, lambda: {"new": np.array(1)}, dict, film.no_progress)
+        values = film._kept(
+            damaged, lambda: {"new": np.array(1)}, dict, film.no_progress
+        )
         assert values.keys() == {"new"} or "pts" in values
 
 
@@ -134,7 +148,9 @@ def test_the_index_of_another_film_is_not_used(name: str, tmp_path: Path) -> Non
     index_file(tmp_path / "indexes").write_bytes(wrong)
     film._FILMS.clear()
     plain = decode_views(made.path, VIEWS, start_s=1.0, end_s=2.0)
-    kept = decode_views(made.path, VIEWS, start_s=1.0, end_s=2.0, indexes=tmp_path / "indexes")
+    kept = decode_views(
+        made.path, VIEWS, start_s=1.0, end_s=2.0, indexes=tmp_path / "indexes"
+    )
     assert all(same(kept[view], plain[view]) for view in VIEWS)
     assert not list((tmp_path / "indexes").glob("*/index.npz"))
 
@@ -163,11 +179,15 @@ def test_the_decoded_pictures_of_another_film_are_not_used(tmp_path: Path) -> No
             assert found["positions"].tolist() != theirs["positions"].tolist()
 
 
-def test_without_a_folder_that_can_be_written_the_index_stays_in_memory(tmp_path: Path) -> None:
+def test_without_a_folder_that_can_be_written_the_index_stays_in_memory(
+    tmp_path: Path,
+) -> None:
     made = KINDS["avi_mpeg4_b"](tmp_path)
     (tmp_path / "file").write_text("")
     plain = decode_views(made.path, VIEWS, start_s=1.0, end_s=2.0)
-    kept = decode_views(made.path, VIEWS, start_s=1.0, end_s=2.0, indexes=tmp_path / "file" / "x")
+    kept = decode_views(
+        made.path, VIEWS, start_s=1.0, end_s=2.0, indexes=tmp_path / "file" / "x"
+    )
     assert all(same(kept[view], plain[view]) for view in VIEWS)
 
 
@@ -181,7 +201,9 @@ def test_progress_is_reported_for_each_packet_and_picture(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", ["avi_mpeg4_b", "raw_h264", "wmv_wmv2", "mpg_mpeg2_b"])
-def test_clips_of_a_damaged_film_are_the_same(name: str, seed: int, tmp_path: Path) -> None:
+def test_clips_of_a_damaged_film_are_the_same(
+    name: str, seed: int, tmp_path: Path
+) -> None:
     made = KINDS[name](tmp_path)
     random = np.random.default_rng(seed)
     data = bytearray(made.path.read_bytes())

@@ -32,7 +32,9 @@ from obygaze_features.video.film import VideoInfo, probe
 
 COUNT = 60
 X264 = {"preset": "veryfast", "g": "20", "sc_threshold": "0", "bf": "2"}
-X265 = "log-level=none:pools=none:frame-threads=1:keyint=20:bframes=2:b-adapt=0:scenecut=0"
+X265 = (
+    "log-level=none:pools=none:frame-threads=1:keyint=20:bframes=2:b-adapt=0:scenecut=0"
+)
 MPEG = {"bf": "2", "g": "15", "b": "800k", "b_strategy": "0"}
 CODED: dict[str, tuple[str, dict[str, str]]] = {
     "h264": ("libx264", X264),
@@ -65,7 +67,12 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Any:
         path, numbers = folder / name, range(COUNT)
         pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
         return write_video(
-            path, codec, numbers=numbers, options=options, size=(320, 240), pix_fmt=pix_fmt
+            path,
+            codec,
+            numbers=numbers,
+            options=options,
+            size=(320, 240),
+            pix_fmt=pix_fmt,
         )
 
     return make
@@ -121,7 +128,9 @@ def test_a_lost_picture_of_h264_marks_what_was_built_on_it(
 
 
 @pytest.mark.parametrize("suffix", [".mkv", ".ts"])
-def test_a_lost_key_frame_of_h264_marks_its_group(clean: Any, tmp_path: Path, suffix: str) -> None:
+def test_a_lost_key_frame_of_h264_marks_its_group(
+    clean: Any, tmp_path: Path, suffix: str
+) -> None:
     whole = clean(f"h264{suffix}")
     found = judge(drop_packets(whole, tmp_path / f"lost{suffix}", {20}), whole)
     assert np.flatnonzero(found.marked).tolist() == list(range(20, 39))
@@ -162,12 +171,16 @@ def test_a_lost_picture_on_which_none_is_built_spoils_none(
     assert found.whole.all() and not found.marked.any()
 
 
-def test_b_pictures_before_a_key_frame_hang_on_the_group_before(clean: Any, tmp_path: Path) -> None:
+def test_b_pictures_before_a_key_frame_hang_on_the_group_before(
+    clean: Any, tmp_path: Path
+) -> None:
     # In AVI pictures are counted: which are shown before the key frame is known afterwards.
     whole = clean("mpeg4.avi")
     keys = positions_of(whole, "I")
     last = max(p for p in positions_of(whole, "P") if p < keys[1])
-    found = judge(change_packets(whole, tmp_path / "spoilt.avi", {last}, flip_bits, seed=3), whole)
+    found = judge(
+        change_packets(whole, tmp_path / "spoilt.avi", {last}, flip_bits, seed=3), whole
+    )
     (rows,) = np.nonzero(~found.whole)
     assert {keys[1] - 2, keys[1] - 1} & set(rows.tolist())
     assert not (~found.whole & ~found.marked).any()
@@ -189,7 +202,9 @@ def test_bytes_that_are_gone_leave_no_picture_spoilt_and_unmarked(
         assert not (~found.whole & ~found.marked).any()
 
 
-def test_a_chunk_of_avi_that_is_not_found_but_in_the_table(clean: Any, tmp_path: Path) -> None:
+def test_a_chunk_of_avi_that_is_not_found_but_in_the_table(
+    clean: Any, tmp_path: Path
+) -> None:
     import av
 
     whole = clean("mpeg4.avi")
@@ -224,7 +239,9 @@ def test_slices_without_a_picture(clean: Any, tmp_path: Path) -> None:
         at = data.index(b"\0\0\1\0")
         data[at : at + 8] = b"\xff" * 8
 
-    found = judge(change_packets(whole, tmp_path / "headless.mpg", {position}, behead), whole)
+    found = judge(
+        change_packets(whole, tmp_path / "headless.mpg", {position}, behead), whole
+    )
     assert not found.whole.all() and not (~found.whole & ~found.marked).any()
 
 
@@ -236,15 +253,21 @@ def test_zeros_inside_a_picture_of_hevc(clean: Any, tmp_path: Path) -> None:
         data[len(data) // 2 : len(data) // 2 + 8] = bytes(8)
 
     (position,) = positions_of(whole, "I")[1:2]
-    found = judge(change_packets(whole, tmp_path / "holed.mp4", {position}, hole), whole)
+    found = judge(
+        change_packets(whole, tmp_path / "holed.mp4", {position}, hole), whole
+    )
     assert not found.whole.all() and not (~found.whole & ~found.marked).any()
     assert not found.marked[:18].any() and not found.marked[42:].any()
 
 
 def test_zeros_from_one_packet_into_the_next(clean: Any, tmp_path: Path) -> None:
     whole = clean("hevc.mp4")
-    first = change_packets(whole, tmp_path / "end.mp4", {30}, lambda data, _: _zero(data, -9, None))
-    both = change_packets(first, tmp_path / "both.mp4", {31}, lambda data, _: _zero(data, 0, 9))
+    first = change_packets(
+        whole, tmp_path / "end.mp4", {30}, lambda data, _: _zero(data, -9, None)
+    )
+    both = change_packets(
+        first, tmp_path / "both.mp4", {31}, lambda data, _: _zero(data, 0, 9)
+    )
     found = judge(both, whole)
     assert not found.whole.all() and not (~found.whole & ~found.marked).any()
 
@@ -256,7 +279,9 @@ def _zero(data: bytearray, start: int, stop: int | None) -> None:
 @pytest.mark.parametrize("name", ["vp8.webm", "vp9.webm"])
 def test_zeros_in_place_of_a_sector(clean: Any, tmp_path: Path, name: str) -> None:
     whole = clean(name)
-    path = change_packets(whole, tmp_path / name, {20}, lambda data, _: _zero(data, 200, 460))
+    path = change_packets(
+        whole, tmp_path / name, {20}, lambda data, _: _zero(data, 200, 460)
+    )
     found = judge(path, whole)
     assert not found.whole.all() and not (~found.whole & ~found.marked).any()
 
@@ -283,7 +308,9 @@ def test_what_the_container_complains_about_is_not_trusted(
         assert found.info.damaged and not (~found.whole & ~found.marked).any()
 
 
-NUMBERED = [name for name in KINDS if "h264" in name or "mpeg2" in name or "mpeg1" in name]
+NUMBERED = [
+    name for name in KINDS if "h264" in name or "mpeg2" in name or "mpeg1" in name
+]
 
 
 @pytest.mark.parametrize("name", sorted(NUMBERED))
@@ -303,13 +330,25 @@ def test_no_clean_file_is_accused(name: str, tmp_path: Path) -> None:
             groups, headless = losses.mpeg_groups(opened.film.index, coded)
             assert sum(map(len, groups)) == len(coded) and headless == []
             assert losses.mpeg_losses(opened.film.index, coded) == []
-        assert not any(losses.has_unwritten_zeros(codec, data, size) for _, data in coded)
+        assert not any(
+            losses.has_unwritten_zeros(codec, data, size) for _, data in coded
+        )
 
 
 def test_parameters_of_h264_are_read_by_the_book() -> None:
     # By hand: profile 66, level 30, set 0; log2_max_frame_num 4 + 2 = 6; order type 2;
     # one reference; gaps allowed.
-    bits = "01000010" + "00000000" + "00011110" + "1" + "011" + "011" + "010" + "1" + "1000"
+    bits = (
+        "01000010"
+        + "00000000"
+        + "00011110"
+        + "1"
+        + "011"
+        + "011"
+        + "010"
+        + "1"
+        + "1000"
+    )
     unit = b"\x67" + int(bits.ljust(48, "0"), 2).to_bytes(6, "big")
     found = losses.h264_numbering(unit)
     assert (found.bits, found.may_skip, found.separate_planes) == (6, True, False)
@@ -330,10 +369,14 @@ def test_how_units_are_told_apart() -> None:
 def test_zeros_are_no_damage_where_they_belong(codec: str) -> None:
     picture = b"\x02\x01\xaa\xbb\0\0\3\0\xcc"
     before, holed = b"\0\0\0\1", picture + b"\0\0\0" + picture
-    assert not losses.has_unwritten_zeros(codec, before + picture + bytes(9) + before + picture, 0)
+    assert not losses.has_unwritten_zeros(
+        codec, before + picture + bytes(9) + before + picture, 0
+    )
     assert losses.has_unwritten_zeros(codec, before + holed, 0)
     # Lengths begin with zeros, and fillers may stand behind a unit.
     sized = len(picture + bytes(7)).to_bytes(4, "big") + picture + bytes(7)
     assert not losses.has_unwritten_zeros(codec, sized + sized, 4)
     assert not losses.has_unwritten_zeros(codec, sized + sized, 0)
-    assert losses.has_unwritten_zeros(codec, sized + len(holed).to_bytes(4, "big") + holed, 4)
+    assert losses.has_unwritten_zeros(
+        codec, sized + len(holed).to_bytes(4, "big") + holed, 4
+    )

@@ -61,7 +61,9 @@ OPTIONS = {
     "libx265": {
         "x265-params": "open-gop=1:keyint=48:min-keyint=48:bframes=4:log-level=none:pools=1"
     },
-    "libx264": {"x264-params": "open-gop=1:keyint=48:min-keyint=48:bframes=3:scenecut=0"},
+    "libx264": {
+        "x264-params": "open-gop=1:keyint=48:min-keyint=48:bframes=3:scenecut=0"
+    },
     "mpeg2video": {"g": "24", "bf": "2"},
 }
 
@@ -107,8 +109,12 @@ def test_pictures_of_an_open_group_have_their_own_times(
     indexes = tmp_path / "indexes" if indexed else None
     part = decode_clip(film, View(4), start_s=1.0, end_s=2.0, indexes=indexes)
     numbers = read_numbers(part.frames)
-    assert part.time_s.tolist() == pytest.approx([time_of[n] for n in numbers], abs=1e-3)
-    assert numbers[0] == min(number for number, time in time_of.items() if time >= 1.0 - 1e-3)
+    assert part.time_s.tolist() == pytest.approx(
+        [time_of[n] for n in numbers], abs=1e-3
+    )
+    assert numbers[0] == min(
+        number for number, time in time_of.items() if time >= 1.0 - 1e-3
+    )
     whole = decode_clip(film, View(len(time_of)), indexes=indexes)
     assert read_numbers(whole.frames) == sorted(time_of)
     assert whole.time_s.tolist() == pytest.approx(sorted(time_of.values()), abs=1e-3)
@@ -118,9 +124,15 @@ def test_pictures_of_an_open_group_have_their_own_times(
         assert bool((index.pts == NO_PTS).any()) == (start == 0)
 
 
-def without_first_key(path: Path, codec: str, n_dropped: int, tmp_path: Path, **more: Any) -> Path:
-    source = write_video(tmp_path / f"whole{path.suffix}", codec, numbers=range(60), **more)
-    return remux(source, path, lambda number, packet: packet if number >= n_dropped else None)
+def without_first_key(
+    path: Path, codec: str, n_dropped: int, tmp_path: Path, **more: Any
+) -> Path:
+    source = write_video(
+        tmp_path / f"whole{path.suffix}", codec, numbers=range(60), **more
+    )
+    return remux(
+        source, path, lambda number, packet: packet if number >= n_dropped else None
+    )
 
 
 @pytest.mark.parametrize("indexed", [False, True])
@@ -144,7 +156,9 @@ def test_what_is_decoded_before_the_first_key_frame_is_damaged(
     assert info.damaged or n_before == 0
     indexes = tmp_path / "indexes" if indexed else None
     for take in range(1 + indexed):  # the second time, from the index that was kept
-        clip = decode_clip(film, View(info.index.frames), max_substituted=1, indexes=indexes)
+        clip = decode_clip(
+            film, View(info.index.frames), max_substituted=1, indexes=indexes
+        )
         numbers = read_numbers(clip.frames)
         right = [number for number in numbers if number >= 30]
         assert right == list(range(30, 60)), take

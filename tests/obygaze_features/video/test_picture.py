@@ -14,13 +14,19 @@ from obygaze_features.video.picture import PictureConverter
 
 
 def test_the_same_in_another_process() -> None:
-    code = "from obygaze_features.video import picture; print(picture.conversion_sha256())"
+    code = (
+        "from obygaze_features.video import picture; print(picture.conversion_sha256())"
+    )
     words = [sys.executable, "-c", code]
-    done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        words, env=environment(), capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == picture.conversion_sha256()
 
 
-def test_one_level_of_one_pixel_is_another_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_level_of_one_pixel_is_another_hash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = picture.conversion_sha256()
     convert = PictureConverter.convert
 

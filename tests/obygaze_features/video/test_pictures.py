@@ -34,7 +34,12 @@ def scene(seed: int = 0, size: tuple[int, int] = SIZE) -> Pixels:
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return (
+        struct.pack(">I", len(data))
+        + kind
+        + data
+        + struct.pack(">I", zlib.crc32(kind + data))
+    )
 
 
 def png(rows: Pixels, colour: int, *before: bytes) -> bytes:
@@ -56,7 +61,9 @@ def decoded(path: Path, count: int = 1) -> Pixels:
     return decode_clip(path, View(count)).frames
 
 
-@pytest.mark.parametrize("name", ["a.png", "a b.PNG", "x%03d.png", "star*.png", "what?.png"])
+@pytest.mark.parametrize(
+    "name", ["a.png", "a b.PNG", "x%03d.png", "star*.png", "what?.png"]
+)
 def test_a_png_made_by_hand_is_read_exactly(name: str, tmp_path: Path) -> None:
     picture = scene()
     (tmp_path / name).write_bytes(png(picture, 2))
@@ -113,13 +120,19 @@ UPRIGHT: dict[int, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("orientation", UPRIGHT)
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp"])
-def test_photographs_are_turned_upright(orientation: int, suffix: str, tmp_path: Path) -> None:
+def test_photographs_are_turned_upright(
+    orientation: int, suffix: str, tmp_path: Path
+) -> None:
     """By the table of the EXIF standard, and as OpenCV does."""
     picture, path, tiff = scene(), tmp_path / f"a{suffix}", exif(orientation)
     if suffix == ".png":
         path.write_bytes(png(picture, 2, chunk(b"eXIf", tiff)))
     else:
-        settings = {"lossless": True} if suffix == ".webp" else {"quality": 95, "subsampling": 0}
+        settings = (
+            {"lossless": True}
+            if suffix == ".webp"
+            else {"quality": 95, "subsampling": 0}
+        )
         Image.fromarray(picture).save(path, **settings)
         picture = decoded(path)[0]
         Image.fromarray(scene()).save(path, exif=b"Exif\0\0" + tiff, **settings)
@@ -128,12 +141,21 @@ def test_photographs_are_turned_upright(orientation: int, suffix: str, tmp_path:
     theirs = cv2.imread(str(path))[..., ::-1].astype(int)
     assert np.abs(theirs - found).max() <= (3 if suffix == ".jpg" else 0)
     height, width = SIZE
-    assert probe(path).geometry.upright == ((width, height) if orientation > 4 else SIZE)
+    assert probe(path).geometry.upright == (
+        (width, height) if orientation > 4 else SIZE
+    )
 
 
 def test_an_animation_is_a_clip_of_its_frames(tmp_path: Path) -> None:
-    frames = [Image.fromarray(np.full((20, 30, 3), level, np.uint8)) for level in (10, 100, 200)]
-    more: dict[str, Any] = {"save_all": True, "append_images": frames[1:], "duration": 100}
+    frames = [
+        Image.fromarray(np.full((20, 30, 3), level, np.uint8))
+        for level in (10, 100, 200)
+    ]
+    more: dict[str, Any] = {
+        "save_all": True,
+        "append_images": frames[1:],
+        "duration": 100,
+    }
     for name in ("a.png", "a.gif"):
         frames[0].save(tmp_path / name, **more)
         clip = decode_clip(tmp_path / name, View(6))
@@ -145,7 +167,9 @@ def test_an_animation_is_a_clip_of_its_frames(tmp_path: Path) -> None:
     assert (caught.value.stage, caught.value.reason) == ("open", "animated")
 
 
-def test_of_a_photograph_with_others_behind_it_the_first_is_read(tmp_path: Path) -> None:
+def test_of_a_photograph_with_others_behind_it_the_first_is_read(
+    tmp_path: Path,
+) -> None:
     """Telephones append a map of the brightness as another JPEG."""
     first, both = tmp_path / "first.jpg", tmp_path / "both.jpg"
     Image.fromarray(scene()).save(first)
@@ -179,7 +203,9 @@ def test_a_folder_of_pictures_is_extracted(tmp_path: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(scene(number)).save(folder / name, lossless=True)
     (folder / "new" / "d.png").write_bytes(b"\x89PNG\r\n\x1a\n, and no more")
-    assert run_obygaze("-C", tmp_path, "manifest", "import", "folder", folder, "-o", "art").ok()
+    assert run_obygaze(
+        "-C", tmp_path, "manifest", "import", "folder", folder, "-o", "art"
+    ).ok()
     (tmp_path / "table.csv").write_text(
         "clip_id,movie_id,video\nx,old,old/a.png\ny,old,old/b.jpg\n"
     )
@@ -187,7 +213,12 @@ def test_a_folder_of_pictures_is_extracted(tmp_path: Path) -> None:
     assert run_obygaze("-C", tmp_path, *table).ok()
     assert run_obygaze("-C", tmp_path, "manifest", "link", "table", folder).ok()
     for name, code in (("art", 3), ("table", 0)):
-        assert run_obygaze("-C", tmp_path, "extract", "run", name, "-b", "descriptors").code == code
+        assert (
+            run_obygaze(
+                "-C", tmp_path, "extract", "run", name, "-b", "descriptors"
+            ).code
+            == code
+        )
     store = open_store(tmp_path / "stores" / "art.descriptors")
     assert store.status().counts == {"ok": 3, "failed": 1}
     assert [row for row, noted in store.status().noted.items() if noted.is_ok] == []
@@ -199,5 +230,7 @@ def test_a_folder_of_pictures_is_extracted(tmp_path: Path) -> None:
         still = np.repeat(decoded(folder / path), backbone.geometry.frames, axis=0)
         expected = backbone.forward(backbone.preprocess(still)[None])["clip"][0]
         assert np.array_equal(found[row], expected.astype(found.dtype))
-    by_table = open_store(tmp_path / "stores" / "table.descriptors").matrix("clip").values
+    by_table = (
+        open_store(tmp_path / "stores" / "table.descriptors").matrix("clip").values
+    )
     assert np.array_equal(by_table, found[2:])

@@ -43,7 +43,9 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("films")
     options = {"preset": "veryfast", "g": "20"}
     return [
-        write_video(folder / f"{n}.mp4", numbers=range(100 * n, 100 * n + 60), options=options)
+        write_video(
+            folder / f"{n}.mp4", numbers=range(100 * n, 100 * n + 60), options=options
+        )
         for n in range(4)
     ]
 
@@ -59,7 +61,12 @@ def slow_film(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def is_alive(pid: int) -> bool:
     """Whether a process exists and has not ended; a zombie has."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
+        state = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="ascii")
+            .rsplit(")", 1)[1]
+            .split()[0]
+        )
     except FileNotFoundError:
         return False
     return state != "Z"
@@ -117,7 +124,9 @@ def time_limit(pool: DecodePool, seconds: float) -> Iterator[None]:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_same_clips_as_in_this_process(films: list[Path], workers: int) -> None:
     parts = [(None, None), (0.5, 1.5)]
-    jobs = [DecodeJob(film, VIEWS, start, end) for film in films for start, end in parts]
+    jobs = [
+        DecodeJob(film, VIEWS, start, end) for film in films for start, end in parts
+    ]
     with DecodePool(workers) as pool:
         results = list(pool.map(jobs))
     assert [result.job for result in results] == jobs
@@ -167,11 +176,15 @@ def test_a_bad_file_is_an_error_of_its_own(films: list[Path], tmp_path: Path) ->
     assert stages == ["open", "open"]
 
 
-def test_a_crash_costs_one_clip(films: list[Path], slow_film: Path, sent: threading.Event) -> None:
+def test_a_crash_costs_one_clip(
+    films: list[Path], slow_film: Path, sent: threading.Event
+) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         (pid,) = worker_ids(pool)
-        future = submit_to_a_still_worker(pool, sent, pid, DecodeJob(slow_film, (View(32),)))
+        future = submit_to_a_still_worker(
+            pool, sent, pid, DecodeJob(slow_film, (View(32),))
+        )
         os.kill(pid, signal.SIGSEGV)
         os.kill(pid, signal.SIGCONT)
         error = future.result().error
@@ -191,12 +204,16 @@ def test_a_worker_killed_from_outside_costs_nothing(
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         (pid,) = worker_ids(pool)
-        future = submit_to_a_still_worker(pool, sent, pid, DecodeJob(slow_film, (View(32),)))
+        future = submit_to_a_still_worker(
+            pool, sent, pid, DecodeJob(slow_film, (View(32),))
+        )
         os.kill(pid, signal.SIGKILL)
         assert future.result().error is None
 
 
-@pytest.mark.parametrize(("method", "told"), [("decode", "crashed"), ("await_ready", "not start")])
+@pytest.mark.parametrize(
+    ("method", "told"), [("decode", "crashed"), ("await_ready", "not start")]
+)
 def test_who_is_killed_twice_is_given_up(
     films: list[Path], monkeypatch: pytest.MonkeyPatch, method: str, told: str
 ) -> None:
@@ -268,7 +285,9 @@ pool.close()
 """
 
 
-def test_time_in_which_the_run_was_suspended_is_not_the_clips(films: list[Path]) -> None:
+def test_time_in_which_the_run_was_suspended_is_not_the_clips(
+    films: list[Path],
+) -> None:
     """As a scheduler does it: everything is stopped and goes on later.
 
     The clip takes milliseconds, and is not begun before the suspension: nearly all of its limit
@@ -324,7 +343,10 @@ def test_clips_that_hang_leave_no_memory(films: list[Path]) -> None:
     job = DecodeJob(films[0], VIEWS)
     with DecodePool(2) as pool:
         # Both workers have the memory of clips that come after.
-        for results in [pool.submit(job), pool.submit(job)], [pool.submit(job), pool.submit(job)]:
+        for results in (
+            [pool.submit(job), pool.submit(job)],
+            [pool.submit(job), pool.submit(job)],
+        ):
             assert all(future.result().error is None for future in results)
         usual = n_memories(os.getpid())
         pids = worker_ids(pool)
@@ -343,7 +365,9 @@ def test_clips_that_hang_leave_no_memory(films: list[Path]) -> None:
 def test_too_many_open_files_has_a_hint(films: list[Path]) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with DecodePool(1) as pool:
-        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(OPEN_FILES, before[1])
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(
+            OPEN_FILES, before[1]
+        )
         n_open = len(list(Path("/proc/self/fd").iterdir()))
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (n_open - 1, before[1]))
@@ -387,7 +411,11 @@ def test_closing_leaves_no_worker(films: list[Path], slow_film: Path) -> None:
     pool.close()
     assert len(pids) == 2 and all(is_gone(pid) for pid in pids)
     for future in futures:
-        assert future.cancelled() or isinstance(future.exception(), ObygazeError) or future.done()
+        assert (
+            future.cancelled()
+            or isinstance(future.exception(), ObygazeError)
+            or future.done()
+        )
     with pytest.raises(FixUsage):
         pool.submit(DecodeJob(films[0], VIEWS))
     pool.close()
@@ -408,7 +436,9 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
-def test_workers_end_with_the_process_of_the_pool(slow_film: Path, end: signal.Signals) -> None:
+def test_workers_end_with_the_process_of_the_pool(
+    slow_film: Path, end: signal.Signals
+) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
         [sys.executable, "-c", RUN, str(slow_film)],
@@ -458,7 +488,9 @@ def test_memory_is_used_again_when_its_clip_is_gone(films: list[Path]) -> None:
             assert np.array_equal(clip.frames, decode_clip(path, view).frames)
             del clip
         assert len(made) == 1
-        results = list(pool.map([DecodeJob(films[n % 4], VIEWS) for n in range(8)], ahead=8))
+        results = list(
+            pool.map([DecodeJob(films[n % 4], VIEWS) for n in range(8)], ahead=8)
+        )
         assert len(made) == 8
         slices = [result.clips[VIEWS[0]].pictures[3:5] for result in results]
         results.clear()
@@ -527,14 +559,17 @@ def test_progress_is_not_the_reply() -> None:
             worker._receive(60)
 
 
-def test_a_job_without_views_makes_the_index_of_its_film(films: list[Path], tmp_path: Path) -> None:
+def test_a_job_without_views_makes_the_index_of_its_film(
+    films: list[Path], tmp_path: Path
+) -> None:
     job = DecodeJob(films[0], (), indexes=str(tmp_path / "indexes"))
     part = DecodeJob(films[0], VIEWS, 0.2, 0.9, indexes=str(tmp_path / "indexes"))
     with DecodePool(1) as pool:
         assert pool.submit(job).result().clips == {}
         assert len(list((tmp_path / "indexes").glob("*/index.npz"))) == 1
         kept, plain = (
-            pool.submit(one).result().clips for one in (part, replace(part, indexes=None))
+            pool.submit(one).result().clips
+            for one in (part, replace(part, indexes=None))
         )
     assert kept and plain
     assert all(np.array_equal(kept[view].frames, plain[view].frames) for view in VIEWS)

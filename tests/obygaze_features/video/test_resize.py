@@ -10,9 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from obygaze_features.video.resize import Resize, pillow_taps, resize_crop, squash_like_opencv
+from obygaze_features.video.resize import (
+    Resize,
+    pillow_taps,
+    resize_crop,
+    squash_like_opencv,
+)
 
-SHAPES = [(544, 1280), (360, 640), (100, 333), (301, 200), (224, 300), (300, 224), (7, 5), (1, 3)]
+SHAPES = [
+    (544, 1280),
+    (360, 640),
+    (100, 333),
+    (301, 200),
+    (224, 300),
+    (300, 224),
+    (7, 5),
+    (1, 3),
+]
 PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
@@ -25,10 +39,14 @@ def by_pillow(x: Any, size: tuple[int, int], kernel: str) -> Any:
     """Across, then down, in two steps: newer Pillows choose the order of a single one by cost."""
     height, width = size
     images = [Image.fromarray(f).resize((width, x.shape[1]), PILLOW[kernel]) for f in x]
-    return np.stack([np.asarray(im.resize((width, height), PILLOW[kernel])) for im in images])
+    return np.stack(
+        [np.asarray(im.resize((width, height), PILLOW[kernel])) for im in images]
+    )
 
 
-def ours(x: Any, size: tuple[int, int], box: tuple[int, int, int, int], kernel: str) -> Any:
+def ours(
+    x: Any, size: tuple[int, int], box: tuple[int, int, int, int], kernel: str
+) -> Any:
     return resize_crop(x, size, box, kernel)
 
 
@@ -54,7 +72,9 @@ def test_any_size_to_any_size_is_pillows(
     height: int, width: int, size: tuple[int, int], kernel: str, seed: int
 ) -> None:
     x = frames(height, width, 1, seed)
-    assert np.array_equal(ours(x, size, (0, 0, *size), kernel), by_pillow(x, size, kernel))
+    assert np.array_equal(
+        ours(x, size, (0, 0, *size), kernel), by_pillow(x, size, kernel)
+    )
 
 
 def test_extremes_do_not_overflow() -> None:

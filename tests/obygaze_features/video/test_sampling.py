@@ -72,10 +72,14 @@ def test_nothing_to_take(total: int, count: int) -> None:
     start=st.integers(0, 20_000),
     length=st.integers(1, 20_000),
 )
-def test_a_part_holds_what_begins_in_it(steps: list[int], start: int, length: int) -> None:
+def test_a_part_holds_what_begins_in_it(
+    steps: list[int], start: int, length: int
+) -> None:
     times = np.cumsum([0, *steps[1:]]) / 1000
     first, stop = span_of(times, start / 1000, (start + length) / 1000)
-    inside = [i for i, t in enumerate(times) if start <= round(1000 * t) < start + length]
+    inside = [
+        i for i, t in enumerate(times) if start <= round(1000 * t) < start + length
+    ]
     if inside:
         assert list(range(first, stop)) == inside
     elif start <= round(1000 * times[-1]):
@@ -105,7 +109,9 @@ def test_a_part_by_its_bounds() -> None:
     assert span_of(np.array([0.0, 0.3, 0.6]), 0.1 + 0.2, 0.6) == (1, 2)
 
 
-@pytest.mark.parametrize(("start", "end"), [(2.0, 2.0), (3.0, 1.0), (float("nan"), None)])
+@pytest.mark.parametrize(
+    ("start", "end"), [(2.0, 2.0), (3.0, 1.0), (float("nan"), None)]
+)
 def test_a_part_must_have_a_length(start: float, end: float | None) -> None:
     with pytest.raises(FixUsage):
         span_of(np.arange(100) / 25, start, end)
@@ -118,7 +124,9 @@ def test_key_frames_snap_to_the_nearest() -> None:
     assert chosen.index.tolist() == [0, 0, 30, 40, 40, 40, 90, 90]
     # As near on both sides: the earlier one.
     assert sample(index, (35, 36), 1, "keyframes").index.tolist() == [35]
-    assert sample(index, (30, 41), 11, "keyframes").index.tolist() == [30] * 6 + [40] * 5
+    assert (
+        sample(index, (30, 41), 11, "keyframes").index.tolist() == [30] * 6 + [40] * 5
+    )
 
 
 def test_key_frames_are_near_in_time_not_in_number() -> None:
@@ -144,14 +152,20 @@ def test_one_picture_a_second_of_a_long_clip() -> None:
 
 def test_ranks_of_a_span_by_its_times() -> None:
     index = index_of([0.0, 0.5, 2.0, 2.5], keys=[0])
-    assert sample(index, span_of(index.times_s, None, None), 2, "even").index.tolist() == [0, 2]
-    assert sample(index, span_of(index.times_s, 0.5, 2.5), 2, "even").index.tolist() == [1, 2]
+    assert sample(
+        index, span_of(index.times_s, None, None), 2, "even"
+    ).index.tolist() == [0, 2]
+    assert sample(
+        index, span_of(index.times_s, 0.5, 2.5), 2, "even"
+    ).index.tolist() == [1, 2]
     assert sample(index, (0, 4), 3, "fps").mask.tolist() == [True, False, False]
 
 
 def order(pts: list[int], reorder: int) -> list[int] | None:
     """presentation_order in plain lists."""
-    found = presentation_order(np.array(pts), np.ones(len(pts), dtype=np.bool_), reorder)
+    found = presentation_order(
+        np.array(pts), np.ones(len(pts), dtype=np.bool_), reorder
+    )
     return None if found is None else found.tolist()
 
 
@@ -183,13 +197,17 @@ def test_runs_begin_at_key_frames_and_are_shared() -> None:
     positions=st.lists(st.integers(0, 59), min_size=1, max_size=20),
     back=st.integers(0, 2),
 )
-def test_runs_hold_every_position_once(keys: set[int], positions: list[int], back: int) -> None:
+def test_runs_hold_every_position_once(
+    keys: set[int], positions: list[int], back: int
+) -> None:
     index = index_of([i / 25 for i in range(60)], keys=[0, *sorted(keys)])
     runs = index.runs(positions, back)
     assert sorted(p for run in runs for p in run.wanted) == sorted(set(positions))
     for run in runs:
         assert index.key[run.start] and max(run.wanted) == run.stop
-        assert all(run.start <= index.start_of(p, back) <= p <= run.stop for p in run.wanted)
+        assert all(
+            run.start <= index.start_of(p, back) <= p <= run.stop for p in run.wanted
+        )
     for before, after in pairwise(runs):
         assert before.stop + 1 < after.start
 

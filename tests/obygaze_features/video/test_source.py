@@ -66,7 +66,9 @@ def test_the_larger_of_two_streams_is_read(tmp_path: Path) -> None:
         for number in range(20):
             for stream, shift in zip(streams, (500, 0), strict=True):
                 grey = numbered(number + shift, stream.width, stream.height)
-                frame = av.VideoFrame.from_ndarray(grey, format="gray").reformat(format="yuv420p")
+                frame = av.VideoFrame.from_ndarray(grey, format="gray").reformat(
+                    format="yuv420p"
+                )
                 frame.pts = number
                 out.mux(stream.encode(frame))
         for stream in streams:

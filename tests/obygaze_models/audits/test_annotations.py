@@ -46,7 +46,9 @@ def enumerated(name: str) -> tuple[float, float]:
 
     def two_sided(sums: list[int]) -> float:
         mean = sum(sums) / len(sums)
-        return float(np.mean([abs(s - mean) >= abs(observed - mean) - 1e-9 for s in sums]))
+        return float(
+            np.mean([abs(s - mean) >= abs(observed - mean) - 1e-9 for s in sums])
+        )
 
     within = [
         sum(has[i] for i in (*in_a, in_b))
@@ -58,11 +60,15 @@ def enumerated(name: str) -> tuple[float, float]:
 
 
 def test_each_value_is_tested_by_all_exchanges_within_films() -> None:
-    audit = audit_annotations(manifest(CLIPS), "emotions", x="level == S", y="level == EN")
+    audit = audit_annotations(
+        manifest(CLIPS), "emotions", x="level == S", y="level == EN"
+    )
     document = audit.to_json()
     assert (document["n_x"], document["n_y"], document["n_empty"]) == (3, 4, 1)
     found = {value["value"]: value for value in document["values"]}
-    counts = {name: (value["count_x"], value["count_y"]) for name, value in found.items()}
+    counts = {
+        name: (value["count_x"], value["count_y"]) for name, value in found.items()
+    }
     assert counts == {"anger": (2, 1), "fear": (2, 0), "joy": (0, 3)}
     assert (found["anger"]["share_x"], found["anger"]["share_y"]) == (2 / 3, 1 / 4)
     for name, value in found.items():
@@ -77,10 +83,14 @@ def test_each_value_is_tested_by_all_exchanges_within_films() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.booleans(), st.booleans(), st.integers(0, 2)), min_size=2, max_size=12
+        st.tuples(st.booleans(), st.booleans(), st.integers(0, 2)),
+        min_size=2,
+        max_size=12,
     ).filter(lambda rows: 0 < sum(first for _, first, _ in rows) < len(rows))
 )
-def test_distribution_is_that_of_counted_permutations(rows: list[tuple[bool, bool, int]]) -> None:
+def test_distribution_is_that_of_counted_permutations(
+    rows: list[tuple[bool, bool, int]],
+) -> None:
     occurs, first, block = map(np.array, zip(*rows, strict=True))
     p, counted = occurrence_p(occurs, first, block), permutation_p(occurs, first, block)
     for tail in ("greater", "less", "two_sided"):
@@ -100,7 +110,9 @@ def test_one_film_is_fishers_exact_test() -> None:
 def test_a_value_of_one_film_is_no_difference_between_levels() -> None:
     rows = [("a", "S" if i < 16 else "EN", "anger") for i in range(20)]
     rows += [("b", "S" if i < 4 else "EN", "") for i in range(20)]
-    audit = audit_annotations(manifest(rows), "emotions", x="level == S", y="level == EN")
+    audit = audit_annotations(
+        manifest(rows), "emotions", x="level == S", y="level == EN"
+    )
     (test,) = audit.tests
     assert test.p_across < 0.001
     assert test.p == 1.0
@@ -110,17 +122,38 @@ def test_a_value_of_one_film_is_no_difference_between_levels() -> None:
 def test_the_command_finds_emotions_that_go_with_a_level(tmp_path: Path) -> None:
     write_manifest(manifest(CLIPS), tmp_path / "manifests" / "toy.toml")
     levels = ("--x", "level == S", "--y", "level == EN")
-    words = ("-C", tmp_path, "audit", "annotations", "toy", *levels, "--column", "emotions")
+    words = (
+        "-C",
+        tmp_path,
+        "audit",
+        "annotations",
+        "toy",
+        *levels,
+        "--column",
+        "emotions",
+    )
     document = call_obygaze(*words, "--min-count", "3", "--json").ok().json()
     assert [value["value"] for value in document["values"]] == ["anger", "joy"]
     assert document["n_left_out"] == 1
-    done = call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "t.csv").ok()
+    done = call_obygaze(
+        *words, "--figure", tmp_path / "f", "--table", tmp_path / "t.csv"
+    ).ok()
     assert "joy: 0.0 % of X, 75.0 % of Y" in done.stdout
     assert ">joy: level == S<" in (tmp_path / "f.svg").read_text("utf-8")
-    assert (tmp_path / "t.csv").read_text("utf-8").startswith("value,n X,share X,low X,high X,n Y")
+    assert (
+        (tmp_path / "t.csv")
+        .read_text("utf-8")
+        .startswith("value,n X,share X,low X,high X,n Y")
+    )
     for wrong, message in (
-        (("--column", "relationships"), "no column 'relationships'; found concepts, emotions"),
-        (("--column", "concepts"), "no clip of the groups has a value in column 'concepts'"),
+        (
+            ("--column", "relationships"),
+            "no column 'relationships'; found concepts, emotions",
+        ),
+        (
+            ("--column", "concepts"),
+            "no clip of the groups has a value in column 'concepts'",
+        ),
         (("--y", "level != EN"), "clips are in both groups"),
         (("--min-count", "9"), "--min-count"),
     ):

@@ -24,14 +24,31 @@ X = [[1, 0], [1, 0], [0, 1], [1, 1]]
 Y = [[0, 1], [0, 1], [1, 0], [1, 1]]
 A, B = [[1, 0]], [[0, 1]]
 # Two films of five and six items, one of three: 10 * 20 * 3 = 600 ways within films.
-BLOCKED = [0.65, -0.512, 0.832, 0.646, -0.753, 0.123, 0.541, 0.248, -0.204, -0.485, -0.222]
+BLOCKED = [
+    0.65,
+    -0.512,
+    0.832,
+    0.646,
+    -0.753,
+    0.123,
+    0.541,
+    0.248,
+    -0.204,
+    -0.485,
+    -0.222,
+]
 BLOCKED += [0.993, 2.081, -1.416]
 BLOCKED_IS_X = [1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0]
 BLOCK = [0] * 5 + [1] * 6 + [2] * 3
 
 
 def embedding_association(
-    x: object, y: object, a: object, b: object, x_block: object = None, y_block: object = None
+    x: object,
+    y: object,
+    a: object,
+    b: object,
+    x_block: object = None,
+    y_block: object = None,
 ) -> GroupTest:
     """The result of one test of X against Y."""
     groups = VectorGroup("X", x, x_block), VectorGroup("Y", y, y_block)  # type: ignore[arg-type]
@@ -94,13 +111,17 @@ def test_all_splits_of_forty_are_counted() -> None:
     assert sampled.greater == pytest.approx(p.greater, abs=0.005)
 
 
-def test_sampling_agrees_with_counting_within_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampling_agrees_with_counting_within_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(permutation, "MAX_LOG2_HALF", -1.0)
     p = permutation_p(BLOCKED, BLOCKED_IS_X, BLOCK, permutations=200_000, seed=3)
     # Four standard errors of a share of .03 in 200,000.
     assert p.greater == pytest.approx(0.03, abs=4 * (0.03 * 0.97 / 200_000) ** 0.5)
     assert p.method == "sampled, 200000 permutations, seed 3"
-    assert p == permutation_p(BLOCKED, BLOCKED_IS_X, BLOCK, permutations=200_000, seed=3)
+    assert p == permutation_p(
+        BLOCKED, BLOCKED_IS_X, BLOCK, permutations=200_000, seed=3
+    )
 
 
 def test_sampled_p_is_never_zero() -> None:
@@ -137,7 +158,9 @@ def test_film_effect_is_significant_only_without_blocks() -> None:
 
 
 def test_no_blocked_test_if_no_block_has_both_groups() -> None:
-    result = embedding_association(X, Y, A, B, x_block=[0, 0, 1, 1], y_block=[2, 2, 3, 3])
+    result = embedding_association(
+        X, Y, A, B, x_block=[0, 0, 1, 1], y_block=[2, 2, 3, 3]
+    )
     assert result.within is None
     assert result.verdict is result.across
 
@@ -146,12 +169,23 @@ def test_constant_values_have_no_effect_size() -> None:
     result = embedding_association([[1, 0], [1, 0]], [[1, 0], [1, 0]], A, B)
     assert result.effect_size is None
     assert result.to_json()["p_normal"] is None
-    assert (result.across.greater, result.across.less, result.across.two_sided) == (1.0, 1.0, 1.0)
+    assert (result.across.greater, result.across.less, result.across.two_sided) == (
+        1.0,
+        1.0,
+        1.0,
+    )
 
 
 @pytest.mark.parametrize(
     "x",
-    [[[0.0, 0.0], [1.0, 0.0]], [[np.nan, 1.0]], [[np.inf, 1.0]], [], [1.0, 2.0], [[1.0, 2.0, 3.0]]],
+    [
+        [[0.0, 0.0], [1.0, 0.0]],
+        [[np.nan, 1.0]],
+        [[np.inf, 1.0]],
+        [],
+        [1.0, 2.0],
+        [[1.0, 2.0, 3.0]],
+    ],
 )
 def test_zero_nonfinite_and_misshaped_vectors_are_errors(x: list[object]) -> None:
     with pytest.raises(FixInput):
@@ -168,9 +202,16 @@ def test_blocks_must_fit() -> None:
 
 
 def test_normal_form_has_the_mean_and_variance_of_all_permutations() -> None:
-    s, block = np.array([3.0, 1.0, -2.0, 0.5, 4.0, 2.5, 7.0]), np.array([0, 0, 0, 1, 1, 1, 2])
+    s, block = (
+        np.array([3.0, 1.0, -2.0, 0.5, 4.0, 2.5, 7.0]),
+        np.array([0, 0, 0, 1, 1, 1, 2]),
+    )
     first = np.array([1, 0, 1, 0, 1, 0, 1], dtype=bool)
-    sums = [s[list(a)].sum() + s[b] + s[6] for a in combinations(range(3), 2) for b in range(3, 6)]
+    sums = [
+        s[list(a)].sum() + s[b] + s[6]
+        for a in combinations(range(3), 2)
+        for b in range(3, 6)
+    ]
     z = (s[first].sum() - np.mean(sums)) / np.std(sums)
     normal = permutation_p(s, first, block).normal
     assert normal is not None
@@ -187,7 +228,9 @@ def test_normal_form_without_blocks_is_that_of_the_effect_size() -> None:
     assert normal is not None
     assert effect is not None
     # The published formula: the tail of a normal at d * sqrt(n_x n_y / (n_x + n_y)).
-    assert normal["greater"] == pytest.approx(stats.norm.sf(effect * (5 * 7 / 12) ** 0.5))
+    assert normal["greater"] == pytest.approx(
+        stats.norm.sf(effect * (5 * 7 / 12) ** 0.5)
+    )
 
 
 def test_effect_size_by_hand() -> None:
@@ -214,7 +257,9 @@ def test_published_cases() -> None:
         assert result.effect_size == pytest.approx(case["effect_size"], abs=1e-9)
         assert result.across.greater == pytest.approx(case["p_exact_ge"], abs=1e-12)
     blocked = cases["blocked"]
-    p = permutation_p(blocked["s"], np.array(blocked["is_x"], dtype=bool), blocked["block"])
+    p = permutation_p(
+        blocked["s"], np.array(blocked["is_x"], dtype=bool), blocked["block"]
+    )
     assert (p.greater, p.n) == (blocked["p_exact_ge"], blocked["n"])
     assert p.normal is not None
     assert p.normal["greater"] == pytest.approx(blocked["p_normal"], abs=1e-12)

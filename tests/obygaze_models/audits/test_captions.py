@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_models.audits.captions import WordRate, audit_captions, contrasts, word_rates
+from obygaze_models.audits.captions import (
+    WordRate,
+    audit_captions,
+    contrasts,
+    word_rates,
+)
 from obygaze_models.audits.cooccurrence import bias_amplification, count_pairs
 from obygaze_models.audits.permutation import permutation_p
 from obygaze_models.audits.texts import LabelledText, read_words, tokens
@@ -45,7 +50,12 @@ def test_words_of_a_caption() -> None:
 def test_rates_by_hand() -> None:
     rates = rates_by_group(word_rates(CAPTIONS, LISTS))
     sad = rates["sad"]["o"]
-    assert (sad.count, sad.captions_with_hit, sad.n_captions, sad.n_clusters) == (2, 1, 3, 2)
+    assert (sad.count, sad.captions_with_hit, sad.n_captions, sad.n_clusters) == (
+        2,
+        1,
+        3,
+        2,
+    )
     assert sad.occurrences_per_1000 == pytest.approx(2000 / 3)
     assert sad.captions_with_hit_per_1000 == pytest.approx(1000 / 3)
     # A word in quotes is another token.
@@ -58,7 +68,9 @@ def test_the_interval_is_over_clusters_not_captions() -> None:
     many += [in_group("fine", "g", str(i % 8)) for i in range(400)]
     # Every cluster has the same rate: a width of zero is no interval.
     assert word_rates(many, LISTS)[0].ci == [None, None]
-    lumped = [in_group("sad" if i % 8 < 4 else "fine", "g", str(i % 8)) for i in range(800)]
+    lumped = [
+        in_group("sad" if i % 8 < 4 else "fine", "g", str(i % 8)) for i in range(800)
+    ]
     low, high = word_rates(lumped, LISTS)[0].ci
     assert low is not None
     assert high is not None
@@ -67,7 +79,9 @@ def test_the_interval_is_over_clusters_not_captions() -> None:
 
 
 def test_groups_are_compared_by_exchanging_whole_clusters() -> None:
-    captions = [in_group("sad" if i < 3 else "fine", "ab"[i >= 3], str(i)) for i in range(6)]
+    captions = [
+        in_group("sad" if i < 3 else "fine", "ab"[i >= 3], str(i)) for i in range(6)
+    ]
     (sad, glad) = contrasts(captions, LISTS)
     assert (sad.first, sad.second) == ("a", "b")
     assert sad.p.greater == 1 / 20
@@ -96,7 +110,9 @@ def test_cluster_size_is_not_mistaken_for_word_rate() -> None:
 def test_groups_are_ordered_by_rate_not_by_count() -> None:
     # 6 of 10 captions: beyond that the clusters have -0.4, -0.4 | 0.4, 0.4, and of the 6 ways to
     # choose two of them one is as low as a's. By counts, 2, 2 | 1, 1, it would be the highest.
-    (sad, _) = contrasts(sized(("a", 4, 2), ("a", 4, 2), ("b", 1, 1), ("b", 1, 1)), LISTS)
+    (sad, _) = contrasts(
+        sized(("a", 4, 2), ("a", 4, 2), ("b", 1, 1), ("b", 1, 1)), LISTS
+    )
     assert (sad.p.greater, sad.p.less, sad.p.two_sided) == (1.0, 1 / 6, 2 / 6)
 
 
@@ -130,9 +146,16 @@ def test_co_occurrence_by_hand() -> None:
 
 def test_amplification_by_hand() -> None:
     data = {"cooking": (33, 67), "driving": (70, 30), "even": (5, 5), "unseen": (1, 1)}
-    predicted = {"cooking": (16, 84), "driving": (60, 40), "even": (6, 4), "other": (1, 1)}
+    predicted = {
+        "cooking": (16, 84),
+        "driving": (60, 40),
+        "even": (6, 4),
+        "other": (1, 1),
+    }
     result = bias_amplification(data, predicted)
-    assert result.by_thing == pytest.approx({"cooking": 0.17, "driving": -0.1, "even": 0.1})
+    assert result.by_thing == pytest.approx(
+        {"cooking": 0.17, "driving": -0.1, "even": 0.1}
+    )
     assert result.mean == pytest.approx(0.17 / 3)
     assert bias_amplification({}, {}).mean is None
 
@@ -148,7 +171,13 @@ def test_shipped_lists_and_own_ones(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text('[lists]\nx = ["a"]\n', encoding="utf-8")
     assert read_words(str(path)) == {"x": frozenset({"a"})}
-    for text in ('[lists]\nx = ["a b"]', "[lists]\nx = []", "[lists]\nx = 3", "x = 1", "x ="):
+    for text in (
+        '[lists]\nx = ["a b"]',
+        "[lists]\nx = []",
+        "[lists]\nx = 3",
+        "x = 1",
+        "x =",
+    ):
         path.write_text(text, encoding="utf-8")
         with pytest.raises(FixInput):
             read_words(str(path))
@@ -166,13 +195,20 @@ def test_published_cases() -> None:
     for name, text in cases["synthetic"]["files"].items():
         image, emotion, condition, _ = name.split("_", 3)
         group = {"NO": "Nonobjectified", "O": "Objectified"}[condition] + " " + emotion
-        captions += [in_group(line, group, f"{image}{emotion}") for line in text.splitlines()]
+        captions += [
+            in_group(line, group, f"{image}{emotion}") for line in text.splitlines()
+        ]
     rates = rates_by_group(word_rates(captions, lists))
     for expected in cases["synthetic"]["expected"]:
         emotion = expected["emotion"]
         rate = rates[emotion[:2]][f"{expected['condition']} {emotion}"]
-        assert (rate.count, rate.n_captions) == (expected["count"], expected["n_captions"])
-        assert rate.occurrences_per_1000 == pytest.approx(expected["occurrences_per_1000"])
+        assert (rate.count, rate.n_captions) == (
+            expected["count"],
+            expected["n_captions"],
+        )
+        assert rate.occurrences_per_1000 == pytest.approx(
+            expected["occurrences_per_1000"]
+        )
         hit_rate = expected["captions_with_hit_per_1000"]
         assert rate.captions_with_hit_per_1000 == pytest.approx(hit_rate)
     for image in cases["per_image_permutation"]:
@@ -181,7 +217,9 @@ def test_published_cases() -> None:
         assert (p.n_greater, p.n) == (image["ge"], image["n"])
 
 
-def test_files_of_captions_may_have_blank_lines_and_a_byte_order_mark(tmp_path: Path) -> None:
+def test_files_of_captions_may_have_blank_lines_and_a_byte_order_mark(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "1_1_a_1.txt").write_bytes(b"\xef\xbb\xbfsad\n\n  \nsad woman\n")
     (tmp_path / "2_1_b_1.txt").write_text("a man\nanother man\n")
     audit = audit_captions(tmp_path, permutations=50)

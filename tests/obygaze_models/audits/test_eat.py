@@ -24,10 +24,15 @@ def at(value: float) -> list[float]:
     return [float(np.cos(angle)), float(np.sin(angle))]
 
 
-def only_films(n_films: int = 10, n: int = 8, seed: int = 5) -> tuple[VectorGroup, VectorGroup]:
+def only_films(
+    n_films: int = 10, n: int = 8, seed: int = 5
+) -> tuple[VectorGroup, VectorGroup]:
     """Clips that differ by film alone; X holds more of the films that lean to A."""
     random = np.random.default_rng(seed)
-    sides: dict[str, tuple[list[list[float]], list[str]]] = {"X": ([], []), "Y": ([], [])}
+    sides: dict[str, tuple[list[list[float]], list[str]]] = {
+        "X": ([], []),
+        "Y": ([], []),
+    }
     for film in range(n_films):
         lean = 0.6 if film % 2 else -0.6
         for i in range(n):
@@ -105,12 +110,17 @@ def test_films_with_one_group_only_are_reported() -> None:
 def test_tests_of_one_call_are_corrected_together() -> None:
     x = VectorGroup("X", [at(0.5 + 0.01 * i) for i in range(4)])
     y = VectorGroup("Y", [at(0.1 + 0.01 * i) for i in range(4)])
-    pairs = [(VectorGroup("A", A), VectorGroup("B", B)), (VectorGroup("B", B), VectorGroup("A", A))]
+    pairs = [
+        (VectorGroup("A", A), VectorGroup("B", B)),
+        (VectorGroup("B", B), VectorGroup("A", A)),
+    ]
     same = (VectorGroup("A", A), VectorGroup("A", A))
     result = EatAudit(run_tests(x, y, [*pairs, same]))
     # Four above four: two of 70 splits are as far; no difference at all has p = 1.
     assert [test.p for test in result.tests] == [2 / 70, 2 / 70, 1.0]
-    assert [test.p_holm for test in result.tests] == pytest.approx([6 / 70, 6 / 70, 1.0])
+    assert [test.p_holm for test in result.tests] == pytest.approx(
+        [6 / 70, 6 / 70, 1.0]
+    )
     document = result.to_json()
     assert "effect_size" not in document
     assert document["tests"][0]["effect_size"] == -document["tests"][1]["effect_size"]
@@ -129,9 +139,15 @@ def test_items_alone_are_tested_one_by_one() -> None:
 
 
 def test_of_many_items_those_with_smallest_p_are_drawn(tmp_path: Path) -> None:
-    near_a, near_b = [[1.0, 0.1 * i] for i in range(5)], [[0.1 * i, 1.0] for i in range(5)]
+    near_a, near_b = (
+        [[1.0, 0.1 * i] for i in range(5)],
+        [[0.1 * i, 1.0] for i in range(5)],
+    )
     items = VectorGroup(
-        "w", [[1.0, 0.002 * i] for i in range(50)], None, [f"clip-{i}" for i in range(50)]
+        "w",
+        [[1.0, 0.002 * i] for i in range(50)],
+        None,
+        [f"clip-{i}" for i in range(50)],
     )
     result = EatAudit(
         run_tests(items, None, [(VectorGroup("A", near_a), VectorGroup("B", near_b))])
@@ -139,7 +155,9 @@ def test_of_many_items_those_with_smallest_p_are_drawn(tmp_path: Path) -> None:
     finding = result.finding()
     assert len(finding.rows) == 50
     # 2 of 252 splits are as far, times 50 tests: none holds.
-    assert finding.sentences[0] == "0 of 50 tests have p < 0.05 after Holm's correction."
+    assert (
+        finding.sentences[0] == "0 of 50 tests have p < 0.05 after Holm's correction."
+    )
     assert {test.p for test in result.tests} == {2 / 252}
     result.draw(tmp_path / "f")
     drawn = (tmp_path / "f.svg").read_text("utf-8")
@@ -202,10 +220,16 @@ def test_command_explains_difference_within_and_across_films(tmp_path: Path) -> 
 
 def test_further_pairs_and_single_items_of_a_file(tmp_path: Path) -> None:
     x, y = [at(0.5), at(0.6)], [at(0.1), at(0.2)]
-    path = save(tmp_path / "v.npz", X=x, Y=y, A=A, B=B, A_turned=B, B_turned=A, w=[1.0, 0.5])
+    path = save(
+        tmp_path / "v.npz", X=x, Y=y, A=A, B=B, A_turned=B, B_turned=A, w=[1.0, 0.5]
+    )
     document = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
     assert [test["a"] for test in document["tests"]] == ["A", "A_turned"]
-    document = call_obygaze("audit", "eat", "--vectors", path, "--single", "--json").ok().json()
+    document = (
+        call_obygaze("audit", "eat", "--vectors", path, "--single", "--json")
+        .ok()
+        .json()
+    )
     assert [test["n_x"] for test in document["tests"]] == [1, 1]
 
 
@@ -214,10 +238,22 @@ def test_further_pairs_and_single_items_of_a_file(tmp_path: Path) -> None:
     [
         ({"X": [[1.0, 0.0]], "A": A, "B": B}, "missing array 'Y'; found X, A, B"),
         ({"X": [["a"]], "Y": [[1.0]], "A": A, "B": B}, "must hold numbers"),
-        ({"X": [[0.0, 0.0]], "Y": [[1.0, 0.0]], "A": A, "B": B}, "vector 0 of X is zero"),
-        ({"X": A, "Y": B, "A": A, "B": B, "x_block": [1]}, "both x_block and y_block or neither"),
-        ({"X": A, "Y": B, "A": A, "B": B, "x_block": [1, 2], "y_block": [1]}, "for 1 rows"),
-        ({"X": A, "Y": [[1.0, 0.0, 0.0]], "A": A, "B": B}, "the same number of dimensions"),
+        (
+            {"X": [[0.0, 0.0]], "Y": [[1.0, 0.0]], "A": A, "B": B},
+            "vector 0 of X is zero",
+        ),
+        (
+            {"X": A, "Y": B, "A": A, "B": B, "x_block": [1]},
+            "both x_block and y_block or neither",
+        ),
+        (
+            {"X": A, "Y": B, "A": A, "B": B, "x_block": [1, 2], "y_block": [1]},
+            "for 1 rows",
+        ),
+        (
+            {"X": A, "Y": [[1.0, 0.0, 0.0]], "A": A, "B": B},
+            "the same number of dimensions",
+        ),
     ],
 )
 def test_files_of_vectors_that_cannot_be_tested(
@@ -235,7 +271,9 @@ def test_pickles_and_invalid_files_are_errors(tmp_path: Path) -> None:
     assert call_obygaze("audit", "eat", "--vectors", tmp_path / "t.npz").code == 4
     assert call_obygaze("audit", "eat", "--vectors", tmp_path / "none.npz").code == 1
     assert call_obygaze("audit", "eat").code == 2
-    done = call_obygaze("audit", "eat", "--vectors", tmp_path / "p.npz", "--x", "level == S")
+    done = call_obygaze(
+        "audit", "eat", "--vectors", tmp_path / "p.npz", "--x", "level == S"
+    )
     assert (done.code, "--x is for a store" in done.stderr) == (2, True)
 
 
@@ -244,8 +282,12 @@ def test_published_cases_by_the_command(tmp_path: Path) -> None:
 
     cases = json.loads(golden("audits", "eat.json").read_text("utf-8"))
     for case in cases["cases"]:
-        path = save(tmp_path / f"{case['name']}.npz", **{name: case[name] for name in "XYAB"})
+        path = save(
+            tmp_path / f"{case['name']}.npz", **{name: case[name] for name in "XYAB"}
+        )
         document = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
         expected = case["expected"]
-        assert document["effect_size"] == pytest.approx(expected["effect_size"], abs=1e-9)
+        assert document["effect_size"] == pytest.approx(
+            expected["effect_size"], abs=1e-9
+        )
         assert document["p"]["greater"] == expected["exact"]["p_ge"]

@@ -28,10 +28,16 @@ def recipe(**backbone: Any) -> Any:
         "family": "clip",
         "checkpoint": "toy/clip",
         "revision": "main",
-        "levels": {"clip": "frame-mean", "pooled": "token-max", "frames": "frame-vector"},
+        "levels": {
+            "clip": "frame-mean",
+            "pooled": "token-max",
+            "frames": "frame-vector",
+        },
         **backbone,
     }
-    return a_recipe(backbone=document, weights={"model.safetensors": "cd" * 32, "tensors": HASH})
+    return a_recipe(
+        backbone=document, weights={"model.safetensors": "cd" * 32, "tensors": HASH}
+    )
 
 
 def texts(space_id: str = SPACE, width: int = 2) -> TextTable:
@@ -40,7 +46,9 @@ def texts(space_id: str = SPACE, width: int = 2) -> TextTable:
         [0.0] * width,
         [0.1] * width,
     ]
-    return TextTable(vectors, ["joy", "grief", "glee"], ["{}"] * 3, ["up", "down", "up"], space_id)
+    return TextTable(
+        vectors, ["joy", "grief", "glee"], ["{}"] * 3, ["up", "down", "up"], space_id
+    )
 
 
 @pytest.fixture
@@ -53,11 +61,17 @@ def place(tmp_path: Path) -> Path:
         Clip(clip, movie, level=level, concepts=("Body",) if level == "S" else ())
         for clip, movie, level in zip(clips, movies, levels, strict=True)
     ]
-    write_manifest(Manifest("toy", header, tuple(rows)), tmp_path / "manifests" / "toy.toml")
+    write_manifest(
+        Manifest("toy", header, tuple(rows)), tmp_path / "manifests" / "toy.toml"
+    )
     random = np.random.default_rng(0)
     lean = np.array([[1.0, 0.2] if level == "S" else [0.2, 1.0] for level in levels])
     values = (lean + 0.05 * random.normal(size=lean.shape)).astype(np.float32)
-    arrays = (ArraySpec("clip", (2,)), ArraySpec("pooled", (2,)), ArraySpec("frames", (3, 2)))
+    arrays = (
+        ArraySpec("clip", (2,)),
+        ArraySpec("pooled", (2,)),
+        ArraySpec("frames", (3, 2)),
+    )
     store = tmp_path / "stores" / "toy"
     plan_store(store, N, recipe=recipe(), arrays=arrays)
     frames = np.repeat(values[:, None], 3, axis=1)
@@ -67,8 +81,12 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def eat(place: Path, *words: str, x: str = "level == S", y: str = "level == EN") -> Result:
-    return call_obygaze("-C", place, "audit", "eat", "toy", *words, "--x", x, "--y", y, "--json")
+def eat(
+    place: Path, *words: str, x: str = "level == S", y: str = "level == EN"
+) -> Result:
+    return call_obygaze(
+        "-C", place, "audit", "eat", "toy", *words, "--x", x, "--y", y, "--json"
+    )
 
 
 def test_groups_by_expression_are_tested_within_films(place: Path) -> None:
@@ -90,7 +108,9 @@ def test_groups_by_expression_are_tested_within_films(place: Path) -> None:
 def test_groups_by_lists_of_clips(place: Path) -> None:
     clips, _ = some_ids(N)
     for name, ids in (("x", clips[1::2]), ("y", clips[0::2])):
-        (place / f"{name}.csv").write_text("clip_id\n" + "\n".join(ids) + "\n", encoding="utf-8")
+        (place / f"{name}.csv").write_text(
+            "clip_id\n" + "\n".join(ids) + "\n", encoding="utf-8"
+        )
     document = eat(place, x=str(place / "x.csv"), y=str(place / "y.csv")).ok().json()
     assert document["p_blocked"]["greater"] == 1 / 10**4
     assert (document["x"], document["y"]) == ("x", "y")
@@ -102,7 +122,9 @@ def test_groups_by_lists_of_clips(place: Path) -> None:
 
 def test_missing_clips_are_an_error_without_drop_missing(place: Path) -> None:
     clips, _ = some_ids(N)
-    (place / "x.csv").write_text(f"clip_id\n{clips[1]}\n{clips[3]}\nnot-here\n", encoding="utf-8")
+    (place / "x.csv").write_text(
+        f"clip_id\n{clips[1]}\n{clips[3]}\nnot-here\n", encoding="utf-8"
+    )
     done = eat(place, "toy", x=str(place / "x.csv"))
     assert (done.code, "not-here" in done.stderr) == (1, True)
     document = eat(place, "toy", "--drop-missing", x=str(place / "x.csv")).ok().json()
@@ -121,7 +143,9 @@ def npz(path: Path, table: TextTable, *, space: bool = True) -> str:
         "embeddings": table.embeddings,
         "attribute": np.array(table.attribute),
     }
-    np.savez(path, **arrays, **({"space_id": np.array(table.space_id)} if space else {}))
+    np.savez(
+        path, **arrays, **({"space_id": np.array(table.space_id)} if space else {})
+    )
     return str(path)
 
 
@@ -227,7 +251,11 @@ def test_stores_of_one_name_are_told_apart_by_their_folders(place: Path) -> None
     words = ("audit", "eat", stores[0], "toy", "--store", stores[1], "--store", "toy")
     groups = ("--x", "level == S", "--y", "level == EN")
     document = call_obygaze("-C", place, *words, *groups, "--json").ok().json()
-    assert [test["store"] for test in document["tests"]] == ["a/films", "b/films", "toy"]
+    assert [test["store"] for test in document["tests"]] == [
+        "a/films",
+        "b/films",
+        "toy",
+    ]
     assert document["source"] == "a/films, b/films, toy"
 
 
@@ -235,10 +263,14 @@ def test_emotion_words_against_the_same_text_without_them(place: Path) -> None:
     random = np.random.default_rng(4)
     attributes = ["none"] * 3 + ["anger"] * 3 + ["sadness"] * 3
     vectors = random.normal(size=(9, 2)).astype(np.float32)
-    table = TextTable(vectors, [f"text {i}" for i in range(9)], ["{}"] * 9, attributes, SPACE)
+    table = TextTable(
+        vectors, [f"text {i}" for i in range(9)], ["{}"] * 9, attributes, SPACE
+    )
     words = ("--text", npz(place / "w.npz", table))
     words += ("--attributes", "anger", "none", "--attributes", "sadness", "none")
-    document = eat(place, "toy", *words, "--groups", "level == EN", "level == S").ok().json()
+    document = (
+        eat(place, "toy", *words, "--groups", "level == EN", "level == S").ok().json()
+    )
     assert [(test["x"], test["a"]) for test in document["tests"]] == [
         *(("level == S", "anger"), ("level == S", "sadness")),
         *(("level == EN", "anger"), ("level == EN", "sadness")),
@@ -251,7 +283,11 @@ def test_emotion_words_against_the_same_text_without_them(place: Path) -> None:
         own = [vectors[[a == name for a in attributes]] for name in (wanted, "none")]
         cosines = [
             np.mean(
-                [[w @ t / np.linalg.norm(w) / np.linalg.norm(t) for t in one] for w in clips], 1
+                [
+                    [w @ t / np.linalg.norm(w) / np.linalg.norm(t) for t in one]
+                    for w in clips
+                ],
+                1,
             )
             for one in own
         ]
@@ -264,7 +300,10 @@ def test_emotion_words_against_the_same_text_without_them(place: Path) -> None:
         for film in np.unique(store.movie_ids):
             inside = s[store.movie_ids == film]
             n = int(in_x[store.movie_ids == film].sum())
-            ways = [sum(inside[list(chosen)]) for chosen in combinations(range(len(inside)), n)]
+            ways = [
+                sum(inside[list(chosen)])
+                for chosen in combinations(range(len(inside)), n)
+            ]
             sums = np.add.outer(sums, ways).ravel()
         far = np.abs(sums - sums.mean()) >= abs(s[in_x].sum() - sums.mean()) - 1e-9
         assert test["p_blocked"]["two_sided"] == pytest.approx(far.mean())

@@ -25,7 +25,9 @@ def write(path: Path, text: str) -> Path:
 
 def test_scores_of_one_wording_have_no_ratios(tmp_path: Path) -> None:
     # sim 0: the exponent is one. sim 1: it is zero. sim -1: the limit.
-    table = write(tmp_path / "t.csv", "lm,sim,prob\n0.25,0,0.5\n0.25,1,0.5\n0.25,-1,0.5\n")
+    table = write(
+        tmp_path / "t.csv", "lm,sim,prob\n0.25,0,0.5\n0.25,1,0.5\n0.25,-1,0.5\n"
+    )
     document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
     assert [row["score"] for row in document["rows"]] == [0.25, 1.0, 0.0]
     assert [row["ratio_to_man"] for row in document["rows"]] == [None] * 3
@@ -36,18 +38,33 @@ def test_scores_of_one_wording_have_no_ratios(tmp_path: Path) -> None:
 
 def test_both_wordings_have_ratios_and_a_winner(tmp_path: Path) -> None:
     rows = (
-        "a [MASK] runs,0.3,0,0.1,0,0.5\na [MASK] sits,0.1,0,0.1,0,0.5\nthe [MASK],0.1,0,0.4,0,0.5\n"
+        "a [MASK] runs,0.3,0,0.1,0,0.5\n"
+        "a [MASK] sits,0.1,0,0.1,0,0.5\n"
+        "the [MASK],0.1,0,0.4,0,0.5\n"
     )
     table = write(tmp_path / "t.csv", ESTIMATION + rows)
     document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
-    assert [row["caption"] for row in document["rows"]] == ["a man runs", "a man sits", "the woman"]
+    assert [row["caption"] for row in document["rows"]] == [
+        "a man runs",
+        "a man sits",
+        "the woman",
+    ]
     ratios = [row["ratio_to_man"] for row in document["rows"]]
     assert ratios == pytest.approx([75.0, 50.0, 20.0])
-    assert [row["ratio_to_woman"] for row in document["rows"]] == pytest.approx([25.0, 50.0, 80.0])
+    assert [row["ratio_to_woman"] for row in document["rows"]] == pytest.approx(
+        [25.0, 50.0, 80.0]
+    )
     assert document["mean"] == pytest.approx(0.8 / 3)
-    assert (document["counts"], document["printed"]) == ({"man": 2, "woman": 1}, [0.66, 0.33])
+    assert (document["counts"], document["printed"]) == (
+        {"man": 2, "woman": 1},
+        [0.66, 0.33],
+    )
     assert document["mean_ratio_to_man"] == pytest.approx(145 / 3)
-    stdout = call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f").ok().stdout
+    stdout = (
+        call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f")
+        .ok()
+        .stdout
+    )
     assert "cut after two decimals" in stdout
     assert (tmp_path / "f.png").stat().st_size > 1000
 
@@ -55,7 +72,10 @@ def test_both_wordings_have_ratios_and_a_winner(tmp_path: Path) -> None:
 def test_two_zero_scores_have_no_ratio(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", ESTIMATION + "a [MASK],0.1,-1,0.1,-1,0.5\n")
     document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
-    assert (document["rows"][0]["ratio_to_man"], document["mean_ratio_to_man"]) == (None, None)
+    assert (document["rows"][0]["ratio_to_man"], document["mean_ratio_to_man"]) == (
+        None,
+        None,
+    )
     call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f").ok()
 
 
@@ -105,7 +125,9 @@ def test_a_table_that_extract_captions_filled_is_scored(tmp_path: Path) -> None:
     lm, sim = save_language_model(tmp_path / "lm"), save_encoder(tmp_path / "bert")
     rows = "caption,visual,prob\na [MASK] riding a dog,dog,0.5\nthe dog on a bed,bed,0.25\n"
     table, filled = write(tmp_path / "t.csv", rows), tmp_path / "filled.csv"
-    call_obygaze("extract", "captions", table, "--lm", lm, "--sim", sim, "-o", filled).ok()
+    call_obygaze(
+        "extract", "captions", table, "--lm", lm, "--sim", sim, "-o", filled
+    ).ok()
     document = call_obygaze("audit", "gender-score", filled, "--json").ok().json()
     with filled.open(encoding="utf-8", newline="") as stream:
         read = list(csv.DictReader(stream))
@@ -117,8 +139,12 @@ def test_a_table_that_extract_captions_filled_is_scored(tmp_path: Path) -> None:
 def test_published_rows_by_the_command(tmp_path: Path) -> None:
     from support.data import golden
 
-    cases = json.loads(golden("audits", "gender_score.json").read_text("utf-8"))["formula_cases"]
-    rows = "".join(f"{case['lm']!r},{case['sim']!r},{case['prob']!r}\n" for case in cases)
+    cases = json.loads(golden("audits", "gender_score.json").read_text("utf-8"))[
+        "formula_cases"
+    ]
+    rows = "".join(
+        f"{case['lm']!r},{case['sim']!r},{case['prob']!r}\n" for case in cases
+    )
     table = write(tmp_path / "t.csv", "lm,sim,prob\n" + rows)
     document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
     assert [row["score"] for row in document["rows"]] == pytest.approx(
@@ -126,7 +152,9 @@ def test_published_rows_by_the_command(tmp_path: Path) -> None:
     )
 
 
-def test_means_of_both_wordings_are_over_all_captions_and_by_object(tmp_path: Path) -> None:
+def test_means_of_both_wordings_are_over_all_captions_and_by_object(
+    tmp_path: Path,
+) -> None:
     # With prob = 1 the score is lm: man .5 .25 | .125, woman .25 .375 | .375.
     table = write(
         tmp_path / "t.csv",
@@ -137,7 +165,12 @@ def test_means_of_both_wordings_are_over_all_captions_and_by_object(tmp_path: Pa
     words = ("audit", "gender-score", table, "--by", "visual")
     document = call_obygaze(*words, "--json").ok().json()
     assert document["by_object"] == {
-        "cat": {"n": 1, "mean_man": 0.125, "mean_woman": 0.375, "ratio_of_means_to_man": 25.0},
+        "cat": {
+            "n": 1,
+            "mean_man": 0.125,
+            "mean_woman": 0.375,
+            "ratio_of_means_to_man": 25.0,
+        },
         "dog": {
             **{"n": 2, "mean_man": 0.375, "mean_woman": 0.3125},
             "ratio_of_means_to_man": pytest.approx(100 * 0.375 / 0.6875),
@@ -167,7 +200,12 @@ def test_probability_of_a_word_is_a_softmax_by_hand() -> None:
 
 def store_with_texts(place: Path, family: str = "clip") -> None:
     """A store of four clips at 0, 30, 60 and 90 degrees; dog is at 0, cat at 90 degrees."""
-    backbone = {"name": "toy", "family": family, "checkpoint": "toy/clip", "revision": "main"}
+    backbone = {
+        "name": "toy",
+        "family": family,
+        "checkpoint": "toy/clip",
+        "revision": "main",
+    }
     backbone["levels"] = {"clip": "frame-mean"}  # type: ignore[assignment]
     recipe = a_recipe(backbone=backbone, weights={"tensors": "ef" * 32})
     arrays = (ArraySpec("clip", (2,)),)
@@ -187,7 +225,8 @@ def test_visual_probabilities_come_from_stored_vectors(tmp_path: Path) -> None:
     store_with_texts(tmp_path)
     clips, _ = some_ids(4)
     rows = "".join(
-        f"{clips[i]},{word},0.25,0.5\n" for i, word in ((1, "dog"), (3, "dog"), (1, "cat"))
+        f"{clips[i]},{word},0.25,0.5\n"
+        for i, word in ((1, "dog"), (3, "dog"), (1, "cat"))
     )
     table = write(tmp_path / "t.csv", "clip_id,visual,lm,sim\n" + rows)
     words = ("-C", tmp_path, "audit", "gender-score", table, "--store", "toy")
@@ -207,7 +246,15 @@ def test_visual_probabilities_come_from_stored_vectors(tmp_path: Path) -> None:
 def test_visual_words_that_cannot_be_found_are_named(tmp_path: Path) -> None:
     store_with_texts(tmp_path)
     clips, _ = some_ids(4)
-    words = ("-C", tmp_path, "audit", "gender-score", tmp_path / "t.csv", "--store", "toy")
+    words = (
+        "-C",
+        tmp_path,
+        "audit",
+        "gender-score",
+        tmp_path / "t.csv",
+        "--store",
+        "toy",
+    )
     words += ("--text", tmp_path / "words.npz")
     for rows, message in (
         (f"{clips[0]},horse,0.25,0.5\n", "the texts have no attribute 'horse'"),
@@ -218,13 +265,17 @@ def test_visual_words_that_cannot_be_found_are_named(tmp_path: Path) -> None:
         assert (done.code, message in done.stderr) == (1, True), done.stderr
     write(tmp_path / "t.csv", "visual,lm,sim\ndog,0.25,0.5\n")
     done = call_obygaze(*words)
-    assert (done.code, "required column is missing" in done.stderr) == (1, True), done.stderr
+    assert (done.code, "required column is missing" in done.stderr) == (1, True), (
+        done.stderr
+    )
 
 
 def test_logit_scale_of_other_models_must_be_given(tmp_path: Path) -> None:
     store_with_texts(tmp_path, "siglip")
     clips, _ = some_ids(4)
-    table = write(tmp_path / "t.csv", f"clip_id,visual,lm,sim\n{clips[0]},dog,0.25,0.5\n")
+    table = write(
+        tmp_path / "t.csv", f"clip_id,visual,lm,sim\n{clips[0]},dog,0.25,0.5\n"
+    )
     words = ("-C", tmp_path, "audit", "gender-score", table, "--store", "toy")
     words += ("--text", tmp_path / "words.npz")
     done = call_obygaze(*words)

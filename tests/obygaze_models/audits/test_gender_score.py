@@ -88,13 +88,19 @@ def test_tie_counts_for_man_and_zero_scores_have_no_ratio() -> None:
 
 def test_a_table_of_scores(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
-    path.write_text("lm,sim,prob,what\n0.25,-0.6,0.5,a\n0.1,0,0.2,b\n", encoding="utf-8")
-    assert [row.score for row in audit_gender_score(path).rows] == pytest.approx([0.0625, 0.1])
+    path.write_text(
+        "lm,sim,prob,what\n0.25,-0.6,0.5,a\n0.1,0,0.2,b\n", encoding="utf-8"
+    )
+    assert [row.score for row in audit_gender_score(path).rows] == pytest.approx(
+        [0.0625, 0.1]
+    )
 
 
 def test_every_bad_row_is_named(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
-    path.write_text("lm,sim,prob\n0.1,0,21\n0.1,x,0.2\n0.1,nan,0.2\n0.1,0,0.2\n", encoding="utf-8")
+    path.write_text(
+        "lm,sim,prob\n0.1,0,21\n0.1,x,0.2\n0.1,nan,0.2\n0.1,0,0.2\n", encoding="utf-8"
+    )
     with pytest.raises(FixInput) as caught:
         audit_gender_score(path)
     lines = [line.removeprefix(f"{path}:") for line in caught.value.details]
@@ -119,7 +125,9 @@ def test_published_cases(tmp_path: Path) -> None:
     path = tmp_path / "captions.csv"
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow(["caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob"])
+        writer.writerow(
+            ["caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob"]
+        )
         for word, prob, caption in run["rows"]:
             cells = [caption]
             for gender in ("man", "woman"):
@@ -132,4 +140,6 @@ def test_published_cases(tmp_path: Path) -> None:
         # The original drops the blank after a comma inside a caption when it writes.
         assert estimate.caption.replace(", ", ",") == caption
         assert estimate.score == pytest.approx(float(score), abs=1e-12)
-        assert estimate.ratio_to_man == pytest.approx(float(to_man.split(": ")[1]), abs=1e-10)
+        assert estimate.ratio_to_man == pytest.approx(
+            float(to_man.split(": ")[1]), abs=1e-10
+        )

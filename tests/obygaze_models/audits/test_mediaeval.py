@@ -25,7 +25,9 @@ from obygaze_models.audits.mediaeval_runs import (
 )
 
 documents = st.lists(
-    st.tuples(st.integers(0, 2), st.sampled_from([0.1, 0.5, 0.5000000001, 0.9]), st.booleans()),
+    st.tuples(
+        st.integers(0, 2), st.sampled_from([0.1, 0.5, 0.5000000001, 0.9]), st.booleans()
+    ),
     min_size=2,
     max_size=12,
 )
@@ -35,11 +37,19 @@ documents = st.lists(
 def test_trec_form_equals_trec_eval(rows: list[tuple[int, float, bool]]) -> None:
     """Ties, float32 ties, unjudged and unreturned documents included."""
     names = [f"{'aZ' if i % 2 else 'm'}{i:02d}" for i in range(len(rows))]
-    qrels = {n: grade for n, (grade, _, judged) in zip(names, rows, strict=True) if judged}
-    run = {n: score for i, (n, (_, score, _)) in enumerate(zip(names, rows, strict=True)) if i % 4}
+    qrels = {
+        n: grade for n, (grade, _, judged) in zip(names, rows, strict=True) if judged
+    }
+    run = {
+        n: score
+        for i, (n, (_, score, _)) in enumerate(zip(names, rows, strict=True))
+        if i % 4
+    }
     assume(qrels and run)
     result = pytrec_eval.RelevanceEvaluator({"v": qrels}, {"map"}).evaluate({"v": run})
-    assert score_ranking(qrels, run).ap_trec == pytest.approx(result["v"]["map"], abs=1e-12)
+    assert score_ranking(qrels, run).ap_trec == pytest.approx(
+        result["v"]["map"], abs=1e-12
+    )
 
 
 @given(documents)
@@ -49,16 +59,22 @@ def test_the_other_two_forms_equal_sklearn(rows: list[tuple[int, float, bool]]) 
     assume(any(grades))
     names = [f"d{i}" for i in range(len(rows))]
     result = score_ranking(
-        dict(zip(names, grades, strict=True)), dict(zip(names, scores, strict=True)), "float64"
+        dict(zip(names, grades, strict=True)),
+        dict(zip(names, scores, strict=True)),
+        "float64",
     )
     truth = np.array(grades) > 0
-    assert result.ap_sklearn == pytest.approx(average_precision_score(truth, scores), abs=1e-12)
+    assert result.ap_sklearn == pytest.approx(
+        average_precision_score(truth, scores), abs=1e-12
+    )
     precision, recall, _ = precision_recall_curve(truth, scores)
     assert result.pr_auc_trapezoid == pytest.approx(auc(recall, precision), abs=1e-12)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 1)), min_size=1, max_size=6))
-def test_ties_best_worst_and_expected_by_trying_all_orders(rows: list[tuple[bool, int]]) -> None:
+def test_ties_best_worst_and_expected_by_trying_all_orders(
+    rows: list[tuple[bool, int]],
+) -> None:
     qrels = {f"d{i}": int(hit) for i, (hit, _) in enumerate(rows)}
     run = {f"d{i}": float(score) for i, (_, score) in enumerate(rows)}
     assume(any(qrels.values()))
@@ -79,7 +95,11 @@ def test_ap_without_relevant_or_with_unreturned_documents() -> None:
     assert score_ranking({"a": 0}, {"a": 1.0}).ap_trec == 0.0
     result = score_ranking({"a": 1, "b": 1, "c": 0}, {"a": 1.0, "x": 0.5})
     assert result.ap_trec == 0.5
-    assert (result.n_relevant, result.n_relevant_returned, result.n_returned) == (2, 1, 2)
+    assert (result.n_relevant, result.n_relevant_returned, result.n_returned) == (
+        2,
+        1,
+        2,
+    )
 
 
 def test_random_ap_in_closed_form() -> None:
@@ -91,7 +111,9 @@ def test_random_ap_in_closed_form() -> None:
         (5, 5, 1.0),
     ):
         judged = {str(i): int(i < n_relevant) for i in range(n)}
-        assert score_ranking(judged, {"0": 1.0}).ap_random == pytest.approx(expected, abs=1e-14)
+        assert score_ranking(judged, {"0": 1.0}).ap_random == pytest.approx(
+            expected, abs=1e-14
+        )
 
 
 def test_accuracy_over_all_and_over_returned() -> None:
@@ -110,23 +132,30 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 def test_files_are_read_and_scored(tmp_path: Path) -> None:
     qrels = read_qrels(write(tmp_path, "q", "violence 0 a 1\nviolence 0 b 0\n\n"))
-    run, _ = read_trec_run(write(tmp_path, "r", "violence Q0 b 1 0.9 t\nviolence Q0 a 2 0.5 t\n"))
+    run, _ = read_trec_run(
+        write(tmp_path, "r", "violence Q0 b 1 0.9 t\nviolence Q0 a 2 0.5 t\n")
+    )
     assert score_ranking(qrels["violence"], run["violence"]).ap_trec == 0.5
     valence, arousal = read_affect_run(write(tmp_path, "a", "a -1 0\nb 1 1\n"))
     assert (valence, arousal) == ({"a": -1, "b": 1}, {"a": 0, "b": 1})
 
 
-def test_invalid_scores_are_read_as_trec_eval_does_with_a_warning(tmp_path: Path) -> None:
+def test_invalid_scores_are_read_as_trec_eval_does_with_a_warning(
+    tmp_path: Path,
+) -> None:
     text = "v Q0 a 1 abc t\nv Q0 b 2 0.5 t\nv Q0 c 3 nan t\n"
     run, warnings = read_trec_run(write(tmp_path, "r", text))
     scores = run["v"]
     assert score_ranking({"a": 1, "b": 0, "c": 0}, scores).ap_trec == 0.5
-    assert score_ranking({"a": 0, "b": 0, "c": 1}, scores).ap_trec == pytest.approx(1 / 3)
+    assert score_ranking({"a": 0, "b": 0, "c": 1}, scores).ap_trec == pytest.approx(
+        1 / 3
+    )
     assert [warning.split(":")[1] for warning in warnings] == ["1", "3"]
 
 
 @pytest.mark.parametrize(
-    ("text", "line"), [("v Q0 a 1 0.9 t\nv Q0 a 2 0.5 t\n", 2), ("v Q0 a 1 0.9\n", 1), ("", 1)]
+    ("text", "line"),
+    [("v Q0 a 1 0.9 t\nv Q0 a 2 0.5 t\n", 2), ("v Q0 a 1 0.9\n", 1), ("", 1)],
 )
 def test_runs_that_trec_eval_refuses(tmp_path: Path, text: str, line: int) -> None:
     with pytest.raises(FixInput) as caught:
@@ -141,7 +170,10 @@ def test_bad_judgements_and_affect_lines(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read_affect_run(write(tmp_path, "a", "a 0 2\nb 0\nc 1 1\nc 1 1\n"))
     assert len(caught.value.details) == 3
-    run, qrels = write(tmp_path, "r", "w Q0 a 1 1 t\n"), write(tmp_path, "q", "v 0 a 1\n")
+    run, qrels = (
+        write(tmp_path, "r", "w Q0 a 1 1 t\n"),
+        write(tmp_path, "q", "v 0 a 1\n"),
+    )
     with pytest.raises(FixInput, match="the same topic, got w in the run, v judged"):
         audit_mediaeval([run], qrels=qrels)
 
@@ -153,8 +185,13 @@ def test_the_rules_of_the_task(tmp_path: Path) -> None:
         "6 runs, at most 5 are allowed for a subtask",
         "s.txt: s.json with the field external_data is missing",
     ]
-    assert check_rules(runs[1:3]) == ["all runs use external data; at least one must be without it"]
-    run, qrels = write(tmp_path, "r", "v Q0 a 1 1 t\n"), write(tmp_path, "q", "v 0 a 1\n")
+    assert check_rules(runs[1:3]) == [
+        "all runs use external data; at least one must be without it"
+    ]
+    run, qrels = (
+        write(tmp_path, "r", "v Q0 a 1 1 t\n"),
+        write(tmp_path, "q", "v 0 a 1\n"),
+    )
     write(tmp_path, "r.json", "{}")
     with pytest.raises(FixInput, match="external_data must be true or false"):
         audit_mediaeval([run], qrels=qrels)
@@ -168,9 +205,13 @@ def test_published_cases(tmp_path: Path) -> None:
         expected = case["expected"]
         for precision in ("float32", "float64"):
             result = score_ranking(case["qrels"], case["run"], precision)
-            assert result.ap_trec == pytest.approx(expected[f"ap_{precision}"], abs=1e-12)
+            assert result.ap_trec == pytest.approx(
+                expected[f"ap_{precision}"], abs=1e-12
+            )
         assert result.ap_sklearn == pytest.approx(expected["sklearn_ap"], abs=1e-12)
-        assert result.pr_auc_trapezoid == pytest.approx(expected["sklearn_pr_auc_trapz"], abs=1e-12)
+        assert result.pr_auc_trapezoid == pytest.approx(
+            expected["sklearn_pr_auc_trapz"], abs=1e-12
+        )
     for case in cases["format_cases"]:
         qrels = read_qrels(write(tmp_path, "q", case["qrels_text"]))
         run_file = write(tmp_path, "r", case["run_text"])
@@ -184,11 +225,15 @@ def test_published_cases(tmp_path: Path) -> None:
             assert ap == pytest.approx(tool["values"]["map"], abs=5e-5)
     affect = cases["affect_accuracy"]
     truth = {str(i): value for i, value in enumerate(affect["y_true"])}
-    result = score_affect(truth, {str(i): value for i, value in enumerate(affect["y_pred"])})
+    result = score_affect(
+        truth, {str(i): value for i, value in enumerate(affect["y_pred"])}
+    )
     assert result.accuracy == affect["accuracy"]
     assert [list(row) for row in result.confusion] == affect["confusion_rows_true"]
 
 
 def test_the_facts_beside_runs_with_dots_in_their_names_are_two_files() -> None:
-    paths = [facts_path(Path(name)).name for name in ("v1.2", "v1.3", "run.txt", "a.b.run")]
+    paths = [
+        facts_path(Path(name)).name for name in ("v1.2", "v1.3", "run.txt", "a.b.run")
+    ]
     assert paths == ["v1.2.json", "v1.3.json", "run.json", "a.b.json"]

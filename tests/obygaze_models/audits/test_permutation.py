@@ -17,7 +17,9 @@ def enumerated(values: NDArray[np.float64], n_first: int) -> tuple[float, float]
     observed = sum(values[:n_first].tolist())
     sums = [sum(group) for group in combinations(values.tolist(), n_first)]
     n = len(sums)
-    return sum(one >= observed for one in sums) / n, sum(one <= observed for one in sums) / n
+    return sum(one >= observed for one in sums) / n, sum(
+        one <= observed for one in sums
+    ) / n
 
 
 def test_a_film_whose_clips_are_all_in_one_group_costs_nothing() -> None:
@@ -38,7 +40,9 @@ def test_all_but_one_clip_of_a_large_film_is_counted() -> None:
     p = permutation_p(values, first)
     # One clip is left out: it is as good as the others are by rank.
     assert (p.n, p.method) == (3000, "exact")
-    assert p.greater == pytest.approx(float((values <= values[0]).sum()) / 3000, abs=1e-12)
+    assert p.greater == pytest.approx(
+        float((values <= values[0]).sum()) / 3000, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -100,7 +104,9 @@ def test_few_values_that_are_far_apart_are_sampled() -> None:
     is_first = np.arange(100) < 10
     of_film = np.where(np.arange(100) % 2, 10.0**8, 0.0)
     of_film[5] = 1.0
-    assert permutation_p(of_film, is_first, permutations=100).method.startswith("sampled")
+    assert permutation_p(of_film, is_first, permutations=100).method.startswith(
+        "sampled"
+    )
     films = np.repeat(np.arange(8), 30)
     values = np.where(np.arange(240) % 2, 10_000.0, 0.0)
     values[::30] = 1.0

@@ -25,10 +25,16 @@ def test_a_random_projection_gives_its_share_of_the_pixels(width: int) -> None:
     # The pixels are independent, so a projection to m of n dimensions holds m / n of the variance.
     found = recovered(PICTURES @ RANDOM.normal(size=(PIXELS, width)), PICTURES, FILMS)
     assert found.r2 == pytest.approx(width / PIXELS, abs=0.06)
-    assert found.low is not None and found.high is not None and found.low < found.r2 < found.high
+    assert (
+        found.low is not None
+        and found.high is not None
+        and found.low < found.r2 < found.high
+    )
     # A uniform number between 0 and 1 has the variance 1/12; what is left of it is 1 - R2.
     assert found.blind_psnr == pytest.approx(10 * np.log10(12), abs=0.1)
-    assert found.psnr - found.blind_psnr == pytest.approx(-10 * np.log10(1 - found.r2), abs=1e-6)
+    assert found.psnr - found.blind_psnr == pytest.approx(
+        -10 * np.log10(1 - found.r2), abs=1e-6
+    )
 
 
 def test_noise_gives_nothing_and_films_are_not_shared() -> None:
@@ -47,8 +53,14 @@ def home(workspace: Path) -> Path:
     small = RANDOM.integers(0, 256, size=(n, 3, SIDE, SIDE)).astype(np.uint8)
     pictures = small.repeat(2, axis=2).repeat(2, axis=3)[..., None].repeat(3, axis=-1)
     tokens = small.reshape(n, 3, SIDE * SIDE).astype(np.float32)
-    levels = {"tokens": tokens, "clip": tokens.mean(axis=(1, 2))[:, None].repeat(4, axis=1)}
-    specs = (ArraySpec("tokens", (3, SIDE * SIDE), ("frame", "cell")), ArraySpec("clip", (4,)))
+    levels = {
+        "tokens": tokens,
+        "clip": tokens.mean(axis=(1, 2))[:, None].repeat(4, axis=1),
+    }
+    specs = (
+        ArraySpec("tokens", (3, SIDE * SIDE), ("frame", "cell")),
+        ArraySpec("clip", (4,)),
+    )
     plan_store(workspace / "stores" / "toy", n, arrays=specs)
     fill_store(workspace / "stores" / "toy", levels).seal()
     shape, dims = pictures.shape[1:], ("frame", "height", "width", "colour")
@@ -60,15 +72,23 @@ def home(workspace: Path) -> Path:
 
 def test_tokens_give_more_than_pooled_vectors_and_the_card_says_so(home: Path) -> None:
     document = home / "pixels.json"
-    call_obygaze("-C", home, "audit", "pixels", "toy", "toy.frames", "-o", document).ok()
+    call_obygaze(
+        "-C", home, "audit", "pixels", "toy", "toy.frames", "-o", document
+    ).ok()
     found = json.loads(document.read_bytes())
     tokens, clip = found["levels"]
     assert (tokens["level"], clip["level"]) == ("tokens", "clip")
     assert tokens["r2"] > clip["r2"] + 0.05 and clip["r2"] < 0.05
     assert (tokens["n_clips"], tokens["n_films"]) == (60, len(set(some_ids(60)[1])))
-    card = call_obygaze("-C", home, "store", "card", "toy", "--recovered", document).ok().stdout
+    card = (
+        call_obygaze("-C", home, "store", "card", "toy", "--recovered", document)
+        .ok()
+        .stdout
+    )
     assert f"- {found['sentences'][0]}" in card and "- clip: a linear decoder" in card
-    audit = audit_pixels(home / "stores" / "toy", home / "stores" / "toy.frames", levels=["clip"])
+    audit = audit_pixels(
+        home / "stores" / "toy", home / "stores" / "toy.frames", levels=["clip"]
+    )
     assert audit.levels[0].r2 == clip["r2"]
     assert open_store(home / "stores" / "toy").plan.sha256 == found["store_sha256"]
 
@@ -77,7 +97,9 @@ def test_one_film_cannot_be_tested(home: Path) -> None:
     for name, shape in (("one", (4,)), ("one.frames", (2, 16, 16, 3))):
         level = "pictures" if "frames" in name else "clip"
         dims = ("frame", "height", "width", "colour") if level == "pictures" else ()
-        spec = ArraySpec(level, shape, dims, "uint8" if level == "pictures" else "float32")
+        spec = ArraySpec(
+            level, shape, dims, "uint8" if level == "pictures" else "float32"
+        )
         plan_store(home / "stores" / name, 5, arrays=(spec,))
         values = np.ones((5, *shape), spec.dtype)
         fill_store(home / "stores" / name, {level: values}).seal()

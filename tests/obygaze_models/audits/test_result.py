@@ -19,7 +19,12 @@ from obygaze_models.audits import (
 )
 from obygaze_models.audits.result import ratio_interval
 
-VECTORS = {"X": [[1, 0], [1, 0.1]], "Y": [[0, 1], [0.1, 1]], "A": [[1, 0]], "B": [[0, 1]]}
+VECTORS = {
+    "X": [[1, 0], [1, 0.1]],
+    "Y": [[0, 1], [0.1, 1]],
+    "A": [[1, 0]],
+    "B": [[0, 1]],
+}
 ROWS = [
     {"caption": text, "group": "ab"[i > 2], "concepts": "Look"}
     for i, text in enumerate(["a sad man", "sad", "a sad woman", "a man", "he", "she"])
@@ -48,7 +53,11 @@ def test_arrays_are_compared_as_a_file_of_them_is() -> None:
 
 
 def test_rates_over_few_clusters_are_not_negative_and_shares_not_above_one() -> None:
-    for hits, n in (([1, 0, 0, 0], [1] * 4), ([1, 1, 1, 0], [1] * 4), ([9, 0, 0, 0], [3] * 4)):
+    for hits, n in (
+        ([1, 0, 0, 0], [1] * 4),
+        ([1, 1, 1, 0], [1] * 4),
+        ([9, 0, 0, 0], [3] * 4),
+    ):
         low, high = ratio_interval(hits, n, list("abcd"))
         assert low is not None
         assert high is not None
@@ -72,10 +81,16 @@ def test_captions_are_counted_from_rows_and_manifests() -> None:
     assert [rate.count for rate in audit.rates] == [3, 0]
     # Each row is its own cluster: one of the 20 ways to choose three of six has all three.
     assert audit.contrasts[0].p.greater == 1 / 20
-    clips = tuple(Clip(f"m-{i}", "m", extra={"text": text}) for i, text in enumerate(("he", "she")))
+    clips = tuple(
+        Clip(f"m-{i}", "m", extra={"text": text})
+        for i, text in enumerate(("he", "she"))
+    )
     manifest = Manifest("toy", Header("toy", {}), clips, ("text",))
     audit = audit_captions(manifest, text="text", group="movie_id", words="gender")
-    assert {(rate.words, rate.count) for rate in audit.rates} == {("man", 1), ("woman", 1)}
+    assert {(rate.words, rate.count) for rate in audit.rates} == {
+        ("man", 1),
+        ("woman", 1),
+    }
     assert audit.source == "toy"
 
 
@@ -102,7 +117,9 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
             document=folder / "o.json", table=folder / "t.csv", figure=folder / "f"
         )
         assert [path.name for path in written] == ["o.json", "t.csv", "f.svg", "f.png"]
-        assert json.loads(written[0].read_bytes()) == json.loads(json.dumps(audit.to_json()))
+        assert json.loads(written[0].read_bytes()) == json.loads(
+            json.dumps(audit.to_json())
+        )
         assert len(written[1].read_text("utf-8").splitlines()) == 1 + len(finding.rows)
         (folder / "f.png").write_bytes(b"another")
         with pytest.raises(AlreadyThere):
@@ -113,7 +130,10 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
 
 
 def test_two_audits_of_one_title_are_both_kept_in_a_run(tmp_path: Path) -> None:
-    rows = [{"caption": f"a sad man {n}", "by": str(n % 2), "to": str(n % 3)} for n in range(12)]
+    rows = [
+        {"caption": f"a sad man {n}", "by": str(n % 2), "to": str(n % 3)}
+        for n in range(12)
+    ]
     (tmp_path / "run.json").write_text("{}")
     first = audit_captions(rows, group="by", permutations=50)
     second = audit_captions(rows, group="to", permutations=50)
@@ -123,6 +143,6 @@ def test_two_audits_of_one_title_are_both_kept_in_a_run(tmp_path: Path) -> None:
     second.write(run=tmp_path)
     kept = sorted(path.name for path in (tmp_path / "audits").glob("*.json"))
     assert len(kept) == 2
-    assert kept[0].removesuffix(".json").endswith("-2") != kept[1].removesuffix(".json").endswith(
-        "-2"
-    )
+    assert kept[0].removesuffix(".json").endswith("-2") != kept[1].removesuffix(
+        ".json"
+    ).endswith("-2")

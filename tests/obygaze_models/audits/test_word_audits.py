@@ -63,7 +63,9 @@ def test_rates_and_contrast_of_a_table(tmp_path: Path) -> None:
     # Images have 1, 2, 0 | 0, 0, 0 sad words: a sum of 3 for 4 of the 20 ways to choose three.
     sad = next(c for c in document["contrasts"] if c["words"] == "SA")
     assert (sad["first"], sad["second"], sad["p"]["less"]) == ("N", "O", 4 / 20)
-    done = call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "r.csv").ok()
+    done = call_obygaze(
+        *words, "--figure", tmp_path / "f", "--table", tmp_path / "r.csv"
+    ).ok()
     assert "whole clusters were exchanged" in done.stdout
     assert (tmp_path / "f.svg").exists()
     assert len((tmp_path / "r.csv").read_text("utf-8").splitlines()) == 1 + 2 * 3
@@ -86,9 +88,21 @@ def test_file_names_in_a_folder_give_columns(tmp_path: Path) -> None:
     folder = tmp_path / "captions"
     write(folder / "1_SA1_NO_1.txt", "a sad face\na face\n")
     write(folder / "1_SA1_O_1.txt", "a face")
-    words = ("audit", "captions", folder, "--group", "group,face", "--cluster", "image,face")
+    words = (
+        "audit",
+        "captions",
+        folder,
+        "--group",
+        "group,face",
+        "--cluster",
+        "image,face",
+    )
     document = call_obygaze(*words, "--json").ok().json()
-    sad = {r["group"]: r["occurrences_per_1000"] for r in document["rates"] if r["words"] == "SA"}
+    sad = {
+        r["group"]: r["occurrences_per_1000"]
+        for r in document["rates"]
+        if r["words"] == "SA"
+    }
     assert sad == {"NO SA1": 500.0, "O SA1": 0.0}
     write(folder / "odd.txt", "a face")
     done = call_obygaze(*words)
@@ -101,7 +115,9 @@ def test_file_names_in_a_folder_give_columns(tmp_path: Path) -> None:
 def test_published_folder_by_the_command(tmp_path: Path) -> None:
     from support.data import golden
 
-    cases = json.loads(golden("audits", "captions.json").read_text("utf-8"))["synthetic"]
+    cases = json.loads(golden("audits", "captions.json").read_text("utf-8"))[
+        "synthetic"
+    ]
     for name, text in cases["files"].items():
         write(tmp_path / "c" / name, text)
     words = ("audit", "captions", tmp_path / "c", "--group", "group,face", "--json")
@@ -110,7 +126,12 @@ def test_published_folder_by_the_command(tmp_path: Path) -> None:
         group = "NO" if expected["condition"] == "Nonobjectified" else "O"
         key = (f"{group} {expected['emotion']}", expected["emotion"][:2])
         rate = next(rate for rate in rates if (rate["group"], rate["words"]) == key)
-        for name in ("count", "n_captions", "occurrences_per_1000", "captions_with_hit_per_1000"):
+        for name in (
+            "count",
+            "n_captions",
+            "occurrences_per_1000",
+            "captions_with_hit_per_1000",
+        ):
             assert rate[name] == pytest.approx(expected[name])
 
 
@@ -126,20 +147,38 @@ def test_the_posters_ratios_from_its_counts() -> None:
 
 
 def test_word_lists_as_things_and_amplification(tmp_path: Path) -> None:
-    things = write(tmp_path / "o.toml", '[lists]\nbike = ["bike", "bicycle"]\npan = ["pan"]\n')
-    data = ["A man, a bike.", "his bicycle", "a woman and a bike", "her pan", "the pan of a man"]
+    things = write(
+        tmp_path / "o.toml", '[lists]\nbike = ["bike", "bicycle"]\npan = ["pan"]\n'
+    )
+    data = [
+        "A man, a bike.",
+        "his bicycle",
+        "a woman and a bike",
+        "her pan",
+        "the pan of a man",
+    ]
     predicted = ["a man and a bike"] * 2 + ["a woman with a pan"] * 3
     tables = [
-        write(tmp_path / f"{name}.csv", "caption\n" + "".join(f'"{text}"\n' for text in texts))
+        write(
+            tmp_path / f"{name}.csv",
+            "caption\n" + "".join(f'"{text}"\n' for text in texts),
+        )
         for name, texts in (("data", data), ("predicted", predicted))
     ]
     words = ("audit", "cooc", tables[0], "--things", things, "--compare", tables[1])
     document = call_obygaze(*words, "--json").ok().json()
     bike, pan = document["things"]
-    assert (bike["counts"], pan["counts"]) == ({"man": 2, "woman": 1}, {"man": 1, "woman": 1})
+    assert (bike["counts"], pan["counts"]) == (
+        {"man": 2, "woman": 1},
+        {"man": 1, "woman": 1},
+    )
     # Bikes go from 2 / 3 to 1 for men; pans were even, and any lean of theirs is one.
-    assert document["amplification"]["by_thing"] == pytest.approx({"bike": 1 / 3, "pan": 1 / 2})
-    done = call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "t.csv").ok()
+    assert document["amplification"]["by_thing"] == pytest.approx(
+        {"bike": 1 / 3, "pan": 1 / 2}
+    )
+    done = call_obygaze(
+        *words, "--figure", tmp_path / "f", "--table", tmp_path / "t.csv"
+    ).ok()
     assert (
         "The shares of predicted.csv are further from one half than those of data.csv"
         in done.stdout
@@ -165,7 +204,13 @@ def test_concepts_of_a_manifest_are_things(tmp_path: Path) -> None:
     texts = ["he looks at her", "his body", "a lady", "a tree"]
     concepts = [("Look",), ("Body",), ("Body", "Look"), ()]
     clips = [
-        Clip(f"a-{i}", "a", level="S" if words else "EN", concepts=words, extra={"comments": text})
+        Clip(
+            f"a-{i}",
+            "a",
+            level="S" if words else "EN",
+            concepts=words,
+            extra={"comments": text},
+        )
         for i, (text, words) in enumerate(zip(texts, concepts, strict=True))
     ]
     path = tmp_path / "manifests" / "toy.toml"
@@ -177,12 +222,29 @@ def test_concepts_of_a_manifest_are_things(tmp_path: Path) -> None:
     done = call_obygaze(*words, "--text", "subtitles")
     assert (done.code, "no column 'subtitles'" in done.stderr) == (1, True)
     done = call_obygaze(
-        *("-C", tmp_path, "audit", "captions", "toy", "--text", "comments", "--group", "level"),
+        *(
+            "-C",
+            tmp_path,
+            "audit",
+            "captions",
+            "toy",
+            "--text",
+            "comments",
+            "--group",
+            "level",
+        ),
         *("--words", "gender", "--json"),
     ).ok()
-    found = {(rate["group"], rate["words"]): rate["count"] for rate in done.json()["rates"]}
+    found = {
+        (rate["group"], rate["words"]): rate["count"] for rate in done.json()["rates"]
+    }
     # "he", "his" and "her", "lady" in three comments of S, none in the one of EN.
-    assert found == {("S", "man"): 2, ("S", "woman"): 2, ("EN", "man"): 0, ("EN", "woman"): 0}
+    assert found == {
+        ("S", "man"): 2,
+        ("S", "woman"): 2,
+        ("EN", "man"): 0,
+        ("EN", "woman"): 0,
+    }
     # One film: no interval can be had, and none is made up.
     assert all(thing["ci"] in (None, [None, None]) for thing in document["things"])
 
@@ -211,13 +273,20 @@ def test_finding_is_written_into_the_run(tmp_path: Path) -> None:
     call_obygaze(*words).ok()
     names = sorted(path.stem for path in folder.glob("*.json"))
     assert names == ["co-occurrence-t-csv", "co-occurrence-t-csv-2"]
-    assert json.loads((folder / "co-occurrence-t-csv.json").read_text("utf-8")) == document
+    assert (
+        json.loads((folder / "co-occurrence-t-csv.json").read_text("utf-8")) == document
+    )
     call_obygaze(*words, "--force").ok()
-    assert json.loads((folder / "co-occurrence-t-csv.json").read_text("utf-8")) != document
+    assert (
+        json.loads((folder / "co-occurrence-t-csv.json").read_text("utf-8")) != document
+    )
 
 
 def test_a_figure_says_how_many_things_or_groups_it_leaves_out(tmp_path: Path) -> None:
-    rows = [{"caption": "a man", "concepts": f"thing {i}", "group": f"g{i:02d}"} for i in range(61)]
+    rows = [
+        {"caption": "a man", "concepts": f"thing {i}", "group": f"g{i:02d}"}
+        for i in range(61)
+    ]
     for audit, note in (
         (audit_cooc(rows), "each thing (40 of 61 rows)"),
         (audit_captions(rows, words="gender"), "(40 of 122 rows)"),
@@ -229,7 +298,12 @@ def test_a_figure_says_how_many_things_or_groups_it_leaves_out(tmp_path: Path) -
 
 
 def test_gendered_words_are_found_beside_punctuation() -> None:
-    captions = ['the "man" rides', "a rider (he) jumps", "the woman's horse!", "she's up; her—bag"]
+    captions = [
+        'the "man" rides',
+        "a rider (he) jumps",
+        "the woman's horse!",
+        "she's up; her—bag",
+    ]
     rows = [{"caption": text, "concepts": "horse"} for text in captions]
     (horse,) = audit_cooc(rows).things
     assert horse.counts == {"man": 2, "woman": 2}
@@ -239,14 +313,28 @@ def test_gendered_words_are_found_beside_punctuation() -> None:
 
 
 def test_more_than_two_groups_of_words_have_a_share_each(tmp_path: Path) -> None:
-    lists = {"man": frozenset({"man"}), "woman": frozenset({"woman"}), "child": frozenset({"boy"})}
+    lists = {
+        "man": frozenset({"man"}),
+        "woman": frozenset({"woman"}),
+        "child": frozenset({"boy"}),
+    }
     texts = ["a man", "a man", "a woman", "a boy and a man"]
     rows = [{"caption": text, "concepts": "dog"} for text in texts]
     audit = audit_cooc(rows, words=lists)
     (dog,) = audit.things
-    assert dog.shares == {"man": 0.6, "woman": 0.2, "child": 0.2} and dog.printed is None
+    assert (
+        dog.shares == {"man": 0.6, "woman": 0.2, "child": 0.2} and dog.printed is None
+    )
     headers = audit.finding().headers
-    assert headers[:7] == ("thing", "man", "woman", "child", "share man", "low man", "high man")
+    assert headers[:7] == (
+        "thing",
+        "man",
+        "woman",
+        "child",
+        "share man",
+        "low man",
+        "high man",
+    )
     assert "Shares under 'cut'" not in str(audit)
     assert "dog: woman" in audit.draw(tmp_path / "f")[0].read_text("utf-8")
     # The majority of the data is man with 3 of 5; the model's texts have it in 4 of 5.
@@ -255,10 +343,17 @@ def test_more_than_two_groups_of_words_have_a_share_each(tmp_path: Path) -> None
     assert compared is not None and compared.mean == pytest.approx(0.2)
 
 
-def test_two_groups_that_describe_the_same_images_are_compared_within_each_image() -> None:
+def test_two_groups_that_describe_the_same_images_are_compared_within_each_image() -> (
+    None
+):
     lists = {"sad": frozenset({"sad"})}
     # Sad words, still against moving: 1-0, 2-0, 1-0, 0-1, 1-0; the sixth image has one group.
-    texts = {"1": ("sad", "a"), "2": ("sad sad", "a"), "3": ("sad", "a"), "4": ("a", "sad")}
+    texts = {
+        "1": ("sad", "a"),
+        "2": ("sad sad", "a"),
+        "3": ("sad", "a"),
+        "4": ("a", "sad"),
+    }
     texts["5"] = ("sad", "a")
     rows = [
         {"caption": text, "image": image, "group": group}
@@ -272,4 +367,6 @@ def test_two_groups_that_describe_the_same_images_are_compared_within_each_image
     assert test.difference == pytest.approx(800)
     # Of 32 sign patterns of 1, 2, 1, 1, 1, those with a sum of at least 4: all, and one 1 flipped.
     assert (test.p.greater, test.p.two_sided) == (5 / 32, 10 / 32)
-    assert "paired, +800.0 words per 1000 captions in the mean of 5 clusters" in str(audit)
+    assert "paired, +800.0 words per 1000 captions in the mean of 5 clusters" in str(
+        audit
+    )

@@ -48,7 +48,9 @@ def design_effect(values: np.ndarray, groups: np.ndarray) -> float:
     _, codes = np.unique(groups, return_inverse=True)
     residual = np.bincount(codes, weights=values - values.mean())
     k = len(residual)
-    return float((residual**2).sum() * k / (k - 1) / (len(values) * np.var(values, ddof=1)))
+    return float(
+        (residual**2).sum() * k / (k - 1) / (len(values) * np.var(values, ddof=1))
+    )
 
 
 class TestWeights:
@@ -69,7 +71,9 @@ class TestWeights:
 
 
 class TestAgainstOthers:
-    def test_the_expanded_interval_of_a_mean_of_films_is_nearly_students_t(self) -> None:
+    def test_the_expanded_interval_of_a_mean_of_films_is_nearly_students_t(
+        self,
+    ) -> None:
         of_film = np.random.default_rng(1).normal(size=12)
         ours, _ = resample(mean_of(of_film), np.arange(12), n_replicates=40_000)["mean"]
         low, high = stats.t.interval(0.95, 11, of_film.mean(), stats.sem(of_film))
@@ -84,8 +88,12 @@ class TestAgainstOthers:
         for i, names in enumerate(drawn):
             rows = np.concatenate([np.flatnonzero(film == name) for name in names])
             taken = predictions.take(rows)
-            assert ours["f1_binary"][i] == pytest.approx(f1_score(taken.y, taken.decision))
-            assert ours["ap"][i] == pytest.approx(average_precision_score(taken.y, taken.score))
+            assert ours["f1_binary"][i] == pytest.approx(
+                f1_score(taken.y, taken.decision)
+            )
+            assert ours["ap"][i] == pytest.approx(
+                average_precision_score(taken.y, taken.score)
+            )
             assert ours["auc"][i] == pytest.approx(roc_auc_score(taken.y, taken.score))
 
 
@@ -93,14 +101,18 @@ class TestDesignEffect:
     @staticmethod
     def of_accuracy(predictions: Predictions, film: np.ndarray) -> float:
         groups = (film, np.arange(len(film)))
-        by_film, by_clip = (estimate(predictions, g, ["accuracy"])["accuracy"] for g in groups)
+        by_film, by_clip = (
+            estimate(predictions, g, ["accuracy"])["accuracy"] for g in groups
+        )
         return (by_film.se_movie / by_clip.se_movie) ** 2
 
     def test_copies(self) -> None:
         """Four copies of each clip are worth a quarter of them."""
         rng = np.random.default_rng(0)
         y, score = np.repeat(rng.random((2, 400)), 4, axis=1)
-        found = self.of_accuracy(Predictions.of(y < 0.4, score), np.repeat(np.arange(400), 4))
+        found = self.of_accuracy(
+            Predictions.of(y < 0.4, score), np.repeat(np.arange(400), 4)
+        )
         assert found == pytest.approx(4, rel=0.12)
 
     def test_independent(self) -> None:
@@ -119,7 +131,9 @@ class TestDesignEffect:
         # A clip takes the outcome of its film with chance .6, so two of a film correlate by .36.
         of_film, own = (rng.random(400) < 0.5)[film], rng.random(4000) < 0.5
         right = np.where(rng.random(4000) < 0.6, of_film, own)
-        found = self.of_accuracy(Predictions.of(np.ones(4000), np.where(right, 0.9, 0.1)), film)
+        found = self.of_accuracy(
+            Predictions.of(np.ones(4000), np.where(right, 0.9, 0.1)), film
+        )
         assert found == pytest.approx(1 + 9 * 0.36, rel=0.12)
 
     def test_of_a_metric(self) -> None:
@@ -131,7 +145,9 @@ class TestDesignEffect:
 
     def test_one_film_or_one_value(self) -> None:
         one_film = Predictions.of([1, 0], [0.9, 0.9])
-        assert np.isnan(estimate(one_film, ["a", "a"], ["accuracy"])["accuracy"].se_movie)
+        assert np.isnan(
+            estimate(one_film, ["a", "a"], ["accuracy"])["accuracy"].se_movie
+        )
         right = Predictions.of([1, 1], [0.9, 0.9])
         assert estimate(right, ["a", "b"], ["accuracy"])["accuracy"].se_movie == 0
 
@@ -167,7 +183,9 @@ class TestCoverage:
         for seed in range(60):
             predictions, film = films(seed, effect=1.0)
             found = (
-                estimate(predictions, groups, ["prevalence"], n_replicates=200)["prevalence"]
+                estimate(predictions, groups, ["prevalence"], n_replicates=200)[
+                    "prevalence"
+                ]
                 for groups in (film, np.arange(len(film)))
             )
             # E[1 / (1 + exp(1.2 - N(0, 1)))] by quadrature is .2721.
@@ -181,11 +199,16 @@ class TestReuse:
     """Pooled over folds, each clip also trained what the others tested."""
 
     @staticmethod
-    def probe(seed: int, n_films: int = 12, k: int = 4) -> tuple[Predictions, np.ndarray]:
+    def probe(
+        seed: int, n_films: int = 12, k: int = 4
+    ) -> tuple[Predictions, np.ndarray]:
         """A linear probe on noise: the score of a clip is how its noise goes with the others'."""
         rng = np.random.default_rng(seed)
         film = np.repeat(np.arange(n_films), 20)
-        y, noise = rng.permutation(np.arange(film.size) % 2 == 0), rng.normal(size=(film.size, 20))
+        y, noise = (
+            rng.permutation(np.arange(film.size) % 2 == 0),
+            rng.normal(size=(film.size, 20)),
+        )
         score = np.zeros(film.size)
         for fold in range(k):
             test = film % k == fold
@@ -203,8 +226,13 @@ class TestReuse:
     def test_on_noise_the_variance_is_about_double(self) -> None:
         found = [self.probe(seed) for seed in range(400)]
         values = [evaluate(p, ["auc"])["auc"] for p, _ in found]
-        assumed = [estimate(p, f, ["auc"], n_replicates=200)["auc"].se_movie for p, f in found[:60]]
-        assert np.var(values) / np.mean(np.square(assumed)) == pytest.approx(2.1, abs=0.6)
+        assumed = [
+            estimate(p, f, ["auc"], n_replicates=200)["auc"].se_movie
+            for p, f in found[:60]
+        ]
+        assert np.var(values) / np.mean(np.square(assumed)) == pytest.approx(
+            2.1, abs=0.6
+        )
 
     def test_the_widened_interval_covers_chance(self) -> None:
         covered = []
@@ -212,7 +240,9 @@ class TestReuse:
             predictions, film = self.probe(seed)
             options = {"n_replicates": 300, "seed": seed}
             plain = estimate(predictions, film, ["auc"], **options)["auc"].by_movie
-            wide = estimate(predictions, film, ["auc"], **options, n_folds=4)["auc"].by_movie
+            wide = estimate(predictions, film, ["auc"], **options, n_folds=4)[
+                "auc"
+            ].by_movie
             covered.append((covers(plain, 0.5), covers(wide, 0.5)))
         plain_share, wide_share = np.mean(covered, axis=0)
         assert wide_share >= 0.91
@@ -244,12 +274,14 @@ class TestReuse:
             assert found[2] == pytest.approx(np.hypot(*wanted), rel=0.05)
 
     @pytest.mark.parametrize("k", [8, 40])
-    def test_an_interval_of_any_numbers_is_stretched_about_its_middle(self, k: int) -> None:
+    def test_an_interval_of_any_numbers_is_stretched_about_its_middle(
+        self, k: int
+    ) -> None:
         values = np.random.default_rng(1).normal(5, 2, size=k)
         plain, error = resample(mean_of(values), np.arange(k), n_replicates=500)["mean"]
-        wide, wide_error = resample(mean_of(values), np.arange(k), n_replicates=500, inflation=9.0)[
-            "mean"
-        ]
+        wide, wide_error = resample(
+            mean_of(values), np.arange(k), n_replicates=500, inflation=9.0
+        )["mean"]
         assert wide_error == pytest.approx(3 * error)
         assert wide.high - wide.low == pytest.approx(3 * (plain.high - plain.low))
         assert wide.low < plain.low < values.mean() < plain.high < wide.high
@@ -280,10 +312,17 @@ class TestReuse:
         film, rng = np.repeat(np.arange(12), 11), np.random.default_rng(3)
         p = Predictions.of(np.tile(np.arange(11) < 3, 12), rng.random(len(film)))
         plain, wide = (estimate(p, film, ["ap"], n_folds=n)["ap"] for n in (None, 4))
-        assert wide.by_movie.low < plain.by_movie.low < plain.by_movie.high < wide.by_movie.high
+        assert (
+            wide.by_movie.low
+            < plain.by_movie.low
+            < plain.by_movie.high
+            < wide.by_movie.high
+        )
         assert wide.se_movie == pytest.approx(plain.se_movie * (1 + 4 / 3) ** 0.5)
 
-    def test_the_error_of_average_precision_on_noise_with_films_drawn_anew(self) -> None:
+    def test_the_error_of_average_precision_on_noise_with_films_drawn_anew(
+        self,
+    ) -> None:
         """With all of its variance doubled, the standard error would be a fifth too large."""
         found = []
         for seed in range(150):
@@ -293,28 +332,40 @@ class TestReuse:
             score = np.zeros(240)
             for fold in range(4):
                 test = film % 4 == fold
-                score[test] = noise[test] @ (noise[~test].T @ (y[~test] - y[~test].mean()))
+                score[test] = noise[test] @ (
+                    noise[~test].T @ (y[~test] - y[~test].mean())
+                )
             p = Predictions.of(y, 1 / (1 + np.exp(-score / 20)))
-            one = estimate(p, film, ["ap"], n_replicates=200, seed=seed, n_folds=4)["ap"]
+            one = estimate(p, film, ["ap"], n_replicates=200, seed=seed, n_folds=4)[
+                "ap"
+            ]
             found.append((one.value, one.se_movie))
         values, errors = np.transpose(found)
         assert errors.mean() / values.std() == pytest.approx(1, abs=0.1)
 
     @pytest.mark.parametrize("k", [3, 4])
-    def test_few_films_whose_quantiles_would_end_at_the_most_extreme_draw(self, k: int) -> None:
+    def test_few_films_whose_quantiles_would_end_at_the_most_extreme_draw(
+        self, k: int
+    ) -> None:
         missed = []
         for seed in range(150):
             predictions, film = self.probe(seed, n_films=k, k=k)
             options = {"n_replicates": 200, "seed": seed, "n_folds": k}
             missed.append(
-                not covers(estimate(predictions, film, ["auc"], **options)["auc"].by_movie, 0.5)
+                not covers(
+                    estimate(predictions, film, ["auc"], **options)["auc"].by_movie, 0.5
+                )
             )
         assert np.mean(missed) < 0.15  # quantiles: .35 and .18
 
     def test_by_how_much(self) -> None:
         predictions, film = self.probe(1)
-        plain, wide = (estimate(predictions, film, ["auc"], n_folds=n)["auc"] for n in (None, 4))
-        assert wide.se_movie == pytest.approx(plain.se_movie * np.sqrt(1 + 4 / 3), rel=0.06)
+        plain, wide = (
+            estimate(predictions, film, ["auc"], n_folds=n)["auc"] for n in (None, 4)
+        )
+        assert wide.se_movie == pytest.approx(
+            plain.se_movie * np.sqrt(1 + 4 / 3), rel=0.06
+        )
         length, wider = (e.by_movie.high - e.by_movie.low for e in (plain, wide))
         assert wider / length == pytest.approx(np.sqrt(1 + 4 / 3), rel=0.06)
 
@@ -323,7 +374,9 @@ class TestEstimate:
     def test_value_and_interval(self) -> None:
         predictions, film = films(3)
         found = estimate(predictions, film)
-        assert {k: e.value for k, e in found.items()} == pytest.approx(evaluate(predictions))
+        assert {k: e.value for k, e in found.items()} == pytest.approx(
+            evaluate(predictions)
+        )
         auc = found["auc"]
         assert auc.by_movie.low < auc.value < auc.by_movie.high
 
@@ -337,24 +390,32 @@ class TestEstimate:
     def test_the_names_of_films_do_not_matter(self) -> None:
         predictions, film = films(4, scale=5)
         named = np.array([f"tt{code:07d}" for code in film])
-        assert estimate(predictions, named, ["ap"]) == estimate(predictions, film, ["ap"])
+        assert estimate(predictions, named, ["ap"]) == estimate(
+            predictions, film, ["ap"]
+        )
 
     def test_replicates_without_positives_are_counted(self) -> None:
         # Only film 0 has positives, and only them: a draw of 3 is without it with chance (2/3)^3,
         # and of nothing else with chance (1/3)^3, together 1/3.
         predictions = Predictions.of([1, 1, 0, 0, 0, 0], [0.9, 0.8, 0.1, 0.2, 0.3, 0.4])
-        found = estimate(predictions, [0, 0, 1, 1, 2, 2], ["auc"], n_replicates=1000)["auc"]
+        found = estimate(predictions, [0, 0, 1, 1, 2, 2], ["auc"], n_replicates=1000)[
+            "auc"
+        ]
         assert found.by_movie.n_undefined == pytest.approx(1000 / 3, abs=45)
 
     def test_one_film_has_no_interval(self) -> None:
         predictions = Predictions.of([1, 0, 1], [0.9, 0.2, 0.4])
-        found = estimate(predictions, ["a"] * 3, ["f1_binary"], n_replicates=50)["f1_binary"]
+        found = estimate(predictions, ["a"] * 3, ["f1_binary"], n_replicates=50)[
+            "f1_binary"
+        ]
         assert np.isnan(found.by_movie.low) and np.isnan(found.by_movie.high)
         assert np.isnan(found.se_movie)
 
     def test_an_interval_stays_within_zero_and_one(self) -> None:
         predictions = Predictions.of([1, 0, 1, 0, 0, 0], [0.9, 0.2, 0.8, 0.1, 0.3, 0.6])
-        found = estimate(predictions, ["a", "a", "b", "b", "c", "c"], ["f1_binary"])["f1_binary"]
+        found = estimate(predictions, ["a", "a", "b", "b", "c", "c"], ["f1_binary"])[
+            "f1_binary"
+        ]
         assert 0 <= found.by_movie.low <= found.by_movie.high <= 1
 
     def test_an_undefined_value_has_no_interval(self) -> None:

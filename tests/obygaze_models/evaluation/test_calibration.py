@@ -24,7 +24,9 @@ def test_equal_width_against_a_loop() -> None:
         inside = (score > low) & (score <= (i + 1) / 10)
         if inside.any():
             loss += inside.mean() * abs(score[inside].mean() - y[inside].mean())
-    assert evaluate(Predictions.of(y, score), ["ece_width"])["ece_width"] == pytest.approx(loss)
+    assert evaluate(Predictions.of(y, score), ["ece_width"])[
+        "ece_width"
+    ] == pytest.approx(loss)
 
 
 def test_equal_mass_against_sorted_tenths() -> None:
@@ -39,4 +41,6 @@ def test_equal_mass_against_sorted_tenths() -> None:
 def test_a_calibrated_constant_and_a_wrong_one() -> None:
     for name in ("ece", "ece_width"):
         assert evaluate(Predictions.of(Y, [0.4] * 10), [name])[name] == pytest.approx(0)
-        assert evaluate(Predictions.of(Y, [0.9] * 10), [name])[name] == pytest.approx(0.5)
+        assert evaluate(Predictions.of(Y, [0.9] * 10), [name])[name] == pytest.approx(
+            0.5
+        )

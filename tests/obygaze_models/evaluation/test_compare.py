@@ -65,7 +65,9 @@ class TestSignFlip:
 
     def test_ties_are_counted_though_sums_are_inexact(self) -> None:
         assert sign_flip([0.1, 0.2, 0.3])[0] == 2 / 8
-        assert sign_flip([0.3, 0.2, -0.1, 0.1, 0.1])[0] == self.enumerated([3, 2, -1, 1, 1])
+        assert sign_flip([0.3, 0.2, -0.1, 0.1, 0.1])[0] == self.enumerated(
+            [3, 2, -1, 1, 1]
+        )
 
     @pytest.mark.parametrize("unit", [1e-300, 1e-12, 1.0, 1e12])
     def test_ties_scale_with_the_differences(self, unit: float) -> None:
@@ -113,14 +115,18 @@ class TestDifference:
     def test_a_difference_of_accuracies_is_a_mean(self) -> None:
         first, second, film = two_models(1, k=12, gain=0.3)
         found = estimate(first, film, ["accuracy", "auc"], minus=second)
-        right = (first.decision == first.y).astype(float) - (second.decision == second.y)
+        right = (first.decision == first.y).astype(float) - (
+            second.decision == second.y
+        )
         of_film = np.array([right[film == k].mean() for k in range(12)])
         low, high = stats.t.interval(0.95, 11, of_film.mean(), stats.sem(of_film))
         accuracy = found["accuracy"]
         assert accuracy.value == pytest.approx(right.mean())
         assert accuracy.by_movie.low == pytest.approx(low, abs=0.04)
         assert accuracy.by_movie.high == pytest.approx(high, abs=0.04)
-        ours, theirs = (roc_auc_score(model.y, model.score) for model in (first, second))
+        ours, theirs = (
+            roc_auc_score(model.y, model.score) for model in (first, second)
+        )
         assert found["auc"].value == pytest.approx(ours - theirs)
 
     def test_pairing_takes_out_what_both_share(self) -> None:
@@ -139,7 +145,9 @@ class TestDifference:
 class TestHolm:
     def test_by_hand(self) -> None:
         # .01 x 4, .02 x 3, .03 x 2 raised to .06, .9.
-        np.testing.assert_allclose(holm([0.03, 0.01, 0.9, 0.02]), [0.06, 0.04, 0.9, 0.06])
+        np.testing.assert_allclose(
+            holm([0.03, 0.01, 0.9, 0.02]), [0.06, 0.04, 0.9, 0.06]
+        )
 
     def test_against_statsmodels(self) -> None:
         p = np.random.default_rng(0).random(20) ** 3

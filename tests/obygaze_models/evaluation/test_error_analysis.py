@@ -40,15 +40,21 @@ def test_all_films_and_each() -> None:
 def test_against_statsmodels() -> None:
     success, factors, movies = clips()
     pooled, first, *_ = analyse_success(success, factors, movies)
-    design = sm.add_constant(np.column_stack([np.asarray(c, float) for c in factors.values()]))
+    design = sm.add_constant(
+        np.column_stack([np.asarray(c, float) for c in factors.values()])
+    )
     theirs = sm.Logit(success, design).fit(disp=0)
-    assert [f.log_odds for f in pooled.factors] == pytest.approx(list(theirs.params[1:]))
+    assert [f.log_odds for f in pooled.factors] == pytest.approx(
+        list(theirs.params[1:])
+    )
     by_film = fit_logistic(design[:, 1:], success, clusters=movies)
     assert [f.se for f in pooled.factors] == by_film.se[1:].tolist()
     assert pooled.intercept == pytest.approx(theirs.params[0])
     film = movies == "tt0"
     alone = sm.Logit(success[film], design[film]).fit(disp=0)
-    assert [f.p for f in first.factors] == pytest.approx(list(alone.pvalues[1:]), rel=1e-4)
+    assert [f.p for f in first.factors] == pytest.approx(
+        list(alone.pvalues[1:]), rel=1e-4
+    )
 
 
 def test_what_was_planted_is_found() -> None:
@@ -58,7 +64,9 @@ def test_what_was_planted_is_found() -> None:
     assert body.low < -0.8 < body.high
     assert length.low < 0 < length.high
     ratio, low, high = np.exp([look.log_odds, look.low, look.high])
-    assert (ratio, low, high) == pytest.approx(tuple(np.exp([look.log_odds, look.low, look.high])))
+    assert (ratio, low, high) == pytest.approx(
+        tuple(np.exp([look.log_odds, look.low, look.high]))
+    )
 
 
 class TestWhatCannotBeTold:
@@ -66,7 +74,15 @@ class TestWhatCannotBeTold:
         a = np.array([0, 1, 0, 1, 1, 0])
         b = np.array([0, 0, 1, 1, 0, 1])
         kept, left_out = independent_factors(
-            {"a": a, "always": np.ones(6), "b": b, "number": a + b, "not a": 1 - a, "c": a * b}, 6
+            {
+                "a": a,
+                "always": np.ones(6),
+                "b": b,
+                "number": a + b,
+                "not a": 1 - a,
+                "c": a * b,
+            },
+            6,
         )
         assert list(kept) == ["a", "b", "c"]
         assert left_out == {
@@ -81,7 +97,9 @@ class TestWhatCannotBeTold:
         kept, _ = independent_factors({str(i): X[:, i] for i in range(14)}, 9)
         assert len(kept) + 1 == np.linalg.matrix_rank(np.hstack([np.ones((9, 1)), X]))
 
-    @pytest.mark.parametrize(("success", "note"), [(1, "every clip is right"), (0, "is wrong")])
+    @pytest.mark.parametrize(
+        ("success", "note"), [(1, "every clip is right"), (0, "is wrong")]
+    )
     def test_no_failure_or_no_success(self, success: int, note: str) -> None:
         found = analyse([success] * 5, {"a": [0, 1, 0, 1, 1]})
         assert note in found.note
@@ -99,7 +117,9 @@ class TestWhatCannotBeTold:
         assert factor.log_odds == pytest.approx(np.log(4.5 * 3.5 / (0.5 * 1.5)))
         assert np.isnan([factor.se, factor.low, factor.high, factor.p]).all()
 
-    def test_where_the_level_predicts_success_a_concept_at_random_has_no_p(self) -> None:
+    def test_where_the_level_predicts_success_a_concept_at_random_has_no_p(
+        self,
+    ) -> None:
         """In .89 of such worlds its p was below .05: residuals, and so errors, are next to 0."""
         rng = np.random.default_rng(0)
         movies = np.repeat(np.arange(12), 50)
@@ -145,7 +165,10 @@ class TestPaperFactors:
         assert ours[VISUAL[0]] == pytest.approx(theirs[1], abs=1e-6)
         # Success is drawn by lot here: concepts do nothing, and each level has the same odds.
         true = [0.0] * 8 + [np.log(0.7 / 0.3)] * 3
-        covered = [f.low < odds < f.high for f, odds in zip(found[0].factors, true, strict=True)]
+        covered = [
+            f.low < odds < f.high
+            for f, odds in zip(found[0].factors, true, strict=True)
+        ]
         assert sum(covered) >= 9
 
     def test_a_factor_of_another_length(self) -> None:

@@ -10,14 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from obygaze_models.evaluation.metrics import METRICS, GroupedStats, mean_over_folds, replicate
+from obygaze_models.evaluation.metrics import (
+    METRICS,
+    GroupedStats,
+    mean_over_folds,
+    replicate,
+)
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.runner.cells import expected_random
 
 NAMES = list(METRICS)
 
 
-def drawn(n: int, n_units: int, seed: int, *, ties: bool) -> tuple[Predictions, np.ndarray]:
+def drawn(
+    n: int, n_units: int, seed: int, *, ties: bool
+) -> tuple[Predictions, np.ndarray]:
     rng = np.random.default_rng(seed)
     scores = rng.random(n)
     codes = np.concatenate([np.arange(n_units), rng.integers(0, n_units, n - n_units)])
@@ -26,9 +33,14 @@ def drawn(n: int, n_units: int, seed: int, *, ties: bool) -> tuple[Predictions, 
 
 
 @given(
-    n_units=st.integers(1, 8), n=st.integers(8, 60), seed=st.integers(0, 999), ties=st.booleans()
+    n_units=st.integers(1, 8),
+    n=st.integers(8, 60),
+    seed=st.integers(0, 999),
+    ties=st.booleans(),
 )
-def test_every_metric_under_weights_of_films(n_units: int, n: int, seed: int, ties: bool) -> None:
+def test_every_metric_under_weights_of_films(
+    n_units: int, n: int, seed: int, ties: bool
+) -> None:
     predictions, codes = drawn(n, n_units, seed, ties=ties)
     weights = np.random.default_rng(seed).integers(0, 3, (5, n_units)).astype(float)
     ours = GroupedStats(predictions, codes).metrics(weights, NAMES)
@@ -51,7 +63,9 @@ def test_a_random_order_has_the_mean_precision_of_all_orders() -> None:
     y = np.zeros(12, dtype=bool)
     y[:2] = True
     codes = np.repeat([0, 1], 6)
-    found = expected_random(y, codes, 2, 0.5)(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+    found = expected_random(y, codes, 2, 0.5)(
+        np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    )
     orders = [np.isin(np.arange(6), chosen) for chosen in combinations(range(6), 2)]
     both = [np.isin(np.arange(12), chosen) for chosen in combinations(range(12), 2)]
     means = [

@@ -8,11 +8,19 @@ from support.published import split_file
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import check_leaks, count_leak
 
-PLACES = {"a1": ("a", 1), "a2": ("a", 2), "a4": ("a", 4), "a9": ("a", 9), "b2": ("b", 2)}
+PLACES = {
+    "a1": ("a", 1),
+    "a2": ("a", 2),
+    "a4": ("a", 4),
+    "a9": ("a", 9),
+    "b2": ("b", 2),
+}
 
 
 def test_by_hand() -> None:
-    leak = count_leak(["a1", "b2"], ["a4"], ["a1", "a4", "a2", "a9"], places=PLACES, cell="x")
+    leak = count_leak(
+        ["a1", "b2"], ["a4"], ["a1", "a4", "a2", "a9"], places=PLACES, cell="x"
+    )
     assert leak.n_test == 4
     assert (leak.in_train, leak.in_validation, leak.leaked) == (1, 1, 2)
     assert leak.clips == ("a1", "a4")
@@ -31,10 +39,16 @@ def test_a_clip_in_train_and_validation_leaks_once() -> None:
 @given(*[st.sets(st.integers(0, 25)) for _ in range(3)])
 def test_against_a_loop(train: set[int], validation: set[int], test: set[int]) -> None:
     places = {str(i): (f"m{i % 2}", i // 2) for i in range(26)}
-    leak = count_leak(*[map(str, part) for part in (train, validation, test)], places=places)
+    leak = count_leak(
+        *[map(str, part) for part in (train, validation, test)], places=places
+    )
     seen = train | validation
     fresh = [t for t in test if t not in seen]
-    beside = [t for t in fresh if any(s % 2 == t % 2 and abs(s // 2 - t // 2) == 1 for s in seen)]
+    beside = [
+        t
+        for t in fresh
+        if any(s % 2 == t % 2 and abs(s // 2 - t // 2) == 1 for s in seen)
+    ]
     assert leak.leaked == len(test) - len(fresh)
     assert leak.neighbours == len(beside)
 
@@ -79,7 +93,9 @@ class TestRefusals:
 class TestPublished:
     """Each published file has folds of its own, so the cells between two files leak."""
 
-    @pytest.mark.parametrize(("trained_on", "leaked"), [("HN_S", 54), ("EN_S", 67), ("ENHN_S", 0)])
+    @pytest.mark.parametrize(
+        ("trained_on", "leaked"), [("HN_S", 54), ("EN_S", 67), ("ENHN_S", 0)]
+    )
     def test_the_105_test_clips_of_enhn_s(self, trained_on: str, leaked: int) -> None:
         test = split_file("02_ENHN_S.csv").in_folds(9)
         table = split_file(f"02_{trained_on}.csv")
@@ -89,9 +105,15 @@ class TestPublished:
 
     def test_random_folds_have_their_neighbours_in_training(self) -> None:
         table = split_file("02_ENHN_S.csv")
-        places = dict(zip(table.ids, zip(table.movies, table.scenes, strict=True), strict=True))
+        places = dict(
+            zip(table.ids, zip(table.movies, table.scenes, strict=True), strict=True)
+        )
         leak = count_leak(
-            table.in_folds(*range(9)), [], table.in_folds(9), places=places, cell="ENHN_S"
+            table.in_folds(*range(9)),
+            [],
+            table.in_folds(9),
+            places=places,
+            cell="ENHN_S",
         )
         seen = {places[clip] for clip in table.in_folds(*range(9))}
         beside = sum(

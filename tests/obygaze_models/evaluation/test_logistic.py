@@ -9,7 +9,11 @@ from scipy import optimize, stats
 from scipy.linalg import fractional_matrix_power
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.logistic import fit_logistic, is_separated, with_intercept
+from obygaze_models.evaluation.logistic import (
+    fit_logistic,
+    is_separated,
+    with_intercept,
+)
 
 
 def clips(seed: int = 0, n: int = 300, k: int = 12) -> tuple:
@@ -41,7 +45,9 @@ class TestMaximumLikelihood:
         np.testing.assert_allclose(ours.beta, theirs.params, rtol=1e-6)
         np.testing.assert_allclose(ours.se, theirs.bse, rtol=1e-6)
         np.testing.assert_allclose(ours.p, theirs.pvalues, rtol=1e-5)
-        np.testing.assert_allclose(np.column_stack([ours.low, ours.high]), theirs.conf_int())
+        np.testing.assert_allclose(
+            np.column_stack([ours.low, ours.high]), theirs.conf_int()
+        )
 
     @pytest.mark.parametrize("n", [240, 2400])
     def test_errors_by_film_are_those_of_bell_and_mccaffrey(self, n: int) -> None:
@@ -56,15 +62,22 @@ class TestMaximumLikelihood:
         meat = np.zeros_like(bread)
         for own in (film == name for name in np.unique(film)):
             hat = scaled[own] @ bread @ scaled[own].T
-            score = scaled[own].T @ fractional_matrix_power(np.eye(own.sum()) - hat, -0.5).real
+            score = (
+                scaled[own].T
+                @ fractional_matrix_power(np.eye(own.sum()) - hat, -0.5).real
+            )
             score = score @ residual[own]
             meat += np.outer(score, score)
         se = np.sqrt(np.diag(bread @ meat @ bread))
         np.testing.assert_allclose(ours.se, se, rtol=1e-5)
         assert ours.errors == "movies"
         # Eleven degrees of freedom: films less one.
-        np.testing.assert_allclose(ours.high - ours.beta, stats.t.ppf(0.975, 11) * se, rtol=1e-5)
-        np.testing.assert_allclose(ours.p, 2 * stats.t.sf(abs(theirs.params / se), 11), rtol=1e-4)
+        np.testing.assert_allclose(
+            ours.high - ours.beta, stats.t.ppf(0.975, 11) * se, rtol=1e-5
+        )
+        np.testing.assert_allclose(
+            ours.p, 2 * stats.t.sf(abs(theirs.params / se), 11), rtol=1e-4
+        )
 
     def test_of_many_films_they_are_near_those_of_statsmodels(self) -> None:
         X, y, _ = clips(n=6000)
@@ -72,7 +85,9 @@ class TestMaximumLikelihood:
         theirs = sm.Logit(y, sm.add_constant(X)).fit(
             disp=0, cov_type="cluster", cov_kwds={"groups": film}
         )
-        np.testing.assert_allclose(fit_logistic(X, y, clusters=film).se, theirs.bse, rtol=0.01)
+        np.testing.assert_allclose(
+            fit_logistic(X, y, clusters=film).se, theirs.bse, rtol=0.01
+        )
 
     def test_a_factor_found_in_one_film_has_no_error_by_film(self) -> None:
         X, y, film = clips(n=600)
@@ -111,7 +126,9 @@ class TestFirth:
         y = np.arange(84) < 74
         fit = fit_logistic(X, y, intercept=False)
         assert fit.method == "firth"
-        assert fit.beta == pytest.approx([np.log(0.5 / 1.5), np.log(74.5 / 0.5)], rel=1e-5)
+        assert fit.beta == pytest.approx(
+            [np.log(0.5 / 1.5), np.log(74.5 / 0.5)], rel=1e-5
+        )
 
     def test_against_a_search_for_the_penalised_maximum(self) -> None:
         X, y, _ = clips(n=40)
@@ -153,7 +170,9 @@ def test_every_table_of_clips_settles_where_the_score_is_zero(seed: int) -> None
         root = design * np.sqrt(p * (1 - p))[:, None]
         base, _ = np.linalg.qr(root)
         score = score + (base**2).sum(axis=1) * (0.5 - p)
-    np.testing.assert_allclose(score @ (design / np.abs(design).max(axis=0)), 0, atol=1e-4)
+    np.testing.assert_allclose(
+        score @ (design / np.abs(design).max(axis=0)), 0, atol=1e-4
+    )
     assert np.isfinite(fit.se).all()
 
 

@@ -19,7 +19,9 @@ Y = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
 SCORE = [0.9, 0.8, 0.6, 0.2, 0.7, 0.4, 0.3, 0.1, 0.1, 0.0]
 
 
-def truth_and_score(seed: int, n: int = 200, ties: int = 30) -> tuple[np.ndarray, np.ndarray]:
+def truth_and_score(
+    seed: int, n: int = 200, ties: int = 30
+) -> tuple[np.ndarray, np.ndarray]:
     """Scores on a coarse grid, so that many are tied."""
     rng = np.random.default_rng(seed)
     y = rng.random(n) < 0.3
@@ -73,8 +75,12 @@ def test_equal_to_sklearn_with_weights(seed: int) -> None:
     found = evaluate(predictions, weights=w)
     weighted = {"sample_weight": w}
     assert found["f1_binary"] == pytest.approx(sk.f1_score(y, d, **weighted))
-    assert found["f1_weighted"] == pytest.approx(sk.f1_score(y, d, average="weighted", **weighted))
-    assert found["ap"] == pytest.approx(sk.average_precision_score(y, score, **weighted))
+    assert found["f1_weighted"] == pytest.approx(
+        sk.f1_score(y, d, average="weighted", **weighted)
+    )
+    assert found["ap"] == pytest.approx(
+        sk.average_precision_score(y, score, **weighted)
+    )
     assert found["auc"] == pytest.approx(sk.roc_auc_score(y, score, **weighted))
     assert found["brier"] == pytest.approx(sk.brier_score_loss(y, score, **weighted))
 
@@ -85,7 +91,9 @@ def test_equal_to_sklearn_with_weights(seed: int) -> None:
     hnp.arrays(np.int8, 12, elements=st.integers(0, 4)),
     hnp.arrays(np.int8, 12, elements=st.integers(0, 3)),
 )
-def test_a_weight_is_a_repetition(y: np.ndarray, score: np.ndarray, times: np.ndarray) -> None:
+def test_a_weight_is_a_repetition(
+    y: np.ndarray, score: np.ndarray, times: np.ndarray
+) -> None:
     if times.sum() == 0:
         times[0] = 1
     thick = Predictions.of(np.repeat(y, times), np.repeat(score / 4, times))
@@ -129,7 +137,9 @@ class TestEdges:
         found = evaluate(Predictions.of([1, 0, 0, 0], [0.5] * 4))
         assert found["auc"] == 0.5
         assert found["ap"] == 0.25
-        assert found["share_positive"] == 0, "a tie of both classes is negative, as in an argmax"
+        assert found["share_positive"] == 0, (
+            "a tie of both classes is negative, as in an argmax"
+        )
 
     def test_replicates_without_a_class_are_nan_alone(self) -> None:
         weights = [[1, 1, 1], [0, 1, 1], [1, 0, 0]]

@@ -15,10 +15,16 @@ def pooled(seed: int, k: int = 4) -> tuple:
     rng = np.random.default_rng(seed)
     fold = rng.integers(0, k, 120)
     y = rng.random(120) < 0.4
-    return y, np.round(np.clip(rng.random(120) * 0.6 + 0.1 * fold + 0.1 * y, 0, 1), 2), fold
+    return (
+        y,
+        np.round(np.clip(rng.random(120) * 0.6 + 0.1 * fold + 0.1 * y, 0, 1), 2),
+        fold,
+    )
 
 
-def within(y: object, score: object, fold: object, weights: np.ndarray | None = None) -> float:
+def within(
+    y: object, score: object, fold: object, weights: np.ndarray | None = None
+) -> float:
     """The AUC within folds of whole units: each fold is one unit."""
     y, score, fold = np.asarray(y), np.asarray(score), np.asarray(fold)
     parts = [np.flatnonzero(fold == number) for number in np.unique(fold)]
@@ -48,7 +54,9 @@ def test_a_shift_of_one_models_scores_does_not_matter() -> None:
     y, score, fold = pooled(2)
     shifted = score / 2 + (fold == 1) / 2
     assert within(y, score, fold) == pytest.approx(within(y, shifted, fold))
-    one, other = (evaluate(Predictions.of(y, s), ["auc"])["auc"] for s in (score, shifted))
+    one, other = (
+        evaluate(Predictions.of(y, s), ["auc"])["auc"] for s in (score, shifted)
+    )
     assert one != pytest.approx(other)
 
 

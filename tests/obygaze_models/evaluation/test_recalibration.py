@@ -25,8 +25,12 @@ def test_each_film_has_the_regression_of_the_others(overconfident):
     found = recalibrate(score, y, movies)
     out = movies == 3
     odds = np.log(score / (1 - score))[:, None]
-    other = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(odds[~out], y[~out])
-    np.testing.assert_allclose(found[out], other.predict_proba(odds[out])[:, 1], atol=1e-5)
+    other = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000).fit(
+        odds[~out], y[~out]
+    )
+    np.testing.assert_allclose(
+        found[out], other.predict_proba(odds[out])[:, 1], atol=1e-5
+    )
     # The labels of a film do not change its own probabilities.
     again = recalibrate(score, np.where(out, ~y, y), movies)
     np.testing.assert_allclose(again[out], found[out], atol=1e-12)

@@ -41,16 +41,33 @@ class TestClosedForm:
     def test_against_counts(self, f: float, q: float) -> None:
         """A table of outcomes in exactly the expected shares."""
         n = 1_000_000
-        cells = {(1, 1): f * q, (1, 0): f * (1 - q), (0, 1): (1 - f) * q, (0, 0): (1 - f) * (1 - q)}
-        y = np.repeat([truth for truth, _ in cells], [round(n * s) for s in cells.values()])
-        d = np.repeat([decided for _, decided in cells], [round(n * s) for s in cells.values()])
+        cells = {
+            (1, 1): f * q,
+            (1, 0): f * (1 - q),
+            (0, 1): (1 - f) * q,
+            (0, 0): (1 - f) * (1 - q),
+        }
+        y = np.repeat(
+            [truth for truth, _ in cells], [round(n * s) for s in cells.values()]
+        )
+        d = np.repeat(
+            [decided for _, decided in cells], [round(n * s) for s in cells.values()]
+        )
         found = closed_form(f, q)
         assert found.f1_binary == pytest.approx(f1_score(y, d), abs=1e-5)
-        assert found.f1_weighted == pytest.approx(f1_score(y, d, average="weighted"), abs=1e-5)
-        assert found.f1_macro == pytest.approx(f1_score(y, d, average="macro"), abs=1e-5)
+        assert found.f1_weighted == pytest.approx(
+            f1_score(y, d, average="weighted"), abs=1e-5
+        )
+        assert found.f1_macro == pytest.approx(
+            f1_score(y, d, average="macro"), abs=1e-5
+        )
         counted = evaluate(Predictions.of(y, d), ["precision", "recall", "accuracy"])
         assert counted == pytest.approx(
-            {"precision": found.precision, "recall": found.recall, "accuracy": found.accuracy},
+            {
+                "precision": found.precision,
+                "recall": found.recall,
+                "accuracy": found.accuracy,
+            },
             abs=1e-5,
         )
 
@@ -58,7 +75,9 @@ class TestClosedForm:
         ("share", "preprint", "paper"),
         [(0.5, (".32", ".28"), (".54", ".55")), (1.0, (".37", ".32"), (".09", ".06"))],
     )
-    def test_at_the_printed_prevalences(self, share: float, preprint: tuple, paper: tuple) -> None:
+    def test_at_the_printed_prevalences(
+        self, share: float, preprint: tuple, paper: tuple
+    ) -> None:
         """The preprint prints binary F1, the paper weighted; .23 for EN_S and .19 for ENHN_S."""
         forms = [closed_form(f, share) for f in (0.23, 0.19)]
         assert tuple(f"{form.f1_binary:.2f}"[1:] for form in forms) == preprint
@@ -83,12 +102,17 @@ class TestClosedForm:
         binary = giving(1.0, "f1_binary", 0.33)
         assert (binary.min(), binary.max()) == pytest.approx((0.194, 0.201), abs=3e-4)
         second = set(binary) & set(giving(0.5, "f1_binary", 0.28))
-        second &= set(giving(0.5, "f1_weighted", 0.55)) & set(giving(1.0, "f1_weighted", 0.06))
+        second &= set(giving(0.5, "f1_weighted", 0.55)) & set(
+            giving(1.0, "f1_weighted", 0.06)
+        )
         assert (min(second), max(second)) == pytest.approx((0.194, 0.197), abs=3e-4)
 
     def test_at_the_prevalences_of_the_published_folds(self) -> None:
         """41 and 29 %: .45 and .37 for random, .59 and .45 for all-positive."""
-        for name, random, positive in [("02_EN_S.csv", 0.45, 0.59), ("02_ENHN_S.csv", 0.37, 0.45)]:
+        for name, random, positive in [
+            ("02_EN_S.csv", 0.45, 0.59),
+            ("02_ENHN_S.csv", 0.37, 0.45),
+        ]:
             f = split_file(name).y.mean()
             assert closed_form(f, 0.5).f1_binary == pytest.approx(random, abs=0.005)
             assert closed_form(f, 1.0).f1_binary == pytest.approx(positive, abs=0.006)
@@ -127,14 +151,23 @@ class TestBlind:
         found = evaluate(Predictions.of(self.y, model.predict_proba(self.X)[:, 1]))
         form = closed_form(0.25, 0.5)
         assert found["share_positive"] == pytest.approx(0.5, abs=0.03)
-        for name in ("f1_binary", "f1_weighted", "f1_macro", "precision", "recall", "accuracy"):
+        for name in (
+            "f1_binary",
+            "f1_weighted",
+            "f1_macro",
+            "precision",
+            "recall",
+            "accuracy",
+        ):
             assert found[name] == pytest.approx(getattr(form, name), abs=0.03)
         assert found["auc"] == pytest.approx(0.5, abs=0.03)
         assert found["ap"] == pytest.approx(random_ap(0.25, 4000), abs=0.03)
 
     def test_random_is_seeded(self) -> None:
         one, again, other = (
-            RandomBaseline(random_state=s).fit(self.X, self.y).predict_proba(self.X)[:, 1]
+            RandomBaseline(random_state=s)
+            .fit(self.X, self.y)
+            .predict_proba(self.X)[:, 1]
             for s in (1, 1, 2)
         )
         np.testing.assert_array_equal(one, again)
@@ -144,7 +177,14 @@ class TestBlind:
         model = AllPositive().fit(self.X, self.y)
         found = evaluate(Predictions.of(self.y, model.predict_proba(self.X)[:, 1]))
         form = closed_form(0.25, 1)
-        for name in ("f1_binary", "f1_weighted", "f1_macro", "precision", "recall", "accuracy"):
+        for name in (
+            "f1_binary",
+            "f1_weighted",
+            "f1_macro",
+            "precision",
+            "recall",
+            "accuracy",
+        ):
             assert found[name] == pytest.approx(getattr(form, name))
 
     def test_prevalence_is_the_best_blind_probability(self) -> None:
@@ -170,7 +210,9 @@ class TestFilmPrior:
         # Two of three in a, none of one in b, one clip of the overall half added to each.
         model = FilmPrior().fit(self.X, [1, 1, 0, 0])
         asked = np.array([[0, 9], [1, 9], [7, 9]])
-        assert model.predict_proba(asked)[:, 1] == pytest.approx([2.5 / 4, 0.5 / 2, 0.5])
+        assert model.predict_proba(asked)[:, 1] == pytest.approx(
+            [2.5 / 4, 0.5 / 2, 0.5]
+        )
         assert model.predict(asked).tolist() == [1, 0, 0]
 
 
@@ -180,7 +222,9 @@ class TestNeighbour:
         X = places(["a", "a", "a", "b"], [1, 4, 3, 3])
         model = Neighbour().fit(X[[0, 1, 3]], [1, 0, 1])
         votes = np.exp([-1.0, -0.5])
-        assert model.predict_proba(X[[2]])[0, 1] == pytest.approx(votes[0] / votes.sum())
+        assert model.predict_proba(X[[2]])[0, 1] == pytest.approx(
+            votes[0] / votes.sum()
+        )
 
     def test_a_film_without_training_clips(self) -> None:
         X = places(["a", "a", "a", "b"], [1, 2, 3, 1])
@@ -203,7 +247,9 @@ def test_places() -> None:
         places(["a", "b"], [1])
 
 
-def over_folds(table: SplitFile, folds: np.ndarray, X: np.ndarray, model: object) -> Predictions:
+def over_folds(
+    table: SplitFile, folds: np.ndarray, X: np.ndarray, model: object
+) -> Predictions:
     """Each fold predicted from all the others."""
     score = np.zeros(table.y.size)
     for fold in np.unique(folds):
@@ -218,13 +264,17 @@ class TestOnThePublishedFiles:
         ("name", "metric", "value"),
         [("02_HN_S.csv", "f1_binary", 0.81), ("02_ENHN_S.csv", "f1_weighted", 0.82)],
     )
-    def test_a_baseline_that_sees_no_video(self, name: str, metric: str, value: float) -> None:
+    def test_a_baseline_that_sees_no_video(
+        self, name: str, metric: str, value: float
+    ) -> None:
         table = split_file(name)
         X = places(table.movies, table.scenes)
         found = over_folds(table, table.folds, X, Neighbour())
         assert evaluate(found, [metric])[metric] == pytest.approx(value, abs=0.005)
 
-    def test_it_is_far_above_chance_there_and_not_on_films_it_has_not_seen(self) -> None:
+    def test_it_is_far_above_chance_there_and_not_on_films_it_has_not_seen(
+        self,
+    ) -> None:
         """The interval of AUC excludes chance on the published folds, and holds it by movie."""
         table = split_file("02_HN_S.csv")
         X = places(table.movies, table.scenes)
@@ -233,17 +283,22 @@ class TestOnThePublishedFiles:
         assert found.by_movie.low > 0.65
         by_movie = grouped_folds(table.movies, table.y, 4, seed=0)
         honest = over_folds(table, by_movie, X, Neighbour())
-        assert np.unique(honest.score).size == 4, "one prevalence for each fold, nothing more"
+        assert np.unique(honest.score).size == 4, (
+            "one prevalence for each fold, nothing more"
+        )
         interval = estimate(honest, table.movies, ["auc"], n_folds=4)["auc"].by_movie
         assert interval.low <= 0.5 <= interval.high
 
     @pytest.mark.parametrize(
-        ("name", "value"), [("02_HN_S.csv", 0.75), ("02_ENHN_S.csv", 0.78), ("02_EN_S.csv", 0.99)]
+        ("name", "value"),
+        [("02_HN_S.csv", 0.75), ("02_ENHN_S.csv", 0.78), ("02_EN_S.csv", 0.99)],
     )
     def test_the_ceiling_of_a_bottleneck(self, name: str, value: float) -> None:
         table = split_file(name)
         found = over_folds(table, table.folds, table.concepts, oracle())
-        assert evaluate(found, ["f1_binary"])["f1_binary"] == pytest.approx(value, abs=0.006)
+        assert evaluate(found, ["f1_binary"])["f1_binary"] == pytest.approx(
+            value, abs=0.006
+        )
 
     def test_noise_holds_chance(self) -> None:
         """A linear probe on noise, out of fold by movie: each interval over movies has chance."""
@@ -252,7 +307,9 @@ class TestOnThePublishedFiles:
         table = split_file("02_ENHN_S.csv")
         folds = grouped_folds(table.movies, table.y, 4, seed=0)
         noise = np.random.default_rng(0).normal(size=(table.y.size, 16))
-        found = over_folds(table, folds, noise, LogisticRegression(class_weight="balanced"))
+        found = over_folds(
+            table, folds, noise, LogisticRegression(class_weight="balanced")
+        )
         names = ["auc", "ap", "f1_binary", "f1_weighted"]
         by_metric = estimate(found, table.movies, names, n_folds=4)
         share = evaluate(found, ["share_positive"])["share_positive"]

@@ -21,7 +21,9 @@ from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
 from obygaze_models.models.sparse_heads import SparseHead
 
 
-def clips(n: int = 300) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+def clips(
+    n: int = 300,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Three concepts on three axes, two of them count; something unnamed on the 4th counts too."""
     rng = np.random.default_rng(0)
     has = rng.random((n, 3)) < (0.4, 0.4, 0.2)
@@ -38,34 +40,48 @@ BANK = ConceptBank(("Body", "Look", "Clothing"), C=0.05)
 
 def test_the_released_pipeline_step_by_step() -> None:
     X, y, has, _ = clips()
-    ours = Bottleneck(ConceptBank(C=0.05, unit_norm=False), LogisticHead(0.1), cross_fit=0)
+    ours = Bottleneck(
+        ConceptBank(C=0.05, unit_norm=False), LogisticHead(0.1), cross_fit=0
+    )
     ours.fit(X[:200], y[:200], concepts=has[:200])
     svms = [
         SVC(C=0.05, kernel="linear", class_weight="balanced").fit(X[:200], has[:200, i])
         for i in range(3)
     ]
     M = np.stack([svm.decision_function(X) for svm in svms], axis=1)
-    head = LogisticRegression(C=0.1, solver="liblinear", random_state=42).fit(M[:200], y[:200])
+    head = LogisticRegression(C=0.1, solver="liblinear", random_state=42).fit(
+        M[:200], y[:200]
+    )
     np.testing.assert_allclose(ours.predict_proba(X), head.predict_proba(M), atol=1e-8)
 
 
 def test_the_head_learns_from_margins_that_saw_nothing() -> None:
     X, y, has, films = clips()
-    ours = Bottleneck(BANK, LogisticHead(), cross_fit=4).fit(X, y, concepts=has, groups=films)
+    ours = Bottleneck(BANK, LogisticHead(), cross_fit=4).fit(
+        X, y, concepts=has, groups=films
+    )
     folds = cross_fit_folds(y, films, 4)
     assert folds is not None
     assert all(len(set(folds[films == film])) == 1 for film in range(9))
     M = cross_fitted_margins(BANK, X, has, folds, films)
-    np.testing.assert_allclose(ours.head_.coef_, LogisticHead().fit(M, y).coef_, atol=1e-12)
-    np.testing.assert_allclose(ours.margins(X), BANK.fit(X, has).transform(X), atol=1e-12)
+    np.testing.assert_allclose(
+        ours.head_.coef_, LogisticHead().fit(M, y).coef_, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        ours.margins(X), BANK.fit(X, has).transform(X), atol=1e-12
+    )
 
 
 def test_concepts_that_mean_nothing_do_not_become_a_task_by_being_fitted() -> None:
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(150, 400)), np.tile(["HN", "S"], 75)
-    has = (y == "S")[:, None].astype(int)  # the concept is the task, the features know neither
+    has = (y == "S")[:, None].astype(
+        int
+    )  # the concept is the task, the features know neither
     careful, released = (
-        Bottleneck(ConceptBank(C=1.0), LogisticHead(10.0), cross_fit=k).fit(X, y, concepts=has)
+        Bottleneck(ConceptBank(C=1.0), LogisticHead(10.0), cross_fit=k).fit(
+            X, y, concepts=has
+        )
         for k in (5, 0)
     )
     assert abs(careful.head_.coef_[0]) < abs(released.head_.coef_[0]) / 5
@@ -75,7 +91,9 @@ def test_the_task_may_be_learned_on_some_rows_only() -> None:
     X, y, has, _ = clips()
     y = y.copy()
     y[:100] = "EN"
-    ours = Bottleneck(BANK, LogisticHead(), cross_fit=0).fit(X, y, concepts=has, rows=y != "EN")
+    ours = Bottleneck(BANK, LogisticHead(), cross_fit=0).fit(
+        X, y, concepts=has, rows=y != "EN"
+    )
     assert ours.classes_.tolist() == ["HN", "S"]
     M = BANK.fit(X, has).transform(X)
     expected = LogisticHead().fit(M[100:], y[100:])
@@ -84,10 +102,14 @@ def test_the_task_may_be_learned_on_some_rows_only() -> None:
 
 def test_a_residual_finds_what_no_concept_names() -> None:
     X, y, has, _ = clips(1200)
-    plain = Bottleneck(BANK, LogisticHead(1.0)).fit(X[:600], y[:600], concepts=has[:600])
+    plain = Bottleneck(BANK, LogisticHead(1.0)).fit(
+        X[:600], y[:600], concepts=has[:600]
+    )
     hybrid = Bottleneck(BANK, LogisticHead(1.0), residual=ResidualHead(0.05))
     hybrid.fit(X[:600], y[:600], concepts=has[:600])
-    aucs = [roc_auc_score(y[600:], m.predict_proba(X[600:])[:, 1]) for m in (plain, hybrid)]
+    aucs = [
+        roc_auc_score(y[600:], m.predict_proba(X[600:])[:, 1]) for m in (plain, hybrid)
+    ]
     assert aucs[1] > aucs[0] + 0.05
     assert int(np.argmax(np.abs(hybrid.residual_.coef_))) == 3
     assert 0.1 < hybrid.residual_.share_ < 0.9
@@ -109,7 +131,9 @@ def test_four_levels_in_their_order() -> None:
     y = np.array(["EN", "HN", "NS", "S"])[has.sum(axis=1)]
     ours = Bottleneck(BANK, OrdinalHead()).fit(X, y, concepts=has)
     assert ours.predict_proba(X).shape == (300, 4)
-    assert np.corrcoef(ours.head_.severity(ours.margins(X)), has.sum(axis=1))[0, 1] > 0.6
+    assert (
+        np.corrcoef(ours.head_.severity(ours.margins(X)), has.sum(axis=1))[0, 1] > 0.6
+    )
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def test_metrics_are_those_of_sklearn_on_known_clips() -> None:
         assert interval.low <= values["ap"] <= interval.high
     planted, nothing = judged
     assert planted.p < 1e-6
-    assert planted.p_holm == pytest.approx(2 * planted.p)  # two concepts, the smaller counts twice
+    assert planted.p_holm == pytest.approx(
+        2 * planted.p
+    )  # two concepts, the smaller counts twice
     assert nothing.p > 0.05
 
 
@@ -44,7 +46,10 @@ def gaussian_tail(deviations: float) -> float:
 
 def test_the_shift_test_by_hand() -> None:
     # One film of 4: labels 1100 in a circle give rank sums 7, 5, 3, 5: mean 5, variance 2.
-    scores, positive = np.array([4.0, 3.0, 2.0, 1.0]), np.array([True, True, False, False])
+    scores, positive = (
+        np.array([4.0, 3.0, 2.0, 1.0]),
+        np.array([True, True, False, False]),
+    )
     p = shift_test(scores, positive, np.zeros(4))
     assert p == pytest.approx(gaussian_tail(2 / np.sqrt(2)))
     # Two films, shifted one by one: ranks 8, 7, 4, 3 and 6, 5, 2, 1. The sums of a film are
@@ -56,7 +61,10 @@ def test_the_shift_test_by_hand() -> None:
 
 def test_the_shift_test_of_cross_fitted_scores_by_hand() -> None:
     # The same film: mean 5, variance 2, observed 7. Two folds widen the variance three times.
-    scores, positive = np.array([4.0, 3.0, 2.0, 1.0]), np.array([True, True, False, False])
+    scores, positive = (
+        np.array([4.0, 3.0, 2.0, 1.0]),
+        np.array([True, True, False, False]),
+    )
     p = shift_test(scores, positive, np.zeros(4), 2)
     assert p == pytest.approx(gaussian_tail(2 / np.sqrt(6)))
     alike = np.ones(4, dtype=bool)  # every shift is the same: nothing can be told
@@ -75,7 +83,9 @@ def test_vectors_of_other_films_are_judged_at_the_nominal_level() -> None:
             way = X[rest & positive].mean(axis=0) - X[rest & ~positive].mean(axis=0)
             margins[~rest] = X[~rest] @ way
         p_values.append(shift_test(margins, positive, films, 12))
-    away = norm.isf(p_values) * np.sqrt(1 + 12 / 11)  # in deviations of the shifts alone
+    away = norm.isf(p_values) * np.sqrt(
+        1 + 12 / 11
+    )  # in deviations of the shifts alone
     assert 1.6 < np.var(away) < 2.6
     assert 0.02 < np.mean(np.array(p_values) <= 0.05) < 0.08
     assert np.mean(norm.sf(away) <= 0.05) > 0.08  # what was printed
@@ -96,7 +106,9 @@ def test_labels_that_come_in_runs_are_not_taken_for_a_finding() -> None:
 def test_cosines_by_hand() -> None:
     found = cosines([[2.0, 0.0], [1.0, 1.0], [0.0, -3.0]])
     root = 1 / np.sqrt(2)
-    np.testing.assert_allclose(found, [[1, root, 0], [root, 1, -root], [0, -root, 1]], atol=1e-12)
+    np.testing.assert_allclose(
+        found, [[1, root, 0], [root, 1, -root], [0, -root, 1]], atol=1e-12
+    )
 
 
 def test_a_concept_without_a_clip_is_named() -> None:

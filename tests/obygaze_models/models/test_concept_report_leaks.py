@@ -33,7 +33,9 @@ def test_leakage_is_what_margins_say_beyond_the_concepts() -> None:
     y, has = rng.random(n) < 0.5, rng.random((n, 2)) < 0.5
     margins = rng.normal(size=(n, 2))
     clean = leakage_scores(margins, has, y)
-    assert clean["ctl"] == pytest.approx(0, abs=0.02) and clean["icl"] == pytest.approx(0, abs=0.02)
+    assert clean["ctl"] == pytest.approx(0, abs=0.02) and clean["icl"] == pytest.approx(
+        0, abs=0.02
+    )
     # The information of a normal margin at +1 or -1 about the class, by numerical integration.
     at = np.linspace(-9, 9, 20001)
     sides = np.stack([norm.pdf(at, shift), norm.pdf(at, -shift)])

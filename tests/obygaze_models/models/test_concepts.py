@@ -60,7 +60,9 @@ def test_rows_left_out_take_no_part() -> None:
     np.testing.assert_allclose(bank.coef_[1], alone.coef_[0], rtol=0, atol=1e-12)
 
 
-def test_the_inner_tolerance_is_the_one_with_the_best_precision_on_other_films() -> None:
+def test_the_inner_tolerance_is_the_one_with_the_best_precision_on_other_films() -> (
+    None
+):
     X, Y, films = clips(strength=0.8)
     grid = (0.0005, 0.01, 1.0)
     bank = ConceptBank(NAMES, tolerances=grid, inner_folds=4).fit(X, Y, groups=films)
@@ -86,9 +88,9 @@ def test_the_inner_tolerance_is_the_one_with_the_best_precision_on_other_films()
 
 def test_tolerances_by_name_must_name_every_concept() -> None:
     X, Y, _ = clips()
-    assert ConceptBank(NAMES, C={"Body": 1, "Look": 2, "Clothing": 3}).fit(X, Y).C_.tolist() == [
-        *(1.0, 2.0, 3.0)
-    ]
+    assert ConceptBank(NAMES, C={"Body": 1, "Look": 2, "Clothing": 3}).fit(
+        X, Y
+    ).C_.tolist() == [*(1.0, 2.0, 3.0)]
     with pytest.raises(FixTraining, match="no tolerance") as refusal:
         ConceptBank(NAMES, C={"Body": 1, "Look": 2}).fit(X, Y)
     assert refusal.value.where == "concept Clothing"
@@ -100,7 +102,9 @@ def test_the_mean_difference_is_fastcav() -> None:
     for column in Y.T:  # with other shares of positives, only the length changes
         normal = (X - X.mean(axis=0))[column == 1].mean(axis=0)
         bank = ConceptBank(method="mean-difference").fit(X, column)
-        np.testing.assert_allclose(bank.coef_[0], normal / np.linalg.norm(normal), atol=1e-12)
+        np.testing.assert_allclose(
+            bank.coef_[0], normal / np.linalg.norm(normal), atol=1e-12
+        )
 
 
 def test_the_mean_difference_by_hand() -> None:
@@ -128,7 +132,10 @@ def test_a_balanced_draw_keeps_all_of_the_smaller_side() -> None:
     assert (~positive[kept]).sum() == 20
     assert not np.array_equal(kept, subsample(positive, [1, 0]))
     X, Y, _ = clips()
-    banks = [ConceptBank(C=0.05, balance="subsample", random_state=s).fit(X, Y) for s in (0, 0, 1)]
+    banks = [
+        ConceptBank(C=0.05, balance="subsample", random_state=s).fit(X, Y)
+        for s in (0, 0, 1)
+    ]
     np.testing.assert_array_equal(banks[0].coef_, banks[1].coef_)
     assert not np.array_equal(banks[0].coef_, banks[2].coef_)
 
@@ -149,9 +156,13 @@ def test_on_noise_only_margins_in_sample_look_good() -> None:
     X, y = rng.normal(size=(200, 300)), (np.arange(200) % 2)
     bank = ConceptBank(C=0.05)
     in_sample = roc_auc_score(y, bank.fit(X, y).transform(X)[:, 0])
-    crossed = roc_auc_score(y, cross_fitted_margins(bank, X, y, np.arange(200) // 2 % 5)[:, 0])
+    crossed = roc_auc_score(
+        y, cross_fitted_margins(bank, X, y, np.arange(200) // 2 % 5)[:, 0]
+    )
     assert in_sample > 0.99
-    assert abs(crossed - 0.5) < 0.12  # three standard errors of an AUC of .5 on 100 against 100
+    assert (
+        abs(crossed - 0.5) < 0.12
+    )  # three standard errors of an AUC of .5 on 100 against 100
 
 
 def test_a_concept_that_everyone_has_is_named() -> None:
@@ -171,7 +182,9 @@ def test_a_concept_that_everyone_has_is_named() -> None:
         ({"concepts": ["Body"]}, "must have 3 names, .*got 1"),
     ],
 )
-def test_settings_that_do_not_exist_are_refused(wrong: dict[str, Any], message: str) -> None:
+def test_settings_that_do_not_exist_are_refused(
+    wrong: dict[str, Any], message: str
+) -> None:
     X, Y, _ = clips()
     with pytest.raises(FixTraining, match=message):
         ConceptBank(**{"C": 0.1, **wrong}).fit(X, Y)
@@ -226,17 +239,23 @@ def test_a_machine_that_leaves_its_bias_open_stands_midway_between_both_sides():
 def primal_loss(X: Any, positive: Any, weight: Any, normal: Any, bias: float) -> float:
     """What a soft-margin machine makes least, written out."""
     signs = np.where(positive, 1.0, -1.0)
-    return float(0.5 * normal @ normal + weight @ np.maximum(0, 1 - signs * (X @ normal + bias)))
+    return float(
+        0.5 * normal @ normal + weight @ np.maximum(0, 1 - signs * (X @ normal + bias))
+    )
 
 
 @pytest.mark.parametrize("balance", ["weights", None])
 @pytest.mark.parametrize("length", [1e-3, 1.0, 30.0])
-def test_a_machine_is_the_best_one_for_features_of_any_length(balance: Any, length: float) -> None:
+def test_a_machine_is_the_best_one_for_features_of_any_length(
+    balance: Any, length: float
+) -> None:
     X, Y, _ = clips(width=8)
     X, positive = X * length / np.sqrt(8), Y[:, 0] == 1
     C = 0.01
     bank = ConceptBank(C=C, balance=balance).fit(X, Y[:, :1])
-    share = np.where(positive, 240 / (2 * positive.sum()), 240 / (2 * (~positive).sum()))
+    share = np.where(
+        positive, 240 / (2 * positive.sum()), 240 / (2 * (~positive).sum())
+    )
     weight = C * (share if balance else np.ones(240))
     normal, bias = bank.coef_[0] * bank.length_[0], bank.intercept_[0] * bank.length_[0]
     # libsvm on rows a thousand (or so) times as long, with C to match, is the same problem.
@@ -260,7 +279,9 @@ def test_inner_tolerances_do_not_depend_on_the_length_of_features() -> None:
     banks = [ConceptBank(NAMES).fit(X * s, Y, groups=films) for s in (1e-4, 1.0, 1e4)]
     for bank, s in zip(banks, (1e-4, 1.0, 1e4), strict=True):
         np.testing.assert_allclose(bank.C_ * s**2, banks[1].C_, rtol=1e-9)
-        np.testing.assert_allclose(bank.transform(X * s) / s, banks[1].transform(X), atol=1e-3)
+        np.testing.assert_allclose(
+            bank.transform(X * s) / s, banks[1].transform(X), atol=1e-3
+        )
 
 
 def test_the_biases_that_are_left_open_by_hand() -> None:

@@ -27,7 +27,9 @@ def clips(n: int = 200, n_frames: int = 6) -> tuple[NDArray[Any], NDArray[Any]]:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(n, n_frames, 10))
     y = rng.integers(0, 2, n)
-    X[np.arange(n), rng.integers(0, n_frames, n), :2] += np.stack([np.full(n, 4.0), 6 * y - 3], 1)
+    X[np.arange(n), rng.integers(0, n_frames, n), :2] += np.stack(
+        [np.full(n, 4.0), 6 * y - 3], 1
+    )
     return X, np.where(y == 1, "S", "EN")
 
 
@@ -35,7 +37,9 @@ def clips(n: int = 200, n_frames: int = 6) -> tuple[NDArray[Any], NDArray[Any]]:
 def test_pooling_is_a_probe_on_pooled_rows(pooling: Any, pooled: Any) -> None:
     X, y = clips()
     plain = FrameProbe(pooling).fit(X, y)
-    expected = LogisticProbe().fit(pooled(X, axis=1), y).predict_proba(pooled(X, axis=1))
+    expected = (
+        LogisticProbe().fit(pooled(X, axis=1), y).predict_proba(pooled(X, axis=1))
+    )
     np.testing.assert_allclose(plain.predict_proba(X), expected, atol=1e-9)
 
 
@@ -65,7 +69,9 @@ def test_attention_learns_which_frame_to_look_at() -> None:
 
 
 @pytest.mark.parametrize(("n_classes", "queries"), [(2, 1), (3, 2)])
-def test_the_slope_of_attention_is_the_slope_of_its_loss(n_classes: int, queries: int) -> None:
+def test_the_slope_of_attention_is_the_slope_of_its_loss(
+    n_classes: int, queries: int
+) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(12, 3, 2, 4)) * 2 + 1, np.arange(12) % n_classes
     probe = FrameProbe("attention", C=0.7, queries=queries).fit(X, y)
@@ -147,7 +153,9 @@ def test_only_the_order_sensitive_head_tells_a_before_b() -> None:
     ap = {}
     for pooling in ("mean", "max", "attention", "order"):
         probe = FrameProbe(pooling).fit(X[:200], y[:200])  # type: ignore[arg-type]
-        ap[pooling] = average_precision_score(y[200:], probe.predict_proba(X[200:])[:, 1])
+        ap[pooling] = average_precision_score(
+            y[200:], probe.predict_proba(X[200:])[:, 1]
+        )
     assert ap["order"] > 0.9
     assert max(ap["mean"], ap["max"], ap["attention"]) < y[200:].mean() + 0.15
 
@@ -164,7 +172,9 @@ def test_frames_are_read_from_a_store_in_blocks(
         ours = FrameProbe(pooling).fit(X, y)  # type: ignore[arg-type]
         plain = FrameProbe(pooling).fit(values[rows], y)  # type: ignore[arg-type]
         np.testing.assert_array_equal(ours.coef_, plain.coef_)
-        np.testing.assert_array_equal(ours.predict_proba(X), plain.predict_proba(values[rows]))
+        np.testing.assert_array_equal(
+            ours.predict_proba(X), plain.predict_proba(values[rows])
+        )
 
 
 def test_bad_clips_are_refused_in_words() -> None:

@@ -35,16 +35,24 @@ def test_the_tree_kept_as_arrays_is_the_tree_of_sklearn(task: str) -> None:
     M, y = margins()
     depth, leaf = PAPER_TREE[task]
     ours = TreeHead(depth, min_samples_leaf=leaf, random_state=42).fit(M[:300], y[:300])
-    theirs = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=42)
+    theirs = DecisionTreeClassifier(
+        max_depth=depth, min_samples_leaf=leaf, random_state=42
+    )
     theirs.fit(M[:300], y[:300])
-    np.testing.assert_allclose(ours.predict_proba(M), theirs.predict_proba(M), atol=1e-12)
+    np.testing.assert_allclose(
+        ours.predict_proba(M), theirs.predict_proba(M), atol=1e-12
+    )
     np.testing.assert_array_equal(ours.predict(M), theirs.predict(M))
     np.testing.assert_array_equal(ours._walk(M)[0], theirs.apply(M))
 
 
 def test_the_hyperparameters_are_those_of_the_released_code() -> None:
     assert PAPER_TREE == {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
-    assert PAPER_LOGISTIC == {"EN_S": ("l2", 0.1), "ENHN_S": ("l1", 0.01), "HN_S": ("l2", 0.1)}
+    assert PAPER_LOGISTIC == {
+        "EN_S": ("l2", 0.1),
+        "ENHN_S": ("l1", 0.01),
+        "HN_S": ("l2", 0.1),
+    }
 
 
 @pytest.mark.parametrize("task", PAPER_LOGISTIC)
@@ -53,8 +61,12 @@ def test_the_logistic_head_is_liblinear(task: str) -> None:
     penalty, C = PAPER_LOGISTIC[task]
     ours = LogisticHead(C, penalty=penalty).fit(M, y)
     ratio = {"l1": 1.0, "l2": 0.0}[penalty]
-    theirs = LogisticRegression(l1_ratio=ratio, C=C, solver="liblinear", random_state=42)
-    np.testing.assert_allclose(ours.predict_proba(M), theirs.fit(M, y).predict_proba(M), atol=1e-12)
+    theirs = LogisticRegression(
+        l1_ratio=ratio, C=C, solver="liblinear", random_state=42
+    )
+    np.testing.assert_allclose(
+        ours.predict_proba(M), theirs.fit(M, y).predict_proba(M), atol=1e-12
+    )
 
 
 def test_heads_with_class_weights_are_those_of_sklearn() -> None:
@@ -69,18 +81,24 @@ def test_heads_with_class_weights_are_those_of_sklearn() -> None:
     other = DecisionTreeClassifier(
         max_depth=3, min_samples_leaf=6, random_state=0, class_weight="balanced"
     ).fit(X, y)
-    np.testing.assert_allclose(tree.predict_proba(X), other.predict_proba(X), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        tree.predict_proba(X), other.predict_proba(X), rtol=0, atol=1e-12
+    )
     assert tree.share_[0] == pytest.approx(0.5)  # both classes weigh the same
 
 
 def test_a_stump_by_hand() -> None:
-    head = TreeHead(1, min_samples_leaf=1).fit([[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1])
+    head = TreeHead(1, min_samples_leaf=1).fit(
+        [[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1]
+    )
     assert (head.threshold_[0], head.share_.tolist()) == (2.0, [0.5, 0.0, 1.0])
     base, parts = head.contributions([[0.0], [9.0]])
     assert (base, parts.ravel().tolist()) == (0.5, [-0.5, 0.5])
 
 
-@pytest.mark.parametrize("head", [LogisticHead(), TreeHead(8), SparseHead(n_strengths=5)])
+@pytest.mark.parametrize(
+    "head", [LogisticHead(), TreeHead(8), SparseHead(n_strengths=5)]
+)
 def test_contributions_add_up_to_the_answer(head: Any) -> None:
     M, y = margins()
     head.fit(M, y)
@@ -132,14 +150,18 @@ def levels(n: int = 1500) -> tuple[NDArray[Any], NDArray[Any]]:
     rng = np.random.default_rng(5)
     M = rng.normal(size=(n, 3)) + 1
     severity = M @ [1.0, -0.5, 0.0] + rng.logistic(size=n)
-    return M, np.array(["EN", "HN", "NS", "S"])[np.searchsorted([-0.5, 0.5, 2.0], severity)]
+    return M, np.array(["EN", "HN", "NS", "S"])[
+        np.searchsorted([-0.5, 0.5, 2.0], severity)
+    ]
 
 
 def test_proportional_odds_are_those_of_statsmodels() -> None:
     ordered = pytest.importorskip("statsmodels.miscmodels.ordinal_model")
     M, y = levels()
     codes = np.searchsorted(["EN", "HN", "NS", "S"], y)
-    theirs = ordered.OrderedModel(codes, M, distr="logit").fit(method="bfgs", disp=False)
+    theirs = ordered.OrderedModel(codes, M, distr="logit").fit(
+        method="bfgs", disp=False
+    )
     ours = OrdinalHead(C=1e9).fit(M, y)
     np.testing.assert_allclose(ours.coef_, theirs.params[:3], atol=1e-3)
     np.testing.assert_allclose(ours.predict_proba(M), theirs.predict(M), atol=1e-3)
@@ -158,7 +180,9 @@ def test_contributions_of_the_ordinal_head_add_up_to_the_severity() -> None:
     np.testing.assert_allclose(parts.sum(axis=1), severity, rtol=0, atol=1e-9)
     np.testing.assert_allclose(parts.mean(axis=0), 0, atol=1e-9)
     _, parts_of_origin = head.contributions([[0.0, 0.0, 0.0]])
-    np.testing.assert_allclose(parts_of_origin, [-M.mean(axis=0) * head.coef_], atol=1e-9)
+    np.testing.assert_allclose(
+        parts_of_origin, [-M.mean(axis=0) * head.coef_], atol=1e-9
+    )
 
 
 def test_two_levels_are_logistic_regression() -> None:
@@ -166,7 +190,9 @@ def test_two_levels_are_logistic_regression() -> None:
     y = np.where(y == "S", "S", "EN")
     theirs = LogisticRegression(C=0.05, tol=1e-8).fit(M, y)
     np.testing.assert_allclose(
-        OrdinalHead(C=0.05).fit(M, y).predict_proba(M), theirs.predict_proba(M), atol=1e-4
+        OrdinalHead(C=0.05).fit(M, y).predict_proba(M),
+        theirs.predict_proba(M),
+        atol=1e-4,
     )
 
 
@@ -178,7 +204,9 @@ def test_the_order_of_levels_can_be_named() -> None:
     ours = OrdinalHead(order=list(words.values())).fit(M, named)
     assert ours.classes_.tolist() == ["high", "low", "middle", "none"]
     places = [list(words.values()).index(name) for name in ours.classes_]
-    np.testing.assert_allclose(ours.predict_proba(M), plain.predict_proba(M)[:, places], atol=1e-9)
+    np.testing.assert_allclose(
+        ours.predict_proba(M), plain.predict_proba(M)[:, places], atol=1e-9
+    )
     with pytest.raises(FixTraining, match="annotation level 'low' is missing"):
         OrdinalHead(order=["none", "middle", "high"]).fit(M, named)
 
@@ -187,7 +215,9 @@ def test_without_an_offset_the_rest_is_logistic_regression() -> None:
     M, y = margins()
     theirs = LogisticRegression(C=0.01, tol=1e-9, max_iter=1000).fit(M, y)
     ours = ResidualHead(C=0.01).fit(M, y)
-    np.testing.assert_allclose(ours.decision_function(M), theirs.decision_function(M), atol=1e-5)
+    np.testing.assert_allclose(
+        ours.decision_function(M), theirs.decision_function(M), atol=1e-5
+    )
     assert ours.share_ == 1.0
 
 
@@ -196,7 +226,10 @@ def test_with_an_offset_it_is_that_of_statsmodels() -> None:
     M, y = margins()
     offset = 0.7 * M[:, 0] - 0.2
     theirs = api.GLM(
-        (y == "S").astype(float), api.add_constant(M), family=api.families.Binomial(), offset=offset
+        (y == "S").astype(float),
+        api.add_constant(M),
+        family=api.families.Binomial(),
+        offset=offset,
     ).fit(tol=1e-12)
     ours = ResidualHead(C=1e9).fit(M, y, offset=offset)
     np.testing.assert_allclose(ours.coef_, theirs.params[1:], atol=1e-4)
@@ -226,14 +259,16 @@ def test_scaled_heads_do_not_see_the_length_of_margins(length: float) -> None:
     X = rng.normal(size=(200, 3)) * (0.1, 1.0, 5.0) + 1
     y = (X[:, 0] * 10 + X[:, 1] + rng.normal(size=200) > 11).astype(int)
     theirs = make_pipeline(
-        StandardScaler(with_mean=False), LogisticRegression(C=0.3, solver="liblinear", tol=1e-4)
+        StandardScaler(with_mean=False),
+        LogisticRegression(C=0.3, solver="liblinear", tol=1e-4),
     ).fit(X, y)
     ours = LogisticHead(0.3, scaled=True).fit(X * length, y)
     np.testing.assert_allclose(
         ours.predict_proba(X * length), theirs.predict_proba(X), rtol=0, atol=1e-6
     )
     plain, scaled = (
-        OrdinalHead(0.3, scaled=True).fit(X * s, y + (X[:, 1] > 2)) for s in (1.0, length)
+        OrdinalHead(0.3, scaled=True).fit(X * s, y + (X[:, 1] > 2))
+        for s in (1.0, length)
     )
     np.testing.assert_allclose(
         scaled.predict_proba(X * length), plain.predict_proba(X), rtol=0, atol=1e-6

@@ -41,14 +41,18 @@ def test_every_curve_starts_at_the_margins_and_ends_at_the_truth(order: str) -> 
     true = np.where(HAS[200:], 1.0, -1.0)
     for point, rows in ((0, MARGINS[200:]), (3, true)):
         p = HEAD.predict_proba(rows)[:, 1]
-        assert curve.ap[point] == pytest.approx(average_precision_score(Y[200:] == "S", p))
+        assert curve.ap[point] == pytest.approx(
+            average_precision_score(Y[200:] == "S", p)
+        )
         assert curve.f1[point] == pytest.approx(f1_score(Y[200:] == "S", p > 0.5))
     assert curve.ap[-1] > curve.ap[0]
 
 
 def test_greedy_corrects_first_what_helps_most() -> None:
     # The second concept matters and is noisy, the first is known already, the third hardly matters.
-    curve = intervene(HEAD, MARGINS, HAS, Y, VALUES, order="greedy", fitting=(MARGINS, HAS, Y))
+    curve = intervene(
+        HEAD, MARGINS, HAS, Y, VALUES, order="greedy", fitting=(MARGINS, HAS, Y)
+    )
     assert curve.sequence[0] == 1
     mixed = MARGINS.copy()
     mixed[:, 1] = np.where(HAS[:, 1], 1.0, -1.0)
@@ -58,7 +62,8 @@ def test_greedy_corrects_first_what_helps_most() -> None:
 
 def test_random_order_is_a_mean_over_draws_and_repeats_with_its_seed() -> None:
     one, same, other = (
-        intervene(HEAD, MARGINS, HAS, Y, VALUES, order="random", seed=s) for s in (0, 0, 1)
+        intervene(HEAD, MARGINS, HAS, Y, VALUES, order="random", seed=s)
+        for s in (0, 0, 1)
     )
     np.testing.assert_array_equal(one.ap, same.ap)
     assert not np.array_equal(one.ap, other.ap)

@@ -16,7 +16,9 @@ from obygaze_models.models.linear import LogisticProbe, RidgePath, RidgeProbe, S
 from obygaze_models.models.linear_solvers import Gram
 
 
-def clips(n: int = 240, width: int = 40, classes: int = 2) -> tuple[NDArray[Any], NDArray[Any]]:
+def clips(
+    n: int = 240, width: int = 40, classes: int = 2
+) -> tuple[NDArray[Any], NDArray[Any]]:
     rng = np.random.default_rng(1)
     y = rng.choice(
         np.array(["EN", "HN", "S"])[:classes],
@@ -31,7 +33,9 @@ def clips(n: int = 240, width: int = 40, classes: int = 2) -> tuple[NDArray[Any]
 
 @pytest.mark.parametrize("C", [0.001, 0.01, 0.05, 1.0])
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
-def test_support_vectors_on_products_are_those_of_libsvm(C: float, class_weight: Any) -> None:
+def test_support_vectors_on_products_are_those_of_libsvm(
+    C: float, class_weight: Any
+) -> None:
     X, y = clips()
     ours = SVMProbe(C, class_weight=class_weight).fit(X, y)
     theirs = SVC(C=C, kernel="linear", class_weight=class_weight).fit(X, y)
@@ -79,7 +83,9 @@ def test_logistic_probe_is_that_of_sklearn(classes: int) -> None:
     X, y = clips(classes=classes)
     ours = LogisticProbe(C=0.1).fit(X, y)
     theirs = LogisticRegression(C=0.1, max_iter=5000, tol=1e-10).fit(X, y)
-    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(
+        ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.1, 3.0, 1000.0])
@@ -93,8 +99,12 @@ def test_the_ridge_path_is_ridge_at_each_strength(alpha: float) -> None:
         np.testing.assert_allclose(intercept, theirs.intercept_, atol=1e-10)
 
 
-@pytest.mark.parametrize(("by_film", "n_features"), [(True, 50), (True, 3), (False, 50)])
-def test_leaving_out_without_refitting_is_refitting(by_film: bool, n_features: int) -> None:
+@pytest.mark.parametrize(
+    ("by_film", "n_features"), [(True, 50), (True, 3), (False, 50)]
+)
+def test_leaving_out_without_refitting_is_refitting(
+    by_film: bool, n_features: int
+) -> None:
     rng = np.random.default_rng(0)
     X, targets = rng.normal(size=(30, n_features)) + 1, rng.normal(size=(30, 1))
     films = np.repeat(np.arange(5), 6) if by_film else np.arange(30)
@@ -114,7 +124,9 @@ def test_ridge_with_class_weights_is_that_of_sklearn(by_film: bool) -> None:
     X, y = clips()
     y, films = np.where(np.arange(240) % 5 == 0, y, "HN"), np.arange(240) % 12
     weights = compute_sample_weight("balanced", y)
-    probe = RidgeProbe((7.0,), class_weight="balanced").fit(X, y, films if by_film else None)
+    probe = RidgeProbe((7.0,), class_weight="balanced").fit(
+        X, y, films if by_film else None
+    )
     signs = np.where(y == probe.classes_[1], 1.0, -1.0)
     theirs = Ridge(alpha=7.0).fit(X, signs, sample_weight=weights)
     np.testing.assert_allclose(probe.coef_[0], theirs.coef_, rtol=1e-9)
@@ -124,7 +136,9 @@ def test_ridge_with_class_weights_is_that_of_sklearn(by_film: bool) -> None:
         out = films == group if by_film else np.arange(240) == group
         rest = Ridge(alpha=7.0).fit(X[~out], signs[~out], sample_weight=weights[~out])
         expected[out] = rest.predict(X[out])
-    np.testing.assert_allclose(probe.left_out_scores_[:, 0], expected, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(
+        probe.left_out_scores_[:, 0], expected, rtol=1e-8, atol=1e-10
+    )
     error = (weights * (signs - expected) ** 2).sum() / weights.sum()
     assert probe.errors_[0] == pytest.approx(error, rel=1e-9)
 
@@ -134,7 +148,9 @@ def test_ridge_takes_the_strength_with_the_least_left_out_error() -> None:
     probe = RidgeProbe(alphas=(1.0, 100.0, 1e6)).fit(X, y, groups=np.arange(240) % 12)
     assert probe.alpha_ == (1.0, 100.0, 1e6)[int(np.argmin(probe.errors_))]
     signs = np.where(y == "HN", 1.0, -1.0)
-    np.testing.assert_allclose(probe.coef_[0], Ridge(alpha=probe.alpha_).fit(X, signs).coef_)
+    np.testing.assert_allclose(
+        probe.coef_[0], Ridge(alpha=probe.alpha_).fit(X, signs).coef_
+    )
 
 
 def test_leaving_out_the_only_film_is_refused() -> None:
@@ -155,10 +171,17 @@ def test_logistic_probes_are_solved_for_features_of_any_length(length: float) ->
     C = 0.5 / length**2
     ours = LogisticProbe(C, class_weight="balanced").fit(X * length, y)
     theirs = LogisticRegression(
-        C=0.5, class_weight="balanced", solver="newton-cholesky", tol=1e-12, max_iter=1000
+        C=0.5,
+        class_weight="balanced",
+        solver="newton-cholesky",
+        tol=1e-12,
+        max_iter=1000,
     ).fit(X, y)
     np.testing.assert_allclose(
-        ours.decision_function(X * length), theirs.decision_function(X), rtol=0, atol=1e-4
+        ours.decision_function(X * length),
+        theirs.decision_function(X),
+        rtol=0,
+        atol=1e-4,
     )
 
 
@@ -207,4 +230,6 @@ def test_a_gram_matrix_returns_the_machine_of_the_rows_that_are_asked() -> None:
     for rows in (np.arange(30), np.arange(10, 40), np.arange(30)):
         positive = rng.random(30) < 0.5
         reference = SVC(kernel="linear", C=1.0).fit(X[rows], positive)
-        assert np.allclose(gram.svm(rows, positive, 1.0)[0], reference.coef_[0], atol=2e-3)
+        assert np.allclose(
+            gram.svm(rows, positive, 1.0)[0], reference.coef_[0], atol=2e-3
+        )

@@ -49,7 +49,9 @@ def test_rows_held_out_are_the_same_share_of_each_class() -> None:
     codes = np.repeat([0, 1], [80, 20])
     held = hold_out(codes, 0.1, seed=0)
     assert np.bincount(codes[held]).tolist() == [8, 2]
-    assert not hold_out(np.array([0, 1]), 0.9, seed=0).any()  # the only row of a class stays
+    assert not hold_out(
+        np.array([0, 1]), 0.9, seed=0
+    ).any()  # the only row of a class stays
 
 
 def test_a_validation_class_that_was_never_trained_is_refused() -> None:
@@ -62,7 +64,9 @@ def test_a_whole_number_is_its_own_seed_and_a_generator_draws_one() -> None:
     X, y = clips()
     same = [MLPProbe((4,), max_epochs=5, random_state=3).fit(X, y) for _ in range(2)]
     np.testing.assert_array_equal(same[0].layers_[0], same[1].layers_[0])
-    drawn = MLPProbe((4,), max_epochs=5, random_state=np.random.RandomState(3)).fit(X, y)
+    drawn = MLPProbe((4,), max_epochs=5, random_state=np.random.RandomState(3)).fit(
+        X, y
+    )
     assert not np.array_equal(same[0].layers_[0], drawn.layers_[0])
 
 

@@ -19,17 +19,25 @@ torch = pytest.importorskip("torch")
 
 
 def planted(
-    n: int = 150, width: int = 24, n_classes: int = 2, seed: int = 0, strength: float = 0.9
+    n: int = 150,
+    width: int = 24,
+    n_classes: int = 2,
+    seed: int = 0,
+    strength: float = 0.9,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Rows whose first features lean with the class, all classes present early on."""
     rng = np.random.default_rng(seed)
-    labels = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n - n_classes)])
+    labels = np.concatenate(
+        [np.arange(n_classes), rng.integers(0, n_classes, n - n_classes)]
+    )
     X = rng.normal(size=(n, width)).astype(np.float32)
     X[np.arange(n), labels] += strength
     return X, labels
 
 
-def plain_loop(X: Any, job: Job, settings: MLPProbe, weight: Any = None) -> dict[str, Any]:
+def plain_loop(
+    X: Any, job: Job, settings: MLPProbe, weight: Any = None
+) -> dict[str, Any]:
     """The protocol in plain PyTorch: same first weights, same order of batches, nothing shared."""
     n_classes = int(job.labels[job.train].max()) + 1
     rng = np.random.default_rng(job.seed)
@@ -37,13 +45,17 @@ def plain_loop(X: Any, job: Job, settings: MLPProbe, weight: Any = None) -> dict
     modules: list[Any] = []
     for a, b in pairwise(sizes):
         layer = torch.nn.Linear(a, b)
-        start = rng.uniform(-1 / np.sqrt(a), 1 / np.sqrt(a), (a + 1, b)).astype(np.float32)
+        start = rng.uniform(-1 / np.sqrt(a), 1 / np.sqrt(a), (a + 1, b)).astype(
+            np.float32
+        )
         layer.weight.data = torch.tensor(start[:-1].T.copy())
         layer.bias.data = torch.tensor(start[-1])
         modules += [layer, torch.nn.ReLU()]
     model = torch.nn.Sequential(*modules[:-1])
     optimiser = torch.optim.Adam(
-        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        model.parameters(),
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
     )
     criterion = torch.nn.CrossEntropyLoss(weight=weight)
 
@@ -104,18 +116,26 @@ def test_learning_curve_is_that_of_plain_pytorch(variant: str, n_classes: int) -
 
 def test_class_weights_are_those_of_pytorch() -> None:
     X, labels = planted(n_classes=3)
-    settings = MLPProbe(hidden=(16,), max_epochs=8, class_weight={0: 0.5, 1: 1.0, 2: 3.0})
+    settings = MLPProbe(
+        hidden=(16,), max_epochs=8, class_weight={0: 0.5, 1: 1.0, 2: 3.0}
+    )
     job = Job(np.arange(100), labels, np.arange(100, 150))
     theirs = plain_loop(X, job, settings, weight=torch.tensor([0.5, 1.0, 3.0]))
-    np.testing.assert_allclose(one(X, job, settings).validation_loss_, theirs["curve"], atol=2e-5)
+    np.testing.assert_allclose(
+        one(X, job, settings).validation_loss_, theirs["curve"], atol=2e-5
+    )
 
 
 def test_balanced_weights_are_n_over_classes_times_count() -> None:
     X, labels = planted()
-    labels = np.where(np.arange(150) % 5 == 0, 1, 0)  # 20 of 100 training rows: weights .625, 2.5
+    labels = np.where(
+        np.arange(150) % 5 == 0, 1, 0
+    )  # 20 of 100 training rows: weights .625, 2.5
     job = Job(np.arange(100), labels, np.arange(100, 150))
     balanced = one(X, job, MLPProbe(hidden=(8,), max_epochs=5, class_weight="balanced"))
-    by_hand = one(X, job, MLPProbe(hidden=(8,), max_epochs=5, class_weight={0: 0.625, 1: 2.5}))
+    by_hand = one(
+        X, job, MLPProbe(hidden=(8,), max_epochs=5, class_weight={0: 0.625, 1: 2.5})
+    )
     np.testing.assert_array_equal(balanced.validation_loss_, by_hand.validation_loss_)
 
 
@@ -155,11 +175,15 @@ def test_fits_made_together_are_the_fits_made_alone() -> None:
         np.testing.assert_array_equal(fit.validation_loss_, alone.validation_loss_)
 
 
-def test_jobs_with_one_training_set_are_one_trajectory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_with_one_training_set_are_one_trajectory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from obygaze_models.models import mlp
 
     X, labels = planted(n=200)
-    labels[150:] = 1 - labels[150:]  # nothing to learn for the second film: it stops at once
+    labels[150:] = (
+        1 - labels[150:]
+    )  # nothing to learn for the second film: it stops at once
     train, films = np.arange(100), (np.arange(100, 150), np.arange(150, 200))
     pair = [Job(train, labels, film) for film in films]
     settings = MLPProbe(hidden=(8,), max_epochs=60, learning_rate=0.01, patience=2)
@@ -179,7 +203,9 @@ def test_best_and_last_epoch_come_from_the_same_curve() -> None:
     X, labels = planted(strength=0.3)
     job = Job(np.arange(100), labels, np.arange(100, 150))
     settings = MLPProbe(hidden=(64,), learning_rate=0.01)
-    best, last = (one(X, job, replace(settings, keep=keep)) for keep in ("best", "last"))
+    best, last = (
+        one(X, job, replace(settings, keep=keep)) for keep in ("best", "last")
+    )
     np.testing.assert_array_equal(best.validation_loss_, last.validation_loss_)
     assert best.kept_epoch_ == int(best.validation_loss_.argmin()) + 1
     assert last.kept_epoch_ == last.n_epochs == best.kept_epoch_ + settings.patience
@@ -229,7 +255,10 @@ def test_a_mask_is_not_taken_for_row_numbers() -> None:
 def test_features_of_a_wild_scale_end_in_words() -> None:
     X, labels = planted()
     X = X.astype(np.float64) * 1e39  # finite, but not in float32
-    with np.errstate(all="ignore"), pytest.raises(FixTraining, match="training diverged"):
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(FixTraining, match="training diverged"),
+    ):
         fit_many(X, [Job(np.arange(150), labels)], MLPProbe(hidden=(8,), max_epochs=5))
 
 

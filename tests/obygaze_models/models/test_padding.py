@@ -18,7 +18,13 @@ from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.frames import FrameProbe, StoreRows, attend, pool
-from obygaze_models.models.time_head import MAXIMUM, MEAN, TimeHead, options, pool_in_time
+from obygaze_models.models.time_head import (
+    MAXIMUM,
+    MEAN,
+    TimeHead,
+    options,
+    pool_in_time,
+)
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.runner import features
 from obygaze_models.protocols.runner.features import ALL_PADDING, join
@@ -89,7 +95,9 @@ def test_a_probe_of_padded_clips_is_that_of_the_shorter_clips(pooling: Any) -> N
 def test_what_is_no_padding_is_refused() -> None:
     y = np.array([0, 1, 0])
     with pytest.raises(FixTraining, match="all frames of clip 1 are NaN"):
-        FrameProbe("mean").fit(np.where([[[False]], [[True]], [[False]]], NAN, FRAMES), y)
+        FrameProbe("mean").fit(
+            np.where([[[False]], [[True]], [[False]]], NAN, FRAMES), y
+        )
     with pytest.raises(ValueError, match="NaN"):
         FrameProbe("mean").fit(np.where(FRAMES == 6, NAN, FRAMES), y)
 
@@ -137,7 +145,9 @@ def test_a_run_takes_the_mean_of_real_frames(
     real = np.concatenate([REAL, np.zeros((1, 3), dtype=np.bool_)])
     movies = [clip.movie_id for clip in manifest]
     plan_store(tmp_path / "s", clip_ids=ids, movie_ids=movies, arrays=ARRAYS)
-    fill_store(tmp_path / "s", {"frames": frames.astype(np.float32), "mask": real}).seal()
+    fill_store(
+        tmp_path / "s", {"frames": frames.astype(np.float32), "mask": real}
+    ).seal()
     store, data = open_store(tmp_path / "s"), Data(level=("frames",))
     joined = join("x", store, clip_table(manifest, data), data, frames=True)
     np.testing.assert_allclose(joined.vectors, MEANS)
@@ -155,7 +165,9 @@ def test_a_map_of_attention_has_the_mean_1_over_real_tokens() -> None:
 def test_the_frame_in_the_middle_is_that_of_the_real_ones(tmp_path: Path) -> None:
     ids = some_ids(3)[0]
     rows = _rows(padded_store(tmp_path / "s"), "frames", ids)
-    np.testing.assert_array_equal([rows[clip] for clip in ids], [[1, 0], [0, 6], [2, 0]])
+    np.testing.assert_array_equal(
+        [rows[clip] for clip in ids], [[1, 0], [0, 6], [2, 0]]
+    )
 
 
 def test_a_level_of_frames_is_pulled_with_its_mask(tmp_path: Path) -> None:

@@ -70,13 +70,25 @@ def test_a_kind_is_built_from_its_settings_and_fits(kind: str) -> None:
 
 
 def test_settings_become_the_parameters_of_the_class() -> None:
-    mlp = build("mlp", {"hidden": [8, 4], "dropout": 0.5, "class_weight": "balanced"}, seed=7)
+    mlp = build(
+        "mlp", {"hidden": [8, 4], "dropout": 0.5, "class_weight": "balanced"}, seed=7
+    )
     assert (mlp.hidden, mlp.dropout, mlp.class_weight) == ((8, 4), 0.5, "balanced")
     assert (mlp.random_state, mlp.max_epochs) == (7, 100)
     assert build("logistic", {"class_weight": "none"}).class_weight is None
-    assert build("frames", {"pooling": "attention"}).get_params()["pooling"] == "attention"
-    hybrid = build("pcbm-h", {"residual_C": 0.5, "tolerance": 0.1, "balance": "none"}, seed=2)
-    bank = {"C": 0.1, "balance": None, "random_state": 2, "method": "svm", "unit_norm": True}
+    assert (
+        build("frames", {"pooling": "attention"}).get_params()["pooling"] == "attention"
+    )
+    hybrid = build(
+        "pcbm-h", {"residual_C": 0.5, "tolerance": 0.1, "balance": "none"}, seed=2
+    )
+    bank = {
+        "C": 0.1,
+        "balance": None,
+        "random_state": 2,
+        "method": "svm",
+        "unit_norm": True,
+    }
     assert bank.items() <= hybrid.bank.get_params().items()
     assert (hybrid.head.C, hybrid.head.scaled, hybrid.residual.C) == (0.1, True, 0.5)
     assert hybrid.cross_fit == 5
@@ -91,7 +103,12 @@ def test_the_parts_of_a_bottleneck_are_built_alone() -> None:
         "class_weight": None,
     }
     assert build("pcbm-dt").residual is None
-    assert build_head("ordinal", default_settings("ordinal")).order == ("EN", "HN", "NS", "S")
+    assert build_head("ordinal", default_settings("ordinal")).order == (
+        "EN",
+        "HN",
+        "NS",
+        "S",
+    )
     bank = build_bank(settings, ["Body"], tolerance={"Body": 0.3}, seed=4)
     assert (bank.concepts, bank.C, bank.random_state) == (["Body"], {"Body": 0.3}, 4)
 
@@ -111,9 +128,13 @@ def test_the_defaults_of_a_kind_are_those_of_its_class() -> None:
     assert params == estimator_class("MLPProbe")().get_params()
 
 
-@pytest.mark.parametrize("ask", [find_kind, default_settings, build, lambda k: build_head(k, {})])
+@pytest.mark.parametrize(
+    "ask", [find_kind, default_settings, build, lambda k: build_head(k, {})]
+)
 def test_an_unknown_kind_is_an_error_that_lists_the_known_ones(ask: Any) -> None:
-    with pytest.raises(FixInput, match=r"unknown model kind 'pcbm-ll' \(did you mean") as error:
+    with pytest.raises(
+        FixInput, match=r"unknown model kind 'pcbm-ll' \(did you mean"
+    ) as error:
         ask("pcbm-ll")
     assert error.value.hint == f"one of {', '.join(KINDS)}"
 
@@ -127,10 +148,18 @@ def test_what_is_not_a_bottleneck_has_no_head() -> None:
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        ("logistic", {"c": 1}, r"unknown setting of logistic 'c' \(did you mean 'C'\?\)"),
+        (
+            "logistic",
+            {"c": 1},
+            r"unknown setting of logistic 'c' \(did you mean 'C'\?\)",
+        ),
         ("ridge", {"alpha": 1}, "unknown setting of ridge 'alpha'"),
         ("logistic", {"C": 0}, "C must be a number, above 0, got 0"),
-        ("mlp", {"hidden": []}, r"hidden must be a list of at least 1 values, got \[\]"),
+        (
+            "mlp",
+            {"hidden": []},
+            r"hidden must be a list of at least 1 values, got \[\]",
+        ),
         ("pcbm-lr", {"C": "paper"}, "C = 'paper' has no value before a task is known"),
         (
             "frames",
@@ -139,14 +168,21 @@ def test_what_is_not_a_bottleneck_has_no_head() -> None:
         ),
     ],
 )
-def test_a_setting_that_cannot_be_is_an_error(kind: str, settings: Any, message: str) -> None:
+def test_a_setting_that_cannot_be_is_an_error(
+    kind: str, settings: Any, message: str
+) -> None:
     with pytest.raises(FixInput, match=message):
         build(kind, settings)
 
 
 def test_a_repr_is_one_short_line() -> None:
-    assert repr(build("pcbm-sparse", {"max_concepts": 3}).head) == "SparseHead(max_concepts=3)"
-    many = build("mlp", {"hidden": [3] * 40, "max_epochs": 9, "patience": 3, "dropout": 0.25})
+    assert (
+        repr(build("pcbm-sparse", {"max_concepts": 3}).head)
+        == "SparseHead(max_concepts=3)"
+    )
+    many = build(
+        "mlp", {"hidden": [3] * 40, "max_epochs": 9, "patience": 3, "dropout": 0.25}
+    )
     for model in (many, build("pcbm-h", {"residual_C": 3.0, "tolerance": 0.25})):
         assert len(repr(model)) <= 120
         assert "\n" not in repr(model)

@@ -42,7 +42,11 @@ def test_a_state_of_a_removed_kind_is_refused(name: str, estimator: str) -> None
 @pytest.mark.parametrize("name", sorted(DESCRIPTIONS.keys() - REMOVED.keys()))
 def test_a_state_of_the_first_version_has_the_same_outputs(name: str) -> None:
     start = f"{name}|"
-    own = {key.removeprefix(start): SAVED[key] for key in SAVED.files if key.startswith(start)}
+    own = {
+        key.removeprefix(start): SAVED[key]
+        for key in SAVED.files
+        if key.startswith(start)
+    }
     (method,) = (key[1:] for key in own if key.startswith("|"))
     arrays = {key: value for key, value in own.items() if not key.startswith("|")}
     model: Any = load_state(DESCRIPTIONS[name], arrays)

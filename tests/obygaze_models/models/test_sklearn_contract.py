@@ -35,7 +35,10 @@ ESTIMATORS: list[Any] = [
     Bottleneck(ConceptBank(C=0.1), cross_fit=3),
     Bottleneck(ConceptBank(C=0.1), OrdinalHead(), cross_fit=0),
 ]
-BANKS: list[Any] = [ConceptBank(), ConceptBank(method="mean-difference", balance="subsample")]
+BANKS: list[Any] = [
+    ConceptBank(),
+    ConceptBank(method="mean-difference", balance="subsample"),
+]
 
 
 @parametrize_with_checks(ESTIMATORS + BANKS)
@@ -53,6 +56,10 @@ def test_saved_and_loaded_predicts_the_same(estimator: Any) -> None:
     description, arrays = save_state(estimator)
     assert all(array.dtype.kind in "fiub" for array in arrays.values())
     again: Any = load_state(json.loads(json.dumps(description)), arrays)
-    answer = "predict_proba" if hasattr(estimator, "predict_proba") else "decision_function"
-    np.testing.assert_array_equal(getattr(again, answer)(X), getattr(estimator, answer)(X))
+    answer = (
+        "predict_proba" if hasattr(estimator, "predict_proba") else "decision_function"
+    )
+    np.testing.assert_array_equal(
+        getattr(again, answer)(X), getattr(estimator, answer)(X)
+    )
     np.testing.assert_array_equal(again.predict(X), estimator.predict(X))

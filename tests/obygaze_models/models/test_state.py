@@ -59,7 +59,9 @@ def test_a_kind_from_elsewhere_is_never_built() -> None:
 
 
 def test_a_setting_that_is_no_plain_data_is_refused() -> None:
-    model = MLPProbe((2,), max_epochs=5, random_state=np.random.RandomState(0)).fit(X, Y)
+    model = MLPProbe((2,), max_epochs=5, random_state=np.random.RandomState(0)).fit(
+        X, Y
+    )
     with pytest.raises(FixInput, match="'random_state' is a RandomState"):
         save_state(model)
 
@@ -68,7 +70,9 @@ def saved() -> tuple[dict[str, Any], dict[str, Any]]:
     return save_state(Bottleneck(ConceptBank(C=0.1), LogisticHead()).fit(X, Y))
 
 
-@pytest.mark.parametrize("name", ["bank_/coef_", "head_/mean_", "classes_#text", "n_features_in_"])
+@pytest.mark.parametrize(
+    "name", ["bank_/coef_", "head_/mean_", "classes_#text", "n_features_in_"]
+)
 def test_a_missing_array_is_named(name: str) -> None:
     description, arrays = saved()
     del arrays[name]
@@ -100,7 +104,11 @@ def test_arrays_that_do_not_fit_together_are_corrupt(name: str, wrong: Any) -> N
 
 def test_a_tree_that_goes_in_a_circle_comes_to_an_end() -> None:
     description, arrays = save_state(TreeHead(3).fit(X, Y))
-    circle = {**arrays, "left_": np.zeros_like(arrays["left_"]), "right_": arrays["left_"] * 0}
+    circle = {
+        **arrays,
+        "left_": np.zeros_like(arrays["left_"]),
+        "right_": arrays["left_"] * 0,
+    }
     with pytest.raises(Corrupt, match="not a valid tree"):
         load_state(description, circle)
 
@@ -125,7 +133,10 @@ def load_stump(**changed: Any) -> Any:
 
 def test_a_tree_by_hand_is_loaded() -> None:
     head = load_stump()
-    assert head.predict_proba([[9.0, 9.0, 0.5], [9.0, 9.0, 0.6]])[:, 1].tolist() == [0.0, 1.0]
+    assert head.predict_proba([[9.0, 9.0, 0.5], [9.0, 9.0, 0.6]])[:, 1].tolist() == [
+        0.0,
+        1.0,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,17 @@ from obygaze_models.models.heads import LogisticHead
 from obygaze_models.models.time_head import MAXIMUM, MEAN, TimeHead, _auc, pool_in_time
 
 N_FRAMES, WIDTH, STRENGTH = 8, 10, 5.0
-Marks = Callable[[np.random.Generator, bool], NDArray[Any]]  # strengths [frames, 2 concepts]
+Marks = Callable[
+    [np.random.Generator, bool], NDArray[Any]
+]  # strengths [frames, 2 concepts]
 
 
 def order(rng: np.random.Generator, positive: bool) -> NDArray[Any]:
     """A before B, or B before A, anywhere in the clip."""
-    marks, places = np.zeros((N_FRAMES, 2)), np.sort(rng.choice(N_FRAMES, 2, replace=False))
+    marks, places = (
+        np.zeros((N_FRAMES, 2)),
+        np.sort(rng.choice(N_FRAMES, 2, replace=False)),
+    )
     marks[places if positive else places[::-1], [0, 1]] = STRENGTH
     return marks
 
@@ -95,7 +100,9 @@ def test_the_rule_that_was_planted_is_found(marks: Marks, rule: str) -> None:
 
 
 def test_rules_by_hand() -> None:
-    margins = np.array([[[0.0, 3.0], [2.0, 1.0], [1.0, 2.0]]])  # A peaks second, B first
+    margins = np.array(
+        [[[0.0, 3.0], [2.0, 1.0], [1.0, 2.0]]]
+    )  # A peaks second, B first
     assert pool_in_time(margins, np.array([MAXIMUM, MEAN])).tolist() == [[2.0, 2.0]]
     assert pool_in_time(margins, np.array([1, 0])).tolist() == [[-0.5, 0.5]]
 
@@ -120,8 +127,12 @@ def test_a_concept_that_is_switched_off_takes_its_weight_away() -> None:
     off = pooled[task].copy()
     off[:, 0] = values.absent[0]
     change = head.decision_function(pooled[task]) - head.decision_function(off)
-    np.testing.assert_allclose(change, head.coef_[0] * (pooled[task][:, 0] - values.absent[0]))
-    curve = intervene(head, pooled[~task], has[~task] == 1, y[~task], values, order="random")
+    np.testing.assert_allclose(
+        change, head.coef_[0] * (pooled[task][:, 0] - values.absent[0])
+    )
+    curve = intervene(
+        head, pooled[~task], has[~task] == 1, y[~task], values, order="random"
+    )
     assert len(curve.ap) == 3
 
 

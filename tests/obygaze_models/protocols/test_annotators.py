@@ -23,20 +23,34 @@ from obygaze_models.report.page import sections_of
 EN_S = Task(classes={"EN": 0, "S": 1})
 
 
-def clip(annotator: str, number: int, level: str, start: float | None, end: float | None) -> Clip:
+def clip(
+    annotator: str, number: int, level: str, start: float | None, end: float | None
+) -> Clip:
     extra = {"annotator": annotator}
-    return Clip(f"{annotator}-{number}", "film", None, "", start, end, level, extra=extra)
+    return Clip(
+        f"{annotator}-{number}", "film", None, "", start, end, level, extra=extra
+    )
 
 
 def test_of_several_rows_the_highest_that_covers_a_fifth_counts() -> None:
-    mine = [clip("ada", 0, "S", 0, 10), clip("ada", 1, "EN", 10, 20), clip("ada", 2, "S", 20, 30)]
+    mine = [
+        clip("ada", 0, "S", 0, 10),
+        clip("ada", 1, "EN", 10, 20),
+        clip("ada", 2, "S", 20, 30),
+    ]
     theirs = [
         clip("ben", 0, "EN", 0, 8),
-        clip("ben", 1, "S", 8, 11.9),  # a fifth of the first clip, a little less of the second
+        clip(
+            "ben", 1, "S", 8, 11.9
+        ),  # a fifth of the first clip, a little less of the second
         clip("ben", 2, "HN", 11.9, 20),
     ]
     table = ClipTable("m", mine, (), of_any_annotator=[*mine, *theirs])
-    assert [[o.clip_id for o in own] for own in table.others] == [["ben-1"], ["ben-2"], []]
+    assert [[o.clip_id for o in own] for own in table.others] == [
+        ["ben-1"],
+        ["ben-2"],
+        [],
+    ]
     found = other_annotators("EN_S", EN_S, table)
     assert found.tolist()[:2] == [1.0, 0.5]  # HN is in neither class
     assert np.isnan(found[2])
@@ -44,7 +58,10 @@ def test_of_several_rows_the_highest_that_covers_a_fifth_counts() -> None:
 
 def test_two_others_are_averaged_and_ids_are_enough_without_times() -> None:
     rows = [
-        replace(clip(name, 0, level, None, None), extra={"annotator": name, "given_clip_id": "c"})
+        replace(
+            clip(name, 0, level, None, None),
+            extra={"annotator": name, "given_clip_id": "c"},
+        )
         for name, level in (("ada", "S"), ("ben", "S"), ("cid", "EN"))
     ]
     found = other_annotators("EN_S", EN_S, ClipTable("m", rows, ()))
@@ -54,7 +71,9 @@ def test_two_others_are_averaged_and_ids_are_enough_without_times() -> None:
 def test_other_annotators_are_read_only_where_their_rows_are_not_left_out() -> None:
     """By hand: of four clips, ben marked one in the dark and one is of a film that is left out."""
     clips = []
-    for number, (film, light) in enumerate([("a", "day"), ("a", "dark"), ("b", "day"), ("a", "")]):
+    for number, (film, light) in enumerate(
+        [("a", "day"), ("a", "dark"), ("b", "day"), ("a", "")]
+    ):
         for name, level in (("ada", "EN"), ("ben", "S")):
             extra = {"annotator": name, "given_clip_id": f"c{number}", "light": "day"}
             if name == "ben":
@@ -105,7 +124,9 @@ def test_each_annotator_alone_has_the_other_one_beside_the_models(
     two: tuple[Manifest, Manifest], tmp_path: Path
 ) -> None:
     manifest, both = two
-    store = store_of(tmp_path / "s", manifest, planted(manifest))  # one row for each clip
+    store = store_of(
+        tmp_path / "s", manifest, planted(manifest)
+    )  # one row for each clip
     one_cell = 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]'
     changes = ('grid.models=["ridge"]', "data.view=raw", *one_cell)
     alone = run_on(tmp_path, quick("honest", *changes), manifest, {"x": store})
@@ -120,12 +141,24 @@ def test_each_annotator_alone_has_the_other_one_beside_the_models(
     )
     assert not [b for b in alone.baselines if b["model"] == "annotator"]
     # Ada's labels are those of the manifest without a second annotator.
-    assert cell_of(ada.cells, model="ridge")["auc"] == cell_of(alone.cells, model="ridge")["auc"]
-    assert cell_of(ben.cells, model="ridge")["auc"] != cell_of(alone.cells, model="ridge")["auc"]
+    assert (
+        cell_of(ada.cells, model="ridge")["auc"]
+        == cell_of(alone.cells, model="ridge")["auc"]
+    )
+    assert (
+        cell_of(ben.cells, model="ridge")["auc"]
+        != cell_of(alone.cells, model="ridge")["auc"]
+    )
 
     found = cell_of(ada.baselines, model="annotator")
-    mine = [c for c in both if c.extra["annotator"] == "ada" and c.level in ("EN", "HN", "S")]
-    theirs = {c.extra["given_clip_id"]: c.level for c in both if c.extra["annotator"] == "ben"}
+    mine = [
+        c
+        for c in both
+        if c.extra["annotator"] == "ada" and c.level in ("EN", "HN", "S")
+    ]
+    theirs = {
+        c.extra["given_clip_id"]: c.level for c in both if c.extra["annotator"] == "ben"
+    }
     y = np.array([c.level == "S" for c in mine])
     score = np.array(
         [{"S": 1.0, "NS": 0.5}.get(theirs[c.extra["given_clip_id"]], 0.0) for c in mine]
@@ -160,13 +193,26 @@ def test_distances_to_all_annotators_and_errors_of_each(
     )
     protocol = quick(
         *("honest", "data.view=raw", *per_annotator, "models.ordinal.kind=ordinal"),
-        *('grid.models=["pcbm-lr", "ridge", "ordinal"]', "models.pcbm-lr.tolerance=0.1"),
-        *('grid.train=["ENHN_S", "ada"]', 'grid.test=["ENHN_S"]', "report.compare=false"),
-        *("report.contrast=[]", "report.concepts=false", "models.ordinal.tolerance=0.1"),
+        *(
+            'grid.models=["pcbm-lr", "ridge", "ordinal"]',
+            "models.pcbm-lr.tolerance=0.1",
+        ),
+        *(
+            'grid.train=["ENHN_S", "ada"]',
+            'grid.test=["ENHN_S"]',
+            "report.compare=false",
+        ),
+        *(
+            "report.contrast=[]",
+            "report.concepts=false",
+            "models.ordinal.tolerance=0.1",
+        ),
     )
     run = run_on(tmp_path, protocol, both, {"x": store})
     found = cell_of(run.of("annotators"), model="pcbm-lr", train="ada")
-    rows = [r for r in run.predictions if (r["model"], r["train"]) == ("pcbm-lr", "ada")]
+    rows = [
+        r for r in run.predictions if (r["model"], r["train"]) == ("pcbm-lr", "ada")
+    ]
     level = {c.clip_id: c.level for c in both}
     value = {"S": 1.0, "EN": 0.0, "HN": 0.0, "NS": 0.5}
     distances, wrong = [], {"ada": [], "ben": []}
@@ -178,7 +224,9 @@ def test_distances_to_all_annotators_and_errors_of_each(
     assert found["n_test"] == len(rows)
     assert found["manhattan"] == pytest.approx(np.mean(distances))
     assert found["manhattan"] < found["blind_manhattan"]
-    assert found["errors"] == pytest.approx({k: np.mean(own) for k, own in wrong.items()})
+    assert found["errors"] == pytest.approx(
+        {k: np.mean(own) for k, own in wrong.items()}
+    )
     assert found["errors"]["ada"] < found["errors"]["ben"]  # who differs at random
     # A machine with margins has no probabilities; an ordinal model has those of levels.
     assert "manhattan" not in cell_of(run.of("annotators"), model="ridge", train="ada")
@@ -195,4 +243,6 @@ def test_shares_of_levels_and_their_distance_by_hand() -> None:
     assert shares.tolist() == [[0.5, 0, 0, 0.5]]
     gaps = np.cumsum(np.array([[0.0, 1.0, 0.0, 0.0]]) - shares, axis=1)
     # From HN half of the share goes one level down, half two levels up.
-    assert np.abs(gaps[:, :-1]).sum() == pytest.approx(wasserstein_distance([1], [0, 3]))
+    assert np.abs(gaps[:, :-1]).sum() == pytest.approx(
+        wasserstein_distance([1], [0, 3])
+    )

@@ -29,7 +29,9 @@ def run(manifest: Manifest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Only clips with a video have features, as in the released code."""
     folder = tmp_path_factory.mktemp("baselines")
     silent = [clip.clip_id for clip in manifest if not clip.video]
-    store = store_of(folder / "store", manifest, np.ones((len(manifest), 2)), without=silent)
+    store = store_of(
+        folder / "store", manifest, np.ones((len(manifest), 2)), without=silent
+    )
     protocol = without_models(quick("paper-table2"))
     inputs = gather(protocol, manifest, "real", {"any": store})
     return run_protocol(inputs, folder / "run", n_jobs=1)
@@ -53,7 +55,9 @@ def test_blind_rows_are_the_closed_forms(
     negative = 2 * (1 - f) * (1 - q) / ((1 - f) + (1 - q))
     assert (found["n_test"], found["n_positive"]) == (n, 31)
     assert found["f1_binary"]["mean"] == pytest.approx(positive, abs=1e-12)
-    assert found["f1_weighted"]["mean"] == pytest.approx(f * positive + (1 - f) * negative)
+    assert found["f1_weighted"]["mean"] == pytest.approx(
+        f * positive + (1 - f) * negative
+    )
     assert found["f1_binary"]["value"] == pytest.approx(binary, abs=0.006)
     assert found["precision"]["value"] == pytest.approx(f)
     assert found["auc"]["value"] == 0.5
@@ -89,13 +93,19 @@ def test_the_printed_trivial_rows_belong_to_other_prevalences(
     form = closed_form(f, q)
     for printed, ours in ((binary, form.f1_binary), (weighted, form.f1_weighted)):
         if printed is not None:
-            assert round(ours, 2) == pytest.approx(printed, abs=0.0101 if f == 0.23 else 1e-9)
+            assert round(ours, 2) == pytest.approx(
+                printed, abs=0.0101 if f == 0.23 else 1e-9
+            )
 
 
-def test_neighbours_do_as_well_as_published_models(manifest: Manifest, tmp_path: Path) -> None:
+def test_neighbours_do_as_well_as_published_models(
+    manifest: Manifest, tmp_path: Path
+) -> None:
     """Clips of the film vote, weighted exp(-distance/2): F1 .81 on HN_S, weighted .82 on all."""
     protocol = without_models(quick("paper-table2", "splits.quirk=none"), "neighbour")
-    grid = replace(protocol.grid, train=("HN_S", "ENHN_S"), test=("HN_S", "ENHN_S"), pairs="same")
+    grid = replace(
+        protocol.grid, train=("HN_S", "ENHN_S"), test=("HN_S", "ENHN_S"), pairs="same"
+    )
     inputs = gather(replace(protocol, grid=grid), manifest, "real", {})
     found = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     hard = cell_of(found.baselines, test="HN_S")

@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 from support.cells import by_cell, cells_that_differ, reversed_grid, with_folds
 from support.data import real_data
-from support.experiments import films, planted, quick, run_on, store_of, store_of_windows
+from support.experiments import (
+    films,
+    planted,
+    quick,
+    run_on,
+    store_of,
+    store_of_windows,
+)
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.obygaze12 import read
@@ -87,13 +94,21 @@ def test_every_protocol_that_is_shipped(tmp_path: Path, name: str) -> None:
     X = planted(manifest, width=14)
     store = store_of(tmp_path / "s", manifest, X)
     if name == "honest-frames":
-        store = store_of(tmp_path / "f", manifest, np.stack([X, X], axis=1), level="frames")
+        store = store_of(
+            tmp_path / "f", manifest, np.stack([X, X], axis=1), level="frames"
+        )
     if name.startswith("mobygaze"):  # clips of 3 s, one after another
-        store = store_of_windows(tmp_path / "w", dict.fromkeys(manifest.movies, X[:160]))
-    protocol = quick(name, "report.concepts=false", *SHIPPED.get(name, ()), replicates=2)
+        store = store_of_windows(
+            tmp_path / "w", dict.fromkeys(manifest.movies, X[:160])
+        )
+    protocol = quick(
+        name, "report.concepts=false", *SHIPPED.get(name, ()), replicates=2
+    )
     short = {"max_epochs": 3, "min_epochs": 1}
     models = {
-        key: replace(model, settings={**model.settings, **short}) if model.kind == "mlp" else model
+        key: replace(model, settings={**model.settings, **short})
+        if model.kind == "mlp"
+        else model
         for key, model in protocol.models.items()
     }
     n_cells, differ = cells_that_differ(
@@ -115,7 +130,9 @@ def with_classes(manifest: Manifest) -> Manifest:
         "violence": ["0", "1"],
     }.items():
         drawn = rng.choice(values, len(manifest)).tolist()
-        cells = {clip.clip_id: value for clip, value in zip(manifest, drawn, strict=True)}
+        cells = {
+            clip.clip_id: value for clip, value in zip(manifest, drawn, strict=True)
+        }
         manifest = manifest.with_column(column, cells)
     return manifest
 
@@ -152,7 +169,9 @@ def without_levels(manifest: Manifest) -> Manifest:
     return Manifest(manifest.name, manifest.header, tuple(bare))
 
 
-def scores(folder: Path, protocol: Protocol, manifest: Manifest, X: np.ndarray) -> dict[str, str]:
+def scores(
+    folder: Path, protocol: Protocol, manifest: Manifest, X: np.ndarray
+) -> dict[str, str]:
     """The score of each clip of the first fold of EN_S -> ENHN_S, by model and clip."""
     store = store_of(folder / f"s{len(list(folder.iterdir()))}", manifest, X)
     run = run_on(folder, protocol, manifest, {"x": store})
@@ -178,7 +197,9 @@ def test_nothing_is_learned_from_a_clip_that_is_tested(
         marked = clip.clip_id in tested and bool(clip.concepts)
         return replace(clip, concepts=("Posture",)) if marked else clip
 
-    changed = Manifest(manifest.name, manifest.header, tuple(other(clip) for clip in manifest))
+    changed = Manifest(
+        manifest.name, manifest.header, tuple(other(clip) for clip in manifest)
+    )
     moved = set(sorted(tested)[::2])
     X = X.copy()
     X[[clip.clip_id in moved for clip in manifest]] += 5
@@ -186,7 +207,9 @@ def test_nothing_is_learned_from_a_clip_that_is_tested(
     assert len(before) == len(protocol.model_names) * len(tested)
     same = {key for key in before if key.split()[1] not in moved}
     assert {key: after[key] for key in same} == {key: before[key] for key in same}
-    assert all(after[key] != before[key] for key in before.keys() - same if "ridge" in key)
+    assert all(
+        after[key] != before[key] for key in before.keys() - same if "ridge" in key
+    )
 
 
 def test_vectors_that_were_found_on_test_clips_are_counted(
@@ -198,7 +221,9 @@ def test_vectors_that_were_found_on_test_clips_are_counted(
     monkeypatch.setattr(Banks, "bank_rows", every_row)
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
     protocol = every_kind(*KFOLD, names=("ridge", "pcbm-lr"))
-    with pytest.raises(FixInput, match="8 of 16") as error:  # four folds, two tests, two trained
+    with pytest.raises(
+        FixInput, match="8 of 16"
+    ) as error:  # four folds, two tests, two trained
         run_on(
             tmp_path,
             replace(protocol, grid=replace(protocol.grid, train=("EN_S",))),
@@ -218,7 +243,9 @@ def test_no_published_test_clip_finds_a_vector(
     folder = real_data("obygaze12")
     manifest = read(folder / "ObyGaze12_thresh_02.csv", splits=folder).manifest
     silent = [clip.clip_id for clip in manifest if not clip.video]
-    store = store_of(tmp_path / "s", manifest, planted(manifest, width=14), without=silent)
+    store = store_of(
+        tmp_path / "s", manifest, planted(manifest, width=14), without=silent
+    )
     found: list[tuple[int, int]] = []
     own = Banks.margins
 
@@ -229,6 +256,10 @@ def test_no_published_test_clip_finds_a_vector(
         return margins
 
     monkeypatch.setattr(Banks, "margins", record)
-    protocol = quick("paper-pcbm", "report.concepts=false", "grid.baselines=[]", replicates=2)
+    protocol = quick(
+        "paper-pcbm", "report.concepts=false", "grid.baselines=[]", replicates=2
+    )
     run_on(tmp_path, protocol, manifest, {"x": store})
-    assert set(found) == {(71, 0)}  # EN and S of the last fold; the fits serve ENHN_S as well
+    assert set(found) == {
+        (71, 0)
+    }  # EN and S of the last fold; the fits serve ENHN_S as well

@@ -21,7 +21,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     manifest = films(6, 40, seed=3)
     store = store_of(folder / "store", manifest, planted(manifest, strength=1.5))
     models = [f"models.{name}.kind={name}" for name in KINDS]
-    models += [f"models.{name}.tolerance=0.05" for name in KINDS if name.startswith("pcbm")]
+    models += [
+        f"models.{name}.tolerance=0.05" for name in KINDS if name.startswith("pcbm")
+    ]
     grid = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', f"grid.models={list(KINDS)}")
     changes = (*models, *grid, "report.concepts=false", "models.mlp.max_epochs=8")
     return run_on(folder, quick("honest", *changes), manifest, {"x": store})
@@ -52,4 +54,6 @@ def test_scores_of_ridge_without_a_film_are_those_of_a_refit() -> None:
     for film in range(4):
         inside = groups == film
         other = Ridge(alpha=probe.alpha_).fit(X[~inside], 2.0 * y[~inside] - 1)
-        np.testing.assert_allclose(probe.left_out_scores_[inside, 0], other.predict(X[inside]))
+        np.testing.assert_allclose(
+            probe.left_out_scores_[inside, 0], other.predict(X[inside])
+        )

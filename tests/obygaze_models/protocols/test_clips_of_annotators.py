@@ -43,7 +43,9 @@ def test_the_id_of_a_clip_is_that_without_the_annotator() -> None:
 
 def test_a_test_row_leaks_if_another_row_of_its_clip_trained() -> None:
     clip_of = {"a.x": "a", "a.y": "a", "b.x": "b", "b.y": "b", "c.x": "c"}
-    leak = count_leak(["a.x"], ["c.x"], ["a.y", "b.x"], concepts=["b.y"], clip_of=clip_of)
+    leak = count_leak(
+        ["a.x"], ["c.x"], ["a.y", "b.x"], concepts=["b.y"], clip_of=clip_of
+    )
     assert (leak.in_train, leak.in_validation, leak.in_concepts) == (1, 0, 1)
     assert leak.clips == ("a.y", "b.x") and leak.leaked == 2
 
@@ -52,9 +54,18 @@ def test_splits_that_part_the_annotators_of_a_clip_leak(tmp_path: Path) -> None:
     both = by_annotator(ONE)
     store = store_of(tmp_path / "s", ONE, planted(ONE))
     changes = (
-        *("splits.kind=kfold", "splits.folds=4", "data.view=raw", 'grid.models=["ridge"]'),
+        *(
+            "splits.kind=kfold",
+            "splits.folds=4",
+            "data.view=raw",
+            'grid.models=["ridge"]',
+        ),
         *('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]', "report.contrast=[]"),
-        *("report.concepts=false", "report.compare=false", 'grid.baselines=["all_positive"]'),
+        *(
+            "report.concepts=false",
+            "report.compare=false",
+            'grid.baselines=["all_positive"]',
+        ),
     )
     with pytest.raises(FixInput, match="cells test on clips of their training"):
         run_on(tmp_path, quick("honest", *changes, replicates=20), both, {"s": store})
@@ -69,7 +80,12 @@ def test_splits_that_part_the_annotators_of_a_clip_leak(tmp_path: Path) -> None:
     assert any(r["about"] == "leak" for r in run.of("remark"))
     # Rows of one clip stay together in folds by clip.
     together = ("splits.kind=group_kfold", "splits.group=given_clip_id")
-    run = run_on(tmp_path, quick("honest", *changes, *together, replicates=20), both, {"s": store})
+    run = run_on(
+        tmp_path,
+        quick("honest", *changes, *together, replicates=20),
+        both,
+        {"s": store},
+    )
     assert run.cells[0]["leaked"] == 0
 
 
@@ -96,10 +112,14 @@ def test_a_model_knows_the_clips_of_the_store_that_it_was_trained_on(
             scores = dict(zip(found.clip_ids, found.scores.tolist(), strict=True))
             assert [scores[clip] for clip in again.clip_ids] == again.scores.tolist()
     assert bases["both"] == bases["alone"]
-    assert "film-seen" not in {bases["both"][clip.clip_id] for clip in HALF if clip.level != "NS"}
+    assert "film-seen" not in {
+        bases["both"][clip.clip_id] for clip in HALF if clip.level != "NS"
+    }
 
 
-def test_a_model_of_an_older_version_knows_them_by_the_rows_of_annotators(tmp_path: Path) -> None:
+def test_a_model_of_an_older_version_knows_them_by_the_rows_of_annotators(
+    tmp_path: Path,
+) -> None:
     store = store_of(tmp_path / "s", ONE, planted(ONE))
     protocol = training_protocol("ridge", "ENHN_S", HALF, ["report.replicates=20"])
     inputs = gather(protocol, HALF, "made-up", {"s": store})

@@ -47,7 +47,10 @@ FILES = {
 def install(site: Path, sign: int, form: str) -> None:
     """Write the package `sided`, of which a second file has the sign of its scores."""
     model, helper, name = FILES[form]
-    for path, text in ((model, MODEL.format(helper=name)), (helper, f"SIGN = {sign}\n")):
+    for path, text in (
+        (model, MODEL.format(helper=name)),
+        (helper, f"SIGN = {sign}\n"),
+    ):
         (site / path).parent.mkdir(parents=True, exist_ok=True)
         (site / path).write_text(text)
     info = site / "sided-1.0.dist-info"
@@ -78,7 +81,11 @@ def inputs_of(tmp_path: Path) -> Inputs:
         shutil.rmtree(folder)
     store = store_of(folder, manifest, planted(manifest))
     changes = ("models.sided.kind=sided", 'grid.models=["sided"]', "report.contrast=[]")
-    changes += ('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]', "report.concepts=false")
+    changes += (
+        'grid.train=["ENHN_S"]',
+        'grid.test=["ENHN_S"]',
+        "report.concepts=false",
+    )
     changes += ('grid.baselines=["all_positive"]',)
     return gather(quick("honest", *changes, replicates=20), manifest, "", {"x": store})
 
@@ -106,7 +113,9 @@ def test_a_repaired_plugin_starts_again(form: str, site: Path, tmp_path: Path) -
     resumed = run_protocol(repaired, tmp_path / "a", n_jobs=1)
     alone = run_protocol(repaired, tmp_path / "b", n_jobs=1)
     for name in ("results.json", "predictions.csv"):
-        assert (resumed.folder / name).read_bytes() == (alone.folder / name).read_bytes()
+        assert (resumed.folder / name).read_bytes() == (
+            alone.folder / name
+        ).read_bytes()
 
 
 def test_the_time_of_a_file_is_not_its_content(site: Path, tmp_path: Path) -> None:
@@ -148,5 +157,8 @@ def test_other_runs_have_the_identity_that_they_had(tmp_path: Path) -> None:
     protocol = replace(inputs.protocol, models=models, grid=grid)
     unused = replace(inputs, protocol=protocol)  # such a plugin need not be installed
     parts = {"protocol": protocol.sha256, "manifest": manifest_sha256(manifest)}
-    parts |= {"stores": {"x": inputs.features[0].origin["sha256"]}, "obygaze": __version__}
+    parts |= {
+        "stores": {"x": inputs.features[0].origin["sha256"]},
+        "obygaze": __version__,
+    }
     assert unused.identity == sha256_bytes(canonical_json(parts))

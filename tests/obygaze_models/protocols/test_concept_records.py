@@ -78,13 +78,19 @@ def test_margins_of_a_film_come_from_a_machine_that_saw_the_other_films(inputs):
     column = VISUAL.index("Look")
     has = inputs.table.has_concept[:, column] & np.isin(levels, ["HN", "S"])
     rows = (levels != "NS") & (films_of != "tt0000002")
-    machine = SVC(kernel="linear", C=0.05, class_weight="balanced").fit(X[rows], has[rows])
+    machine = SVC(kernel="linear", C=0.05, class_weight="balanced").fit(
+        X[rows], has[rows]
+    )
     inside = films_of == "tt0000002"
     by_hand = machine.decision_function(X[inside]) / np.linalg.norm(machine.coef_)
-    np.testing.assert_allclose(opened.margins[inside, column], by_hand, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        opened.margins[inside, column], by_hand, rtol=1e-5, atol=1e-6
+    )
 
 
-def test_heads_are_evaluated_on_margins_whose_vectors_saw_no_mark_of_those_films(inputs):
+def test_heads_are_evaluated_on_margins_whose_vectors_saw_no_mark_of_those_films(
+    inputs,
+):
     settings = inputs.protocol.models["pcbm-lr"].settings
     opened = find_vectors(inputs.features[0], inputs.table, settings, 0)
     number = {film: i % 4 for i, film in enumerate(sorted(set(opened.films.tolist())))}
@@ -93,14 +99,21 @@ def test_heads_are_evaluated_on_margins_whose_vectors_saw_no_mark_of_those_films
     rng = np.random.default_rng(0)
     marks = opened.examples.targets.copy()
     marks[evaluated] = rng.permutation(marks[evaluated])
-    other = replace(opened, examples=replace(opened.examples, targets=marks), without={})
+    other = replace(
+        opened, examples=replace(opened.examples, targets=marks), without={}
+    )
     np.testing.assert_array_equal(opened.margins_without(1), other.margins_without(1))
     assert not np.array_equal(opened.margins_without(0), other.margins_without(0))
     # By hand: fold 2, on which a head is fitted to be evaluated on fold 1, saw neither.
     X, column = inputs.features[0].X.astype(np.float64), VISUAL.index("Look")
     own = opened.examples.targets[:, column]
-    rows, inside = (own >= 0) & ~np.isin(opened.head_folds, [1, 2]), opened.head_folds == 2
-    machine = SVC(kernel="linear", C=0.05, class_weight="balanced").fit(X[rows], own[rows] == 1)
+    rows, inside = (
+        (own >= 0) & ~np.isin(opened.head_folds, [1, 2]),
+        opened.head_folds == 2,
+    )
+    machine = SVC(kernel="linear", C=0.05, class_weight="balanced").fit(
+        X[rows], own[rows] == 1
+    )
     by_hand = machine.decision_function(X[inside]) / np.linalg.norm(machine.coef_)
     found = opened.margins_without(1)[inside, column]
     np.testing.assert_allclose(found, by_hand, rtol=1e-5, atol=1e-6)
@@ -124,7 +137,9 @@ def test_planted_concepts_are_found_apart_from_each_other_and_stable(records):
 def test_on_noise_no_concept_is_found(tmp_path):
     bank = records_of(inputs_of(tmp_path, films(6, 40, seed=3), 0.0))[0]
     assert min(one["p_holm"] for one in bank["concepts"]) > 0.05
-    assert np.mean([one["auc"]["value"] for one in bank["concepts"]]) == pytest.approx(0.5, abs=0.1)
+    assert np.mean([one["auc"]["value"] for one in bank["concepts"]]) == pytest.approx(
+        0.5, abs=0.1
+    )
 
 
 def test_weights_and_trees_are_whole(records):
@@ -180,16 +195,23 @@ def test_where_no_concept_can_be_found_the_record_says_so(tmp_path):
     inputs = inputs_of(tmp_path, bare, 1.0, "data.view=raw")
     with pytest.raises(FixTraining):
         find_vectors(
-            inputs.features[0], inputs.table, inputs.protocol.models["pcbm-lr"].settings, 0
+            inputs.features[0],
+            inputs.table,
+            inputs.protocol.models["pcbm-lr"].settings,
+            0,
         )
     (record,) = records_of(inputs)
-    assert record["concepts"] == [] and record["note"].startswith("no concept has 3 clips with it")
+    assert record["concepts"] == [] and record["note"].startswith(
+        "no concept has 3 clips with it"
+    )
 
 
 def test_it_is_asked_for_by_the_protocol_and_in_the_results(tmp_path, inputs):
     quiet = replace(
         inputs,
-        protocol=replace(inputs.protocol, report=replace(inputs.protocol.report, concepts=False)),
+        protocol=replace(
+            inputs.protocol, report=replace(inputs.protocol.report, concepts=False)
+        ),
     )
     assert records_of(quiet) == []
     assert {name for name in shipped() if load_protocol(name).report.concepts} == {
@@ -199,7 +221,10 @@ def test_it_is_asked_for_by_the_protocol_and_in_the_results(tmp_path, inputs):
     }
     manifest = films(4, 24, seed=3)
     store = store_of(tmp_path / "store", manifest, planted(manifest, strength=2.0))
-    runs = [run_on(tmp_path, quick("honest", *CHANGES), manifest, {"x": store}) for _ in range(2)]
+    runs = [
+        run_on(tmp_path, quick("honest", *CHANGES), manifest, {"x": store})
+        for _ in range(2)
+    ]
     assert [r["part"] for r in runs[0].of("anatomy")] == ["concepts", "head", "head"]
     first, second = ((run.folder / "results.json").read_bytes() for run in runs)
     assert first == second
@@ -212,7 +237,9 @@ def test_vectors_of_noise_are_as_stable_and_know_nothing(records):
         assert one["auc"]["value"] > noise["auc"]
         assert noise["stability"]["least"] <= noise["stability"]["mean"] <= 1
         assert directions["auc"]["mean"] == pytest.approx(0.5, abs=0.1)
-        assert directions["auc"]["mean"] < directions["auc"]["high"] < one["auc"]["value"]
+        assert (
+            directions["auc"]["mean"] < directions["auc"]["high"] < one["auc"]["value"]
+        )
 
 
 def test_ranking_quality_is_that_of_scikit_learn():
@@ -222,5 +249,7 @@ def test_ranking_quality_is_that_of_scikit_learn():
     found = ranking_quality(scores, target)
     for i, column in enumerate(scores.T):
         y, score = target[known], column[known]
-        assert found["ap"][i] == pytest.approx(average_precision_score(y, score), abs=1e-12)
+        assert found["ap"][i] == pytest.approx(
+            average_precision_score(y, score), abs=1e-12
+        )
         assert found["auc"][i] == pytest.approx(roc_auc_score(y, score), abs=1e-12)

@@ -32,7 +32,9 @@ def hard(tmp_path: Path, *changes: str, models: str = '["ridge", "mlp"]') -> Run
     X[:, 0] += np.select([levels == "S", levels == "EN"], [3.0, 1.0])
     X[levels != "EN", 1] += 20.0
     store = store_of(tmp_path / "s", manifest, X)
-    protocol = quick("honest", f"grid.models={models}", *SHORT, *changes, replicates=200)
+    protocol = quick(
+        "honest", f"grid.models={models}", *SHORT, *changes, replicates=200
+    )
     return run_on(tmp_path, protocol, manifest, {"x": store})
 
 
@@ -44,9 +46,14 @@ def test_a_difference_is_that_of_the_means_over_films_and_seeds(tmp_path: Path) 
     assert (found["n_seeds"], found["leaked"], found["metric"]) == (3, 0, "ap")
     values: dict[str, list[float]] = {"HN_S": [], "EN_S": []}
     for train, own in values.items():
-        rows = [r for r in run.predictions if (r["train"], r["test"]) == (train, "ENHN_S")]
+        rows = [
+            r for r in run.predictions if (r["train"], r["test"]) == (train, "ENHN_S")
+        ]
         for film in sorted({r["movie_id"] for r in rows}):
-            parts = [[r for r in rows if (r["movie_id"], r["seed"]) == (film, s)] for s in range(3)]
+            parts = [
+                [r for r in rows if (r["movie_id"], r["seed"]) == (film, s)]
+                for s in range(3)
+            ]
             pairs = [np.array([(r["y"], r["score"]) for r in part]).T for part in parts]
             aps = [average_precision_score(y, score) for y, score in pairs]
             own.append(np.mean(aps))
@@ -96,10 +103,14 @@ def hard_published(tmp_path: Path, *changes: str) -> Run:
     return hard(tmp_path, *PUBLISHED, "leakage=warn", *changes, models='["ridge"]')
 
 
-def test_where_all_runs_share_a_test_set_there_is_an_interval_and_a_p(tmp_path: Path) -> None:
+def test_where_all_runs_share_a_test_set_there_is_an_interval_and_a_p(
+    tmp_path: Path,
+) -> None:
     run = hard_published(tmp_path / "published")
     found = next(r for r in run.of("contrast") if r["test"] == "ENHN_S")
-    cells = [cell_of(run.cells, train=train, test="ENHN_S") for train in ("HN_S", "EN_S")]
+    cells = [
+        cell_of(run.cells, train=train, test="ENHN_S") for train in ("HN_S", "EN_S")
+    ]
     by_film = [[own["ap"] for own in cell["by_movie"].values()] for cell in cells]
     both = zip(*by_film, strict=True)
     known = np.array([one - other for one, other in both if None not in (one, other)])
@@ -113,7 +124,10 @@ def test_where_all_runs_share_a_test_set_there_is_an_interval_and_a_p(tmp_path: 
 def test_a_difference_of_decisions_has_no_interval_and_no_p(tmp_path: Path) -> None:
     run = hard_published(tmp_path / "ap")
     f1 = hard_published(tmp_path / "f1", "report.primary=f1_weighted", RANDOM)
-    own = {metric: [r for r in f1.of("contrast") if r["metric"] == metric] for metric in METRICS}
+    own = {
+        metric: [r for r in f1.of("contrast") if r["metric"] == metric]
+        for metric in METRICS
+    }
     assert {r["metric"] for r in f1.of("contrast")} == set(METRICS)
     assert own["ap"] == run.of("contrast")
     assert all(r["ci"] is None and r["p"] is None for r in own["f1_weighted"])

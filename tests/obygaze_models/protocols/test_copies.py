@@ -28,7 +28,8 @@ def noise(n: int, width: int = 24, seed: int = 0) -> np.ndarray:
 def doubled(manifest: Manifest) -> Manifest:
     """Every clip again, under the name of a second film."""
     again = [
-        replace(clip, clip_id=f"x{clip.clip_id}", movie_id=f"x{clip.movie_id}") for clip in manifest
+        replace(clip, clip_id=f"x{clip.clip_id}", movie_id=f"x{clip.movie_id}")
+        for clip in manifest
     ]
     return replace(manifest, clips=(*manifest.clips, *again))
 
@@ -42,7 +43,9 @@ def test_copies_under_another_film_are_counted_warned_of_and_left_out(
     X = noise(len(manifest))
     copies = X + difference * noise(len(manifest), seed=1)
     store = store_of(tmp_path / "s", twice, np.concatenate([X, copies]))
-    run = run_on(tmp_path, quick("honest", *CHANGES, replicates=20), twice, {"s": store})
+    run = run_on(
+        tmp_path, quick("honest", *CHANGES, replicates=20), twice, {"s": store}
+    )
     (cell,) = run.cells
     # Each clip but those that are not sure is tested once, by a model of its copy.
     assert cell["leaked"] == cell["copies"] == cell["n_test"] > 0
@@ -51,13 +54,17 @@ def test_copies_under_another_film_are_counted_warned_of_and_left_out(
     (record,) = run.of("copies")
     assert len(record["groups"]) == len(manifest)
     n_equal, n_near = record["n_equal"], record["n_near"]
-    assert (n_equal, n_near) == ((len(twice), 0) if difference == 0 else (0, len(twice)))
+    assert (n_equal, n_near) == (
+        (len(twice), 0) if difference == 0 else (0, len(twice))
+    )
     (remark,) = [r for r in run.of("remark") if r["about"] == "copies"]
     assert f"{cell['n_test']} of the {cell['n_test']} test clips" in result_text(run)
     assert "data.copies=leave_out" in remark["text"]
 
     changes = (*CHANGES, "data.copies=leave_out")
-    alone = run_on(tmp_path, quick("honest", *changes, replicates=20), twice, {"s": store})
+    alone = run_on(
+        tmp_path, quick("honest", *changes, replicates=20), twice, {"s": store}
+    )
     (kept,) = alone.cells
     assert (kept["n_test"], kept["leaked"]) == (cell["n_test"] // 2, 0)
     assert not [r for r in alone.of("remark") if r["about"] == "copies"]
@@ -65,7 +72,9 @@ def test_copies_under_another_film_are_counted_warned_of_and_left_out(
     assert coverage["reasons"] == {COPY: len(manifest)}
     # What is left is the run on the clips without their copies.
     folder = store_of(tmp_path / "once", manifest, X)
-    once = run_on(tmp_path, quick("honest", *CHANGES, replicates=20), manifest, {"s": folder})
+    once = run_on(
+        tmp_path, quick("honest", *CHANGES, replicates=20), manifest, {"s": folder}
+    )
     assert kept["auc"] == once.cells[0]["auc"]
 
 
@@ -97,7 +106,9 @@ def test_a_column_that_equals_the_label_is_warned_of(tmp_path: Path) -> None:
     X = noise(len(manifest))
     X[:, 5] = [clip.level == "S" for clip in manifest]
     store = store_of(tmp_path / "s", manifest, X)
-    run = run_on(tmp_path, quick("honest", *CHANGES, replicates=20), manifest, {"s": store})
+    run = run_on(
+        tmp_path, quick("honest", *CHANGES, replicates=20), manifest, {"s": store}
+    )
     (remark,) = [r for r in run.of("remark") if r["about"] == "one number"]
     assert "ENHN_S (number 5)" in remark["text"]
 
@@ -110,5 +121,8 @@ def test_one_column_decides_only_where_chance_does_not() -> None:
     assert deciding_column(X, y) == 11
     # Of 3 clips and 3 others one column of 24 separates them with 2 chances in 20.
     few = np.arange(6) < 3
-    assert deciding_column(np.where(few, 1.0, 0.0)[:, None] + np.zeros((6, 24)), few) is None
+    assert (
+        deciding_column(np.where(few, 1.0, 0.0)[:, None] + np.zeros((6, 24)), few)
+        is None
+    )
     assert deciding_column(X, np.ones(60, dtype=bool)) is None

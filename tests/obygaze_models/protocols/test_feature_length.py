@@ -10,7 +10,9 @@ from support.experiments import cell_of, films, planted, quick, run_on, store_of
 MODELS = ("ridge", "pcbm-lr", "pcbm-dt", "ordinal")
 
 
-def test_the_honest_cells_are_the_same_on_short_and_on_long_features(tmp_path: Path) -> None:
+def test_the_honest_cells_are_the_same_on_short_and_on_long_features(
+    tmp_path: Path,
+) -> None:
     manifest = films(5, 30)
     X = planted(manifest, strength=1.5)
     protocol = quick(

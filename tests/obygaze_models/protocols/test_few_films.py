@@ -54,7 +54,9 @@ def test_a_concept_that_no_clip_has_is_left_out_of_what_is_kept(tmp_path: Path) 
         assert "Look" not in kept.info.concepts
         # Vectors are found on easy and hard negatives and sure clips, whatever the task.
         levels = [clip.level for clip in lacking]
-        assert kept.info.training.n_clips == sum(level in ("EN", "HN", "S") for level in levels)
+        assert kept.info.training.n_clips == sum(
+            level in ("EN", "HN", "S") for level in levels
+        )
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
@@ -67,5 +69,7 @@ def test_equal_features_have_no_concept_vectors_and_the_error_says_so(
     for kind, method in (("pcbm-lr", "svm"), ("ordinal", "mean-difference")):
         own = f"models.b.kind={kind}", f"models.b.method={method}"
         protocol = quick("honest", *changes, *own, replicates=20)
-        with pytest.raises(FixInput, match="do not differ, so that no direction separates them"):
+        with pytest.raises(
+            FixInput, match="do not differ, so that no direction separates them"
+        ):
             run_on(tmp_path, protocol, manifest, {"s": store})

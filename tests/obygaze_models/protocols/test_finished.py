@@ -40,14 +40,18 @@ CHANGES = (
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
     manifest = films(3, 12)
-    store = store_of(tmp_path_factory.mktemp("store") / "s", manifest, planted(manifest))
+    store = store_of(
+        tmp_path_factory.mktemp("store") / "s", manifest, planted(manifest)
+    )
     return gather(quick("honest", *CHANGES, replicates=20), manifest, "", {"x": store})
 
 
 @pytest.fixture(scope="module")
 def whole(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing disturbed."""
-    return run_protocol(inputs, tmp_path_factory.mktemp("whole") / "run", n_jobs=1).folder
+    return run_protocol(
+        inputs, tmp_path_factory.mktemp("whole") / "run", n_jobs=1
+    ).folder
 
 
 def stopping_after(n_fits: int) -> tuple[list[int], object]:
@@ -87,7 +91,9 @@ def test_the_same_call_continues_and_gives_the_same_bytes(
     assert again[0] == sum(shown)  # what was shown as done is not fitted again
     assert not left_over(tmp_path / "runs")
     for file in FILES:
-        assert (whole / file).read_bytes() == (tmp_path / "runs" / "a" / file).read_bytes()
+        assert (whole / file).read_bytes() == (
+            tmp_path / "runs" / "a" / file
+        ).read_bytes()
 
 
 def test_lines_that_a_kill_cut_off_are_made_again(
@@ -112,7 +118,10 @@ def test_another_protocol_or_another_version_reads_nothing_of_it(
         run_protocol(inputs, tmp_path / "a", n_jobs=1, watch=watch)
     (kept,) = left_over(tmp_path)
     other = replace(inputs, protocol=quick("honest", *CHANGES, replicates=21))
-    with_another_package = "obygaze_models.protocols.runner.run.PACKAGES", ("numpy", "pytest")
+    with_another_package = (
+        "obygaze_models.protocols.runner.run.PACKAGES",
+        ("numpy", "pytest"),
+    )
     for changed, patch in ((other, None), (inputs, with_another_package)):
         if patch:
             monkeypatch.setattr(*patch)
@@ -153,7 +162,9 @@ def test_a_signal_ends_every_process_and_keeps_what_is_finished(
     command = [sys.executable, "-m", "obygaze", "-C", str(tmp_path), "run", "honest"]
     command += ["--store", "sig", "-o", "a", "--jobs", "2", *words]
     (tmp_path / "runs").mkdir()
-    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
     while process.poll() is None and len(_session(process.pid)) < 3:
         time.sleep(0.05)
     (os.killpg if to_all else os.kill)(process.pid, number)

@@ -27,7 +27,11 @@ from obygaze_models.protocols.schema import Model
 FILMS = films(4, 20)
 ONE_CELL = (
     *('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]', "report.contrast=[]"),
-    *("report.concepts=false", "report.compare=false", 'grid.baselines=["all_positive"]'),
+    *(
+        "report.concepts=false",
+        "report.compare=false",
+        'grid.baselines=["all_positive"]',
+    ),
 )
 
 
@@ -65,7 +69,9 @@ def test_an_inner_split_that_cannot_be_fitted_counts_for_no_option(
             raise FixTraining("no concept has 3 training clips with it and 3 without")
         # On the first split the bad option is perfect, on the others the good one.
         sign = 1 if is_first or option.settings["C"] == good else -1
-        return FoldFit(None, lambda clips: sign * data.labels[clips].astype(float), found_on=rows)
+        return FoldFit(
+            None, lambda clips: sign * data.labels[clips].astype(float), found_on=rows
+        )
 
     monkeypatch.setattr(models, "_inner_fit", fit)
     options = [Model("logistic", {"C": C}) for C in (bad, good)]
@@ -85,7 +91,9 @@ def test_a_perceptron_that_diverged_is_never_chosen() -> None:
     assert models._loss(probe(0.5, 0.4)) == 0.4
 
 
-def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(tmp_path: Path) -> None:
+def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(
+    tmp_path: Path,
+) -> None:
     film = FILMS.clips[0].movie_id
     clips = [replace(c, level="NS") if c.movie_id == film else c for c in FILMS]
     changes = (
@@ -103,7 +111,9 @@ def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(tmp_path: Path
     assert len(run.cells[0]["folds"]) == 9
 
 
-def test_windows_are_scored_by_the_whole_positive_side_of_ordered_levels(tmp_path: Path) -> None:
+def test_windows_are_scored_by_the_whole_positive_side_of_ordered_levels(
+    tmp_path: Path,
+) -> None:
     context = context_of(
         tmp_path,
         *("tasks.ENHN_S.classes={ EN = 0, HN = 1, S = 1 }", "models.o.kind=ordinal"),
@@ -111,12 +121,16 @@ def test_windows_are_scored_by_the_whole_positive_side_of_ordered_levels(tmp_pat
     )
     data, banks = first_fold(context), context.new_banks()
     model = context.models["o"]
-    plain = replace(data, split=replace(data.split, train=data.fit_rows, validation=np.array([])))
+    plain = replace(
+        data, split=replace(data.split, train=data.fit_rows, validation=np.array([]))
+    )
     fit = fit_model(model, replace(plain, join_validation=False), banks)
     rows = data.split.test
     found = fit_scorer(model, data, banks)(context.store.of(rows))
     np.testing.assert_allclose(found, fit.score(rows), atol=1e-12)
-    assert not np.allclose(found, fit.estimator.predict_proba(context.store.of(rows))[:, -1])
+    assert not np.allclose(
+        found, fit.estimator.predict_proba(context.store.of(rows))[:, -1]
+    )
 
 
 @pytest.fixture
@@ -135,7 +149,9 @@ def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]
         "        return super().fit(X, y)\n"
     )
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: drawn\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[obygaze.models]\ndrawn = drawn_plugin:Drawn\n")
+    (info / "entry_points.txt").write_text(
+        "[obygaze.models]\ndrawn = drawn_plugin:Drawn\n"
+    )
     monkeypatch.syspath_prepend(str(site))
     import drawn_plugin  # type: ignore[import-not-found]
 
@@ -143,7 +159,11 @@ def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]
     del sys.modules["drawn_plugin"]
 
 
-def test_a_plugin_is_drawn_with_the_seed_of_the_protocol(drawn: list[Any], tmp_path: Path) -> None:
-    context = context_of(tmp_path, "models.d.kind=drawn", 'grid.models=["d"]', "fit.seed=7")
+def test_a_plugin_is_drawn_with_the_seed_of_the_protocol(
+    drawn: list[Any], tmp_path: Path
+) -> None:
+    context = context_of(
+        tmp_path, "models.d.kind=drawn", 'grid.models=["d"]', "fit.seed=7"
+    )
     fit_model(context.models["d"], first_fold(context), context.new_banks())
     assert set(drawn) == {7}

@@ -44,7 +44,11 @@ class Layers(ClassifierMixin, BaseEstimator):
 """
 ONE_CELL = (
     *('grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]', "report.contrast=[]"),
-    *("report.concepts=false", "report.compare=false", 'grid.baselines=["all_positive"]'),
+    *(
+        "report.concepts=false",
+        "report.compare=false",
+        'grid.baselines=["all_positive"]',
+    ),
 )
 PLAIN = {
     **{"layers": (64, 32), "names": [], "empty": (), "shrink": 0.0, "none": None},
@@ -59,8 +63,12 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     info = site / "layers-1.0.dist-info"
     info.mkdir(parents=True)
     (site / "layers_plugin.py").write_text(PLUGIN)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: layers\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[obygaze.models]\nlayers = layers_plugin:Layers\n")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: layers\nVersion: 1.0\n"
+    )
+    (info / "entry_points.txt").write_text(
+        "[obygaze.models]\nlayers = layers_plugin:Layers\n"
+    )
     monkeypatch.syspath_prepend(str(site))
     import layers_plugin  # type: ignore[import-not-found]
 
@@ -68,7 +76,9 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     del sys.modules["layers_plugin"]
 
 
-def test_defaults_of_every_form_are_read_and_reach_the_class(layers: Any, tmp_path: Path) -> None:
+def test_defaults_of_every_form_are_read_and_reach_the_class(
+    layers: Any, tmp_path: Path
+) -> None:
     assert default_settings("layers") == PLAIN
     manifest = films(4, 20)
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
@@ -80,15 +90,25 @@ def test_defaults_of_every_form_are_read_and_reach_the_class(layers: Any, tmp_pa
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     seen = layers.SEEN[-1]
-    assert seen["layers"] == (64, 32) and seen["names"] == ["p", "q"] and seen["empty"] == ()
+    assert (
+        seen["layers"] == (64, 32)
+        and seen["names"] == ["p", "q"]
+        and seen["empty"] == ()
+    )
     assert np.isnan(seen["missing"]) and seen["base"] is layers.Base
     assert (seen["kind"], seen["package"]) == ("rbf", "x")
     model = load_model(fit_final(inputs, run, tmp_path / "kept"))
     again = model.estimator.estimator_
-    assert again.layers == (64, 32) and np.isnan(again.missing) and again.base is layers.Base
+    assert (
+        again.layers == (64, 32)
+        and np.isnan(again.missing)
+        and again.base is layers.Base
+    )
 
 
-def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(layers: Any) -> None:
+def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(
+    layers: Any,
+) -> None:
     def read(*changes: str) -> Any:
         own = quick("honest", "models.l.kind=layers", 'grid.models=["l"]', *changes)
         return candidates("layers", own.models["l"].settings)
@@ -97,26 +117,46 @@ def test_a_list_is_a_value_where_the_default_is_one_and_else_refused(layers: Any
     grid = read("models.l.layers={ grid = [[8, 4], [2]] }")
     assert [list(c["layers"]) for c in grid] == [[8, 4], [2]]
     assert [c["shrink"] for c in read("models.l.shrink.grid=[0.1, 0.9]")] == [0.1, 0.9]
-    assert [list(c["none"]) for c in read("models.l.none={ grid = [[1, 2]] }")] == [[1, 2]]
-    assert [c["options"] for c in read("models.l.options={ grid = [{ b = 2 }] }")] == [{"b": 2}]
+    assert [list(c["none"]) for c in read("models.l.none={ grid = [[1, 2]] }")] == [
+        [1, 2]
+    ]
+    assert [c["options"] for c in read("models.l.options={ grid = [{ b = 2 }] }")] == [
+        {"b": 2}
+    ]
     for ambiguous in ("shrink=[0.1, 0.9]", "none=[1, 2]"):
         with pytest.raises(FixInput) as error:
             read(f"models.l.{ambiguous}")
         assert "for a choice { grid = [...] }" in error.value.details[0]
-    for not_plain in ("missing=nan", "shrink=inf", "layers={ grid = [nan] }", "shrink.grid=[]"):
+    for not_plain in (
+        "missing=nan",
+        "shrink=inf",
+        "layers={ grid = [nan] }",
+        "shrink.grid=[]",
+    ):
         with pytest.raises(FixInput):
             read(f"models.l.{not_plain}")
 
 
-def test_a_grid_of_a_plugin_is_chosen_from_and_kept(layers: Any, tmp_path: Path) -> None:
+def test_a_grid_of_a_plugin_is_chosen_from_and_kept(
+    layers: Any, tmp_path: Path
+) -> None:
     manifest = films(4, 20)
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
-    changes = ["report.replicates=20", "model.shrink.grid=[0.9, 0.1]", "report.compare=false"]
+    changes = [
+        "report.replicates=20",
+        "model.shrink.grid=[0.9, 0.1]",
+        "report.compare=false",
+    ]
     protocol = training_protocol("layers", "ENHN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     assert {fold["chosen"]["shrink"] for fold in run.cells[0]["folds"]} == {0.1}
-    assert load_model(fit_final(inputs, run, tmp_path / "kept")).estimator.settings["shrink"] == 0.1
+    assert (
+        load_model(fit_final(inputs, run, tmp_path / "kept")).estimator.settings[
+            "shrink"
+        ]
+        == 0.1
+    )
 
 
 def test_old_and_new_forms_are_the_same_choice_for_settings_of_one_value() -> None:
@@ -125,7 +165,11 @@ def test_old_and_new_forms_are_the_same_choice_for_settings_of_one_value() -> No
         ("pcbm-lr", "C", ["paper", 5.0]),
         ("mlp", "learning_rate", [0.001, 0.01]),
     ):
-        assert grid_of(kind, name, values) == grid_of(kind, name, {"grid": values}) == values
+        assert (
+            grid_of(kind, name, values)
+            == grid_of(kind, name, {"grid": values})
+            == values
+        )
     assert grid_of("mlp", "hidden", [64, 32]) is None
     assert grid_of("mlp", "hidden", {"grid": [[64], [8, 8]]}) == [[64], [8, 8]]
     assert grid_of("pcbm-lr", "tolerance", {"Look": 0.1}) is None
@@ -134,7 +178,9 @@ def test_old_and_new_forms_are_the_same_choice_for_settings_of_one_value() -> No
     short = quick("honest", "models.pcbm-lr.C.grid=[0.1, 1.0]").models["pcbm-lr"]
     assert len(candidates(old.kind, old.settings)) == 2
     for other in (new, short):
-        assert candidates(old.kind, old.settings) == candidates(other.kind, other.settings)
+        assert candidates(old.kind, old.settings) == candidates(
+            other.kind, other.settings
+        )
     with pytest.raises(FixInput) as error:
         quick("honest", "models.ridge.class_weight={ grid = ['none', 'all'] }")
     assert "as a grid each item must be one of" in error.value.details[0]
@@ -158,7 +204,9 @@ def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     chosen = [fold["chosen"]["learning_rate"] for fold in run.cells[0]["folds"]]
-    assert chosen.count(0.001) > len(chosen) / 2  # the second value: the first was taken always
+    assert (
+        chosen.count(0.001) > len(chosen) / 2
+    )  # the second value: the first was taken always
     kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
     assert (kept.learning_rate, tuple(kept.hidden)) == (0.001, (4, 4))
 
@@ -182,11 +230,21 @@ def test_a_parameter_of_a_plugin_may_have_the_name_of_a_setting_of_vectors(
 ) -> None:
     source = PLUGIN.replace("shrink=0.0", "tolerance=0.5, shrink=0.0")
     namespace: dict[str, Any] = {"__name__": "layers_plugin"}
-    exec(source.replace("self.none,", "self.tolerance = tolerance; self.none,"), namespace)
+    exec(
+        source.replace("self.none,", "self.tolerance = tolerance; self.none,"),
+        namespace,
+    )
     layers.Layers = namespace["Layers"]
     manifest = films(3, 16)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    changes = ("models.l.kind=layers", 'grid.models=["l"]', *ONE_CELL, "report.concepts=true")
-    run = run_on(tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store})
+    changes = (
+        "models.l.kind=layers",
+        'grid.models=["l"]',
+        *ONE_CELL,
+        "report.concepts=true",
+    )
+    run = run_on(
+        tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store}
+    )
     assert run.cells[0]["model"] == "l"
     assert build("layers", {"tolerance": 2.0}).settings["tolerance"] == 2.0

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.experiments import cell_of, films, planted, quick, run_on, store_of, without_models
+from support.experiments import (
+    cell_of,
+    films,
+    planted,
+    quick,
+    run_on,
+    store_of,
+    without_models,
+)
 
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.table import result_text
@@ -22,7 +30,9 @@ def on_noise(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("noise")
     manifest = films(10, 40, seed=3, runs_on=0.7)
     store = store_of(folder / "store", manifest, planted(manifest, strength=0.0))
-    return run_on(folder, quick("honest", MODELS, *FAST, replicates=400), manifest, {"x": store})
+    return run_on(
+        folder, quick("honest", MODELS, *FAST, replicates=400), manifest, {"x": store}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +40,22 @@ def on_signal(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("signal")
     manifest = films(8, 40, seed=3)
     store = store_of(folder / "store", manifest, planted(manifest, strength=1.2))
-    return run_on(folder, quick("honest", MODELS, *FAST, replicates=400), manifest, {"x": store})
+    return run_on(
+        folder, quick("honest", MODELS, *FAST, replicates=400), manifest, {"x": store}
+    )
 
 
 def test_on_noise_every_honest_interval_covers_chance(on_noise: Run) -> None:
     assert len(on_noise.cells) == 3 * 6
     for cell in on_noise.cells:
         low, high = cell["auc"]["ci"]
-        assert low <= 0.5 <= high, (cell["model"], cell["train"], cell["test"], low, high)
+        assert low <= 0.5 <= high, (
+            cell["model"],
+            cell["train"],
+            cell["test"],
+            low,
+            high,
+        )
         assert cell["leaked"] == 0
     assert any("reaches one half" in r["text"] for r in on_noise.of("remark"))
 
@@ -50,15 +68,24 @@ def test_where_there_is_a_signal_it_is_found(on_signal: Run) -> None:
     assert not [r for r in on_signal.of("remark") if r["about"] == "chance"]
 
 
-def test_random_folds_let_a_blind_neighbour_look_good_and_films_do_not(tmp_path: Path) -> None:
+def test_random_folds_let_a_blind_neighbour_look_good_and_films_do_not(
+    tmp_path: Path,
+) -> None:
     manifest = films(10, 40, seed=3, runs_on=0.7)
     found = {}
-    for name, changes in {"random": ("splits.kind=kfold", "splits.folds=10"), "film": ()}.items():
-        protocol = without_models(quick("honest", *changes, replicates=400), "neighbour")
+    for name, changes in {
+        "random": ("splits.kind=kfold", "splits.folds=10"),
+        "film": (),
+    }.items():
+        protocol = without_models(
+            quick("honest", *changes, replicates=400), "neighbour"
+        )
         run = run_on(tmp_path, protocol, manifest, {})
         found[name] = cell_of(run.baselines, train="ENHN_S", test="ENHN_S")
     assert found["random"]["auc"]["value"] > 0.6
-    assert found["film"]["auc"]["value"] == 0.5  # no clip of the film votes: all score the same
+    assert (
+        found["film"]["auc"]["value"] == 0.5
+    )  # no clip of the film votes: all score the same
     assert found["random"]["neighbours"] > 0.9 * found["random"]["n_test"]
     assert found["film"]["same_movie"] == 0
 
@@ -66,14 +93,18 @@ def test_random_folds_let_a_blind_neighbour_look_good_and_films_do_not(tmp_path:
 def test_the_remark_says_why(tmp_path: Path) -> None:
     manifest = films(8, 30, seed=3, runs_on=0.8)
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.0))
-    protocol = quick("honest", "splits.kind=kfold", "splits.folds=5", 'grid.models=["ridge"]')
+    protocol = quick(
+        "honest", "splits.kind=kfold", "splits.folds=5", 'grid.models=["ridge"]'
+    )
     run = run_on(tmp_path, protocol, manifest, {"x": store})
     (text,) = [r["text"] for r in run.of("remark") if r["about"] == "blind baseline"]
     assert "neighbour has ap" in text
     assert "only splits by film measure what is seen in the video" in text
 
 
-def test_the_value_of_decisions_is_that_of_the_pooled_predictions(on_signal: Run) -> None:
+def test_the_value_of_decisions_is_that_of_the_pooled_predictions(
+    on_signal: Run,
+) -> None:
     """From predictions.csv with scikit-learn: nothing of the runner's arithmetic."""
     from sklearn.metrics import f1_score, roc_auc_score
 
@@ -86,10 +117,14 @@ def test_the_value_of_decisions_is_that_of_the_pooled_predictions(on_signal: Run
     y, said = ([int(r[key]) for r in rows] for key in ("y", "decision"))
     assert len({r["clip_id"] for r in rows}) == len(rows) == cell["n_test"]
     assert cell["f1_binary"]["value"] == pytest.approx(f1_score(y, said))
-    assert cell["f1_weighted"]["value"] == pytest.approx(f1_score(y, said, average="weighted"))
+    assert cell["f1_weighted"]["value"] == pytest.approx(
+        f1_score(y, said, average="weighted")
+    )
     for fold in cell["folds"]:
         own = [r for r in rows if r["fold"] == fold["fold"]]
-        expected = roc_auc_score([int(r["y"]) for r in own], [float(r["score"]) for r in own])
+        expected = roc_auc_score(
+            [int(r["y"]) for r in own], [float(r["score"]) for r in own]
+        )
         assert fold["auc"] == pytest.approx(expected)
         assert fold["n_test"] == len(own)
     mean = np.mean([fold["f1_binary"] for fold in cell["folds"]])
@@ -133,7 +168,9 @@ def test_models_are_compared_on_the_same_clips(on_signal: Run) -> None:
 def test_seeds_are_a_spread_of_their_own(tmp_path: Path) -> None:
     manifest = films(4, 30)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    protocol = quick("honest", 'grid.models=["mlp"]', "fit.seeds=3", "grid.baselines=[]")
+    protocol = quick(
+        "honest", 'grid.models=["mlp"]', "fit.seeds=3", "grid.baselines=[]"
+    )
     run = run_on(tmp_path, protocol, manifest, {"x": store})
     cell = cell_of(run.cells, train="EN_S", test="EN_S")
     assert (cell["seeds"]["n"], cell["n_runs"]) == (3, 12)
@@ -144,7 +181,9 @@ def test_seeds_are_a_spread_of_their_own(tmp_path: Path) -> None:
 def test_a_choice_is_made_without_the_test_and_remembered(tmp_path: Path) -> None:
     manifest = films(5, 40)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    protocol = quick("honest", "models.ridge.kind=logistic", "models.ridge.C=[1e-9, 0.05]")
+    protocol = quick(
+        "honest", "models.ridge.kind=logistic", "models.ridge.C=[1e-9, 0.05]"
+    )
     run = run_on(tmp_path, protocol, manifest, {"x": store})
     cell = cell_of(run.cells, model="ridge", train="EN_S", test="EN_S")
     assert {fold["chosen"]["C"] for fold in cell["folds"]} <= {1e-9, 0.05}
@@ -178,9 +217,13 @@ def test_probabilities_are_recalibrated_by_the_other_films(on_signal: Run) -> No
     assert ridge["recalibrated"] is None and ridge["calibration"] is None
 
 
-def test_a_model_that_calls_no_clip_positive_has_an_interval_of_ranks_only(tmp_path: Path) -> None:
+def test_a_model_that_calls_no_clip_positive_has_an_interval_of_ranks_only(
+    tmp_path: Path,
+) -> None:
     manifest = films(5, 30, seed=1)
-    store = store_of(tmp_path / "s", manifest, np.zeros((len(manifest), 3), dtype=np.float32))
+    store = store_of(
+        tmp_path / "s", manifest, np.zeros((len(manifest), 3), dtype=np.float32)
+    )
     changes = ('grid.models=["mlp"]', 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]')
     changes += ('models.mlp.class_weight="none"',)
     run = run_on(tmp_path, quick("honest", *changes), manifest, {"x": store})
@@ -198,17 +241,23 @@ def test_trained_models_have_intervals_of_ranks_only(on_signal: Run) -> None:
     """At a threshold, other training films could change the decisions on many clips (0009)."""
     for cell in on_signal.cells:
         assert intervals_of(cell) == {"ap", "auc"}, cell["model"]
-    film_prior = cell_of(on_signal.baselines, model="film_prior", train="EN_S", test="ENHN_S")
+    film_prior = cell_of(
+        on_signal.baselines, model="film_prior", train="EN_S", test="ENHN_S"
+    )
     # It says the same of all clips of films that it has not seen: its AUC is .5 whatever the films
     # are, and a width of zero is no interval.
     assert intervals_of(film_prior) == {"ap"}
-    untrained = cell_of(on_signal.baselines, model="all_positive", train="EN_S", test="ENHN_S")
+    untrained = cell_of(
+        on_signal.baselines, model="all_positive", train="EN_S", test="ENHN_S"
+    )
     assert {"ap", "f1_binary", "accuracy"} <= intervals_of(untrained)
     assert "auc" not in intervals_of(untrained)
 
 
 def intervals_of(cell: Mapping[str, Any]) -> set[str]:
-    return {name for name, value in cell.items() if name != "seeds" and has_interval(value)}
+    return {
+        name for name, value in cell.items() if name != "seeds" and has_interval(value)
+    }
 
 
 def has_interval(value: object) -> bool:

@@ -60,17 +60,29 @@ def test_a_bottleneck_over_time_shows_its_rules(tmp_path: Path) -> None:
     clips, X = [], rng.normal(size=(240, 6, 8)).astype(np.float32)
     for row, clip in enumerate(films(6, 40)):
         level = ("S", "S", "HN", "EN")[row % 4]
-        names = {"S": ("Look", "Body"), "HN": ("Look",) if row % 8 < 4 else ("Body",), "EN": ()}
+        names = {
+            "S": ("Look", "Body"),
+            "HN": ("Look",) if row % 8 < 4 else ("Body",),
+            "EN": (),
+        }
         order = ("LB", "BL", "", "")[row % 4]
         places = np.sort(rng.choice(6, 2, replace=False))
         places = places[::-1] if order == "BL" else places
-        for column, (name, place) in enumerate(zip(("Look", "Body"), places, strict=True)):
+        for column, (name, place) in enumerate(
+            zip(("Look", "Body"), places, strict=True)
+        ):
             X[row, place, column] += 6 * (name in names[level])
-        clips.append(replace(clip, level=level, concepts=names[level], extra={"order": order}))
+        clips.append(
+            replace(clip, level=level, concepts=names[level], extra={"order": order})
+        )
     manifest = replace(films(6, 40), clips=tuple(clips), columns=("order",))
     store = store_of(tmp_path / "frames", manifest, X, level="frames")
     protocol = quick(
-        *("honest-frames", "tasks.order.positive=order == LB", "tasks.order.negative=order == BL"),
+        *(
+            "honest-frames",
+            "tasks.order.positive=order == LB",
+            "tasks.order.negative=order == BL",
+        ),
         *(
             'grid.train=["order", "EN_S"]',
             'grid.test=["order", "EN_S"]',
@@ -79,7 +91,10 @@ def test_a_bottleneck_over_time_shows_its_rules(tmp_path: Path) -> None:
         "models.pcbm-time.tolerance=0.1",
     )
     run = run_on(tmp_path, protocol, manifest, {"x": store})
-    ap = {m: cell_of(run.cells, model=m, test="order")["ap"] for m in ("mean", "pcbm-time")}
+    ap = {
+        m: cell_of(run.cells, model=m, test="order")["ap"]
+        for m in ("mean", "pcbm-time")
+    }
     assert ap["pcbm-time"]["value"] > 0.9 and ap["mean"]["value"] < 0.65
     head, binary = (r for r in run.of("anatomy") if r["part"] == "head")
     rules = dict(zip(head["concepts"], head["rules"], strict=True))
@@ -90,7 +105,9 @@ def test_a_bottleneck_over_time_shows_its_rules(tmp_path: Path) -> None:
     (bank,) = [r for r in run.of("anatomy") if r["part"] == "concepts"]
     for concept in bank["concepts"]:  # found, and not from random frames
         assert concept["auc"]["value"] > 0.8 > concept["noise"]["auc"]
-    text = "".join(table.as_csv() for s in sections_of(ReportRun.of_run(run)) for table in s.tables)
+    text = "".join(
+        table.as_csv() for s in sections_of(ReportRun.of_run(run)) for table in s.tables
+    )
     assert "before Look" in text
 
 
@@ -98,7 +115,9 @@ def test_frames_are_those_of_the_store(tmp_path: Path) -> None:
     manifest = films(3, 20)
     X = marked(manifest)
     bad, gone = manifest.clips[4].clip_id, manifest.clips[9].clip_id
-    store = store_of(tmp_path / "s", manifest, X, level="frames", failed=[bad], without=[gone])
+    store = store_of(
+        tmp_path / "s", manifest, X, level="frames", failed=[bad], without=[gone]
+    )
     table = clip_table(manifest, Data())
     found = join("x", store, table, Data(level=("frames",)), frames=True)
     assert sorted(found.missing) == sorted([bad, gone])
@@ -126,7 +145,9 @@ def test_frames_are_held_in_memory_once(tmp_path: Path) -> None:
 def run_on_tokens(place: Path, values: Any) -> tuple[bytes, int]:
     """Run attention on a store of tokens; return the records, and the most bytes that were held."""
     manifest = films(4, 50)
-    store = store_of(place / "tokens", manifest, values, level="tokens", failed=["tt0000002-007"])
+    store = store_of(
+        place / "tokens", manifest, values, level="tokens", failed=["tt0000002-007"]
+    )
     protocol = quick(
         *("honest-frames", 'data.level=["tokens"]', 'grid.models=["attention"]'),
         *(

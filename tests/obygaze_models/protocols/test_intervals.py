@@ -30,7 +30,9 @@ def brute_force(found: list, marked: list, least: float) -> float:
     correct = []
     for one in sorted(found, key=lambda row: -row[2]):
         ranked = sorted(range(len(marked)), key=lambda n: -overlap(one, marked[n]))
-        free = [n for n in ranked if overlap(one, marked[n]) >= least and n not in taken]
+        free = [
+            n for n in ranked if overlap(one, marked[n]) >= least and n not in taken
+        ]
         taken |= set(free[:1])
         correct.append(bool(free))
     precision = [sum(correct[: n + 1]) / (n + 1) for n in range(len(correct))]
@@ -48,10 +50,14 @@ def test_precision_is_that_of_a_brute_force_on_random_intervals() -> None:
     for _ in range(300):
         n, k = int(rng.integers(0, 40)), int(rng.integers(1, 15))
         start = rng.uniform(0, 200, n)
-        found = np.column_stack([start, start + rng.uniform(1, 40, n), rng.permutation(n)])
+        found = np.column_stack(
+            [start, start + rng.uniform(1, 40, n), rng.permutation(n)]
+        )
         start = rng.uniform(0, 200, k)
         marked = np.column_stack([start, start + rng.uniform(1, 40, k)])
-        expected = [brute_force(found.tolist(), marked.tolist(), least) for least in TIOUS]
+        expected = [
+            brute_force(found.tolist(), marked.tolist(), least) for least in TIOUS
+        ]
         assert precisions(found, [marked]).tolist() == pytest.approx(expected)
         seen.add(round(expected[0], 1))
     assert len(seen) > 4
@@ -87,12 +93,18 @@ def test_the_rule_that_is_chosen_finds_the_segments_again() -> None:
     times = np.column_stack([np.arange(400.0), np.arange(400.0) + 1])
     films = []
     for offset in (10, 40):
-        marked = np.array([[start, start + 30] for start in range(offset, 340, 80)], dtype=float)
-        inside = ((times[:, :1] >= marked[:, 0]) & (times[:, 1:] <= marked[:, 1])).any(axis=1)
+        marked = np.array(
+            [[start, start + 30] for start in range(offset, 340, 80)], dtype=float
+        )
+        inside = ((times[:, :1] >= marked[:, 0]) & (times[:, 1:] <= marked[:, 1])).any(
+            axis=1
+        )
         films.append(ScoredFilm(times, inside + rng.normal(size=400), [marked]))
     rule = choose_rule(films)
     assert rule.width > 1  # single windows are noise
-    found = [precisions(find_intervals(f.times, f.scores, rule), f.marked) for f in films]
+    found = [
+        precisions(find_intervals(f.times, f.scores, rule), f.marked) for f in films
+    ]
     assert np.mean(found) > 0.6
 
 

@@ -33,14 +33,18 @@ def test_one_factor_is_separated_where_a_linear_program_says_so() -> None:
         if np.ptp(x) == 0:
             continue
         signed = np.column_stack([np.ones(5), x]) * np.where(y, 1, -1)[:, None]
-        solved = optimize.linprog(-signed.sum(0), A_ub=-signed, b_ub=np.zeros(5), bounds=(-1, 1))
+        solved = optimize.linprog(
+            -signed.sum(0), A_ub=-signed, b_ub=np.zeros(5), bounds=(-1, 1)
+        )
         expected = bool(-solved.fun > 1e-7)
         assert logistic.is_separated(np.column_stack([np.ones(5), x]), y) == expected
         answers.add(expected)
     assert answers == {False, True}
 
 
-def test_of_many_films_every_nth_is_left_out_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_films_every_nth_is_left_out_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Against scikit-learn: films 0 and 3, 1 and 4, and 2 are recalibrated by the others."""
     rng = np.random.default_rng(1)
     movies = np.repeat(np.arange(5), 40)
@@ -95,7 +99,11 @@ def test_other_annotators_of_a_long_film_are_found_as_one_by_one() -> None:
     rows = []
     for number in range(90):
         start = float(rng.integers(0, 60))
-        times = (None, None) if number % 9 == 0 else (start, start + float(rng.integers(1, 20)))
+        times = (
+            (None, None)
+            if number % 9 == 0
+            else (start, start + float(rng.integers(1, 20)))
+        )
         extra = {"annotator": "abc"[number % 3], "given_clip_id": f"g{number % 20}"}
         if number % 4:
             extra["given_clip_id"] = ""
@@ -115,7 +123,9 @@ def test_other_annotators_of_a_long_film_are_found_as_one_by_one() -> None:
     for clip, others in zip(rows, ClipTable("m", rows, ()).others, strict=True):
         expected = []
         for name in "abc".replace(clip.extra["annotator"], ""):
-            about = [o for o in rows if o.extra["annotator"] == name and is_about(o, clip)]
+            about = [
+                o for o in rows if o.extra["annotator"] == name and is_about(o, clip)
+            ]
             about.sort(key=lambda other: -order.index(other.level))
             expected += [other.clip_id for other in about[:1]]
         assert sorted(other.clip_id for other in others) == sorted(expected)
@@ -127,21 +137,31 @@ def test_films_in_blocks_have_the_values_of_all_at_once(
     manifest = films(5, 16)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     changes = ('grid.models=["ridge"]', "report.concepts=false", "report.compare=false")
-    changes += ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', 'grid.baselines=["random"]')
+    changes += (
+        'grid.train=["EN_S"]',
+        'grid.test=["EN_S"]',
+        'grid.baselines=["random"]',
+    )
     found = []
     for block in (cells.BLOCK, 1):
         monkeypatch.setattr(cells, "BLOCK", block)
-        run = run_on(tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store})
+        run = run_on(
+            tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store}
+        )
         found.append([record["by_movie"] for record in (*run.cells, *run.baselines)])
     for whole, in_blocks in zip(*found, strict=True):
         assert whole.keys() == in_blocks.keys()
         for film, values in whole.items():
             pair = (values, in_blocks[film])
-            numbers = [[np.nan if v is None else v for v in own.values()] for own in pair]
+            numbers = [
+                [np.nan if v is None else v for v in own.values()] for own in pair
+            ]
             np.testing.assert_allclose(*numbers, rtol=1e-12)
 
 
-def test_products_larger_than_the_machine_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_larger_than_the_machine_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 8 * 99**2)
     assert linear_solvers.Gram(np.ones((99, 2))).products.shape == (99, 99)
     with pytest.raises(FixInput, match="the products of 100 clips take"):

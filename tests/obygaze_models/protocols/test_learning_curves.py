@@ -21,7 +21,9 @@ CHANGES = (
 )
 
 
-def test_films_are_drawn_and_those_of_fewer_are_among_those_of_more(tmp_path: Path) -> None:
+def test_films_are_drawn_and_those_of_fewer_are_among_those_of_more(
+    tmp_path: Path,
+) -> None:
     manifest = films(7, 30, seed=4)
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
     inputs = gather(quick("honest", *CHANGES), manifest, "", {"x": store})
@@ -29,7 +31,9 @@ def test_films_are_drawn_and_those_of_fewer_are_among_those_of_more(tmp_path: Pa
     two, four = (fewer_films(whole, n, seed=0) for n in (2, 4))
     drawn = []
     for pair, splits in whole.pairs.items():
-        for split, few, more in zip(splits, two.pairs[pair], four.pairs[pair], strict=True):
+        for split, few, more in zip(
+            splits, two.pairs[pair], four.pairs[pair], strict=True
+        ):
             own = [set(whole.groups[s.train].tolist()) for s in (few, more, split)]
             assert [len(names) for names in own[:2]] == [2, 4]
             assert own[0] < own[1] < own[2]
@@ -44,9 +48,14 @@ def test_films_are_drawn_and_those_of_fewer_are_among_those_of_more(tmp_path: Pa
 
 def test_all_films_give_the_cell_and_fewer_give_less(tmp_path: Path) -> None:
     manifest = films(7, 40, seed=3)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, width=140, strength=0.7))
+    store = store_of(
+        tmp_path / "s", manifest, planted(manifest, width=140, strength=0.7)
+    )
     run = run_on(
-        tmp_path, quick("honest", *CHANGES, "report.learning_films=[1, 99]"), manifest, {"x": store}
+        tmp_path,
+        quick("honest", *CHANGES, "report.learning_films=[1, 99]"),
+        manifest,
+        {"x": store},
     )
     curves = run.of("learning")
     assert len(curves) == 2 * len({(c["train"], c["test"]) for c in run.cells})
@@ -57,7 +66,9 @@ def test_all_films_give_the_cell_and_fewer_give_less(tmp_path: Path) -> None:
         assert (few["n_films"], every["n_films"], curve["metric"]) == (1, 99, "ap")
         assert every["value"] == cell_of(run.cells, **names)["ap"]["value"]
     ridge = [curve["points"] for curve in curves if curve["model"] == "ridge"]
-    assert np.mean([few["value"] for few, _ in ridge]) < np.mean([p["value"] for _, p in ridge])
+    assert np.mean([few["value"] for few, _ in ridge]) < np.mean(
+        [p["value"] for _, p in ridge]
+    )
     text = report([run.folder], formats=["md"])[0].read_text("utf-8")
     assert "Learning curve: AP by the number of training films" in text
     assert "1 films" in text and "99 films" in text
@@ -70,8 +81,12 @@ def test_a_curve_changes_no_cell(tmp_path: Path) -> None:
     for number, changes in enumerate([(), ("report.learning_films=[2]",)]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        runs.append(run_on(folder, quick("honest", *CHANGES, *changes), manifest, {"x": store}))
+        runs.append(
+            run_on(folder, quick("honest", *CHANGES, *changes), manifest, {"x": store})
+        )
     assert runs[0].cells == runs[1].cells
     assert runs[0].predictions == runs[1].predictions
     assert runs[0].of("learning") == []
-    assert runs[1].of("learning")[0]["points"][0]["value"] == pytest.approx(0.5, abs=0.5)
+    assert runs[1].of("learning")[0]["points"][0]["value"] == pytest.approx(
+        0.5, abs=0.5
+    )

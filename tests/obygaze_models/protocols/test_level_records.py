@@ -25,7 +25,12 @@ def test_pairs_in_order_are_those_of_somers() -> None:
 
 
 def test_the_median_level_has_half_the_probability_at_or_below_it() -> None:
-    rows = [[0.5, 0.5, 0, 0], [0.4, 0.2, 0.3, 0.1], [0.1, 0.1, 0.1, 0.7], [0, 0.4, 0.2, 0.4]]
+    rows = [
+        [0.5, 0.5, 0, 0],
+        [0.4, 0.2, 0.3, 0.1],
+        [0.1, 0.1, 0.1, 0.7],
+        [0, 0.4, 0.2, 0.4],
+    ]
     assert median_levels(np.array(rows)).tolist() == [0, 1, 3, 2]
 
 
@@ -33,7 +38,9 @@ def test_the_median_level_has_half_the_probability_at_or_below_it() -> None:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
     """Runs on features with the concepts, whose number grows with the level, and on noise."""
     folder, manifest = tmp_path_factory.mktemp("levels"), films(6, 50, seed=2)
-    protocol = quick("honest-levels", "report.compare=false", "models.ordinal.tolerance=0.1")
+    protocol = quick(
+        "honest-levels", "report.compare=false", "models.ordinal.tolerance=0.1"
+    )
     protocol = replace(protocol, grid=replace(protocol.grid, train=("levels",)))
     made = []
     for strength in (3.0, 0.0):
@@ -49,7 +56,9 @@ def test_pairs_are_counted_within_films(runs: tuple[Run, Run]) -> None:
     found = cell_of(runs[0].of("levels"), model="ridge", test="levels")
     assert found["n_test"] == 300
     won = pairs = 0.0
-    rows = [r for r in runs[0].predictions if (r["model"], r["test"]) == ("ridge", "levels")]
+    rows = [
+        r for r in runs[0].predictions if (r["model"], r["test"]) == ("ridge", "levels")
+    ]
     for film in {row["movie_id"] for row in rows}:
         own = [row for row in rows if row["movie_id"] == film]
         ranks = np.array([rank[row["clip_id"]] for row in own])
@@ -59,8 +68,12 @@ def test_pairs_are_counted_within_films(runs: tuple[Run, Run]) -> None:
     assert found["concordance"]["value"] == pytest.approx(won / pairs)
 
 
-def test_an_ordinal_model_finds_the_levels_and_not_in_noise(runs: tuple[Run, Run]) -> None:
-    signal, noise = (cell_of(run.of("levels"), model="ordinal", test="levels") for run in runs)
+def test_an_ordinal_model_finds_the_levels_and_not_in_noise(
+    runs: tuple[Run, Run],
+) -> None:
+    signal, noise = (
+        cell_of(run.of("levels"), model="ordinal", test="levels") for run in runs
+    )
     assert signal["concordance"]["ci"][0] > 0.75 and signal["macro_error"] < 0.6
     low, high = noise["concordance"]["ci"]
     assert low < 0.5 < high and noise["macro_error"] > 0.9
@@ -73,8 +86,9 @@ def test_an_ordinal_model_finds_the_levels_and_not_in_noise(runs: tuple[Run, Run
 
 
 def test_terminal_and_report_show_them(runs: tuple[Run, Run]) -> None:
-    assert "of pairs of levels in the order of the levels, error in levels 0." in result_text(
-        runs[0]
+    assert (
+        "of pairs of levels in the order of the levels, error in levels 0."
+        in result_text(runs[0])
     )
     sections = {s.key: s for s in sections_of(ReportRun.of_run(runs[0]))}
     (table,) = [t for t in sections["results"].tables if t.key == "levels"]

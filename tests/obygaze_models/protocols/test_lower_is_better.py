@@ -16,13 +16,24 @@ from obygaze_models.report.lookup import rank_of
 
 
 def record(model: str, kind: str = "cell", **values: float) -> dict[str, object]:
-    metrics = {name: {"value": value, "ci": [None, None]} for name, value in values.items()}
+    metrics = {
+        name: {"value": value, "ci": [None, None]} for name, value in values.items()
+    }
     auc = {"value": 0.6, "ci": [None, None]}
-    return {**cell(model, kind=kind), "feature": "", "neighbours": 0, "auc": auc, **metrics}
+    return {
+        **cell(model, kind=kind),
+        "feature": "",
+        "neighbours": 0,
+        "auc": auc,
+        **metrics,
+    }
 
 
 def warned(ours: float, theirs: float, metric: str) -> bool:
-    cells, blind = [record("ridge", **{metric: ours})], [record("neighbour", **{metric: theirs})]
+    cells, blind = (
+        [record("ridge", **{metric: ours})],
+        [record("neighbour", **{metric: theirs})],
+    )
     found = remarks(cells, blind, metric, grouped=True)  # type: ignore[arg-type]
     return any(remark["about"] == "blind baseline" for remark in found)
 
@@ -48,7 +59,9 @@ def test_margins_have_no_such_metric_and_the_run_ends_well(tmp_path: Path) -> No
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     changes = ("report.primary=brier", "models.logistic.kind=logistic")
     changes += ('grid.models=["ridge", "logistic"]', "report.concepts=false")
-    run = run_on(tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store})
+    run = run_on(
+        tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store}
+    )
     contrasts = {(r["model"], r["test"]): set() for r in run.of("contrast")}
     for r in run.of("contrast"):
         contrasts[r["model"], r["test"]].add(r["metric"])

@@ -22,10 +22,14 @@ SHORT = ("report.concepts=false", 'grid.models=["ridge"]')
 
 def run_of(tmp_path: Path, manifest: Manifest, name: str, *changes: str) -> Run:
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    return run_on(tmp_path, quick(name, *SHORT, *changes, replicates=20), manifest, {"s": store})
+    return run_on(
+        tmp_path, quick(name, *SHORT, *changes, replicates=20), manifest, {"s": store}
+    )
 
 
-def test_films_of_one_clip_have_no_pairs_in_the_order_of_the_levels(tmp_path: Path) -> None:
+def test_films_of_one_clip_have_no_pairs_in_the_order_of_the_levels(
+    tmp_path: Path,
+) -> None:
     changes = ('grid.train=["levels"]', 'grid.test=["levels"]', "report.compare=false")
     run = run_of(tmp_path, films(12, 1, runs_on=0), "honest-levels", *changes)
     found = [record["concordance"] for record in run.of("levels")]
@@ -56,7 +60,9 @@ def test_a_test_set_of_one_class_has_no_contrast_of_ap(tmp_path: Path) -> None:
     assert "None" not in text and "nan" not in text
 
 
-def test_a_number_of_films_that_trains_nothing_is_a_missing_point(tmp_path: Path) -> None:
+def test_a_number_of_films_that_trains_nothing_is_a_missing_point(
+    tmp_path: Path,
+) -> None:
     manifest = films(6, 20, runs_on=0)
     # Each film is of one class, so that no fold has both in one training film.
     levels = ["EN", "S", "EN", "S", "EN", "S"]
@@ -66,7 +72,11 @@ def test_a_number_of_films_that_trains_nothing_is_a_missing_point(tmp_path: Path
         concepts = ("Look",) if level == "S" else ()
         clips.append(replace(clip, level=level, concepts=concepts))
     manifest = replace(manifest, clips=tuple(clips))
-    changes = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.learning_films=[1, 4]")
+    changes = (
+        'grid.train=["EN_S"]',
+        'grid.test=["EN_S"]',
+        "report.learning_films=[1, 4]",
+    )
     changes += ("splits.kind=group_kfold", "splits.folds=2", "grid.baselines=[]")
     run = run_of(tmp_path, manifest, "honest", *changes)
     (curve,) = run.of("learning")
@@ -89,16 +99,35 @@ def test_folds_that_were_left_out_are_counted_once() -> None:
     )
 
 
-def test_the_page_and_the_analysis_of_errors_agree_on_what_is_correct(tmp_path: Path) -> None:
+def test_the_page_and_the_analysis_of_errors_agree_on_what_is_correct(
+    tmp_path: Path,
+) -> None:
     """Each clip is tested by three seeds of a perceptron, which disagree on some clips."""
     manifest = films(4, 30, runs_on=0)
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.3))
-    changes = ("report.concepts=false", 'grid.models=["mlp"]', "grid.baselines=[]", "fit.seeds=3")
-    changes += ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.error_analysis=true")
-    changes += ("models.mlp.min_epochs=1", "models.mlp.max_epochs=2", "report.contrast=[]")
-    run = run_on(tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store})
+    changes = (
+        "report.concepts=false",
+        'grid.models=["mlp"]',
+        "grid.baselines=[]",
+        "fit.seeds=3",
+    )
+    changes += (
+        'grid.train=["EN_S"]',
+        'grid.test=["EN_S"]',
+        "report.error_analysis=true",
+    )
+    changes += (
+        "models.mlp.min_epochs=1",
+        "models.mlp.max_epochs=2",
+        "report.contrast=[]",
+    )
+    run = run_on(
+        tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store}
+    )
     scores = clip_scores(run.predictions)
-    (pooled,) = [record for record in run.of("analysis") if record["film"] == "all films"]
+    (pooled,) = [
+        record for record in run.of("analysis") if record["film"] == "all films"
+    ]
     assert sum(score.correct for score in scores.values()) == pooled["n_success"]
     by_clip: dict[str, list[bool]] = {}
     for row in run.predictions:
@@ -119,6 +148,12 @@ def test_every_seed_that_is_allowed_runs(tmp_path: Path, seed: int) -> None:
         return
     manifest = films(4, 20, runs_on=0)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    changes += ("report.compare=false", "report.contrast=[]", "models.pcbm-dt.cross_fit=0")
-    run = run_on(tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store})
+    changes += (
+        "report.compare=false",
+        "report.contrast=[]",
+        "models.pcbm-dt.cross_fit=0",
+    )
+    run = run_on(
+        tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store}
+    )
     assert len(run.cells) == 3

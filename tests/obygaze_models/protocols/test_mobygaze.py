@@ -61,16 +61,22 @@ def test_the_precision_of_segments_is_that_of_a_computation_without_the_runner(
         'grid.models=["logistic"]',
         "data.where=annotator == ada",
     )
-    run = run_on(tmp_path, quick("mobygaze-visual", *PLAIN, *changes), manifest, {"w": store})
+    run = run_on(
+        tmp_path, quick("mobygaze-visual", *PLAIN, *changes), manifest, {"w": store}
+    )
     cell = cell_of(run.cells, train="ENHN_S", test="ENHN_S")
     mine = [c for c in manifest if c.extra["annotator"] == "ada"]
-    X = np.stack([values[c.movie_id][seconds(c)].astype(np.float32).max(axis=0) for c in mine])
+    X = np.stack(
+        [values[c.movie_id][seconds(c)].astype(np.float32).max(axis=0) for c in mine]
+    )
     y = np.array([c.level == "S" for c in mine])
     movies = np.array([c.movie_id for c in mine])
     found = []
     for film in np.unique(movies):
         train, test = movies != film, movies == film
-        model = LogisticRegression(C=1.0, class_weight="balanced", tol=1e-10, max_iter=10_000)
+        model = LogisticRegression(
+            C=1.0, class_weight="balanced", tol=1e-10, max_iter=10_000
+        )
         score = model.fit(X[train], y[train]).decision_function(X[test])
         found.append(average_precision_score(y[test], score))
     assert cell["ap"]["value"] == pytest.approx(np.mean(found), abs=1e-12)
@@ -82,7 +88,9 @@ def test_the_precision_of_segments_is_that_of_a_computation_without_the_runner(
     assert annotator["ceiling"] and annotator["n_test"] == len(y)
 
 
-def test_a_signal_in_one_window_is_found_in_bags_and_not_by_the_mean(tmp_path: Path) -> None:
+def test_a_signal_in_one_window_is_found_in_bags_and_not_by_the_mean(
+    tmp_path: Path,
+) -> None:
     manifest, values = long_segments(seed=5, n_segments=16, length=(300, 500))
     rng = np.random.default_rng(1)
     for clip in manifest:
@@ -92,7 +100,10 @@ def test_a_signal_in_one_window_is_found_in_bags_and_not_by_the_mean(tmp_path: P
     store = store_of_windows(tmp_path / "s", values)
     protocol = quick("mobygaze-weak", *PLAIN, "data.where=annotator == ada")
     run = run_on(tmp_path, protocol, manifest, {"w": store})
-    found = {m: cell_of(run.cells, test="EN_S", model=m)["ap"]["value"] for m in ("bags", "mean")}
+    found = {
+        m: cell_of(run.cells, test="EN_S", model=m)["ap"]["value"]
+        for m in ("bags", "mean")
+    }
     share = cell_of(run.cells, test="EN_S", model="mean")["prevalence"]
     assert found["bags"] > 0.95
     assert found["mean"] < share + 0.25
@@ -114,7 +125,9 @@ def test_the_witness_of_a_bag_counts_and_each_bag_counts_the_same() -> None:
     assert fit.coef_ == pytest.approx(model.coef_, abs=1e-6)
 
 
-@pytest.mark.parametrize("change", ["data.segments=", "data.scale=unit", "splits.kind=kfold"])
+@pytest.mark.parametrize(
+    "change", ["data.segments=", "data.scale=unit", "splits.kind=kfold"]
+)
 def test_windows_need_segments_without_scaling_and_splits_by_film(change: str) -> None:
     with pytest.raises(FixInput) as error:
         load_protocol("mobygaze-weak", [change, "splits.folds=3"])
@@ -158,7 +171,9 @@ def differing(tmp_path_factory):
     return manifest, noise, store_of_windows(tmp_path_factory.mktemp("w") / "s", noise)
 
 
-def test_the_three_ways_to_learn_from_annotators_who_differ(differing, tmp_path: Path) -> None:
+def test_the_three_ways_to_learn_from_annotators_who_differ(
+    differing, tmp_path: Path
+) -> None:
     manifest, values, store = differing
     changes = ('grid.models=["logistic"]', "data.reduce=mean", "models.logistic.C=1.0")
     protocol = quick("mobygaze-diversity", *PLAIN, *changes)
@@ -178,13 +193,17 @@ def test_the_three_ways_to_learn_from_annotators_who_differ(differing, tmp_path:
     level = np.array([c.level for c in manifest])
     place = {name: i for i, name in enumerate(ids)}
     swap = {"ada": "ben", "ben": "ada"}
-    other = level[[place[c.clip_id.replace(a := c.extra["annotator"], swap[a])] for c in manifest]]
+    other = level[
+        [place[c.clip_id.replace(a := c.extra["annotator"], swap[a])] for c in manifest]
+    ]
     y, of_task = level == "S", level != "HN"
     differ = of_task & (other != "HN") & (level != other)
 
     def proba(rows: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Logistic regression on mean losses, by another optimiser."""
-        weight = np.where(target, 0.5 / target[rows].mean(), 0.5 / (1 - target[rows].mean()))
+        weight = np.where(
+            target, 0.5 / target[rows].mean(), 0.5 / (1 - target[rows].mean())
+        )
         sign = np.where(target, 1.0, -1.0)
 
         def loss(w: np.ndarray) -> float:
@@ -203,7 +222,9 @@ def test_the_three_ways_to_learn_from_annotators_who_differ(differing, tmp_path:
     assert same("soft", proba(rows, y))
     positive = (level == "S") | (other == "S")
     negative = (level == "EN") & (other == "EN")
-    assert same("aggregation", proba(np.flatnonzero(inside & (positive | negative)), positive))
+    assert same(
+        "aggregation", proba(np.flatnonzero(inside & (positive | negative)), positive)
+    )
     labels, before, found = y, np.zeros(len(y), dtype=bool), proba(rows, y)
     while (labels != before).any():
         before, labels = labels, np.where(differ, found > 0.5, y)
@@ -214,23 +235,38 @@ def test_the_three_ways_to_learn_from_annotators_who_differ(differing, tmp_path:
 
 def test_perceptrons_learn_inverted_labels_too(differing, tmp_path: Path) -> None:
     manifest, _, store = differing
-    changes = ('grid.models=["mlp"]', "models.mlp.hidden=[4]", "models.mlp.max_epochs=5")
-    changes += ("models.mlp.learning_rate=0.01", "report.contrast=[]", 'grid.baselines=["random"]')
+    changes = (
+        'grid.models=["mlp"]',
+        "models.mlp.hidden=[4]",
+        "models.mlp.max_epochs=5",
+    )
+    changes += (
+        "models.mlp.learning_rate=0.01",
+        "report.contrast=[]",
+        'grid.baselines=["random"]',
+    )
     protocol = quick("mobygaze-diversity", *PLAIN, *changes)
     run = run_on(tmp_path, protocol, manifest, {"w": store})
-    soft, inverted = (cell_of(run.cells, train=t)["ap"]["value"] for t in ("soft", "inverted"))
+    soft, inverted = (
+        cell_of(run.cells, train=t)["ap"]["value"] for t in ("soft", "inverted")
+    )
     assert soft != inverted
 
 
 def test_the_tasks_of_the_released_table() -> None:
-    manifest = read(real_data("mobygaze") / "mobygaze_dataframe.no_subtitles.csv").manifest
+    manifest = read(
+        real_data("mobygaze") / "mobygaze_dataframe.no_subtitles.csv"
+    ).manifest
     protocol = without_models(load_protocol("mobygaze-visual"))
     found = {}
     for where in ("", "annotator == annotator1", "annotator == annotator2"):
         own = replace(protocol, data=replace(protocol.data, where=where))
         inputs = gather(own, manifest, "mobygaze", {})
         for name, labels in inputs.labels.items():
-            found[where[-10:], name] = (int((labels == 0).sum()), int((labels == 1).sum()))
+            found[where[-10:], name] = (
+                int((labels == 0).sum()),
+                int((labels == 1).sum()),
+            )
     levels = [c.level for c in manifest]
     en, hn, s = (levels.count(level) for level in ("EN", "HN", "S"))
     assert len(levels) == 6072 and len(clip_table(manifest, Data()).movies) == 6072
@@ -241,7 +277,9 @@ def test_the_tasks_of_the_released_table() -> None:
     assert found["annotator2", "ENHN_S"] == (2788, 881)
 
 
-def test_segments_are_found_in_films_that_a_model_has_not_seen(planted, tmp_path: Path) -> None:
+def test_segments_are_found_in_films_that_a_model_has_not_seen(
+    planted, tmp_path: Path
+) -> None:
     manifest, values, store = planted
     changes = ('grid.models=["ridge"]', "data.reduce=mean", 'grid.test=["EN_S"]')
     protocol = quick("mobygaze-visual", *PLAIN, *changes, 'grid.train=["EN_S"]')
@@ -268,11 +306,15 @@ def test_segments_are_found_in_films_that_a_model_has_not_seen(planted, tmp_path
         )
         for name in ("ada", "ben")
     ]
-    assert precisions(np.array(one["found"]), marked) == pytest.approx(one["precisions"][0])
+    assert precisions(np.array(one["found"]), marked) == pytest.approx(
+        one["precisions"][0]
+    )
     assert one["n_segments"] == sum(map(len, marked))
     assert len(one["time_s"]) == len(one["score"]) == 300
     inside = np.array([any(s <= t < e for s, e in marked[0]) for t in one["time_s"]])
-    assert np.mean(np.array(one["score"])[inside]) > np.mean(np.array(one["score"])[~inside])
+    assert np.mean(np.array(one["score"])[inside]) > np.mean(
+        np.array(one["score"])[~inside]
+    )
     assert (np.array(one["low"]) <= one["high"]).all()
     assert "found in whole films: mAP" in result_text(run)
 
@@ -282,7 +324,9 @@ def test_films_that_are_tested_choose_nothing(planted, tmp_path: Path) -> None:
     manifest, _, store = planted
     last = "tt0000006"
     moved = tuple(
-        replace(c, level={"EN": "S", "S": "EN"}.get(c.level, c.level)) if c.movie_id == last else c
+        replace(c, level={"EN": "S", "S": "EN"}.get(c.level, c.level))
+        if c.movie_id == last
+        else c
         for c in manifest
     )
     changes = ('grid.models=["ridge"]', 'grid.test=["EN_S"]', 'grid.train=["EN_S"]')
@@ -302,7 +346,10 @@ def test_the_report_draws_films_on_their_time_axis(planted, tmp_path: Path) -> N
     path = tmp_path / "made-up.toml"
     write_manifest(manifest, path)
     inputs = gather(
-        quick("mobygaze-visual", *PLAIN, *changes), read_manifest(path), str(path), {"w": store}
+        quick("mobygaze-visual", *PLAIN, *changes),
+        read_manifest(path),
+        str(path),
+        {"w": store},
     )
     run_protocol(inputs, tmp_path / "run", n_jobs=1)
     page, *files = report([tmp_path / "run"])

@@ -17,7 +17,9 @@ A, B = "tt0000001", "tt0000005"
 def plan(*changes: str) -> Schedule:
     protocol = quick("honest", *changes)
     table = clip_table(FILMS, protocol.data)
-    labels = {name: task_labels(name, task, table) for name, task in protocol.tasks.items()}
+    labels = {
+        name: task_labels(name, task, table) for name, task in protocol.tasks.items()
+    }
     return schedule(protocol, table, labels, np.ones(len(table), dtype=bool))
 
 
@@ -38,7 +40,9 @@ def test_all_other_films_are_tested_and_these_train_in_every_split(
 ) -> None:
     found = plan(*splits, f"splits.never={list(never)}")
     for own in found.pairs.values():
-        tested = set(found.groups[np.concatenate([split.test for split in own])].tolist())
+        tested = set(
+            found.groups[np.concatenate([split.test for split in own])].tolist()
+        )
         assert tested == set(FILMS.movies) - set(never)
         for split in own:
             used = found.groups[np.union1d(split.train, split.validation)]
@@ -49,7 +53,9 @@ def test_all_other_films_are_tested_and_these_train_in_every_split(
 
 @pytest.mark.parametrize("splits", [(), ("splits.kind=group_kfold", "splits.folds=3")])
 def test_a_name_that_no_film_has_is_an_error(splits: tuple[str, ...]) -> None:
-    with pytest.raises(FixInput, match=r"no clip has the movie_id 'tt000001' \(did you mean"):
+    with pytest.raises(
+        FixInput, match=r"no clip has the movie_id 'tt000001' \(did you mean"
+    ):
         plan(*splits, f"splits.never=['{A}', 'tt000001']")
     with pytest.raises(FixInput, match="names every movie_id"):
         plan(*splits, f"splits.never={list(FILMS.movies)}")

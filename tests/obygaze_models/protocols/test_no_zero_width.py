@@ -25,9 +25,15 @@ def test_an_interval_needs_clips_of_both_classes_films_and_draws_that_differ(
     }
     for name, (clips, strength) in cases.items():
         store = store_of(tmp_path / name, clips, planted(clips, strength=strength))
-        changes = ('grid.models=["ridge"]', 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]')
+        changes = (
+            'grid.models=["ridge"]',
+            'grid.train=["ENHN_S"]',
+            'grid.test=["ENHN_S"]',
+        )
         changes += ("report.contrast=[]", "report.concepts=false")
-        run = run_on(tmp_path, quick("honest", *changes, replicates=200), clips, {"s": store})
+        run = run_on(
+            tmp_path, quick("honest", *changes, replicates=200), clips, {"s": store}
+        )
         (cell,) = run.cells
         remarks = [r["text"] for r in run.of("remark") if r["about"] == "no interval"]
         if name == "enough":
@@ -35,17 +41,25 @@ def test_an_interval_needs_clips_of_both_classes_films_and_draws_that_differ(
             assert low < high and "no_interval" not in cell and not remarks
         else:
             assert cell["ap"]["ci"] == [None, None] and cell["no_interval"]
-            assert "2 films with positive clips, 5 positive and 5 negative clips" in remarks[0]
+            assert (
+                "2 films with positive clips, 5 positive and 5 negative clips"
+                in remarks[0]
+            )
             assert remarks[0] in result_text(run)
             assert "clips of one film are in several folds" not in result_text(run)
         if name == "right":
             assert cell["ap"]["value"] == 1
         if name == "few":
-            assert cell["n_positive"] < 5 and f"{cell['n_positive']} positive" in remarks[0]
+            assert (
+                cell["n_positive"] < 5
+                and f"{cell['n_positive']} positive" in remarks[0]
+            )
         for record in (*run.cells, *run.baselines, *run.of("comparison")):
             for metric in ("ap", "auc", "f1_binary", "recall", "ci"):
                 ends = record.get(metric)
-                low, high = ends["ci"] if isinstance(ends, dict) else ends or (None, None)
+                low, high = (
+                    ends["ci"] if isinstance(ends, dict) else ends or (None, None)
+                )
                 assert low is None or high - low > 1e-9, (record["kind"], metric)
 
 

@@ -36,7 +36,9 @@ def manifest() -> Manifest:
 
 def protocol_of(*changes: str) -> Protocol:
     """One cell with a cheap model, in the splits of a shipped protocol."""
-    return quick("honest", 'grid.models=["ridge"]', *ONE_CELL, "report.concepts=false", *changes)
+    return quick(
+        "honest", 'grid.models=["ridge"]', *ONE_CELL, "report.concepts=false", *changes
+    )
 
 
 TABLE_2 = (
@@ -50,10 +52,14 @@ TABLE_2 = (
 TABLE_4 = ("splits.kind=leave_one_group_out", "splits.validation=each")
 
 
-def compared(tmp_path: Path, manifest: Manifest, *changes: str) -> tuple[Run, dict[str, Any]]:
+def compared(
+    tmp_path: Path, manifest: Manifest, *changes: str
+) -> tuple[Run, dict[str, Any]]:
     """Two stores of noise under one protocol, and the comparison of both."""
     stores = {
-        name: store_of(tmp_path / name, manifest, planted(manifest, width=14, seed=seed))
+        name: store_of(
+            tmp_path / name, manifest, planted(manifest, width=14, seed=seed)
+        )
         for seed, name in enumerate("ab")
     }
     run = run_on(tmp_path, protocol_of(*changes), manifest, stores)
@@ -81,20 +87,31 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     run, _ = compared(tmp_path, manifest, *TABLE_2)
     cell, rows = run.cells[0], [row for row in run.predictions if row["feature"] == "a"]
     ids = sorted({row["clip_id"] for row in rows})
-    movies, codes = np.unique([row["movie_id"] for row in rows[: len(ids)]], return_inverse=True)
+    movies, codes = np.unique(
+        [row["movie_id"] for row in rows[: len(ids)]], return_inverse=True
+    )
     assert (len(ids), len(rows), len(movies)) == (cell["n_test"], 8 * cell["n_test"], 6)
     folds = [rows[start : start + len(ids)] for start in range(0, len(rows), len(ids))]
-    tests = [Predictions.of(*np.array([(r["y"], r["score"]) for r in own]).T) for own in folds]
+    tests = [
+        Predictions.of(*np.array([(r["y"], r["score"]) for r in own]).T)
+        for own in folds
+    ]
     (weights,) = draw_weights(np.arange(6), 60, (0, 0))
-    draws = np.mean([replicate(p, weights[:, codes], ["auc"])["auc"] for p in tests], axis=0)
+    draws = np.mean(
+        [replicate(p, weights[:, codes], ["auc"])["auc"] for p in tests], axis=0
+    )
     n_fitted = cell["folds"][0]["n_train"] + cell["folds"][0]["n_validation"]
     factor = 1 + len(ids) / n_fitted
     assert 1.1 < factor < 1.2
-    found, _ = interval_of(draws, cell["auc"]["value"], 6, 0.95, within_unit=True, inflation=factor)
+    found, _ = interval_of(
+        draws, cell["auc"]["value"], 6, 0.95, within_unit=True, inflation=factor
+    )
     assert cell["auc"]["ci"] == pytest.approx([found.low, found.high])
 
 
-def test_runs_that_test_one_film_are_averaged_first(manifest: Manifest, tmp_path: Path) -> None:
+def test_runs_that_test_one_film_are_averaged_first(
+    manifest: Manifest, tmp_path: Path
+) -> None:
     run, found = compared(tmp_path, manifest, *TABLE_4)
     first, second = run.cells
     assert len(first["folds"]) == 6 * 5
@@ -111,7 +128,9 @@ def test_runs_that_test_one_film_are_averaged_first(manifest: Manifest, tmp_path
     assert found["p_sign_flip"] is None
 
 
-def test_films_that_train_each_other_are_not_flipped(manifest: Manifest, tmp_path: Path) -> None:
+def test_films_that_train_each_other_are_not_flipped(
+    manifest: Manifest, tmp_path: Path
+) -> None:
     _, found = compared(tmp_path, manifest)
     assert found["p_sign_flip"] is None and not found["exact"]
     assert 0 < found["p_corrected_t"] <= 1
@@ -145,7 +164,9 @@ def test_models_are_compared_by_ap_where_the_primary_metric_is_of_decisions(
     assert found["difference"] == pytest.approx(first - second)
 
 
-def test_the_t_over_runs_rejected_what_is_true(manifest: Manifest, tmp_path: Path) -> None:
+def test_the_t_over_runs_rejected_what_is_true(
+    manifest: Manifest, tmp_path: Path
+) -> None:
     """Two stores of one distribution: the test that was printed rejects most of the time."""
     protocol = protocol_of(*TABLE_2, "report.replicates=2")
     table = clip_table(manifest, protocol.data)
@@ -154,9 +175,20 @@ def test_the_t_over_runs_rejected_what_is_true(manifest: Manifest, tmp_path: Pat
     rng, over_runs, by_film = np.random.default_rng(0), [], []
     for _ in range(30):
         features = [
-            Features(name, X, np.arange(len(table)), {}, {"sha256": name, "backbone": "made up"})
+            Features(
+                name,
+                X,
+                np.arange(len(table)),
+                {},
+                {"sha256": name, "backbone": "made up"},
+            )
             for name, X in (
-                (name, (rng.normal(size=(len(table), 8)) + 0.4 * sure[:, None]).astype(np.float32))
+                (
+                    name,
+                    (rng.normal(size=(len(table), 8)) + 0.4 * sure[:, None]).astype(
+                        np.float32
+                    ),
+                )
                 for name in "ab"
             )
         ]
@@ -182,13 +214,17 @@ def test_the_share_of_positives_of_the_one_test_set_varies_as_that_of_all_clips(
     if is_uneven:
         manifest = with_shares(manifest, np.linspace(0.1, 0.8, 12))
     manifest = with_folds(manifest)
-    one = ["grid.train=['EN_S']", "grid.test=['EN_S']", "grid.baselines=['all_positive']"]
+    one = [
+        "grid.train=['EN_S']",
+        "grid.test=['EN_S']",
+        "grid.baselines=['all_positive']",
+    ]
     protocol = without_models(quick("paper-table2", *one, replicates=2000))
     run = run_on(tmp_path, protocol, manifest, {})
     (cell,), ids = run.baselines, {row["clip_id"] for row in run.predictions}
-    assert sum(clip.clip_id in ids and clip.level == "S" for clip in manifest) == pytest.approx(
-        cell["ap"]["value"] * cell["n_test"]
-    )
+    assert sum(
+        clip.clip_id in ids and clip.level == "S" for clip in manifest
+    ) == pytest.approx(cell["ap"]["value"] * cell["n_test"])
     of_task = width_of_share([clip for clip in manifest if clip.level in ("EN", "S")])
     of_test = width_of_share([clip for clip in manifest if clip.clip_id in ids])
     width = np.ptp(logit(np.array(cell["ap"]["ci"])))
@@ -197,14 +233,22 @@ def test_the_share_of_positives_of_the_one_test_set_varies_as_that_of_all_clips(
     assert (of_test < 1.3 * of_task) == is_uneven
 
 
-def test_the_share_of_films_that_are_tested_whole_varies_as_in_the_test(tmp_path: Path) -> None:
+def test_the_share_of_films_that_are_tested_whole_varies_as_in_the_test(
+    tmp_path: Path,
+) -> None:
     """Columns of the user may test all clips of some films: no clips of these films are left."""
     manifest = films(22, 60, seed=4, runs_on=0)
     names = sorted({clip.movie_id for clip in manifest})
-    fold_of = {name: str(min(place, 9)) for place, name in enumerate(names)}  # 13 in the last one
+    fold_of = {
+        name: str(min(place, 9)) for place, name in enumerate(names)
+    }  # 13 in the last one
     folds = {clip.clip_id: fold_of[clip.movie_id] for clip in manifest}
     manifest = with_folds(manifest).with_column(FOLD_PREFIX + "02_EN_S", folds)
-    one = ["grid.train=['EN_S']", "grid.test=['EN_S']", "grid.baselines=['all_positive']"]
+    one = [
+        "grid.train=['EN_S']",
+        "grid.test=['EN_S']",
+        "grid.baselines=['all_positive']",
+    ]
     protocol = without_models(quick("paper-table2", *one, replicates=2000))
     run = run_on(tmp_path, protocol, manifest, {})
     (cell,), ids = run.baselines, {row["clip_id"] for row in run.predictions}
@@ -222,7 +266,9 @@ def with_shares(manifest: Manifest, shares: np.ndarray) -> Manifest:
     clips = []
     for clip in manifest:
         level = "S" if rng.random() < share_of[clip.movie_id] else "EN"
-        clips.append(replace(clip, level=level, concepts=() if level == "EN" else ("Body",)))
+        clips.append(
+            replace(clip, level=level, concepts=() if level == "EN" else ("Body",))
+        )
     return replace(manifest, clips=tuple(clips))
 
 
@@ -235,12 +281,20 @@ def width_of_share(clips: list[Clip]) -> float:
     return float(logit(interval.high) - logit(interval.low))
 
 
-def test_the_interval_of_what_is_not_trained_is_that_of_its_test_clips(tmp_path: Path) -> None:
+def test_the_interval_of_what_is_not_trained_is_that_of_its_test_clips(
+    tmp_path: Path,
+) -> None:
     """It was of the share of training clips too, so tables had the same baseline twice."""
     manifest = with_folds(films(12, 40, seed=2))
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    tasks = ('grid.train=["EN_S", "HN_S"]', 'grid.test=["EN_S"]', 'grid.baselines=["random"]')
-    run = run_on(tmp_path, protocol_of(*TABLE_2, *tasks, "leakage=warn"), manifest, {"x": store})
+    tasks = (
+        'grid.train=["EN_S", "HN_S"]',
+        'grid.test=["EN_S"]',
+        'grid.baselines=["random"]',
+    )
+    run = run_on(
+        tmp_path, protocol_of(*TABLE_2, *tasks, "leakage=warn"), manifest, {"x": store}
+    )
     first, second = run.baselines
     assert first["train"] != second["train"]
     assert first["ap"] == second["ap"]

@@ -65,10 +65,14 @@ def released_loop(
     for epoch in range(1, 101):
         for batch in torch.randperm(len(X), generator=generator).split(16):
             optimiser.zero_grad()
-            criterion(model(torch.from_numpy(X)[batch]), torch.from_numpy(y)[batch]).backward()
+            criterion(
+                model(torch.from_numpy(X)[batch]), torch.from_numpy(y)[batch]
+            ).backward()
             optimiser.step()
         with torch.no_grad():
-            loss = float(criterion(model(torch.from_numpy(X_val)), torch.from_numpy(y_val)))
+            loss = float(
+                criterion(model(torch.from_numpy(X_val)), torch.from_numpy(y_val))
+            )
         best, waited = (loss, 0) if loss < best else (best, waited + 1)
         if epoch >= 5 and waited >= 5:
             break
@@ -81,7 +85,9 @@ def rows_of(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     truth = dict(zip(table.ids, table.y.tolist(), strict=True))
     kept = [clip for clip in wanted if clip in features]
-    return np.stack([features[c] for c in kept]), np.array([int(truth[c]) for c in kept])
+    return np.stack([features[c] for c in kept]), np.array(
+        [int(truth[c]) for c in kept]
+    )
 
 
 def training_clips(table: SplitFile, run: int) -> list[str]:
@@ -104,7 +110,9 @@ def training_clips(table: SplitFile, run: int) -> list[str]:
     for side, size in zip(sides, sizes, strict=True):
         n = round(min(sizes) * 8 / size)
         folds = {listed[i % len(listed)] for i in range(run * n, (run + 1) * n)}
-        chosen += [clip for clip, fold in side if fold in folds and fold not in (9, run)]
+        chosen += [
+            clip for clip, fold in side if fold in folds and fold not in (9, run)
+        ]
     return chosen
 
 
@@ -134,7 +142,9 @@ def test_table_2_as_released_cell_by_cell(
     manifest: Manifest, features: dict[str, NDArray[np.float32]], tmp_path: Path
 ) -> None:
     protocol = quick("paper-table2", 'grid.baselines=["all_positive"]')
-    run = run_on(tmp_path, protocol, manifest, {"x": store_for(tmp_path, manifest, features)})
+    run = run_on(
+        tmp_path, protocol, manifest, {"x": store_for(tmp_path, manifest, features)}
+    )
     for train in ("EN_S", "HN_S"):
         theirs = transcribed_table_2(features, train, ["EN_S", "ENHN_S"])
         for test, values in theirs.items():
@@ -142,7 +152,12 @@ def test_table_2_as_released_cell_by_cell(
             assert len(ours["folds"]) == len(values) == 8
             spread = max(ours["f1_weighted"]["sd"], float(np.std(values, ddof=1)))
             gap = abs(ours["f1_weighted"]["mean"] - np.mean(values))
-            assert gap < spread, (train, test, ours["f1_weighted"]["mean"], np.mean(values))
+            assert gap < spread, (
+                train,
+                test,
+                ours["f1_weighted"]["mean"],
+                np.mean(values),
+            )
             assert spread < 0.08
             assert ours["f1_weighted"]["mean"] > 0.7
 
@@ -151,9 +166,14 @@ def test_every_fit_of_table_2_trains_on_as_many_clips_as_the_released_loop(
     manifest: Manifest, features: dict[str, NDArray[np.float32]], tmp_path: Path
 ) -> None:
     protocol = quick(
-        "paper-table2", "models.mlp.max_epochs=1", "models.mlp.min_epochs=1", "grid.baselines=[]"
+        "paper-table2",
+        "models.mlp.max_epochs=1",
+        "models.mlp.min_epochs=1",
+        "grid.baselines=[]",
     )
-    run = run_on(tmp_path, protocol, manifest, {"x": store_for(tmp_path, manifest, features)})
+    run = run_on(
+        tmp_path, protocol, manifest, {"x": store_for(tmp_path, manifest, features)}
+    )
     for train in ("EN_S", "HN_S"):
         table = split_file(f"02_{train}.csv")
         sizes = [len(training_clips(table, number)) for number in range(8)]
@@ -168,8 +188,12 @@ def test_table_4_on_three_films(
     hard, every = split_file("by_movie/HN_S.csv"), split_file("by_movie/ENHN_S.csv")
     others = sorted(set(every.movies) - set(FILMS))
     never = ", ".join(f'"{film}"' for film in others)
-    protocol = quick("paper-table4", f"splits.never=[{never}]", 'grid.baselines=["neighbour"]')
-    run = run_on(tmp_path, protocol, manifest, {"x": store_for(tmp_path, manifest, features)})
+    protocol = quick(
+        "paper-table4", f"splits.never=[{never}]", 'grid.baselines=["neighbour"]'
+    )
+    run = run_on(
+        tmp_path, protocol, manifest, {"x": store_for(tmp_path, manifest, features)}
+    )
     (ours,) = run.cells
     assert ours["n_runs"] == 6
     for film in FILMS:
@@ -178,12 +202,18 @@ def test_table_4_on_three_films(
             if other != film:
                 movies = dict(zip(hard.ids, hard.movies, strict=True))
                 X, y = rows_of(
-                    hard, features, [c for c in hard.ids if movies[c] not in (film, other)]
+                    hard,
+                    features,
+                    [c for c in hard.ids if movies[c] not in (film, other)],
                 )
                 chosen = [c for c in hard.ids if movies[c] == other]
-                tested = [c for c, m in zip(every.ids, every.movies, strict=True) if m == film]
+                tested = [
+                    c for c, m in zip(every.ids, every.movies, strict=True) if m == film
+                ]
                 X_test, y_test = rows_of(every, features, tested)
-                said = released_loop(X, y, *rows_of(hard, features, chosen), X_test, seed=7)
+                said = released_loop(
+                    X, y, *rows_of(hard, features, chosen), X_test, seed=7
+                )
                 values.append(float(f1_score(y_test, said, average="weighted")))
         assert ours["by_movie"][film]["n"] == len(y_test)
         # Two runs a film tell no spread of their own: that of the films is what must hold it.

@@ -23,7 +23,15 @@ from obygaze_models.protocols.runner.records import Run
 
 WIDTH = 20
 LINEAR: dict[str, Any] = {"kernel": "linear", "class_weight": "balanced"}
-ORDER = ("Body", "Type of plan", "Clothes", "Posture", "Look", "Activities", "Exp of  emotion")
+ORDER = (
+    "Body",
+    "Type of plan",
+    "Clothes",
+    "Posture",
+    "Look",
+    "Activities",
+    "Exp of  emotion",
+)
 ORDER = (*ORDER, "Appearance")
 TREE = {"EN_S": (8, 6), "HN_S": (10, 10)}
 LEVELS = {"EN_S": ("EN", "S"), "HN_S": ("HN", "S"), "ENHN_S": ("EN", "HN", "S")}
@@ -67,9 +75,15 @@ def runs(data: Published, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     store = store_of(folder / "store", manifest, X, without=without)
     changes = ("report.concepts=false", 'grid.baselines=["all_positive"]')
     # Weights in place of the text's subsample, which another generator would draw otherwise.
-    text = ("splits.quirk=text", "models.pcbm-lr.balance=weights", "models.pcbm-dt.balance=weights")
+    text = (
+        "splits.quirk=text",
+        "models.pcbm-lr.balance=weights",
+        "models.pcbm-dt.balance=weights",
+    )
     return {
-        quirk: run_on(folder, quick("paper-pcbm", *changes, *own), manifest, {"x": store})
+        quirk: run_on(
+            folder, quick("paper-pcbm", *changes, *own), manifest, {"x": store}
+        )
         for quirk, own in {"authors": (), "text": text}.items()
     }
 
@@ -107,7 +121,9 @@ def text_margins(data: Published) -> NDArray[np.float64]:
                 said = svm.predict(data.X[chosen])
                 scores.append(f1_score(y[chosen], said, zero_division=0))
             means.append(np.mean(scores))
-        svm = SVC(C=TOLERANCES[int(np.argmax(means))], **LINEAR).fit(data.X[used], y[used])
+        svm = SVC(C=TOLERANCES[int(np.argmax(means))], **LINEAR).fit(
+            data.X[used], y[used]
+        )
         columns.append(svm.decision_function(data.X) / np.linalg.norm(svm.coef_))
     return np.stack(columns, axis=1)
 
@@ -116,7 +132,9 @@ def head_of(model: str, task: str) -> Any:
     if model == "pcbm-lr":
         return LogisticRegression(C=0.1, solver="liblinear", random_state=42)
     depth, leaf = TREE[task]
-    return DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=42)
+    return DecisionTreeClassifier(
+        max_depth=depth, min_samples_leaf=leaf, random_state=42
+    )
 
 
 @pytest.mark.parametrize("quirk", ["authors", "text"])
@@ -132,7 +150,9 @@ def test_every_decision_is_that_of_scikit_learn(
             for test in ("EN_S", "ENHN_S"):
                 tested = data.of(test) & (data.folds == 9)
                 said = head.predict(margins[tested])
-                theirs = dict(zip(np.array(data.ids)[tested].tolist(), said.tolist(), strict=True))
+                theirs = dict(
+                    zip(np.array(data.ids)[tested].tolist(), said.tolist(), strict=True)
+                )
                 key = {"model": model, "train": train, "test": test}
                 ours = {
                     row["clip_id"]: row["decision"]
@@ -144,7 +164,9 @@ def test_every_decision_is_that_of_scikit_learn(
                 assert not differ, (model, train, test, len(differ))
                 cell = cell_of(runs[quirk].cells, **key)
                 truth = data.levels[tested] == "S"
-                assert cell["f1_binary"]["value"] == pytest.approx(f1_score(truth, said))
+                assert cell["f1_binary"]["value"] == pytest.approx(
+                    f1_score(truth, said)
+                )
 
 
 @pytest.mark.parametrize("quirk", ["authors", "text"])

@@ -38,7 +38,9 @@ class TestAuthors:
     def test_eight_runs_validate_on_folds_0_to_7(self) -> None:
         table = split_file("02_HN_S.csv")
         splits = authors(table)
-        assert [set(table.folds[s.validation].tolist()) for s in splits] == [{i} for i in range(8)]
+        assert [set(table.folds[s.validation].tolist()) for s in splits] == [
+            {i} for i in range(8)
+        ]
         assert [s.validation_fold for s in splits] == list(range(8))
 
     def test_fold_0_never_trains_and_the_next_is_skipped(self) -> None:
@@ -58,7 +60,10 @@ class TestAuthors:
         folds = np.repeat(np.arange(10), 40)
         y = np.tile([0] * 30 + [1] * 10, 10)
         split = paper_splits("authors", folds, y, np.ones(400))[2]
-        negatives, positives = split.train[y[split.train] == 0], split.train[y[split.train] == 1]
+        negatives, positives = (
+            split.train[y[split.train] == 0],
+            split.train[y[split.train] == 1],
+        )
         assert set(folds[negatives]) == {8, 1}
         assert set(folds[positives]) == {1, 4, 5, 6, 7, 8}
         assert (negatives.size, positives.size) == (60, 60)
@@ -82,7 +87,12 @@ class TestAuthors:
         table = split_file("02_ENHN_S.csv")
         ids = np.array(table.ids)
         for split in authors(table):
-            assert count_leak(ids[split.train], ids[split.validation], ids[split.test]).leaked == 0
+            assert (
+                count_leak(
+                    ids[split.train], ids[split.validation], ids[split.test]
+                ).leaked
+                == 0
+            )
 
 
 class TestText:
@@ -122,16 +132,24 @@ class TestText:
 @pytest.mark.parametrize(
     ("quirk", "options", "runs"),
     [
-        ("authors", {"balanced": False}, [(set(range(9)) - {i}, {i}) for i in range(9)]),
+        (
+            "authors",
+            {"balanced": False},
+            [(set(range(9)) - {i}, {i}) for i in range(9)],
+        ),
         ("authors", {"validates": False}, [(set(range(9)), set())]),
         ("text", {"balanced": False}, [(set(range(8)), {8})]),
         ("text", {"validates": False}, [(set(range(8)), {8})]),
     ],
 )
-def test_vectors_and_heads_train_on_whole_folds(quirk: str, options: dict, runs: list) -> None:
+def test_vectors_and_heads_train_on_whole_folds(
+    quirk: str, options: dict, runs: list
+) -> None:
     table = split_file("02_EN_HN_S.csv")
     found = paper_splits(quirk, table.folds, table.y, table.has_video, **options)
-    folds = [[set(table.folds[r].tolist()) for r in (s.train, s.validation)] for s in found]
+    folds = [
+        [set(table.folds[r].tolist()) for r in (s.train, s.validation)] for s in found
+    ]
     assert [tuple(pair) for pair in folds] == runs
     used = np.isin(table.folds, list(runs[0][0])) & table.has_video
     assert found[0].train.tolist() == np.flatnonzero(used).tolist()
@@ -142,7 +160,9 @@ class TestMoviePairs:
         table = split_file("by_movie/HN_S.csv")
         splits = movie_pairs(table.folds, table.has_video, never=(3, 7))
         assert len(splits) == 90
-        sets = {frozenset((s.test_fold, s.validation_fold)): tuple(s.train) for s in splits}
+        sets = {
+            frozenset((s.test_fold, s.validation_fold)): tuple(s.train) for s in splits
+        }
         assert len(sets) == len(set(sets.values())) == 45
         for split in splits:
             assert split.train.size + split.validation.size + split.test.size == 589

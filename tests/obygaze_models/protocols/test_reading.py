@@ -52,7 +52,11 @@ class TestShipped:
             ),
             *("honest", "honest-frames", "honest-levels"),
             *("mobygaze-visual", "mobygaze-diversity", "mobygaze-weak"),
-            *("mediaeval2015-valence", "mediaeval2015-arousal", "mediaeval2015-violence"),
+            *(
+                "mediaeval2015-valence",
+                "mediaeval2015-arousal",
+                "mediaeval2015-violence",
+            ),
         }
 
     @pytest.mark.parametrize("name", shipped())
@@ -73,7 +77,9 @@ class TestShipped:
         assert printed["xclip-b16-k*", "ENHN_S", "HN_S"] == (0.82, 0.03)
         assert printed["vivit-*", "ENHN_S", "EN_S"] == (0.54, 0.24)
 
-    def test_table_4_tests_ten_films_whose_printed_mean_is_that_of_the_table(self) -> None:
+    def test_table_4_tests_ten_films_whose_printed_mean_is_that_of_the_table(
+        self,
+    ) -> None:
         table = load_protocol("paper-table4")
         assert table.splits.never == ("tt0212338", "tt1142988")
         films = [p.mean for p in table.paper if p.movie]
@@ -92,9 +98,17 @@ class TestShipped:
     def test_the_quirk_decides_what_a_protocol_leaves_open(
         self, quirk: str, twice: bool, keep: str, balance: str, unit: bool
     ) -> None:
-        mlp = load_protocol("paper-table2", [f"splits.quirk={quirk}"]).models["mlp"].settings
+        mlp = (
+            load_protocol("paper-table2", [f"splits.quirk={quirk}"])
+            .models["mlp"]
+            .settings
+        )
         assert (mlp["double_softmax"], mlp["keep"]) == (twice, keep)
-        bank = load_protocol("paper-pcbm", [f"splits.quirk={quirk}"]).models["pcbm-lr"].settings
+        bank = (
+            load_protocol("paper-pcbm", [f"splits.quirk={quirk}"])
+            .models["pcbm-lr"]
+            .settings
+        )
         assert (bank["balance"], bank["unit_norm"]) == (balance, unit)
 
     def test_what_is_stated_is_stronger_than_the_quirk(self) -> None:
@@ -105,7 +119,10 @@ class TestShipped:
 
 class TestRefused:
     def test_every_violation_at_once_with_its_line(self) -> None:
-        text = MINIMAL + '\n[splits]\nkid = "kfold"\nquirk = "autors"\n\n[fit]\nseeds = 0\n'
+        text = (
+            MINIMAL
+            + '\n[splits]\nkid = "kfold"\nquirk = "autors"\n\n[fit]\nseeds = 0\n'
+        )
         found = violations(text)
         assert [line.split(": ")[0] for line in found] == [
             "own.toml:10",
@@ -122,14 +139,26 @@ class TestRefused:
             ('[tasks.X]\npositive = "open(level)"', "expected a column or a value"),
             ('[tasks.X]\npositive = "level == S.x"', "expected a column or a value"),
             ("[tasks.X]\npositive = '\"Bdy\" in concept'", "did you mean 'Body'?"),
-            ('[tasks.X]\ntitle = "nobody"', "needs one of classes, positive and column"),
-            ("[tasks.X]\nclasses = { S = 1, HN = 1 }", "must name a class 0 and a class 1"),
-            ("[tasks.X]\nclasses = { S = 1, HM = 0 }", "unknown level 'HM'; known: EN, HN"),
+            (
+                '[tasks.X]\ntitle = "nobody"',
+                "needs one of classes, positive and column",
+            ),
+            (
+                "[tasks.X]\nclasses = { S = 1, HN = 1 }",
+                "must name a class 0 and a class 1",
+            ),
+            (
+                "[tasks.X]\nclasses = { S = 1, HM = 0 }",
+                "unknown level 'HM'; known: EN, HN",
+            ),
             ('[tasks.X]\ncolumn = "violence"', "column and values go together"),
             ('[models.m]\nkind = "mpl"', "did you mean 'mlp'?"),
             ('[models.m]\nkind = "mlp"\nmax_epohs = 3', "did you mean 'max_epochs'?"),
             ('[models.m]\nkind = "mlp"\ndropout = 2.0', "at most 0.99"),
-            ('[models.m]\nkind = "pcbm-dt"\ntolerance = "iner"', "must be one of paper, inner"),
+            (
+                '[models.m]\nkind = "pcbm-dt"\ntolerance = "iner"',
+                "must be one of paper, inner",
+            ),
             ('[grid]\ntrain = ["EN_s"]', "did you mean 'EN_S'?"),
             ('[grid]\nbaselines = ["neighbor"]', "did you mean 'neighbour'?"),
             ('[splits]\nkind = "published"', "the name of a fold column"),
@@ -138,7 +167,10 @@ class TestRefused:
             ("[[paper]]\nmaen = 0.5", "did you mean 'mean'?"),
             ("[grid]\nmodels = [1]", "letters, digits"),
             ("[models.m]\ndropout = 0.1", "models.m.kind: required key is missing"),
-            ('[models.m]\nkind = "mlp"\ndropout = [0.1, 2]', "each item must be a number"),
+            (
+                '[models.m]\nkind = "mlp"\ndropout = [0.1, 2]',
+                "each item must be a number",
+            ),
             ('[tasks]\nX = "S"', "must be a table, got 'S'"),
         ],
     )
@@ -179,7 +211,9 @@ class TestChanges:
         (line,) = violations(MINIMAL, "splits.fold=4")
         assert line == "--set splits.fold: unknown key 'fold' (did you mean 'folds'?)"
 
-    @pytest.mark.parametrize("words", ["splits.quirk", "=3", "a..b=1", "leakage.x.y.z.w=1"])
+    @pytest.mark.parametrize(
+        "words", ["splits.quirk", "=3", "a..b=1", "leakage.x.y.z.w=1"]
+    )
     def test_what_is_no_change(self, words: str) -> None:
         with pytest.raises(FixUsage, match=r"section\.key=value"):
             read(MINIMAL, words)
@@ -188,7 +222,8 @@ class TestChanges:
 class TestSettings:
     def test_lists_are_choices_but_for_the_hidden_layers(self) -> None:
         offered = candidates(
-            "mlp", {"hidden": [64, 32], "dropout": [0.0, 0.5], "weight_decay": [0.0, 1.0]}
+            "mlp",
+            {"hidden": [64, 32], "dropout": [0.0, 0.5], "weight_decay": [0.0, 1.0]},
         )
         assert len(offered) == 4
         assert {tuple(one["hidden"]) for one in offered} == {(64, 32)}
@@ -202,8 +237,14 @@ class TestSettings:
         words = {"penalty": "paper", "C": "paper"}
         heads = {t: for_task("pcbm-lr", words, t) for t in ("EN_S", "ENHN_S", "HN_S")}
         found = {t: (s["penalty"], s["C"]) for t, s in heads.items()}
-        assert found == {"EN_S": ("l2", 0.1), "ENHN_S": ("l1", 0.01), "HN_S": ("l2", 0.1)}
-        assert [for_task("svm", {"C": "paper"}, c)["C"] for c in ("Body", "Posture")] == [
+        assert found == {
+            "EN_S": ("l2", 0.1),
+            "ENHN_S": ("l1", 0.01),
+            "HN_S": ("l2", 0.1),
+        }
+        assert [
+            for_task("svm", {"C": "paper"}, c)["C"] for c in ("Body", "Posture")
+        ] == [
             0.05,
             0.01,
         ]

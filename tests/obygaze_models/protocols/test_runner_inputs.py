@@ -52,7 +52,11 @@ class TestMissing:
         store = store_of(tmp_path / "s", manifest, X, failed=[failed], without=[absent])
         run = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
         (covered,) = run.of("coverage")
-        assert (covered["n_clips"], covered["n_present"], covered["n_missing"]) == (120, 118, 2)
+        assert (covered["n_clips"], covered["n_present"], covered["n_missing"]) == (
+            120,
+            118,
+            2,
+        )
         listed = {item["clip_id"]: item["reason"] for item in covered["missing"]}
         assert listed.keys() == {failed, absent}
         assert "OSError" in listed[failed]
@@ -92,7 +96,9 @@ class TestMissing:
         one = store_of(tmp_path / "a", manifest, X)
         other = store_of(tmp_path / "b", turned, X[::-1])
         protocol = quick("honest", *RIDGE)
-        runs = [run_on(tmp_path, protocol, manifest, {"x": store}) for store in (one, other)]
+        runs = [
+            run_on(tmp_path, protocol, manifest, {"x": store}) for store in (one, other)
+        ]
         assert runs[0].cells == runs[1].cells
 
     def test_another_data_set(self, manifest: Manifest, tmp_path: Path) -> None:
@@ -117,7 +123,9 @@ class TestMissing:
             citation="",
         )
         store = open_store(tmp_path / "s")
-        with pytest.raises(NotFound, match="none of the 120 clips of the manifest has features"):
+        with pytest.raises(
+            NotFound, match="none of the 120 clips of the manifest has features"
+        ):
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
 
     def test_a_level_that_is_not_there_or_is_no_vector(
@@ -134,7 +142,9 @@ class TestMissing:
     def test_a_wrong_backbone(self, manifest: Manifest, tmp_path: Path) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         protocol = quick("honest", "features.x.backbone=x-clip*", *RIDGE)
-        with pytest.raises(Mismatch, match="this store has features of 'toy'") as caught:
+        with pytest.raises(
+            Mismatch, match="this store has features of 'toy'"
+        ) as caught:
             run_on(tmp_path, protocol, manifest, {"x": store})
         assert caught.value.exit_code == 5
         fine = replace(protocol, features={"x": Feature(backbone="TOY")})
@@ -147,13 +157,19 @@ class TestMissing:
             gather(quick("honest"), manifest, "", {})
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         with pytest.raises(FixUsage, match="needs the stores a, b, got x"):
-            gather(quick("honest", 'grid.stores=["a", "b"]'), manifest, "", {"x": store})
+            gather(
+                quick("honest", 'grid.stores=["a", "b"]'), manifest, "", {"x": store}
+            )
 
-    def test_unit_length_is_that_of_each_row(self, manifest: Manifest, tmp_path: Path) -> None:
+    def test_unit_length_is_that_of_each_row(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
         X = planted(manifest)
         X[3] = 0.0
         store = store_of(tmp_path / "s", manifest, X)
-        inputs = gather(quick("honest", "data.scale=unit", *RIDGE), manifest, "", {"x": store})
+        inputs = gather(
+            quick("honest", "data.scale=unit", *RIDGE), manifest, "", {"x": store}
+        )
         (features,) = inputs.features
         assert np.linalg.norm(features.X, axis=1) == pytest.approx(1.0)
         assert list(features.missing) == [manifest.clip_ids[3]]
@@ -169,7 +185,9 @@ class TestFolds:
             replace(c, level=levels.get(c.movie_id, c.level), concepts=()) for c in base
         )
 
-    def test_a_test_fold_without_positives_has_no_ranking_and_is_kept(self, tmp_path: Path) -> None:
+    def test_a_test_fold_without_positives_has_no_ranking_and_is_kept(
+        self, tmp_path: Path
+    ) -> None:
         manifest = self.one_sided(tt0000002="HN")
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         protocol = quick("honest", *RIDGE, "data.view=raw")
@@ -183,11 +201,15 @@ class TestFolds:
         assert cell["ap"]["mean"] == pytest.approx(np.mean(others))
         assert cell["auc"]["value"] is not None
 
-    def test_a_training_fold_of_one_class_is_left_out_with_its_reason(self, tmp_path: Path) -> None:
+    def test_a_training_fold_of_one_class_is_left_out_with_its_reason(
+        self, tmp_path: Path
+    ) -> None:
         manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="EN")
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         changes = ('grid.models=["ridge", "mlp"]', "data.view=raw", "grid.pairs=same")
-        protocol = quick("honest", *changes, 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]')
+        protocol = quick(
+            "honest", *changes, 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]'
+        )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         for cell in [*run.cells, *run.baselines]:
             reasons = {item["fold"]: item["reason"] for item in cell["skipped"]}
@@ -202,7 +224,10 @@ class TestFolds:
     def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="HN")
         store = store_of(tmp_path / "s", manifest, planted(manifest))
-        changes = ("data.view=raw", 'splits.never=["tt0000002","tt0000003","tt0000004"]')
+        changes = (
+            "data.view=raw",
+            'splits.never=["tt0000002","tt0000003","tt0000004"]',
+        )
         protocol = quick("honest", *RIDGE, *changes)
         with pytest.raises(FixInput, match="no clip is left to train on"):
             run_on(tmp_path, protocol, manifest, {"x": store})
@@ -228,7 +253,9 @@ class TestOnDisk:
         self, manifest: Manifest, protocol: Protocol, tmp_path: Path
     ) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
-        made = run_protocol(gather(protocol, manifest, "", {"x": store}), tmp_path / "a", n_jobs=1)
+        made = run_protocol(
+            gather(protocol, manifest, "", {"x": store}), tmp_path / "a", n_jobs=1
+        )
         found = read_run(tmp_path / "a")
         assert found.records == made.records
         assert found.about == made.about
@@ -245,7 +272,9 @@ class TestOnDisk:
         inputs = gather(protocol, manifest, "", {"x": store})
         run_protocol(inputs, tmp_path / "a", n_jobs=1)
         run_protocol(inputs, tmp_path / "a", n_jobs=1)
-        other = gather(quick("honest", "fit.seed=1", *RIDGE), manifest, "", {"x": store})
+        other = gather(
+            quick("honest", "fit.seed=1", *RIDGE), manifest, "", {"x": store}
+        )
         before = (tmp_path / "a" / "results.json").read_bytes()
         report([tmp_path / "a"])
         (tmp_path / "a" / "audits").mkdir()
@@ -266,10 +295,17 @@ class TestOnDisk:
         assert {path.name for path in (tmp_path / "a" / earlier).iterdir()} == {
             *("audits", "figures", "report.html", "report.md", "tables")
         }
-        assert (tmp_path / "a" / earlier / "audits" / "mine.json").read_text() == "years"
+        assert (
+            tmp_path / "a" / earlier / "audits" / "mine.json"
+        ).read_text() == "years"
 
-    def test_a_kill_at_any_instant_leaves_the_old_run_or_the_new_one(self, tmp_path: Path) -> None:
-        folder, about = tmp_path / "a", {"format": RUN_FORMAT, "created_by": "obygaze 1"}
+    def test_a_kill_at_any_instant_leaves_the_old_run_or_the_new_one(
+        self, tmp_path: Path
+    ) -> None:
+        folder, about = (
+            tmp_path / "a",
+            {"format": RUN_FORMAT, "created_by": "obygaze 1"},
+        )
         seen = set[str]()
 
         def write(word: str) -> None:
@@ -277,7 +313,9 @@ class TestOnDisk:
 
         def look() -> None:
             word = read_run(folder).about["name"]
-            assert json.loads((folder / "results.json").read_bytes()) == [{"kind": word}]
+            assert json.loads((folder / "results.json").read_bytes()) == [
+                {"kind": word}
+            ]
             assert (folder / "predictions.csv").read_text() == word
             assert (folder / "audits" / "mine.json").read_text() == "years"
             seen.add(word)
@@ -293,7 +331,12 @@ class TestOnDisk:
     @pytest.mark.parametrize("name", ["results.json", "predictions.csv", "thesis.txt"])
     @pytest.mark.parametrize("force", [False, True])
     def test_a_folder_that_is_not_a_run_is_not_written_into(
-        self, manifest: Manifest, protocol: Protocol, tmp_path: Path, name: str, force: bool
+        self,
+        manifest: Manifest,
+        protocol: Protocol,
+        tmp_path: Path,
+        name: str,
+        force: bool,
     ) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         inputs = gather(protocol, manifest, "", {"x": store})
@@ -310,7 +353,9 @@ class TestOnDisk:
         (tmp_path / "run.json").write_text("{", encoding="utf-8")
         with pytest.raises(Corrupt, match="not valid JSON"):
             read_run(tmp_path)
-        (tmp_path / "run.json").write_text('{"format": "obygaze-run/9"}', encoding="utf-8")
+        (tmp_path / "run.json").write_text(
+            '{"format": "obygaze-run/9"}', encoding="utf-8"
+        )
         with pytest.raises(Mismatch, match="obygaze-run/1"):
             read_run(tmp_path)
 
@@ -329,30 +374,47 @@ class TestOnDisk:
         plain = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
         # The smaller class is called more often with weights.
         weighted, unweighted = (
-            sum(c["confusion"]["tp"] + c["confusion"]["fp"] for c in r.cells) for r in (run, plain)
+            sum(c["confusion"]["tp"] + c["confusion"]["fp"] for c in r.cells)
+            for r in (run, plain)
         )
         assert weighted > unweighted and run.cells[0]["prevalence"] < 0.5
 
-    def test_a_changed_file_of_a_run_is_an_error(self, manifest: Manifest, tmp_path: Path) -> None:
+    def test_a_changed_file_of_a_run_is_an_error(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
-        folder = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store}).folder
+        folder = run_on(
+            tmp_path, quick("honest", *RIDGE), manifest, {"x": store}
+        ).folder
         for name in ("results.json", "predictions.csv"):
             whole = (folder / name).read_bytes()
             assert read_run(folder).predictions
             # A digit of a value: still valid JSON, and a valid table.
             at = whole.index(b"0.", len(whole) // 2) + 2
-            changed = whole[:at] + (b"1" if whole[at : at + 1] != b"1" else b"2") + whole[at + 1 :]
+            changed = (
+                whole[:at]
+                + (b"1" if whole[at : at + 1] != b"1" else b"2")
+                + whole[at + 1 :]
+            )
             (folder / name).write_bytes(changed)
-            with pytest.raises(Corrupt, match=f"{name} is not the file that this run wrote") as e:
+            with pytest.raises(
+                Corrupt, match=f"{name} is not the file that this run wrote"
+            ) as e:
                 assert read_run(folder).predictions
             assert e.value.exit_code == 4 and "obygaze run again" in str(e.value.hint)
             (folder / name).write_bytes(whole)
 
-    def test_a_run_without_checksums_can_be_read(self, manifest: Manifest, tmp_path: Path) -> None:
+    def test_a_run_without_checksums_can_be_read(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
-        folder = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store}).folder
+        folder = run_on(
+            tmp_path, quick("honest", *RIDGE), manifest, {"x": store}
+        ).folder
         about = json.loads((folder / "run.json").read_bytes())
-        kept = {key: value for key, value in about.items() if not key.endswith("s_sha256")}
+        kept = {
+            key: value for key, value in about.items() if not key.endswith("s_sha256")
+        }
         assert len(kept) == len(about) - 3  # also splits_sha256
         (folder / "run.json").write_text(json.dumps(kept), encoding="utf-8")
         assert read_run(folder).predictions
@@ -367,8 +429,12 @@ class TestOnDisk:
         X = planted(manifest)
         whole = store_of(tmp_path / "a", manifest, X)
         part = store_of(tmp_path / "b", manifest, X, without=[manifest.clip_ids[0]])
-        alike = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"a": whole, "c": whole})
-        apart = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"a": whole, "b": part})
+        alike = run_on(
+            tmp_path, quick("honest", *RIDGE), manifest, {"a": whole, "c": whole}
+        )
+        apart = run_on(
+            tmp_path, quick("honest", *RIDGE), manifest, {"a": whole, "b": part}
+        )
         assert {b["feature"] for b in alike.baselines} == {""}
         assert {b["feature"] for b in apart.baselines} == {"a", "b"}
         assert alike.about["splits_sha256"]["a"] == alike.about["splits_sha256"]["c"]
@@ -389,7 +455,9 @@ def test_evaluation_shows_its_progress(manifest: Manifest, tmp_path: Path) -> No
     watch = lambda label, total: nullcontext(Counter(label, total))  # noqa: E731
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1, watch=watch)
     kinds = ("comparison", "contrast")
-    n_steps = len(run.cells) + len(run.baselines) + sum(len(run.of(kind)) for kind in kinds)
+    n_steps = (
+        len(run.cells) + len(run.baselines) + sum(len(run.of(kind)) for kind in kinds)
+    )
     assert shown["evaluation"] == [n_steps, n_steps]
     # Three processes share the evaluation, and count all of its steps.
     parts = run_protocol(inputs, tmp_path / "parts", n_jobs=3, watch=watch)
@@ -414,32 +482,60 @@ class TestPaper:
                 "xclip": a_recipe(),
             }.items()
         }
-        short = ("models.mlp.max_epochs=2", "models.mlp.min_epochs=1", "grid.baselines=[]")
+        short = (
+            "models.mlp.max_epochs=2",
+            "models.mlp.min_epochs=1",
+            "grid.baselines=[]",
+        )
         protocol = quick("paper-table2", *short, "report.compare=false", replicates=2)
         run = run_on(tmp_path, protocol, manifest, stores)
-        hard = [cell for cell in run.cells if (cell["train"], cell["test"]) == ("HN_S", "ENHN_S")]
+        hard = [
+            cell
+            for cell in run.cells
+            if (cell["train"], cell["test"]) == ("HN_S", "ENHN_S")
+        ]
         printed = {c["feature"]: [one["mean"] for one in c["paper"]] for c in hard}
         xclip = [0.82]
         assert printed == {
-            **{"ViViT": [0.73], "vivit": xclip, "X-CLIP": [0.78], "told": xclip, "xclip": []}
+            **{
+                "ViViT": [0.73],
+                "vivit": xclip,
+                "X-CLIP": [0.78],
+                "told": xclip,
+                "xclip": [],
+            }
         }
         assert run.about["stores"]["told"]["backbone"] == "xclip-b16-k600-zs (imported)"
 
-    def test_table_4_has_the_deviation_between_the_runs_of_a_film(self, tmp_path: Path) -> None:
+    def test_table_4_has_the_deviation_between_the_runs_of_a_film(
+        self, tmp_path: Path
+    ) -> None:
         manifest = with_folds(films(4, 60, seed=2))
         store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.3))
-        short = ("models.mlp.max_epochs=2", "models.mlp.min_epochs=1", "grid.baselines=[]")
+        short = (
+            "models.mlp.max_epochs=2",
+            "models.mlp.min_epochs=1",
+            "grid.baselines=[]",
+        )
         protocol = quick("paper-table4", *short, "splits.never=[]", replicates=2)
         (cell,) = run_on(tmp_path, protocol, manifest, {"x": store}).cells
-        runs = [f["f1_weighted"] for f in cell["folds"] if f["fold"].startswith("test 2,")]
+        runs = [
+            f["f1_weighted"] for f in cell["folds"] if f["fold"].startswith("test 2,")
+        ]
         assert len(runs) == 3
         expected = float(np.std(runs, ddof=1))
-        assert cell["by_movie"]["tt0000003"]["sd"]["f1_weighted"] == pytest.approx(expected)
+        assert cell["by_movie"]["tt0000003"]["sd"]["f1_weighted"] == pytest.approx(
+            expected
+        )
 
-    def test_figure_3_has_two_bars_a_concept_over_nine_machines(self, tmp_path: Path) -> None:
+    def test_figure_3_has_two_bars_a_concept_over_nine_machines(
+        self, tmp_path: Path
+    ) -> None:
         manifest = with_folds(films(5, 60, seed=2))
         store = store_of(tmp_path / "s", manifest, planted(manifest))
-        protocol = quick("paper-fig3", "grid.baselines=[]", "report.compare=false", replicates=2)
+        protocol = quick(
+            "paper-fig3", "grid.baselines=[]", "report.compare=false", replicates=2
+        )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         assert {cell["n_runs"] for cell in run.cells} == {9}
         assert len(run.cells) == 16
@@ -453,7 +549,11 @@ class TestPaper:
     def test_success_in_figure_6_is_regressed_on_table_2(self, tmp_path: Path) -> None:
         manifest = with_folds(films(6, 80, seed=2))
         store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.3))
-        short = ("models.mlp.max_epochs=2", "models.mlp.min_epochs=1", "grid.baselines=[]")
+        short = (
+            "models.mlp.max_epochs=2",
+            "models.mlp.min_epochs=1",
+            "grid.baselines=[]",
+        )
         run = run_on(tmp_path, quick("paper-fig6", *short), manifest, {"x": store})
         (cell,), whole = run.cells, run.of("analysis")[0]
         assert (cell["train"], cell["test"], cell["n_runs"]) == ("HN_S", "ENHN_S", 8)
@@ -482,25 +582,36 @@ class TestExtras:
             assert record["accuracy"] == pytest.approx(np.trace(table) / 24)
             assert record["accuracy"] > 0.7 > record["majority"]
 
-    def test_tasks_that_share_a_class_are_not_one_question(self, tmp_path: Path) -> None:
+    def test_tasks_that_share_a_class_are_not_one_question(
+        self, tmp_path: Path
+    ) -> None:
         manifest = films(5, 24)
         n_sure = sum(clip.level == "S" for clip in manifest)
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         protocol = quick("honest", *RIDGE, 'report.argmax=["EN_S", "ENHN_S"]')
-        with pytest.raises(FixInput, match=f"report.argmax .* {n_sure} clips .* EN_S and ENHN_S"):
+        with pytest.raises(
+            FixInput, match=f"report.argmax .* {n_sure} clips .* EN_S and ENHN_S"
+        ):
             run_on(tmp_path, protocol, manifest, {"x": store})
 
     @pytest.mark.parametrize("pairs", ["same", "all"])
-    def test_its_accuracy_follows_from_the_predictions(self, tmp_path: Path, pairs: str) -> None:
+    def test_its_accuracy_follows_from_the_predictions(
+        self, tmp_path: Path, pairs: str
+    ) -> None:
         manifest, names = films(6, 30), ("EN", "HN", "S")
         tasks = [
             f"tasks.{own}.classes={{{', '.join(f'{n} = {int(n == own)}' for n in names)}}}"
             for own in names
         ]
-        grid = [f"{key}={list(names)}" for key in ("grid.train", "grid.test", "report.argmax")]
+        grid = [
+            f"{key}={list(names)}"
+            for key in ("grid.train", "grid.test", "report.argmax")
+        ]
         splits = ("splits.kind=group_kfold", "splits.folds=3", f'grid.pairs="{pairs}"')
         store = store_of(tmp_path / "s", manifest, planted(manifest))
-        protocol = quick("honest", *RIDGE, *tasks, *grid, *splits, "report.concepts=false")
+        protocol = quick(
+            "honest", *RIDGE, *tasks, *grid, *splits, "report.concepts=false"
+        )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         (record,) = run.of("argmax")
         scores: dict[str, dict[str, float]] = {}
@@ -508,7 +619,9 @@ class TestExtras:
             if row["model"] == "ridge" and row["train"] == row["test"]:
                 scores.setdefault(row["clip_id"], {})[row["task"]] = row["score"]
         clips = [clip for clip in manifest if clip.clip_id in scores]
-        right = np.array([max(names, key=scores[c.clip_id].get) == c.level for c in clips], float)
+        right = np.array(
+            [max(names, key=scores[c.clip_id].get) == c.level for c in clips], float
+        )
         assert record["accuracy"] == pytest.approx(right.mean())
         assert "ci" not in record  # decisions have none
         (shown,) = argmax(ReportRun.of_run(run))
@@ -517,9 +630,15 @@ class TestExtras:
     def test_success_is_regressed_on_eleven_factors(self, tmp_path: Path) -> None:
         manifest = films(6, 40)
         store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.5))
-        protocol = quick("honest", 'grid.models=["ridge"]', "report.error_analysis=true")
+        protocol = quick(
+            "honest", 'grid.models=["ridge"]', "report.error_analysis=true"
+        )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        found = [r for r in run.of("analysis") if (r["train"], r["test"]) == ("ENHN_S", "ENHN_S")]
+        found = [
+            r
+            for r in run.of("analysis")
+            if (r["train"], r["test"]) == ("ENHN_S", "ENHN_S")
+        ]
         assert found[0]["film"] == "all films"
         assert len(found) == 7
         whole = found[0]
@@ -538,12 +657,15 @@ class TestExtras:
             manifest = manifest.with_column(f"fold:{name}", folds)
         silent = set(manifest.clip_ids[::20])
         manifest = manifest.with_clips(
-            replace(c, video="" if c.clip_id in silent else f"{c.clip_id}.mp4") for c in manifest
+            replace(c, video="" if c.clip_id in silent else f"{c.clip_id}.mp4")
+            for c in manifest
         )
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         tested = {}
         for quirk in ("authors", "none"):
-            protocol = quick("paper-table2", f"splits.quirk={quirk}", "grid.baselines=[]")
+            protocol = quick(
+                "paper-table2", f"splits.quirk={quirk}", "grid.baselines=[]"
+            )
             run = run_on(tmp_path, protocol, manifest, {"x": store})
             tested[quirk] = {row["clip_id"] for row in run.predictions}
             (covered,) = run.of("coverage")
@@ -552,7 +674,9 @@ class TestExtras:
         assert tested["none"] & silent
 
 
-def test_a_task_that_no_task_trains_for_is_left_out(manifest: Manifest, tmp_path: Path) -> None:
+def test_a_task_that_no_task_trains_for_is_left_out(
+    manifest: Manifest, tmp_path: Path
+) -> None:
     """With pairs "same", a test task that does not train makes no cell, and no error either."""
     grid = ('grid.train=["EN_S"]', 'grid.test=["HN_S", "EN_S"]', "grid.pairs=same")
     protocol = quick("honest", *RIDGE, *grid)

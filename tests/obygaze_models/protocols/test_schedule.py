@@ -22,7 +22,9 @@ def plan(
     protocol: Protocol, manifest: Manifest, usable: np.ndarray | None = None
 ) -> tuple[Schedule, ClipTable]:
     table = clip_table(manifest, protocol.data)
-    labels = {name: task_labels(name, task, table) for name, task in protocol.tasks.items()}
+    labels = {
+        name: task_labels(name, task, table) for name, task in protocol.tasks.items()
+    }
     everything = np.ones(len(table), dtype=bool) if usable is None else usable
     return schedule(protocol, table, labels, everything), table
 
@@ -42,7 +44,9 @@ class TestOneFoldAClip:
             ("splits.kind=kfold", "splits.folds=5"),
         ],
     )
-    def test_no_task_tests_what_another_trained_on(self, changes: tuple[str, ...]) -> None:
+    def test_no_task_tests_what_another_trained_on(
+        self, changes: tuple[str, ...]
+    ) -> None:
         found, table = plan(quick("honest", *changes), films())
         for (train, test), splits in found.pairs.items():
             assert splits, (train, test)
@@ -66,7 +70,9 @@ class TestOneFoldAClip:
         assert not protocol.splits.are_grouped
         found, table = plan(protocol, films())
         counted = leaks(found, ("ENHN_S", "ENHN_S"), table)
-        assert sum(leak.neighbours or 0 for leak in counted) > 0.9 * sum(x.n_test for x in counted)
+        assert sum(leak.neighbours or 0 for leak in counted) > 0.9 * sum(
+            x.n_test for x in counted
+        )
 
     def test_the_same_seed_deals_the_same_and_another_does_not(self) -> None:
         protocol = quick("honest", "splits.kind=kfold", "splits.folds=5")
@@ -76,7 +82,9 @@ class TestOneFoldAClip:
 
 
 class TestFilmByFilm:
-    def test_ten_films_and_nine_others_are_ninety_fits_of_forty_five_trainings(self) -> None:
+    def test_ten_films_and_nine_others_are_ninety_fits_of_forty_five_trainings(
+        self,
+    ) -> None:
         protocol = quick(
             "honest",
             "splits.kind=leave_one_group_out",
@@ -92,7 +100,9 @@ class TestFilmByFilm:
         assert found.is_repeated(("HN_S", "ENHN_S"))
 
     def test_a_film_that_is_not_there_cannot_be_left_out(self) -> None:
-        protocol = quick("honest", "splits.kind=leave_one_group_out", 'splits.never=["tt9"]')
+        protocol = quick(
+            "honest", "splits.kind=leave_one_group_out", 'splits.never=["tt9"]'
+        )
         with pytest.raises(FixInput, match="'tt9'"):
             plan(protocol, films())
 
@@ -100,7 +110,9 @@ class TestFilmByFilm:
 class TestFixed:
     def test_a_column_tells_who_tests(self) -> None:
         manifest = films()
-        column = {c.clip_id: "0" if c.movie_id == "tt0000003" else "1" for c in manifest}
+        column = {
+            c.clip_id: "0" if c.movie_id == "tt0000003" else "1" for c in manifest
+        }
         manifest = manifest.with_column("part", column)
         changes = ("splits.kind=fixed", "splits.column=part", 'splits.test=["0"]')
         found, table = plan(quick("honest", *changes), manifest)
@@ -143,7 +155,10 @@ class TestPublished:
         protocol = quick("paper-table2", "splits.quirk=none")
         found, table = plan(protocol, manifest)
         for (train, test), splits in found.pairs.items():
-            trained, tested = split_file(f"02_{train}.csv"), split_file(f"02_{test}.csv")
+            trained, tested = (
+                split_file(f"02_{train}.csv"),
+                split_file(f"02_{test}.csv"),
+            )
             seen = set(trained.in_folds(*range(9)))
             last = splits[9]
             leak = leaks(found, (train, test), table)[9]
@@ -159,7 +174,9 @@ class TestPublished:
         found, table = plan(protocol, released_manifest())
         context = FitContext(protocol, table, {}, found, None)
         every = list(context.leaks.values())
-        with pytest.raises(FixInput, match="cells test on clips of their training or validation"):
+        with pytest.raises(
+            FixInput, match="cells test on clips of their training or validation"
+        ):
             context.check_leaks(every)
         replace(context, protocol=replace(protocol, leakage="warn")).check_leaks(every)
 
@@ -178,8 +195,13 @@ class TestTasks:
         assert caught.value.what == f"the task X has no clip of class 1 ({expression})"
         levels = [clip.level for clip in films()]
         assert f"{levels.count('S')} S" in (caught.value.hint or "")
-        with pytest.raises(FixInput, match=r"the task HN_S has no clip of class 0 \(HN\)"):
-            plan(quick("honest"), films().with_clips(c for c in films() if c.level != "HN"))
+        with pytest.raises(
+            FixInput, match=r"the task HN_S has no clip of class 0 \(HN\)"
+        ):
+            plan(
+                quick("honest"),
+                films().with_clips(c for c in films() if c.level != "HN"),
+            )
 
     def test_a_column_with_a_value_the_task_does_not_map(self) -> None:
         manifest = films().with_column("violence", {c.clip_id: "2" for c in films()})

@@ -32,7 +32,9 @@ def test_slopes_of_a_perceptron_are_those_of_small_steps() -> None:
         step = np.zeros(5)
         step[feature] = 1e-6
         higher, lower = (scores_and_slopes(probe, rows + s)[0] for s in (step, -step))
-        np.testing.assert_allclose(slopes[:, feature], (higher - lower) / 2e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            slopes[:, feature], (higher - lower) / 2e-6, atol=1e-6
+        )
 
 
 def test_the_slope_of_a_linear_probe_is_its_vector() -> None:
@@ -55,7 +57,9 @@ def records_of(folder: Path, train: str, test: str) -> list[dict[str, Any]]:
         "report.compare=false",
         "report.contrast=[]",
     )
-    run = run_on(folder, quick("honest", *changes, replicates=20), manifest, {"x": store})
+    run = run_on(
+        folder, quick("honest", *changes, replicates=20), manifest, {"x": store}
+    )
     return [r for r in run.of("anatomy") if r["part"] == "sensitivity"]
 
 
@@ -66,11 +70,17 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def test_a_task_that_is_trained_on_need_not_be_tested(tmp_path: Path) -> None:
     found = records_of(tmp_path, "HN_S", "EN_S")
-    assert [(r["model"], r["task"]) for r in found] == [("ridge", "HN_S"), ("mlp", "HN_S")]
+    assert [(r["model"], r["task"]) for r in found] == [
+        ("ridge", "HN_S"),
+        ("mlp", "HN_S"),
+    ]
 
 
 def test_each_probe_has_a_record_for_each_task_that_trains(records) -> None:
-    assert [(r["model"], r["task"]) for r in records] == [("ridge", "ENHN_S"), ("mlp", "ENHN_S")]
+    assert [(r["model"], r["task"]) for r in records] == [
+        ("ridge", "ENHN_S"),
+        ("mlp", "ENHN_S"),
+    ]
     n_sure = sum(clip.level == "S" for clip in films(6, 40, seed=3))
     for record in records:
         assert record["n"] == n_sure
@@ -89,11 +99,15 @@ def test_the_share_of_a_perceptron_by_hand() -> None:
     probe = SimpleNamespace(layers_=[np.array(first), np.array(second)])
     X = np.array([[1.0], [2.0], [-3.0], [-4.0]])
     positive = np.array([True, True, True, False])
-    directions = np.array([[1.0], [-1.0], [-1.0]])  # a concept, and two others for chance
+    directions = np.array(
+        [[1.0], [-1.0], [-1.0]]
+    )  # a concept, and two others for chance
     (found,) = sensitivity(probe, X, positive, directions, ["Look"])
     assert found["share"] == pytest.approx(2 / 3)
     # The mean slope is 1/3; x has a deviation of 2.55 and |x| one of 1.12.
-    assert found["slope"] == pytest.approx(1 / 3 * np.std([1, 2, -3, -4]) / np.std([1, 2, 3, 4]))
+    assert found["slope"] == pytest.approx(
+        1 / 3 * np.std([1, 2, -3, -4]) / np.std([1, 2, 3, 4])
+    )
     assert found["p"] == 1 and found["random"]["share"] == pytest.approx([1 / 3, 1 / 3])
 
 

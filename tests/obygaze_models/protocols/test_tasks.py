@@ -22,7 +22,10 @@ def labels(**task: object) -> list[int]:
 
 @pytest.mark.parametrize(
     ("classes", "expected"),
-    [({"S": 1, "EN": 0}, [0, -1, -1, 1, -1]), ({"S": 1, "EN": 0, "HN": 0}, [0, 0, -1, 1, -1])],
+    [
+        ({"S": 1, "EN": 0}, [0, -1, -1, 1, -1]),
+        ({"S": 1, "EN": 0, "HN": 0}, [0, 0, -1, 1, -1]),
+    ],
 )
 def test_label_maps(classes: dict[str, int], expected: list[int]) -> None:
     assert labels(classes=classes) == expected
@@ -44,7 +47,13 @@ def test_maps_that_are_none(classes: dict, what: str) -> None:
 
 
 def test_values_of_a_column() -> None:
-    assert labels(column="violent", values={"yes": 1, "no": 0, "yes|no": 1}) == [0, 1, 0, -1, 1]
+    assert labels(column="violent", values={"yes": 1, "no": 0, "yes|no": 1}) == [
+        0,
+        1,
+        0,
+        -1,
+        1,
+    ]
     with pytest.raises(FixInput, match=r"no class for 'yes\|no' of the column violent"):
         labels(column="violent", values={"yes": 1, "no": 0})
 

@@ -15,8 +15,18 @@ from support.servers import need_program
 from obygaze_models.report.page import report
 
 FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    *(
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+    ),
+    *(
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ),
     *("--disable-dev-shm-usage", "--disable-extensions", "--virtual-time-budget=4000"),
 )
 WIDTHS = (1400, 390)
@@ -28,7 +38,12 @@ def chromium(page: Path, folder: Path, *flags: str) -> subprocess.CompletedProce
     profile = f"--user-data-dir={folder / 'profile'}"
     words = [program, *FLAGS, profile, *flags, "--dump-dom", page.as_uri()]
     return subprocess.run(
-        words, capture_output=True, encoding="utf-8", timeout=120, check=True, cwd=folder
+        words,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=True,
+        cwd=folder,
     )
 
 
@@ -48,12 +63,16 @@ def test_the_page_opens_without_an_error_and_without_a_request(page, tmp_path):
     assert "CONSOLE" not in done.stderr
     asked = set(re.findall(r'"url":\s*"([^"]*)"', log.read_text(encoding="utf-8")))
     # The browser itself may look for updates; a page is asked for by its own address alone.
-    assert {url for url in asked if not url.startswith(("data:", "file:"))} <= at_home(asked)
+    assert {url for url in asked if not url.startswith(("data:", "file:"))} <= at_home(
+        asked
+    )
 
 
 def at_home(asked: set[str]) -> set[str]:
     """Addresses of the browser's makers, which it asks whatever it shows."""
-    return {url for url in asked if re.match(r"https?://[\w.-]*(google|gvt1)[\w.-]*/", url)}
+    return {
+        url for url in asked if re.match(r"https?://[\w.-]*(google|gvt1)[\w.-]*/", url)
+    }
 
 
 @pytest.mark.timeout(180)
@@ -79,7 +98,9 @@ def test_nothing_is_wider_than_the_window_at_two_widths(page, tmp_path):
         }
     """
     wrapper = tmp_path / "wrapper.html"
-    wrapper.write_text(f"<!doctype html><body>{frames}<script>{measure}</script>", encoding="utf-8")
+    wrapper.write_text(
+        f"<!doctype html><body>{frames}<script>{measure}</script>", encoding="utf-8"
+    )
     done = chromium(wrapper, tmp_path, "--window-size=1600,2000")
     found = re.search(r"<title>(.*?)</title>", done.stdout)
     assert found is not None

@@ -32,7 +32,12 @@ def drawn(run: ReportRun) -> dict[str, Figure]:
 def test_every_record_has_its_figure_as_svg_and_png(tmp_path):
     made = drawn(run_of(tmp_path / "run", usual()))
     assert list(made) == [
-        *("timelines", "intervals-EN-S", "factors-ridge-clip-HN-S-EN-S", "calibration-clip"),
+        *(
+            "timelines",
+            "intervals-EN-S",
+            "factors-ridge-clip-HN-S-EN-S",
+            "calibration-clip",
+        ),
         *("concepts-clip", "cosines-clip"),
         *("interventions-pcbm-dt-clip-HN-S", "interventions-pcbm-lr-clip-HN-S"),
         "tree-pcbm-dt-clip-HN-S",
@@ -70,7 +75,11 @@ def films(tmp_path: Path):
     levels = ("S", "HN", "NS", "EN")
     clips = [
         Clip(
-            f"{film}-{i:03d}", film, scene=9 - i, level=levels[i - 1], concepts=("Look",) * (i < 4)
+            f"{film}-{i:03d}",
+            film,
+            scene=9 - i,
+            level=levels[i - 1],
+            concepts=("Look",) * (i < 4),
         )
         for film in ("tt1", "tt2", "tt3")
         for i in range(1, 5)
@@ -79,7 +88,12 @@ def films(tmp_path: Path):
     header = Header(dataset="made up", concepts={"Look": "visual"})
     write_manifest(Manifest("films", header, tuple(clips)), path)
     held = read_manifest(path)
-    return {"path": str(path), "sha256": manifest_sha256(held), "name": "films", "view": "visual"}
+    return {
+        "path": str(path),
+        "sha256": manifest_sha256(held),
+        "name": "films",
+        "view": "visual",
+    }
 
 
 def test_films_are_drawn_in_their_order_with_levels_of_the_manifest(tmp_path, films):
@@ -110,10 +124,19 @@ def test_a_manifest_that_has_changed_is_not_drawn(tmp_path, films):
 def test_scores_of_several_fits_are_averaged_and_margins_keep_their_zero_in_the_middle():
     rows = [
         {"clip_id": clip, "score": score, "decision": score > 0.5, "y": 1}
-        for clip, score in (("a", 0.625), ("a", 0.25), ("a", 0.75), ("b", 0.625), ("b", 0.375))
+        for clip, score in (
+            ("a", 0.625),
+            ("a", 0.25),
+            ("a", 0.75),
+            ("b", 0.625),
+            ("b", 0.375),
+        )
     ]
     # The mean of b is the threshold, which is not above it.
-    assert clip_scores(rows) == {"a": ClipScore(1.625 / 3, True), "b": ClipScore(0.5, False)}
+    assert clip_scores(rows) == {
+        "a": ClipScore(1.625 / 3, True),
+        "b": ClipScore(0.5, False),
+    }
     margins = [
         {"clip_id": str(score), "score": score, "decision": score > 0, "y": 0}
         for score in (-4.0, 0.0, 2.0)
@@ -132,7 +155,9 @@ def test_a_film_too_long_for_one_screen_and_many_films_are_drawn(tmp_path):
 def test_tree_is_cut_at_four_levels_with_parents_between_their_children():
     # A chain to the left, six questions deep: node 2k asks, 2k + 1 is the answer "yes".
     n = 6
-    left = [2 * k + 2 if i % 2 == 0 else -1 for i in range(2 * n) for k in [i // 2]] + [-1]
+    left = [2 * k + 2 if i % 2 == 0 else -1 for i in range(2 * n) for k in [i // 2]] + [
+        -1
+    ]
     right = [i + 1 if i % 2 == 0 else -1 for i in range(2 * n)] + [-1]
     placed = place_nodes({"left": left, "right": right}, 0, 0, itertools.count())
     assert max(depth for depth, _ in placed.values()) == 4
@@ -163,7 +188,10 @@ def test_chance_is_the_mean_of_what_random_orders_score_in_the_folds():
 
 def test_interval_label_has_its_confidence(tmp_path):
     run = run_of(tmp_path / "run", usual())
-    own = {**run.protocol, "report": {**run.protocol.get("report", {}), "confidence": 0.8}}
+    own = {
+        **run.protocol,
+        "report": {**run.protocol.get("report", {}), "confidence": 0.8},
+    }
     other = replace(run, about={**run.about, "protocol": own})
     svg = drawn(other)["intervals-EN-S"].svg.read_text("utf-8")
     assert "AP, 80 % intervals" in svg
@@ -178,7 +206,9 @@ def test_clips_are_placed_by_time_by_scene_or_by_number():
     by_time = [clip(i, start_s=1800.0 * i) for i in (1, 2)]
     in_film = [clip(i, start_s=0.0, extra={"film_start_s": str(i)}) for i in (1, 2)]
     each_its_own_file = [clip(i, start_s=0.0, scene=i) for i in (1, 2)]
-    assert [place_unit(clips) for clips in (by_time, in_film)] == ["start (h:mm:ss)"] * 2
+    assert [place_unit(clips) for clips in (by_time, in_film)] == [
+        "start (h:mm:ss)"
+    ] * 2
     assert place_unit(each_its_own_file) == "scene"
     assert place_unit([clip(1), clip(2)]) == "number of the clip"
 
@@ -195,8 +225,12 @@ def test_places_of_clips_are_drawn_below_each_film(tmp_path, films):
     assert "Numbers below a film: scene" in made.caption
 
 
-def test_titles_stand_for_the_ids_of_published_films_and_those_of_the_manifest(tmp_path, films):
-    run = run_of(tmp_path / "run", [cell()], manifest={**films, "n_clips": 12, "n_movies": 3})
+def test_titles_stand_for_the_ids_of_published_films_and_those_of_the_manifest(
+    tmp_path, films
+):
+    run = run_of(
+        tmp_path / "run", [cell()], manifest={**films, "n_clips": 12, "n_movies": 3}
+    )
     assert [run.film_name(film) for film in ("tt0467406", "tt1")] == ["Juno", "tt1"]
     path = Path(films["path"])
     manifest = read_manifest(path)
@@ -214,7 +248,13 @@ def test_dots_beyond_the_axis_are_drawn_at_its_edge_and_counted(tmp_path):
         return record
 
     # The interval of all films ends at 2.5, so that the axis ends at 2.875.
-    records = [cell(), analysis(), of_film("tt1", 2.0), of_film("tt2", 40.0), of_film("tt3", -3.0)]
+    records = [
+        cell(),
+        analysis(),
+        of_film("tt1", 2.0),
+        of_film("tt2", 40.0),
+        of_film("tt3", -3.0),
+    ]
     made = drawn(run_of(tmp_path / "run", records))["factors-ridge-clip-HN-S-EN-S"]
     assert made.caption.endswith("Triangles at the edge: 2 of 4 dots are outside.")
     svg = made.svg.read_text("utf-8")
@@ -227,8 +267,12 @@ def test_a_value_without_an_interval_is_an_open_dot(tmp_path):
     """The dot of all films: without an interval it was in the table, but not drawn."""
 
     def dots(record) -> list[str]:
-        svg = drawn(run_of(tmp_path / "run", [cell(), record]))["factors-ridge-clip-HN-S-EN-S"]
-        parts = re.findall(r'<g id="PathCollection_.*?</g>', svg.svg.read_text("utf-8"), re.S)
+        svg = drawn(run_of(tmp_path / "run", [cell(), record]))[
+            "factors-ridge-clip-HN-S-EN-S"
+        ]
+        parts = re.findall(
+            r'<g id="PathCollection_.*?</g>', svg.svg.read_text("utf-8"), re.S
+        )
         return [part for part in parts if "<use" in part]
 
     known, unknown = analysis(), analysis()
@@ -237,7 +281,9 @@ def test_a_value_without_an_interval_is_an_open_dot(tmp_path):
     assert "fill: #2f5d8a" in filled and "fill: #ffffff" in opened
 
 
-@pytest.mark.parametrize(("primary", "name"), [("ap", "AP"), ("auc", "AUC"), ("f1_binary", "AP")])
+@pytest.mark.parametrize(
+    ("primary", "name"), [("ap", "AP"), ("auc", "AUC"), ("f1_binary", "AP")]
+)
 def test_the_figure_of_intervals_is_of_a_metric_that_has_them(tmp_path, primary, name):
     names = ("Look", "Body", "Type of shot")
     records = [cell("cav", train=name, test=name) for name in names]
@@ -259,7 +305,9 @@ def test_the_figure_of_intervals_is_of_a_metric_that_has_them(tmp_path, primary,
         ({"start_s": 0.0, "extra": {"film_start_s": "36000"}}, "10:00:00"),
     ],
 )
-def test_a_clip_that_starts_late_is_placed_at_its_time_in_the_film(tmp_path, more, place):
+def test_a_clip_that_starts_late_is_placed_at_its_time_in_the_film(
+    tmp_path, more, place
+):
     late = Clip("tt1-002", "tt1", level="S", **more)
     clips = (late, Clip("tt1-001", "tt1", level="EN", start_s=0.0))
     run = run_of(tmp_path / "run", usual())

@@ -83,7 +83,9 @@ def test_page_is_well_formed_and_loads_nothing(whole):
 
 
 def test_drawings_on_the_page_load_nothing(whole):
-    drawings = [link for link in page_of(whole[0]).links if link.startswith("data:image/svg")]
+    drawings = [
+        link for link in page_of(whole[0]).links if link.startswith("data:image/svg")
+    ]
     for drawing in drawings:
         text = base64.b64decode(drawing.partition(",")[2]).decode("utf-8")
         root = ElementTree.fromstring(text)
@@ -97,7 +99,13 @@ def test_drawings_on_the_page_load_nothing(whole):
 def hostile_run(folder: Path) -> Path:
     missing = {"clip_id": HOSTILE, "reason": HOSTILE, "tasks": [HOSTILE]}
     coverage = {"kind": "coverage", "feature": HOSTILE, "n_clips": 1, "n_missing": 1}
-    printed = {"metric": "/../../../evil", "mean": 0.5, "sd": None, "movie": None, "source": ""}
+    printed = {
+        "metric": "/../../../evil",
+        "mean": 0.5,
+        "sd": None,
+        "movie": None,
+        "source": "",
+    }
     papers = [printed, {**printed, "metric": "ap", "movie": "tt1"}]
     records = [
         cell(HOSTILE, train=HOSTILE, test=HOSTILE, feature=HOSTILE, paper=papers),
@@ -138,9 +146,15 @@ def test_tables_and_figures_lie_beside_the_page(whole):
         *("tables/paper-ap.tex", "figures/timelines.svg", "figures/timelines.png"),
     ):
         assert name in names
-    for name in re.findall(r"\]\((figures/[^)]+)\)", (folder / "report.md").read_text("utf-8")):
+    for name in re.findall(
+        r"\]\((figures/[^)]+)\)", (folder / "report.md").read_text("utf-8")
+    ):
         assert (folder / name).is_file()
-    assert (folder / "tables" / "provenance.csv").read_text("utf-8").startswith("kind,name,")
+    assert (
+        (folder / "tables" / "provenance.csv")
+        .read_text("utf-8")
+        .startswith("kind,name,")
+    )
 
 
 def test_the_same_run_gives_the_same_page(tmp_path, whole):
@@ -170,11 +184,15 @@ def test_audit_findings_are_shown_with_their_figure(tmp_path):
         "figure": "captions.svg",
     }
     (audits / "captions.json").write_text(json.dumps(finding))
-    (audits / "captions.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="72pt"/>')
+    (audits / "captions.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" width="72pt"/>'
+    )
     (audits / "other.json").write_text('{"effect": 0.5}')
     page = page_of(report([folder], formats=["html", "csv"])[0])
     assert "Do captions tell of looks?" in page.text and "They do." in page.text
-    assert (folder / "tables" / "audit-captions.csv").read_text() == "word,share\nlook,0.5\ngaze,\n"
+    assert (
+        folder / "tables" / "audit-captions.csv"
+    ).read_text() == "word,share\nlook,0.5\ngaze,\n"
     drawings = [link for link in page.links if link.startswith("data:image/svg")]
     assert b'width="72pt"' in base64.b64decode(drawings[-1].partition(",")[2])
 
@@ -184,13 +202,21 @@ def test_finding_cannot_include_files_of_other_folders(tmp_path, figure):
     folder = write_run(tmp_path / "run", [cell()])
     (folder / "audits").mkdir()
     (folder / "run.svg").write_text("<svg/>")
-    finding = {"title": "t", "sentences": [], "headers": ["a"], "rows": [[1]], "figure": figure}
+    finding = {
+        "title": "t",
+        "sentences": [],
+        "headers": ["a"],
+        "rows": [[1]],
+        "figure": figure,
+    }
     (folder / "audits" / "a.json").write_text(json.dumps(finding))
     drawn = report([folder], formats=["html"])
     assert not [path for path in drawn if path.name == "run.svg"]
 
 
-@pytest.mark.parametrize("text", ["{", '{"title": "t", "headers": ["a"], "rows": [[1, 2]]}'])
+@pytest.mark.parametrize(
+    "text", ["{", '{"title": "t", "headers": ["a"], "rows": [[1, 2]]}']
+)
 def test_a_broken_finding_is_named(tmp_path, text):
     folder = write_run(tmp_path / "run", [cell()])
     (folder / "audits").mkdir()
@@ -229,7 +255,9 @@ def test_run_with_a_missing_record_is_reported_as_corrupt(tmp_path, lost):
 
 def test_command_finds_runs_by_name_and_lists_files(tmp_path):
     write_run(tmp_path / "runs" / "mine", [cell()])
-    done = run_obygaze("-C", tmp_path, "report", "mine", "--format", "csv", "--json").ok()
+    done = run_obygaze(
+        "-C", tmp_path, "report", "mine", "--format", "csv", "--json"
+    ).ok()
     files = done.json()["files"]
     assert str(tmp_path / "runs" / "mine" / "tables" / "films.csv") in files
     lost = run_obygaze("-C", tmp_path, "report", "yours")
@@ -243,7 +271,10 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(tmp_path: Path) -> No
     report([run], page)
     report([run], page)
     before = sorted(tmp_path.rglob("*"))
-    for taken, why in ((thesis, "does not have the generator"), (tmp_path, "expected a file")):
+    for taken, why in (
+        (thesis, "does not have the generator"),
+        (tmp_path, "expected a file"),
+    ):
         with pytest.raises(AlreadyThere, match=why):
             report([run], taken)
     assert thesis.read_text() == "years"
@@ -252,7 +283,9 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(tmp_path: Path) -> No
 
 def test_the_surest_errors_and_every_bar_of_the_timelines_are_listed(tmp_path):
     # The last clip is positive, and the model is surest that it is not.
-    text = predictions().replace('"tt3-004",tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,0,0.25,0', LAST)
+    text = predictions().replace(
+        '"tt3-004",tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,0,0.25,0', LAST
+    )
     folder = write_run(tmp_path / "run", usual(), text)
     report([folder])
     lines = (folder / "tables" / "surest-errors.csv").read_text("utf-8").splitlines()
@@ -262,31 +295,45 @@ def test_the_surest_errors_and_every_bar_of_the_timelines_are_listed(tmp_path):
         "ridge (clip),tt2,tt2-001,1,S,,0.25",
     ]
     bars = (folder / "tables" / "clips.csv").read_text("utf-8").splitlines()
-    assert len(bars) == 13 and bars[0] == "group,clip,number of the clip,annotated,ridge (clip)"
+    assert (
+        len(bars) == 13
+        and bars[0] == "group,clip,number of the clip,annotated,ridge (clip)"
+    )
     assert bars[-1] == "tt3,tt3-004,4,S,0.03 wrong"
 
 
 def test_the_maps_of_the_surest_errors_are_drawn(tmp_path: Path) -> None:
-    text = predictions().replace('"tt3-004",tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,0,0.25,0', LAST)
+    text = predictions().replace(
+        '"tt3-004",tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,0,0.25,0', LAST
+    )
     folder = write_run(tmp_path / "runs" / "run", usual(), text)
     manifest = films(1, 2)
     ids = ("tt3-004", "tt1-002")  # an error, and a clip that is decided correctly
     clips = tuple(replace(c, clip_id=i) for c, i in zip(manifest, ids, strict=True))
     manifest, X = replace(manifest, clips=clips), np.zeros((2, 3, 4, 2, 2))
-    X[0, 0, 2, 1, 0], X[0, 1, 0, 0, 1] = 4, 2  # Look in frame 3 at the lower left; Body in frame 1
+    X[0, 0, 2, 1, 0], X[0, 1, 0, 0, 1] = (
+        4,
+        2,
+    )  # Look in frame 3 at the lower left; Body in frame 1
     recipe = a_recipe(maps={"directions": ["Look", "Body", "random 1"]})
     store_of(tmp_path / "stores" / "looks", manifest, X, level="maps", recipe=recipe)
     run_obygaze("-C", tmp_path, "report", "run", "--maps", "looks").ok()
-    assert [path.name for path in folder.glob("figures/maps-*.png")] == ["maps-tt3-004.png"]
+    assert [path.name for path in folder.glob("figures/maps-*.png")] == [
+        "maps-tt3-004.png"
+    ]
     page = (folder / "report.html").read_text("utf-8")
     assert "Maps of tt3-004 (tt3, S): ridge (clip) has a score of 0.03" in page
     svg = (folder / "figures" / "maps-tt3-004.svg").read_text("utf-8")
     data = re.search(r'href="data:image/png;base64,([^"]*)"', svg)
     assert data is not None
     stored = Image.open(io.BytesIO(base64.b64decode(data[1]))).convert("RGB")
-    picture = np.asarray(stored)[::-1]  # matplotlib stores it upside down, and the SVG turns it
+    picture = np.asarray(stored)[
+        ::-1
+    ]  # matplotlib stores it upside down, and the SVG turns it
     height, width, _ = picture.shape
-    row, column = ((np.arange(n) + 0.5) * size / n for n, size in ((6, height), (8, width)))
+    row, column = (
+        (np.arange(n) + 0.5) * size / n for n, size in ((6, height), (8, width))
+    )
     places = picture[row.astype(int)][:, column.astype(int)].astype(int)
     blue = places[0, 0, 2] - places[..., 2]  # orange is dark in blue
     assert np.argwhere(blue > 0).tolist() == [[1, 4], [2, 1]]
@@ -294,32 +341,47 @@ def test_the_maps_of_the_surest_errors_are_drawn(tmp_path: Path) -> None:
 
 
 def test_a_store_without_maps_of_the_errors_is_named(tmp_path: Path) -> None:
-    text = predictions().replace('"tt3-004",tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,0,0.25,0', LAST)
+    text = predictions().replace(
+        '"tt3-004",tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,0,0.25,0', LAST
+    )
     write_run(tmp_path / "runs" / "run", usual(), text)
     recipe = a_recipe(maps={"directions": ["Look"]})
     X = np.zeros((1, 1, 4, 2, 2))
     store_of(tmp_path / "stores" / "looks", films(1, 1), X, level="maps", recipe=recipe)
     done = run_obygaze("-C", tmp_path, "report", "run", "--maps", "looks")
     assert done.code == 1
-    assert "none of the surest errors has maps" in done.stderr and "tt3-004 tt2-001" in done.stderr
+    assert (
+        "none of the surest errors has maps" in done.stderr
+        and "tt3-004 tt2-001" in done.stderr
+    )
 
 
 LAST = "tt3-004,tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,1,0.03125,0"
 
 
-def test_several_runs_are_folded_and_one_is_not_and_words_are_explained(tmp_path, whole):
+def test_several_runs_are_folded_and_one_is_not_and_words_are_explained(
+    tmp_path, whole
+):
     one = whole[0].read_text("utf-8")
     folders = [write_run(tmp_path / name, [cell()]) for name in ("one", "two")]
     two = report(folders, tmp_path / "two.html", ["html"])[0].read_text("utf-8")
-    assert two.count('<details class="run">') == 2 and '<details class="run">' not in one
+    assert (
+        two.count('<details class="run">') == 2 and '<details class="run">' not in one
+    )
     # An address inside what is folded opens it, one on the fold itself does not.
-    assert re.search(r'<details class="run">\s*<summary>[^<]*</summary>\s*<main id="run-1">', two)
+    assert re.search(
+        r'<details class="run">\s*<summary>[^<]*</summary>\s*<main id="run-1">', two
+    )
     for page in (one, two):
         assert page.count('<dl id="words">') == 1
-        assert all(f"<dt>{word}</dt>" in page for word in ("EN", "task", "AP", "interval"))
+        assert all(
+            f"<dt>{word}</dt>" in page for word in ("EN", "task", "AP", "interval")
+        )
 
 
-def test_names_that_are_equal_as_file_names_have_files_of_their_own(tmp_path: Path) -> None:
+def test_names_that_are_equal_as_file_names_have_files_of_their_own(
+    tmp_path: Path,
+) -> None:
     """Four tasks whose names differ in one mark, two stores likewise, and one film of a paper."""
     stores = ("a b", "a-b")
     paper = [{"metric": "ap", "mean": 0.5, "sd": None, "movie": "tt1", "source": None}]
@@ -335,9 +397,13 @@ def test_names_that_are_equal_as_file_names_have_files_of_their_own(tmp_path: Pa
     written = report([folder])
     assert len(set(written)) == len(written)
     assert len({str(path).lower() for path in written}) == len(written)
-    on_disk = {path for part in ("tables", "figures") for path in (folder / part).iterdir()}
+    on_disk = {
+        path for part in ("tables", "figures") for path in (folder / part).iterdir()
+    }
     assert on_disk == {path for path in written if path.parent != folder}
-    tables = [path.read_text("utf-8") for path in sorted(folder.glob("tables/results-*.csv"))]
+    tables = [
+        path.read_text("utf-8") for path in sorted(folder.glob("tables/results-*.csv"))
+    ]
     assert len(tables) == 4
     page = Page((folder / "report.html").read_text("utf-8"))
     assert len(set(page.ids)) == len(page.ids)

@@ -66,7 +66,10 @@ def test_models_stand_under_the_task_that_trained_them_and_baselines_below(table
         "Tested on EN_S: easy negatives against sure (12 clips of 3 films, 25.0 % positive)"
     )
     assert table.headers == ("model", "F1 binary", "F1 weighted", "AP", "AUC", "leaked")
-    assert groups_of(table) == [("trained on HN_S", 2), ("baselines without features", 2)]
+    assert groups_of(table) == [
+        ("trained on HN_S", 2),
+        ("baselines without features", 2),
+    ]
     assert quiet_of(table) == ["baselines without features"]
     rows = rows_of(table)
     assert [row[0] for row in rows] == [
@@ -83,11 +86,20 @@ def test_models_stand_under_the_task_that_trained_them_and_baselines_below(table
 
 def test_equal_baselines_share_a_row_with_their_tasks():
     alike = [
-        baseline(name, train=train) for name in ("prevalence", "neighbour") for train in ("A", "B")
+        baseline(name, train=train)
+        for name in ("prevalence", "neighbour")
+        for train in ("A", "B")
     ]
-    other = [baseline("prevalence", train="C", ap=0.5), baseline("neighbour", train="C")]
+    other = [
+        baseline("prevalence", train="C", ap=0.5),
+        baseline("neighbour", train="C"),
+    ]
     found = [(names, trains) for names, trains, _ in merged_baselines([*alike, *other])]
-    assert found == [(["prevalence"], "A, B"), (["neighbour"], "any task"), (["prevalence"], "C")]
+    assert found == [
+        (["prevalence"], "A, B"),
+        (["neighbour"], "any task"),
+        (["prevalence"], "C"),
+    ]
 
 
 def test_cells_with_different_clips_show_sizes(tmp_path):
@@ -102,7 +114,13 @@ def test_cells_with_different_clips_show_sizes(tmp_path):
 
 def test_the_papers_numbers_stand_beside_ours(tables):
     table = tables["paper-ap"]
-    assert table.headers == ("trained on", "tested on", "AP, this run", "AP, paper", "leaked")
+    assert table.headers == (
+        "trained on",
+        "tested on",
+        "AP, this run",
+        "AP, paper",
+        "leaked",
+    )
     ours, theirs = Number(0.625, sd=0.03125), Number(0.5, sd=0.125)
     assert table.rows == [Heading("ridge (clip)"), ("HN_S", "EN_S", ours, theirs, 0)]
     films = tables["paper-films-pcbm-dt-clip"]
@@ -136,7 +154,13 @@ def test_untrained_baselines_have_no_leaked_clips(tmp_path):
 
 def test_the_best_baseline_is_compared_first_and_no_pair_is_left_out(tmp_path):
     one = {
-        **{"kind": "comparison", "task": "EN_S", "train": "HN_S", "test": "EN_S", "metric": "ap"},
+        **{
+            "kind": "comparison",
+            "task": "EN_S",
+            "train": "HN_S",
+            "test": "EN_S",
+            "metric": "ap",
+        },
         **{"ci": None, "n_movies": 3, "p_sign_flip": 0.03125, "p_corrected_t": None},
     }
     names = [f"model{i}" for i in range(15)]
@@ -144,14 +168,20 @@ def test_the_best_baseline_is_compared_first_and_no_pair_is_left_out(tmp_path):
     records += [baseline("random", ap=0.25), baseline("neighbour", ap=0.5)]
     for i, name in enumerate(names):
         first = {**one, "first": {"model": name, "feature": "clip"}}
-        for other, difference in (("neighbour", 0.0625), ("random", 0.5), ("oracle", -0.5)):
+        for other, difference in (
+            ("neighbour", 0.0625),
+            ("random", 0.5),
+            ("oracle", -0.5),
+        ):
             second = {"model": other, "feature": ""}
             records.append({**first, "second": second, "difference": difference})
         if i:
             second = {"model": names[0], "feature": "clip"}
             records.append({**first, "second": second, "difference": 0.25})
     tables = of(tmp_path, records)
-    shown = [(row[2], str(row[4]), str(row[6])) for row in rows_of(tables["comparisons"])]
+    shown = [
+        (row[2], str(row[4]), str(row[6])) for row in rows_of(tables["comparisons"])
+    ]
     assert shown == [("neighbour", "0.06", "0.031")] * 15
     further = tables["comparisons-further"]
     assert further.folded
@@ -160,25 +190,46 @@ def test_the_best_baseline_is_compared_first_and_no_pair_is_left_out(tmp_path):
 
 def test_the_spread_between_seeds_is_in_the_table_of_results(tmp_path):
     seeds = {"n": 5, "ap": {"mean": 0.5, "sd": 0.0625}}
-    table = of(tmp_path, [cell(seeds=seeds), cell("ridge2"), baseline("random")])["results-EN-S"]
+    table = of(tmp_path, [cell(seeds=seeds), cell("ridge2"), baseline("random")])[
+        "results-EN-S"
+    ]
     column = table.headers.index("SD over seeds, AP")
     assert [str(row[column]) for row in rows_of(table)] == ["0.062", "–", "–"]
-    assert "SD over seeds, AP" not in of(tmp_path / "one", [cell()])["results-EN-S"].headers
+    assert (
+        "SD over seeds, AP"
+        not in of(tmp_path / "one", [cell()])["results-EN-S"].headers
+    )
 
 
 def test_a_p_is_shown_where_all_runs_test_the_same_clips(tmp_path):
     """In simulations the t over folds rejects too seldom: its interval has to do."""
     one = {
-        **{"kind": "comparison", "task": "EN_S", "train": "HN_S", "test": "EN_S", "metric": "ap"},
-        **{"first": {"model": "ridge", "feature": "clip"}, "ci": [0.1, 0.4], "n_movies": 3},
+        **{
+            "kind": "comparison",
+            "task": "EN_S",
+            "train": "HN_S",
+            "test": "EN_S",
+            "metric": "ap",
+        },
+        **{
+            "first": {"model": "ridge", "feature": "clip"},
+            "ci": [0.1, 0.4],
+            "n_movies": 3,
+        },
         **{"second": {"model": "mlp", "feature": "clip"}, "difference": 0.25},
     }
     by_film = {**one, "p_sign_flip": 0.5, "p_corrected_t": None}
     by_fold = {**one, "p_sign_flip": None, "p_corrected_t": 0.25}
     cells, tables = [cell(), cell("mlp")], {}
-    for name, found in {"film": [by_film], "fold": [by_fold], "both": [by_film, by_fold]}.items():
+    for name, found in {
+        "film": [by_film],
+        "fold": [by_fold],
+        "both": [by_film, by_fold],
+    }.items():
         tables[name] = of(tmp_path / name, [*cells, *found])["comparisons-further"]
-    shown = {n: [(t.headers[-1], str(r[-1])) for r in rows_of(t)] for n, t in tables.items()}
+    shown = {
+        n: [(t.headers[-1], str(r[-1])) for r in rows_of(t)] for n, t in tables.items()
+    }
     assert shown == {
         "film": [("p", "0.500")],
         "fold": [("films", "3")],
@@ -190,18 +241,29 @@ def test_a_p_is_shown_where_all_runs_test_the_same_clips(tmp_path):
 def test_concepts_have_chance_and_stability(tables):
     row = tables["concepts-clip-0"].rows[0]
     assert row[:4] == ("Look", 3, Number(0.25), Number(0.75, 0.5, 1.0))
-    assert row[6:] == (Number(0.002, digits=3, is_p=True), Number(0.9375), Number(0.6875))
+    assert row[6:] == (
+        Number(0.002, digits=3, is_p=True),
+        Number(0.9375),
+        Number(0.6875),
+    )
     # A weight of 2 on margins that spread by one half adds 1 to the log odds.
-    assert tables["weights-clip"].rows == [("pcbm-lr (clip), HN_S", Number(1.0), Number(-0.5))]
+    assert tables["weights-clip"].rows == [
+        ("pcbm-lr (clip), HN_S", Number(1.0), Number(-0.5))
+    ]
 
 
 def test_factors_have_a_column_for_all_films_and_one_for_each(tables):
     table = tables["analysis-ridge-clip-HN-S-EN-S"]
     assert table.headers == ("factor", "all films", "tt1")
-    assert [str(value) for value in table.rows[0][1:]] == ["1.50* [0.50, 2.50]", "1.50*"]
+    assert [str(value) for value in table.rows[0][1:]] == [
+        "1.50* [0.50, 2.50]",
+        "1.50*",
+    ]
 
 
-def test_films_are_rows_where_there_are_fewer_cells_and_columns_where_there_are_more(tmp_path):
+def test_films_are_rows_where_there_are_fewer_cells_and_columns_where_there_are_more(
+    tmp_path,
+):
     table = of(tmp_path, [cell(), cell("mlp")])["films"]
     assert table.headers == ("film", "id", "ridge, HN_S → EN_S", "mlp, HN_S → EN_S")
     assert table.rows[1] == ("tt2", "tt2", Number(0.5), Number(0.5))
@@ -219,7 +281,9 @@ def test_tasks_tested_on_themselves_share_a_table(tmp_path):
     table = of(tmp_path, records)["results"]
     assert groups_of(table) == [("cav", 3), ("prevalence", 3)]
     assert quiet_of(table) == ["prevalence"]
-    assert [row[:3] for row in rows_of(table)[:3]] == [(name, 12, Number(0.25)) for name in names]
+    assert [row[:3] for row in rows_of(table)[:3]] == [
+        (name, 12, Number(0.25)) for name in names
+    ]
 
 
 def test_clips_without_features_are_named_with_the_reason(tables):
@@ -238,16 +302,30 @@ def test_hashes_and_seeds_are_on_the_page(tables):
 
 def test_the_line_of_power_follows_from_the_width_of_the_intervals(tmp_path):
     one = {
-        **{"kind": "comparison", "task": "EN_S", "train": "HN_S", "test": "EN_S", "metric": "ap"},
-        **{"first": {"model": "ridge", "feature": "clip"}, "n_movies": 12, "difference": 0.0},
+        **{
+            "kind": "comparison",
+            "task": "EN_S",
+            "train": "HN_S",
+            "test": "EN_S",
+            "metric": "ap",
+        },
+        **{
+            "first": {"model": "ridge", "feature": "clip"},
+            "n_movies": 12,
+            "difference": 0.0,
+        },
         **{"p_sign_flip": None, "p_corrected_t": None, "ci": [-0.110049, 0.110049]},
     }
     models = {**one, "second": {"model": "mlp", "feature": "clip"}}
     blind = {**one, "second": {"model": "random", "feature": ""}, "ci": [-0.5, 0.5]}
     made = sections(tmp_path / "run", [cell(), cell("mlp"), models, blind])
-    (text,) = next(section for section in made if section.key == "comparisons").sentences
+    (text,) = next(
+        section for section in made if section.key == "comparisons"
+    ).sentences
     # t with 11 degrees of freedom: 2.20099 at .975, 0.87553 at .8; the standard error is .05.
-    assert text.startswith("With 12 films, a test at 95 % finds a difference in AP of about 0.15 ")
+    assert text.startswith(
+        "With 12 films, a test at 95 % finds a difference in AP of about 0.15 "
+    )
 
 
 def test_noise_and_random_directions_are_the_last_rows_of_concepts(tmp_path):
@@ -267,20 +345,44 @@ def test_noise_and_random_directions_are_the_last_rows_of_concepts(tmp_path):
 def test_calibration_is_shown_as_trained_and_recalibrated(tmp_path):
     again = {"brier": 0.125, "ece": 0.0625, "ece_width": 0.0, "calibration": []}
     values = {"brier": {"value": 0.25}, "ece": {"value": 0.5}}
-    table = of(tmp_path, [cell(recalibrated=again, **values), cell("mlp")])["recalibration"]
+    table = of(tmp_path, [cell(recalibrated=again, **values), cell("mlp")])[
+        "recalibration"
+    ]
     assert [[str(value) for value in row] for row in rows_of(table)] == [
         ["ridge", "0.250", "0.125", "0.500", "0.062"]
     ]
 
 
-def contrast(model: str, test: str, first: float, second: float, **more) -> dict[str, object]:
+def contrast(
+    model: str, test: str, first: float, second: float, **more
+) -> dict[str, object]:
     sides = {
         "first": {"train": "HN_S", "value": first},
         "second": {"train": "EN_S", "value": second},
     }
-    sizes = {"n_movies": 3, "n_movies_higher": 1, "n_seeds": 1, "n_test": 12, "leaked": 0}
-    own = {"kind": "contrast", "test": test, "model": model, "feature": "clip", "metric": "ap"}
-    return {**own, **sides, "difference": first - second, "ci": None, "p": None, **sizes, **more}
+    sizes = {
+        "n_movies": 3,
+        "n_movies_higher": 1,
+        "n_seeds": 1,
+        "n_test": 12,
+        "leaked": 0,
+    }
+    own = {
+        "kind": "contrast",
+        "test": test,
+        "model": model,
+        "feature": "clip",
+        "metric": "ap",
+    }
+    return {
+        **own,
+        **sides,
+        "difference": first - second,
+        "ci": None,
+        "p": None,
+        **sizes,
+        **more,
+    }
 
 
 def test_the_contrast_says_how_often_the_first_task_is_better(tmp_path):

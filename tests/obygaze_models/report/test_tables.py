@@ -43,12 +43,25 @@ def test_numbers_show_their_interval_and_missing_ones_a_dash():
     assert str(Number(0.0004, digits=3, is_p=True)) == "<0.001"
     assert str(Number(0.0006, digits=3, is_p=True)) == "0.001"
     assert str(Number(1.5, 0.5, 2.5, digits=1, mark="*")) == "1.5* [0.5, 2.5]"
-    assert [str(Number(0.79, sd=0.05)), str(Number(None, sd=0.05))] == ["0.79 (0.05)", "–"]
+    assert [str(Number(0.79, sd=0.05)), str(Number(None, sd=0.05))] == [
+        "0.79 (0.05)",
+        "–",
+    ]
 
 
 def test_csv_keeps_full_precision_with_intervals_and_groups_in_columns_of_their_own():
     assert read_csv(TABLE.as_csv()) == [
-        ["group", "model", "clips", "AP", "AP low", "AP high", "paper", "paper SD", "leaked"],
+        [
+            "group",
+            "model",
+            "clips",
+            "AP",
+            "AP low",
+            "AP high",
+            "paper",
+            "paper SD",
+            "leaked",
+        ],
         ["seen", "ridge", "12", "0.625", "0.25", "0.875", "0.79", "0.05", "0"],
         ["unseen", "mlp", "12", "", "", "", "", "", "3"],
     ]
@@ -96,7 +109,14 @@ def test_html_marks_warnings_and_quiet_rows():
 
 @pytest.mark.parametrize("where", ["title", "header", "cell", "note", "group"])
 def test_names_are_never_markup(where):
-    own = {"title": "t", "header": "h", "cell": "c", "note": "n", "group": "g", where: HOSTILE}
+    own = {
+        "title": "t",
+        "header": "h",
+        "cell": "c",
+        "note": "n",
+        "group": "g",
+        where: HOSTILE,
+    }
     rows = [Heading(own["group"]), (own["cell"], 1)]
     table = ResultTable(HOSTILE, own["title"], (own["header"], "n"), rows, own["note"])
     page = written(table, "html")
@@ -106,7 +126,9 @@ def test_names_are_never_markup(where):
     assert "<script" not in markdown
     assert "](http" not in markdown.replace(r"\]", "")
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
-    assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {4}  # two cells and both ends
+    assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {
+        4
+    }  # two cells and both ends
     check_latex(written(table, "tex"))
     assert [len(row) for row in read_csv(table.as_csv())] == [3, 3]
 

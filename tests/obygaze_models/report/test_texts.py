@@ -53,7 +53,10 @@ def test_the_file_has_the_keys_that_the_code_reads() -> None:
 
 @pytest.mark.parametrize("part", ["sentences", "figures", "tables"])
 def test_every_text_is_used(part: str) -> None:
-    used = [f'"{key}"' in SOURCE or f"text.{part}.{key}" in SOURCE for key in report_text()[part]]
+    used = [
+        f'"{key}"' in SOURCE or f"text.{part}.{key}" in SOURCE
+        for key in report_text()[part]
+    ]
     assert all(used), dict(zip(report_text()[part], used, strict=True))
 
 

@@ -22,9 +22,21 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.protocols import Run, fit_final, gather, run_protocol, training_protocol
+from obygaze_models.protocols import (
+    Run,
+    fit_final,
+    gather,
+    run_protocol,
+    training_protocol,
+)
 from obygaze_models.protocols.runner.training import training_clips
-from obygaze_models.zoo import SavedModel, TrainingClips, load_model, predict, save_model
+from obygaze_models.zoo import (
+    SavedModel,
+    TrainingClips,
+    load_model,
+    predict,
+    save_model,
+)
 from obygaze_models.zoo.info import read_training_clips
 from obygaze_models.zoo.saving import pull_model, push_model
 
@@ -33,7 +45,9 @@ X = planted(MANIFEST, 60, 0.5)
 LEVEL = {clip.clip_id: clip.level for clip in MANIFEST}
 FILM = {clip.clip_id: clip.movie_id for clip in MANIFEST}
 LAST = "tt0000007"  # a film no model is trained on
-TRAINED = Manifest(MANIFEST.name, MANIFEST.header, tuple(c for c in MANIFEST if c.movie_id != LAST))
+TRAINED = Manifest(
+    MANIFEST.name, MANIFEST.header, tuple(c for c in MANIFEST if c.movie_id != LAST)
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +61,10 @@ def kept(
     """A model trained on all films but the last, and the run that judged it."""
     quick = ("report.replicates=20", "report.compare=false", *changes)
     inputs = gather(
-        training_protocol(kind, task, TRAINED, quick), TRAINED, "made-up", {"sig": store}
+        training_protocol(kind, task, TRAINED, quick),
+        TRAINED,
+        "made-up",
+        {"sig": store},
     )
     run = run_protocol(inputs, folder / "run", n_jobs=1)
     fit_final(inputs, run, folder / "kept")
@@ -101,7 +118,9 @@ def test_a_training_clip_gets_its_out_of_fold_score_and_each_row_says_what_it_is
         assert told == ("unseen" if FILM[clip] == LAST else level)
     score = dict(zip(found.clip_ids, found.scores[:, 0].tolist(), strict=True))
     tested = scores_in(run, model="ridge")
-    assert {clip: [score[clip]] for clip in basis if basis[clip] == "out-of-fold"} == tested
+    assert {
+        clip: [score[clip]] for clip in basis if basis[clip] == "out-of-fold"
+    } == tested
     decided = dict(zip(found.clip_ids, found.decisions, strict=True))
     assert decided == {c: "positive" if s > 0 else "negative" for c, s in score.items()}
     new = [clip for clip in basis if basis[clip] != "out-of-fold"]
@@ -118,8 +137,12 @@ def test_out_of_fold_scores_are_as_good_as_the_report_says_and_in_sample_ones_be
     auc = {}
     for in_sample, basis in ((False, "out-of-fold"), (True, "in-sample")):
         found = predict(model, store, in_sample=in_sample)
-        rows = zip(found.clip_ids, found.basis, found.scores[:, 1].tolist(), strict=True)
-        auc[basis] = auc_within_films({clip: p for clip, kind, p in rows if kind == basis})
+        rows = zip(
+            found.clip_ids, found.basis, found.scores[:, 1].tolist(), strict=True
+        )
+        auc[basis] = auc_within_films(
+            {clip: p for clip, kind, p in rows if kind == basis}
+        )
     assert auc["out-of-fold"] == pytest.approx(told, abs=1e-12)
     assert told < 0.8
     assert auc["in-sample"] > 0.97
@@ -185,7 +208,9 @@ def test_clips_that_only_found_concepts_are_training_clips_too(
         assert np.isnan(column[out]).all()
         assert np.isfinite(column[~out]).all()
     rows = list(csv.DictReader(io.StringIO(found.to_csv())))
-    assert {row["margin:Look"] == "" for row in rows if row["basis"] == "out-of-fold"} == {True}
+    assert {
+        row["margin:Look"] == "" for row in rows if row["basis"] == "out-of-fold"
+    } == {True}
     asked = predict(model, store, in_sample=True)
     assert np.isfinite(asked.margins["Look"]).all()
 
@@ -214,18 +239,26 @@ def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
     model, _ = kept(tmp_path, store, "cav", *changes)
     found = predict(model, store)
     told = [
-        i for i, clip in enumerate(MANIFEST) if clip.level != "NS" and FILM[clip.clip_id] != LAST
+        i
+        for i, clip in enumerate(MANIFEST)
+        if clip.level != "NS" and FILM[clip.clip_id] != LAST
     ]
-    has = np.array([[name in clip.concepts for name in VISUAL] for clip in MANIFEST]).astype(int)
+    has = np.array(
+        [[name in clip.concepts for name in VISUAL] for clip in MANIFEST]
+    ).astype(int)
     film = "tt0000003"
     rest = [i for i in told if MANIFEST.clips[i].movie_id != film]
     own = [i for i in told if MANIFEST.clips[i].movie_id == film]
-    bank = ConceptBank(list(VISUAL), C="paper").fit(X[rest].astype(np.float64), has[rest])
+    bank = ConceptBank(list(VISUAL), C="paper").fit(
+        X[rest].astype(np.float64), has[rest]
+    )
     expected = bank.transform(X[own].astype(np.float64))
     rows = [found.clip_ids.index(MANIFEST.clips[i].clip_id) for i in own]
     assert {found.basis[row] for row in rows} == {"out-of-fold"}
     for column, name in enumerate(VISUAL):
-        np.testing.assert_allclose(found.margins[name][rows], expected[:, column], atol=1e-3)
+        np.testing.assert_allclose(
+            found.margins[name][rows], expected[:, column], atol=1e-3
+        )
 
 
 def test_a_model_without_a_list_counts_every_clip_of_its_films(
@@ -280,7 +313,9 @@ def test_a_shared_model_still_has_its_out_of_fold_scores(
     theirs = pull_model(str(tmp_path / "shared"), tmp_path / "theirs")
     assert predict(theirs, store).to_csv() == predict(ridge, store).to_csv()
     data = (tmp_path / "shared" / "training-clips.csv").read_bytes()
-    (tmp_path / "shared" / "training-clips.csv").write_bytes(data.replace(b"1", b"2", 1))
+    (tmp_path / "shared" / "training-clips.csv").write_bytes(
+        data.replace(b"1", b"2", 1)
+    )
     with pytest.raises(Corrupt, match="sha256"):
         pull_model(str(tmp_path / "shared"), tmp_path / "broken")
     assert not (tmp_path / "broken").exists()
@@ -293,7 +328,9 @@ def test_saving_again_without_a_list_leaves_none(
     assert sorted(p.name for p in ridge.folder.iterdir()) == [
         *("README.md", "croissant.json", "model.json", "model.safetensors")
     ]
-    assert "does not list its training clips" in (ridge.folder / "README.md").read_text("utf-8")
+    assert "does not list its training clips" in (ridge.folder / "README.md").read_text(
+        "utf-8"
+    )
     wrong = TrainingClips(("a",), {"p:positive": np.array([0.5])})
     with pytest.raises(FixInput, match="unknown score column 'p:positive'"):
         save_model(ridge.estimator, ridge.info, ridge.folder, clips=wrong, force=True)
@@ -314,7 +351,9 @@ def test_saving_again_without_a_list_leaves_none(
         b"clip_id,score:negative\na,1\n",
     ],
 )
-def test_a_list_of_training_clips_that_is_none_is_refused(ridge: SavedModel, data: bytes) -> None:
+def test_a_list_of_training_clips_that_is_none_is_refused(
+    ridge: SavedModel, data: bytes
+) -> None:
     (ridge.folder / "training-clips.csv").write_bytes(data)
     document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
     document["training_clips"] = {"bytes": len(data), "sha256": sha256_bytes(data)}
@@ -325,7 +364,10 @@ def test_a_list_of_training_clips_that_is_none_is_refused(ridge: SavedModel, dat
 
 
 def test_the_list_reads_as_it_was_written() -> None:
-    scores = {"p:S": np.array([0.1 + 0.2, np.nan]), "margin:a,b": np.array([-1e-300, 2.0])}
+    scores = {
+        "p:S": np.array([0.1 + 0.2, np.nan]),
+        "margin:a,b": np.array([-1e-300, 2.0]),
+    }
     again = read_training_clips(TrainingClips(("x,1", "y"), scores).to_csv(), "here")
     assert again.clip_ids == ("x,1", "y")
     assert again.has_score.tolist() == [True, True]
@@ -335,9 +377,18 @@ def test_the_list_reads_as_it_was_written() -> None:
 
 def test_scores_of_a_fold_that_leaked_are_not_out_of_fold(tmp_path: Path) -> None:
     base = {"train": "T", "test": "T", "model": "m", "feature": "f"}
-    folds = [{"fold": n, "seed": 0, "leaked": k, "chosen": {}} for n, k in (("1", 0), ("2", 3))]
-    header = "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision\n"
-    rows = ["a,x,T,T,T,m,f,1,0,1,0.5,0", "b,y,T,T,T,m,f,2,0,1,0.5,0", "a,x,T,T,T,other,f,1,0,1,9,1"]
+    folds = [
+        {"fold": n, "seed": 0, "leaked": k, "chosen": {}}
+        for n, k in (("1", 0), ("2", 3))
+    ]
+    header = (
+        "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision\n"
+    )
+    rows = [
+        "a,x,T,T,T,m,f,1,0,1,0.5,0",
+        "b,y,T,T,T,m,f,2,0,1,0.5,0",
+        "a,x,T,T,T,other,f,1,0,1,9,1",
+    ]
     (tmp_path / "predictions.csv").write_text(header + "\n".join(rows) + "\n", "utf-8")
     run = Run(tmp_path, {}, [{"kind": "cell", **base, "folds": folds}])
     found = training_clips(run, ["a", "b", "c"], {"T": "p:positive"})
@@ -357,11 +408,15 @@ def test_as_a_person_types_it(workspace: Path) -> None:
     assert "Try: --in-sample" in done.stderr
     n = sum(row["basis"] == "out-of-fold" for row in rows)
     assert f"{n} out-of-fold" in done.stderr
-    as_json = call_obygaze(*here, "models", "predict", "mine", "all", "--json").ok().json()
+    as_json = (
+        call_obygaze(*here, "models", "predict", "mine", "all", "--json").ok().json()
+    )
     assert [row["basis"] for row in as_json["rows"]] == [row["basis"] for row in rows]
     hard = [clip for clip in as_json["refused"] if LEVEL[clip] == "HN"]
     assert len(hard) == len(as_json["refused"]) > 0
-    refused = call_obygaze(*here, "models", "predict", "mine", "all", "--clips", ",".join(hard))
+    refused = call_obygaze(
+        *here, "models", "predict", "mine", "all", "--clips", ",".join(hard)
+    )
     assert (refused.code, refused.stdout) == (1, "")
     assert f"no prediction for {hard[0]} and {len(hard) - 1} more" in refused.stderr
     listed = "--clips", f" {rows[0]['clip_id']} , {rows[1]['clip_id']},"
@@ -370,7 +425,9 @@ def test_as_a_person_types_it(workspace: Path) -> None:
     none = call_obygaze(*here, "models", "predict", "mine", "all", "--clips", "")
     assert none.code == 2 and "--clips lists no clip" in none.stderr
     out = workspace / "explained.csv"
-    asked = call_obygaze(*here, "models", "predict", "mine", "all", "--in-sample", "-o", out).ok()
+    asked = call_obygaze(
+        *here, "models", "predict", "mine", "all", "--in-sample", "-o", out
+    ).ok()
     assert "not predictions" in asked.stderr
     written = list(csv.DictReader(out.open(encoding="utf-8")))
     assert len(written) == len(MANIFEST)
@@ -399,20 +456,38 @@ def test_a_kept_model_is_fitted_as_the_evaluated_one(
     kind: str, store: Store, tmp_path: Path
 ) -> None:
     """Fitted without the film that a run tested, the kept model has the scores of that run."""
-    changes = ["splits.kind=fixed", "splits.column=movie_id", 'splits.choose=["tt0000001"]']
+    changes = [
+        "splits.kind=fixed",
+        "splits.column=movie_id",
+        'splits.choose=["tt0000001"]',
+    ]
     changes += ["report.replicates=20", "report.compare=false"]
     if kind.startswith("pcbm"):
         changes += ["model.tolerance=0.1", "model.cross_fit=2"]
-    tested = training_protocol(kind, "ENHN_S", MANIFEST, [*changes, f'splits.test=["{LAST}"]'])
-    run = run_protocol(gather(tested, MANIFEST, "made-up", {"sig": store}), tmp_path / "run")
-    evaluated = {r["clip_id"]: float(r["score"]) for r in run.predictions if r["model"] == kind}
+    tested = training_protocol(
+        kind, "ENHN_S", MANIFEST, [*changes, f'splits.test=["{LAST}"]']
+    )
+    run = run_protocol(
+        gather(tested, MANIFEST, "made-up", {"sig": store}), tmp_path / "run"
+    )
+    evaluated = {
+        r["clip_id"]: float(r["score"]) for r in run.predictions if r["model"] == kind
+    }
     assert {FILM[clip] for clip in evaluated} == {LAST}
 
-    without = training_protocol(kind, "ENHN_S", TRAINED, [*changes, 'splits.test=["tt0000006"]'])
+    without = training_protocol(
+        kind, "ENHN_S", TRAINED, [*changes, 'splits.test=["tt0000006"]']
+    )
     inputs = gather(without, TRAINED, "made-up", {"sig": store})
     model = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
     unseen = X[[row for row, clip in enumerate(MANIFEST) if clip.clip_id in evaluated]]
     is_machine = not hasattr(model, "predict_proba")
-    scores = model.decision_function(unseen) if is_machine else model.predict_proba(unseen)[:, 1]
-    in_order = [evaluated[clip.clip_id] for clip in MANIFEST if clip.clip_id in evaluated]
+    scores = (
+        model.decision_function(unseen)
+        if is_machine
+        else model.predict_proba(unseen)[:, 1]
+    )
+    in_order = [
+        evaluated[clip.clip_id] for clip in MANIFEST if clip.clip_id in evaluated
+    ]
     np.testing.assert_allclose(scores, in_order, rtol=1e-9)

@@ -24,7 +24,9 @@ from obygaze_models.zoo import load_model, predict
 # A window is 16 pictures at 16 pictures a second: window n of a film is second n to n + 1.
 CLIPS = films(5, 20, seed=3)
 LAST = "tt0000005"
-TRAINED = Manifest(CLIPS.name, CLIPS.header, tuple(c for c in CLIPS if c.movie_id != LAST))
+TRAINED = Manifest(
+    CLIPS.name, CLIPS.header, tuple(c for c in CLIPS if c.movie_id != LAST)
+)
 QUICK = ("--set", "report.replicates=20", "--set", "report.compare=false")
 
 
@@ -63,7 +65,18 @@ def trained(workspace: Path) -> Path:
     write_manifest(CLIPS, workspace / "manifests" / "all.toml")
     cut = ("data.segments=some", "data.rule=within", "data.reduce=mean")
     words = [word for change in cut for word in ("--set", change)]
-    call = ("train", "ridge", "whole", "some", "--task", "EN_S", "-o", "kept", *words, *QUICK)
+    call = (
+        "train",
+        "ridge",
+        "whole",
+        "some",
+        "--task",
+        "EN_S",
+        "-o",
+        "kept",
+        *words,
+        *QUICK,
+    )
     call_obygaze("-C", workspace, *call).ok()
     return workspace
 
@@ -75,33 +88,52 @@ def test_a_model_of_segments_predicts_segments(trained: Path) -> None:
     assert "mean of the windows" in (model.folder / "README.md").read_text("utf-8")
     found = predict(model, store, CLIPS)
     unseen = [i for i, basis in enumerate(found.basis) if basis == "unseen"]
-    assert {found.clip_ids[i] for i in unseen} == {c.clip_id for c in CLIPS if c.movie_id == LAST}
+    assert {found.clip_ids[i] for i in unseen} == {
+        c.clip_id for c in CLIPS if c.movie_id == LAST
+    }
     # By hand: clips are 2.5 s long from a whole second on, so two whole windows lie within each.
     values = store.matrix("clip").values.reshape(5, 70, 4)
     rows = []
     for i in unseen:
         start = int(CLIPS[found.clip_ids[i]].start_s or 0)
-        rows.append(values[4, [start, start + 1]].mean(axis=0, dtype=np.float64).astype("f4"))
+        rows.append(
+            values[4, [start, start + 1]].mean(axis=0, dtype=np.float64).astype("f4")
+        )
     own = model.estimator.decision_function(np.array(rows, dtype=np.float64))
     np.testing.assert_allclose(found.scores[unseen, 0], own, atol=1e-9)
     basis = dict(zip(found.clip_ids, found.basis, strict=True))
     levels = {clip.clip_id: clip.level for clip in TRAINED}
-    assert {levels[c] for c, kind in basis.items() if kind == "out-of-fold"} == {"EN", "S"}
-    assert {levels[c] for c, kind in basis.items() if kind == "film-seen"} <= {"HN", "NS"}
+    assert {levels[c] for c, kind in basis.items() if kind == "out-of-fold"} == {
+        "EN",
+        "S",
+    }
+    assert {levels[c] for c, kind in basis.items() if kind == "film-seen"} <= {
+        "HN",
+        "NS",
+    }
 
 
 def test_a_model_of_segments_never_scores_windows(trained: Path) -> None:
-    model, store = load_model(trained / "models" / "kept"), open_store(trained / "stores" / "whole")
+    model, store = (
+        load_model(trained / "models" / "kept"),
+        open_store(trained / "stores" / "whole"),
+    )
     for clips in (None, [], ["tt0000001:000003"], [CLIPS.clips[0], "tt0000001:000003"]):
         with pytest.raises(FixUsage, match="needs a manifest of segments"):
             predict(model, store, clips)
     here = ("-C", trained, "models", "predict", "kept", "whole")
     refused = call_obygaze(*here)
     assert (refused.code, "--manifest NAME" in refused.stderr) == (2, True)
-    rows = list(csv.DictReader(io.StringIO(call_obygaze(*here, "--manifest", "all").ok().stdout)))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(call_obygaze(*here, "--manifest", "all").ok().stdout)
+        )
+    )
     assert len(rows) == len(CLIPS)
     one = CLIPS.clips[-1].clip_id
-    done = call_obygaze(*here, "--manifest", "all", "--clips", one, "--json").ok().json()
+    done = (
+        call_obygaze(*here, "--manifest", "all", "--clips", one, "--json").ok().json()
+    )
     assert [row["clip_id"] for row in done["rows"]] == [one]
 
 
@@ -112,7 +144,9 @@ def test_a_manifest_chooses_the_clips_of_a_store_of_clips(workspace: Path) -> No
     call_obygaze("-C", workspace, *call).ok()
     found = predict(load_model(workspace / "models" / "kept"), store, TRAINED)
     assert set(found.clip_ids) == {clip.clip_id for clip in TRAINED}
-    facts = json.loads((workspace / "models" / "kept" / "model.json").read_text("utf-8"))
+    facts = json.loads(
+        (workspace / "models" / "kept" / "model.json").read_text("utf-8")
+    )
     assert {"rule", "reduce"}.isdisjoint(facts["features"])
 
 
@@ -133,43 +167,74 @@ def test_a_run_of_mediaeval_is_scored_as_trec_eval_scores_it(workspace: Path) ->
             clip.movie_id,
             extra={
                 "violence": str(violent[clip.clip_id]),
-                "fold:mediaeval2015": str(int(clip.movie_id not in ("tt0000004", LAST))),
+                "fold:mediaeval2015": str(
+                    int(clip.movie_id not in ("tt0000004", LAST))
+                ),
             },
         )
         for clip in CLIPS
     ]
-    manifest = Manifest("accede", header, tuple(rows), ("violence", "fold:mediaeval2015"))
+    manifest = Manifest(
+        "accede", header, tuple(rows), ("violence", "fold:mediaeval2015")
+    )
     write_manifest(manifest, workspace / "manifests" / "accede.toml")
     store_of(workspace / "stores" / "sig", manifest, planted(CLIPS, 60, 1))
     task = ("column=violence", 'values={ "0" = 0, "1" = 1 }')
     splits = ("kind=fixed", "column=fold:mediaeval2015", 'test=["0"]')
-    changes = [*(f"tasks.violence.{one}" for one in task), *(f"splits.{one}" for one in splits)]
+    changes = [
+        *(f"tasks.violence.{one}" for one in task),
+        *(f"splits.{one}" for one in splits),
+    ]
     words = [word for change in changes for word in ("--set", change)]
     here = ("-C", workspace)
-    call = ("train", "ridge", "sig", "accede", "--task", "violence", "-o", "kept", *words, *QUICK)
+    call = (
+        "train",
+        "ridge",
+        "sig",
+        "accede",
+        "--task",
+        "violence",
+        "-o",
+        "kept",
+        *words,
+        *QUICK,
+    )
     call_obygaze(*here, *call).ok()
     run = workspace / "run1.txt"
     predicting = ("models", "predict", "kept", "sig", "--mediaeval", run)
     done = call_obygaze(*here, *predicting).ok()
     assert (done.stdout, f"wrote {run}" in done.stderr) == ("", True)
     beside = json.loads(run.with_suffix(".json").read_text("utf-8"))
-    assert (beside["subtask"], beside["external_data"], beside["tag"]) == ("violence", True, "kept")
+    assert (beside["subtask"], beside["external_data"], beside["tag"]) == (
+        "violence",
+        True,
+        "kept",
+    )
     # Only test clips have an out-of-fold score; training clips are refused.
     test = {name for name in names if name.startswith(("tt0000004", LAST))}
-    scores = {line.split()[2]: float(line.split()[4]) for line in run.read_text().splitlines()}
+    scores = {
+        line.split()[2]: float(line.split()[4]) for line in run.read_text().splitlines()
+    }
     assert set(scores) == test
     qrels = workspace / "qrels"
-    qrels.write_text("".join(f"violence 0 {name} {violent[name]}\n" for name in sorted(test)))
+    qrels.write_text(
+        "".join(f"violence 0 {name} {violent[name]}\n" for name in sorted(test))
+    )
     audit = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
     found = call_obygaze(*here, *audit).ok().json()["violence"]
     judged = {"violence": {name: violent[name] for name in test}}
-    expected = pytrec_eval.RelevanceEvaluator(judged, {"map"}).evaluate({"violence": scores})
+    expected = pytrec_eval.RelevanceEvaluator(judged, {"map"}).evaluate(
+        {"violence": scores}
+    )
     assert found["ap_trec"] == pytest.approx(expected["violence"]["map"], abs=1e-12)
     assert 0.5 < found["ap_trec"] < 1
     # The same file again, with other words about data: only with --force.
     assert call_obygaze(*here, *predicting, "--no-external-data").code == 1
     call_obygaze(*here, *predicting, "--no-external-data", "--force").ok()
-    assert json.loads(run.with_suffix(".json").read_text("utf-8"))["external_data"] is False
+    assert (
+        json.loads(run.with_suffix(".json").read_text("utf-8"))["external_data"]
+        is False
+    )
 
 
 def test_a_run_of_violence_needs_two_classes(workspace: Path) -> None:
@@ -179,6 +244,8 @@ def test_a_run_of_violence_needs_two_classes(workspace: Path) -> None:
     call = ("train", "ordinal", "sig", "all", "-o", "kept", *words)
     call_obygaze("-C", workspace, *call).ok()
     run = workspace / "run.txt"
-    done = call_obygaze("-C", workspace, "models", "predict", "kept", "sig", "--mediaeval", run)
+    done = call_obygaze(
+        "-C", workspace, "models", "predict", "kept", "sig", "--mediaeval", run
+    )
     assert (done.code, run.exists()) == (2, False)
     assert "needs a model of two classes, kept has 3" in done.stderr

@@ -35,7 +35,13 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, create_store, open_store
+from obygaze_features.store import (
+    ArraySpec,
+    RowStatus,
+    StoreWriter,
+    create_store,
+    open_store,
+)
 from obygaze_features.store.remote import hub as hub_module
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
@@ -70,7 +76,11 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def a_store(
-    folder: Path, X: np.ndarray, failed: int | None = None, ids: str = "c-{:02d}", **recipe: object
+    folder: Path,
+    X: np.ndarray,
+    failed: int | None = None,
+    ids: str = "c-{:02d}",
+    **recipe: object,
 ) -> Path:
     path = folder / "store"
     create_store(
@@ -93,11 +103,21 @@ def a_store(
 
 def an_info(store: Path, name: str = "toy", **more: object) -> ModelInfo:
     features = FeatureSpec("toy", "clip", D, open_store(store).fingerprint, "store")
-    training = TrainingData("films", "0" * 64, "visual", N, 3, ("x", "y", "z"), "Somebody 2026")
-    facts: dict[str, object] = {"kind": "logistic", "task": "HN_S", "classes": ("HN", "S")}
+    training = TrainingData(
+        "films", "0" * 64, "visual", N, 3, ("x", "y", "z"), "Somebody 2026"
+    )
+    facts: dict[str, object] = {
+        "kind": "logistic",
+        "task": "HN_S",
+        "classes": ("HN", "S"),
+    }
     metrics = {"ap": {"value": 0.8, "ci": [0.6, float("nan")]}}
     return ModelInfo(
-        name=name, features=features, training=training, metrics=metrics, **{**facts, **more}
+        name=name,
+        features=features,
+        training=training,
+        metrics=metrics,
+        **{**facts, **more},
     )
 
 
@@ -109,20 +129,34 @@ def saved(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     return save_model(probe, an_info(store), tmp_path / "models" / "toy")
 
 
-def test_croissant_of_a_model_is_valid_and_has_the_checksums_of_model_json(saved: Path) -> None:
+def test_croissant_of_a_model_is_valid_and_has_the_checksums_of_model_json(
+    saved: Path,
+) -> None:
     mlcroissant = pytest.importorskip("mlcroissant")
     found = mlcroissant.Dataset(saved / "croissant.json")
     issues = found.metadata.ctx.issues
     assert not issues.errors, issues.report()
     document = json.loads((saved / "model.json").read_bytes())
-    keys = {"model.safetensors": "arrays", "README.md": "card", "training-clips.csv": "clips"}
+    keys = {
+        "model.safetensors": "arrays",
+        "README.md": "card",
+        "training-clips.csv": "clips",
+    }
     files = {file.name: file.sha256 for file in found.metadata.distribution}
-    assert files == {name: document[keys[name]]["sha256"] for name in files} and len(files) == 2
-    assert sha256_bytes((saved / "croissant.json").read_bytes()) == document["croissant"]["sha256"]
+    assert (
+        files == {name: document[keys[name]]["sha256"] for name in files}
+        and len(files) == 2
+    )
+    assert (
+        sha256_bytes((saved / "croissant.json").read_bytes())
+        == document["croissant"]["sha256"]
+    )
     assert "judge, filter or rank people" in found.metadata.data_social_impact
 
 
-def test_what_is_saved_answers_as_before(saved: Path, data: tuple[np.ndarray, ...]) -> None:
+def test_what_is_saved_answers_as_before(
+    saved: Path, data: tuple[np.ndarray, ...]
+) -> None:
     probe = LogisticProbe().fit(data[0], data[1])
     model = load_model(saved)
     np.testing.assert_array_equal(
@@ -179,10 +213,14 @@ def test_a_run_of_mediaeval_has_the_names_of_the_official_judgements(
 ) -> None:
     store = a_store(tmp_path / "accede", data[0], ids="ACCEDE{:05d}")
     run, qrels = tmp_path / "run.txt", tmp_path / "qrels"
-    run_obygaze("-C", tmp_path, "models", "predict", "toy", store, "--mediaeval", run).ok()
+    run_obygaze(
+        "-C", tmp_path, "models", "predict", "toy", store, "--mediaeval", run
+    ).ok()
     names = {line.split()[2] for line in run.read_text("utf-8").splitlines()}
     assert names == {f"ACCEDE{i:05d}.mp4" for i in range(N)}
-    qrels.write_text("".join(f"violence 0 {name} 1\n" for name in sorted(names)), "utf-8")
+    qrels.write_text(
+        "".join(f"violence 0 {name} 1\n" for name in sorted(names)), "utf-8"
+    )
     words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
     assert run_obygaze(*words).ok().json()["violence"]["ap_trec"] == 1.0
 
@@ -211,9 +249,13 @@ def test_a_concept_bank_has_margins_and_decides_nothing(
     store = a_store(tmp_path, X)
     bank = ConceptBank().fit(X, has)
     info = an_info(store, "cav", kind="cav", classes=(), concepts=CONCEPTS)
-    found = predict(load_model(save_model(bank, info, tmp_path / "cav")), open_store(store))
+    found = predict(
+        load_model(save_model(bank, info, tmp_path / "cav")), open_store(store)
+    )
     assert found.columns() == ["clip_id", "basis", "margin:Look", "margin:Body"]
-    np.testing.assert_allclose(found.margins["Look"], bank.transform(X)[:, 0], atol=1e-12)
+    np.testing.assert_allclose(
+        found.margins["Look"], bank.transform(X)[:, 0], atol=1e-12
+    )
 
 
 def test_objects_are_one_line_in_a_notebook_and_predictions_become_a_data_frame(
@@ -224,7 +266,9 @@ def test_objects_are_one_line_in_a_notebook_and_predictions_become_a_data_frame(
     found = predict(model, open_store(tmp_path / "store"))
     assert repr(found) == "Predicted(39 clips: 39 unseen)"
     long = replace(
-        model.info, name="n" * 300, features=replace(model.info.features, backbone="b" * 300)
+        model.info,
+        name="n" * 300,
+        features=replace(model.info.features, backbone="b" * 300),
     )
     for one in (long, long.features, long.training, replace(model, info=long), found):
         assert len(repr(one)) <= 120 and "\n" not in repr(one)
@@ -242,7 +286,9 @@ def test_every_violation_of_model_json_is_listed_with_its_place(saved: Path) -> 
     (saved / "model.json").write_text(json.dumps(document), "utf-8")
     with pytest.raises(Corrupt, match="not valid: 4 violations") as caught:
         load_model(saved)
-    places = [line.removeprefix(f"{saved / 'model.json'}: ") for line in caught.value.details]
+    places = [
+        line.removeprefix(f"{saved / 'model.json'}: ") for line in caught.value.details
+    ]
     assert places == [
         "features.width: must be a whole number, at least 1, got 0",
         "training.n_clip: unknown key 'n_clip' (did you mean 'n_clips'?)",
@@ -290,7 +336,16 @@ def _tamper(saved: Path, change: str) -> None:
         facts.write_text("{", "utf-8")
 
 
-CHANGES = ["truncated", "flipped", "pickle", "gone", "link", "kind", "settings", "width"]
+CHANGES = [
+    "truncated",
+    "flipped",
+    "pickle",
+    "gone",
+    "link",
+    "kind",
+    "settings",
+    "width",
+]
 CHANGES += ["unknown fact", "not a model", "not JSON"]
 
 
@@ -302,7 +357,9 @@ def test_a_model_that_was_touched_is_refused(saved: Path, change: str) -> None:
     assert str(saved) in str(caught.value.where) or caught.value.where is None
 
 
-@pytest.mark.parametrize("key", ["classes", "metrics", "training", "estimator", "created_by"])
+@pytest.mark.parametrize(
+    "key", ["classes", "metrics", "training", "estimator", "created_by"]
+)
 def test_no_value_of_model_json_can_change_unseen(saved: Path, key: str) -> None:
     document = json.loads((saved / "model.json").read_text("utf-8"))
     if key == "classes":
@@ -310,7 +367,11 @@ def test_no_value_of_model_json_can_change_unseen(saved: Path, key: str) -> None
     elif key == "created_by":
         document[key] += "1"
     else:
-        inner = {"metrics": ("ap", "value"), "training": ("n_clips",), "estimator": ("params", "C")}
+        inner = {
+            "metrics": ("ap", "value"),
+            "training": ("n_clips",),
+            "estimator": ("params", "C"),
+        }
         *path, last = inner[key]
         place = document[key]
         for step in path:
@@ -323,16 +384,22 @@ def test_no_value_of_model_json_can_change_unseen(saved: Path, key: str) -> None
     assert load_model(saved).created_by == document["created_by"]
 
 
-def test_an_edited_card_loads_and_is_found_by_verify(saved: Path, tmp_path: Path) -> None:
+def test_an_edited_card_loads_and_is_found_by_verify(
+    saved: Path, tmp_path: Path
+) -> None:
     card = saved / "README.md"
-    card.write_text(card.read_text("utf-8").replace("HN against S", "S against HN"), "utf-8")
+    card.write_text(
+        card.read_text("utf-8").replace("HN against S", "S against HN"), "utf-8"
+    )
     assert load_model(saved).info.classes == ("HN", "S")
     with pytest.raises(Corrupt, match="checksum"):
         verify_model(saved)
     assert run_obygaze("-C", tmp_path, "models", "verify", "toy").code == 4
 
 
-def test_a_model_of_an_older_version_loads_and_verify_warns(saved: Path, tmp_path: Path) -> None:
+def test_a_model_of_an_older_version_loads_and_verify_warns(
+    saved: Path, tmp_path: Path
+) -> None:
     document = json.loads((saved / "model.json").read_text("utf-8"))
     del document["sha256"], document["card"]
     (saved / "model.json").write_text(json.dumps(document), "utf-8")
@@ -344,11 +411,16 @@ def test_a_model_of_an_older_version_loads_and_verify_warns(saved: Path, tmp_pat
 
 def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
     """A header that lies about lengths, promised with its right hash."""
-    header = json.dumps({"coef_": {"dtype": "F64", "shape": [10**9], "data_offsets": [0, 8]}})
+    header = json.dumps(
+        {"coef_": {"dtype": "F64", "shape": [10**9], "data_offsets": [0, 8]}}
+    )
     data = struct.pack("<Q", len(header)) + header.encode() + b"\0" * 8
     (saved / "model.safetensors").write_bytes(data)
     document = json.loads((saved / "model.json").read_text("utf-8"))
-    document["arrays"] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    document["arrays"] = {
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
     write_model_json(saved, document)
     with pytest.raises(Corrupt, match="safetensors"):
         load_model(saved)
@@ -356,7 +428,9 @@ def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
 
 def test_a_later_format_asks_for_an_update(saved: Path) -> None:
     document = json.loads((saved / "model.json").read_text("utf-8"))
-    (saved / "model.json").write_text(json.dumps({**document, "schema": "obygaze-model/3"}))
+    (saved / "model.json").write_text(
+        json.dumps({**document, "schema": "obygaze-model/3"})
+    )
     with pytest.raises(Mismatch, match="obygaze-model/3"):
         load_model(saved)
 
@@ -381,20 +455,32 @@ def test_nothing_is_replaced_silently(saved: Path, tmp_path: Path, data: tuple) 
 def test_the_card_says_what_matters(saved: Path, tmp_path: Path) -> None:
     text = card_text(load_model(saved).info)
     assert text.startswith("---\nlibrary_name: ")
-    for words in ("HN against S", "3 films", "fingerprint", "0.800", "Somebody 2026", "must not"):
+    for words in (
+        "HN against S",
+        "3 films",
+        "fingerprint",
+        "0.800",
+        "Somebody 2026",
+        "must not",
+    ):
         assert words in text
     assert (saved / "README.md").read_text("utf-8") == text
 
 
 def test_a_metric_that_is_no_number_is_a_hyphen_in_the_card(saved: Path) -> None:
     info = load_model(saved).info
-    odd = {"f1": {"value": 10**400, "ci": [-(10**400), float("nan")]}, "ap": {"value": "x"}}
+    odd = {
+        "f1": {"value": 10**400, "ci": [-(10**400), float("nan")]},
+        "ap": {"value": "x"},
+    }
     text = card_text(replace(info, metrics=odd))
     assert "| f1 | - | - |" in text and "| ap | - | - |" in text
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_no_other_file_comes_with_a_model(saved: Path, tmp_path: Path, is_packed: bool) -> None:
+def test_no_other_file_comes_with_a_model(
+    saved: Path, tmp_path: Path, is_packed: bool
+) -> None:
     """A folder or a zip from a stranger has more files; only the five of a model are copied."""
     source = tmp_path / "theirs"
     shutil.copytree(saved, source)
@@ -419,16 +505,22 @@ def test_no_other_file_comes_with_a_model(saved: Path, tmp_path: Path, is_packed
     assert not (tmp_path / "piped").exists()
 
 
-def test_a_card_of_gigabytes_does_not_come_with_a_model(saved: Path, tmp_path: Path) -> None:
+def test_a_card_of_gigabytes_does_not_come_with_a_model(
+    saved: Path, tmp_path: Path
+) -> None:
     shutil.copytree(saved, tmp_path / "theirs")
     with (tmp_path / "theirs/README.md").open("r+b") as stream:
         stream.truncate(4_000_000_000)
-    with pytest.raises(Corrupt, match=r"README\.md has 4\.0 GB, expected at most 10\.0 MB"):
+    with pytest.raises(
+        Corrupt, match=r"README\.md has 4\.0 GB, expected at most 10\.0 MB"
+    ):
         pull_model(str(tmp_path / "theirs"), tmp_path / "ours")
 
 
 @pytest.mark.parametrize("name", ["README.md", "croissant.json"])
-def test_pull_refuses_what_verify_refuses(saved: Path, tmp_path: Path, name: str) -> None:
+def test_pull_refuses_what_verify_refuses(
+    saved: Path, tmp_path: Path, name: str
+) -> None:
     shutil.copytree(saved, tmp_path / "theirs")
     with (tmp_path / "theirs" / name).open("a") as stream:
         stream.write("Trained on every film.\n")
@@ -442,7 +534,9 @@ def test_pull_refuses_what_verify_refuses(saved: Path, tmp_path: Path, name: str
 def test_a_model_goes_to_another_lab_and_back(saved: Path, tmp_path: Path) -> None:
     n_bytes = push_model(saved, str(tmp_path / "shared" / "toy"))
     assert n_bytes == sum(path.stat().st_size for path in saved.iterdir())
-    theirs = pull_model(str(tmp_path / "shared" / "toy"), tmp_path / "models" / "theirs")
+    theirs = pull_model(
+        str(tmp_path / "shared" / "toy"), tmp_path / "models" / "theirs"
+    )
     assert theirs.info == load_model(saved).info
     with pytest.raises(AlreadyThere):
         pull_model(str(tmp_path / "shared" / "toy"), tmp_path / "models" / "theirs")
@@ -459,10 +553,20 @@ def test_a_model_goes_to_another_lab_and_back(saved: Path, tmp_path: Path) -> No
 def test_the_commands(saved: Path, tmp_path: Path) -> None:
     listed = run_obygaze("-C", tmp_path, "models", "ls", "--json").ok().json()
     assert [(m["name"], m["ap"]) for m in listed["models"]] == [("toy", 0.8)]
-    assert "toy: valid, a" in run_obygaze("-C", tmp_path, "models", "verify", "toy").ok().stdout
-    assert "HN against S" in run_obygaze("-C", tmp_path, "models", "show", "toy").ok().stdout
+    assert (
+        "toy: valid, a"
+        in run_obygaze("-C", tmp_path, "models", "verify", "toy").ok().stdout
+    )
+    assert (
+        "HN against S"
+        in run_obygaze("-C", tmp_path, "models", "show", "toy").ok().stdout
+    )
     store = tmp_path / "store"
-    asked = run_obygaze("-C", tmp_path, "models", "predict", "toy", store, "--json").ok().json()
+    asked = (
+        run_obygaze("-C", tmp_path, "models", "predict", "toy", store, "--json")
+        .ok()
+        .json()
+    )
     assert len(asked["rows"]) == N - 1
     assert set(asked["rows"][0]) == {"clip_id", "basis", "decision", "p:HN", "p:S"}
     assert asked["absent"] == {"c-07": "failed: open unreadable: x"}
@@ -481,7 +585,9 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
 def tree(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
     """A saved bottleneck with a tree, whose arrays have the most ways to be wrong."""
     X, y, has = data
-    model = Bottleneck(ConceptBank(), TreeHead(3, min_samples_leaf=2)).fit(X, y, concepts=has)
+    model = Bottleneck(ConceptBank(), TreeHead(3, min_samples_leaf=2)).fit(
+        X, y, concepts=has
+    )
     info = an_info(a_store(tmp_path, X), "tree", kind="pcbm-dt", concepts=CONCEPTS)
     return save_model(model, info, tmp_path / "models" / "tree")
 
@@ -501,12 +607,24 @@ def _rewrite(folder: Path, change: dict[str, Any], arrays: dict[str, Any]) -> No
     [
         {"estimator": {"kind": ["Bottleneck"], "params": {}}},
         {"estimator": {"kind": "Bottleneck", "params": "all"}},
-        {"estimator": {"kind": "Bottleneck", "params": {"head": {"kind": {}, "params": {}}}}},
+        {
+            "estimator": {
+                "kind": "Bottleneck",
+                "params": {"head": {"kind": {}, "params": {}}},
+            }
+        },
         {"classes": []},
         {"classes": ["negative", "not sure", "positive"]},
         {"concepts": ["Look"]},
         {"name": 7},
-        {"features": {"backbone": "b", "level": "clip", "width": D, "fingerprint": None}},
+        {
+            "features": {
+                "backbone": "b",
+                "level": "clip",
+                "width": D,
+                "fingerprint": None,
+            }
+        },
         {"metrics": {"ap": 0.5}},
         {"metrics": {"ap": {"value": 0.5, "ci": [0.1]}}},
     ],
@@ -530,15 +648,21 @@ def test_facts_that_are_none_are_refused(tree: Path, change: dict[str, Any]) -> 
         ("bank_/coef_", lambda a: a[:1]),
     ],
 )
-def test_arrays_that_would_answer_wrongly_are_refused(tree: Path, name: str, wrong: Any) -> None:
+def test_arrays_that_would_answer_wrongly_are_refused(
+    tree: Path, name: str, wrong: Any
+) -> None:
     load_model(tree)
-    _rewrite(tree, {}, {name: wrong(load((tree / "model.safetensors").read_bytes())[name])})
+    _rewrite(
+        tree, {}, {name: wrong(load((tree / "model.safetensors").read_bytes())[name])}
+    )
     with pytest.raises(Corrupt):
         load_model(tree)
 
 
 def _tree(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+    return {
+        str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()
+    }
 
 
 @pytest.mark.parametrize(
@@ -575,7 +699,9 @@ def test_pull_replaces_nothing_but_a_model(
                            if k.startswith("home/")}  # fmt: skip
 
 
-def test_push_writes_into_no_folder_of_somebody_else(saved: Path, tmp_path: Path) -> None:
+def test_push_writes_into_no_folder_of_somebody_else(
+    saved: Path, tmp_path: Path
+) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "README.md").write_text("years")
@@ -601,7 +727,9 @@ def test_push_to_a_folder_replaces_another_model_only_with_force(
     done = run_obygaze("models", "push", f"./{other.name}", there, cwd=other.parent)
     assert (done.code, "another model has this name" in done.stderr) == (1, True)
     assert _tree(there) == _tree(saved)
-    run_obygaze("models", "push", f"./{other.name}", there, "--force", cwd=other.parent).ok()
+    run_obygaze(
+        "models", "push", f"./{other.name}", there, "--force", cwd=other.parent
+    ).ok()
     assert _tree(there) == _tree(other)
 
 
@@ -615,21 +743,31 @@ def test_push_to_a_bucket_or_the_hub_replaces_another_model_only_with_force(
 ) -> None:
     other, hub = _another(saved, tmp_path, data), FolderHub(tmp_path / "hub")
     monkeypatch.setattr(hub_module, "HuggingFaceHub", hub.of)
-    with s3_server(tmp_path / "moto") if url.startswith("s3") else nullcontext({}) as environment:
+    with (
+        s3_server(tmp_path / "moto")
+        if url.startswith("s3")
+        else nullcontext({}) as environment
+    ):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         if environment:
-            s3 = pytest.importorskip("boto3").resource("s3", endpoint_url=environment[ENDPOINT])
+            s3 = pytest.importorskip("boto3").resource(
+                "s3", endpoint_url=environment[ENDPOINT]
+            )
             s3.Bucket("films").create()
         push_model(saved, url)
         push_model(saved, url)
-        with pytest.raises(AlreadyThere, match=r"another model\.safetensors is at this address"):
+        with pytest.raises(
+            AlreadyThere, match=r"another model\.safetensors is at this address"
+        ):
             push_model(other, url)
         expected = load_model(saved).estimator.coef_
         found = pull_model(url, tmp_path / "models" / "pulled").estimator.coef_
         np.testing.assert_array_equal(found, expected)
         push_model(other, url, force=True)
-        found = pull_model(url, tmp_path / "models" / "pulled", force=True).estimator.coef_
+        found = pull_model(
+            url, tmp_path / "models" / "pulled", force=True
+        ).estimator.coef_
         np.testing.assert_array_equal(found, load_model(other).estimator.coef_)
 
 

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.manifest.adapters.csv_table import TableMapping, read, read_mapping
+from obygaze_features.manifest.adapters.csv_table import (
+    TableMapping,
+    read,
+    read_mapping,
+)
 
 MAPPING = """
 dataset = "film-club"
@@ -40,7 +44,9 @@ a3;Hard Neg;lumiere;;;;z
 """
 
 
-def write(folder: Path, table: str = TABLE, mapping: str = MAPPING) -> tuple[Path, Path]:
+def write(
+    folder: Path, table: str = TABLE, mapping: str = MAPPING
+) -> tuple[Path, Path]:
     paths = folder / "table.csv", folder / "map.toml"
     for path, text in zip(paths, (table, mapping), strict=True):
         path.write_text(text, encoding="utf-8")
@@ -51,9 +57,14 @@ def test_a_table_read_with_a_mapping(tmp_path: Path) -> None:
     table, mapping = write(tmp_path)
     manifest = read(table, mapping=read_mapping(mapping), name="club").manifest
     assert manifest.name == "club"
-    assert (manifest.header.dataset, manifest.header.licence) == ("film-club", "CC-BY-4.0")
+    assert (manifest.header.dataset, manifest.header.licence) == (
+        "film-club",
+        "CC-BY-4.0",
+    )
     assert manifest.header.concepts["Lighting"] == "visual"
-    assert [(clip.clip_id, clip.movie_id, clip.level, clip.concepts) for clip in manifest] == [
+    assert [
+        (clip.clip_id, clip.movie_id, clip.level, clip.concepts) for clip in manifest
+    ] == [
         ("a1", "tt99", "S", ("Look", "Lighting", "Body")),
         ("a2", "tt99", "EN", ()),
         ("a3", "tt99", "HN", ("Lighting",)),
@@ -82,7 +93,8 @@ def test_columns_that_have_the_right_name_need_no_mapping(tmp_path: Path) -> Non
 
 def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     table, mapping = write(
-        tmp_path, "shot;verdict;tags;group\na1;yes;regard,sun;x\na1;;Look,regard;\n  ;oui;;\n"
+        tmp_path,
+        "shot;verdict;tags;group\na1;yes;regard,sun;x\na1;;Look,regard;\n  ;oui;;\n",
     )
     with pytest.raises(FixInput) as caught:
         read(table, mapping=read_mapping(mapping))
@@ -97,12 +109,16 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     assert "--mapping" in (caught.value.hint or "")
 
 
-def test_a_mapped_column_that_the_table_lacks_shows_those_that_it_has(tmp_path: Path) -> None:
+def test_a_mapped_column_that_the_table_lacks_shows_those_that_it_has(
+    tmp_path: Path,
+) -> None:
     table, _ = write(tmp_path)
     with pytest.raises(FixInput) as caught:
         read(table, {"clip_id": "shot", "movie_id": "=m", "level": "verdict+tags"})
     columns = "shot, verdict, tags, group, start_s, end_s, remark"
-    assert caught.value.hint == f"--map TARGET=COLUMN; the columns of the table: {columns}"
+    assert (
+        caught.value.hint == f"--map TARGET=COLUMN; the columns of the table: {columns}"
+    )
 
 
 def test_missing_columns_are_named(tmp_path: Path) -> None:
@@ -114,9 +130,16 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
         f"{table}:1: column 'movie_id': required column is missing",
     )
     columns = "shot, verdict, tags, group, start_s, end_s, remark"
-    assert caught.value.hint == f"--map movie_id=COLUMN; the columns of the table: {columns}"
+    assert (
+        caught.value.hint
+        == f"--map movie_id=COLUMN; the columns of the table: {columns}"
+    )
     with pytest.raises(FixInput) as caught:
-        read(table, {"clip_id": "shot", "movie_id": "=m"}, mapping=TableMapping(delimiter=","))
+        read(
+            table,
+            {"clip_id": "shot", "movie_id": "=m"},
+            mapping=TableMapping(delimiter=","),
+        )
     assert caught.value.details == (
         f"{table}:1: expected cells separated by commas, got semicolons",
     )
@@ -143,20 +166,33 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
     assert first.extra["given_clip_id"] == "Amélie 1"
     assert second.extra["given_movie_id"] == "Le fabuleux destin"
     assert imported.manifest.columns == ("given_clip_id", "given_movie_id")
-    assert ["'Amélie 1' is now 'Amelie_1'" in one for one in imported.warnings] == [True, False]
+    assert ["'Amélie 1' is now 'Amelie_1'" in one for one in imported.warnings] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        (";0:01:10;", ";1:10;", "'1:10' may be minutes or hours; write hours too: 0:1:10"),
-        ("Amélie 2", "Amelie 1", "'Amélie 1' and 'Amelie 1' both become 'Amelie_1'; rename one"),
+        (
+            ";0:01:10;",
+            ";1:10;",
+            "'1:10' may be minutes or hours; write hours too: 0:1:10",
+        ),
+        (
+            "Amélie 2",
+            "Amelie 1",
+            "'Amélie 1' and 'Amelie 1' both become 'Amelie_1'; rename one",
+        ),
         (";0:01:10;", ";10.03.2024;", "'10.03.2024' is not a time in seconds"),
         (";0:01:10;", ";0:61:10;", "'0:61:10' is not a time in seconds"),
         (";0:01:10;", ";0:01:99;", "'0:01:99' is not a time in seconds"),
     ],
 )
-def test_what_excel_may_have_changed(tmp_path: Path, before: str, after: str, told: str) -> None:
+def test_what_excel_may_have_changed(
+    tmp_path: Path, before: str, after: str, told: str
+) -> None:
     table = tmp_path / "excel.csv"
     table.write_text(EXCEL.replace(before, after), encoding="utf-8")
     with pytest.raises(FixInput) as caught:
@@ -181,7 +217,9 @@ def test_names_of_columns_and_files_that_are_not_there(tmp_path: Path) -> None:
 
 
 def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
-    _, path = write(tmp_path, mapping='colums = {}\nunit = 3\nlevels = "x"\n[columns]\na = 1\n')
+    _, path = write(
+        tmp_path, mapping='colums = {}\nunit = 3\nlevels = "x"\n[columns]\na = 1\n'
+    )
     with pytest.raises(FixInput) as caught:
         read_mapping(path)
     assert caught.value.details == (
@@ -214,7 +252,9 @@ def test_a_mapping_that_is_no_toml(tmp_path: Path) -> None:
 
 def test_an_id_of_moviegraphs_form_names_its_scene(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
-    path.write_text("clip_id,movie_id\ntt1-007,tt1\ntt1-x,tt1\nother-3,tt1\n", encoding="utf-8")
+    path.write_text(
+        "clip_id,movie_id\ntt1-007,tt1\ntt1-x,tt1\nother-3,tt1\n", encoding="utf-8"
+    )
     assert [clip.scene for clip in read(path).manifest] == [7, None, None]
 
 
@@ -222,8 +262,15 @@ def test_clips_of_several_annotators_have_ids_of_their_own(tmp_path: Path) -> No
     text = "annotator,clip_id,movie_id,level\nx,a-001,a,EN\nDr. y,a-001,a,S\nx,a-002,a,HN\n"
     table, _ = write(tmp_path, text)
     imported = read(table)
-    found = [(clip.clip_id, clip.scene, clip.extra["given_clip_id"]) for clip in imported.manifest]
-    assert found == [("a-001.x", 1, "a-001"), ("a-001.Dr._y", 1, "a-001"), ("a-002.x", 2, "a-002")]
+    found = [
+        (clip.clip_id, clip.scene, clip.extra["given_clip_id"])
+        for clip in imported.manifest
+    ]
+    assert found == [
+        ("a-001.x", 1, "a-001"),
+        ("a-001.Dr._y", 1, "a-001"),
+        ("a-002.x", 2, "a-002"),
+    ]
     assert "'a-002' is now 'a-002.x'" in imported.warnings[0]
     # The same annotator twice is an error, as are equal ids without annotators.
     for other in (text.replace("Dr. y", "x"), text.replace("Dr. y", "")):
@@ -232,9 +279,13 @@ def test_clips_of_several_annotators_have_ids_of_their_own(tmp_path: Path) -> No
             read(table)
 
 
-def test_films_whose_names_have_the_same_ascii_letters_stay_different(tmp_path: Path) -> None:
+def test_films_whose_names_have_the_same_ascii_letters_stay_different(
+    tmp_path: Path,
+) -> None:
     table = tmp_path / "films.csv"
-    table.write_text("clip_id,movie_id\na1,Сталкер 1979\nb1,Зеркало 1979\nc1,Сталкер 1979\n")
+    table.write_text(
+        "clip_id,movie_id\na1,Сталкер 1979\nb1,Зеркало 1979\nc1,Сталкер 1979\n"
+    )
     clips = read(table).manifest
     films = [clip.movie_id for clip in clips]
     given = [clip.extra["given_movie_id"] for clip in clips]
@@ -255,7 +306,9 @@ def test_films_that_become_one_id_are_refused(tmp_path: Path) -> None:
 NUMBERED = "clip_id,movie_id,annotator,level\n1,a,ada,S\n2,a,ada,EN\n1,b,ben,HN\n"
 
 
-def test_clips_numbered_in_each_film_are_not_one_clip_of_two_annotators(tmp_path: Path) -> None:
+def test_clips_numbered_in_each_film_are_not_one_clip_of_two_annotators(
+    tmp_path: Path,
+) -> None:
     table = tmp_path / "films.csv"
     table.write_text(NUMBERED)
     with pytest.raises(FixInput) as caught:

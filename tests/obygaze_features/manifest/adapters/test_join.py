@@ -34,7 +34,11 @@ def table(folder: Path, text: str = GRAPHS) -> Path:
 def test_values_of_all_rows_of_a_clip_are_joined_once_each(tmp_path: Path) -> None:
     joined, warnings = join(MANIFEST, table(tmp_path))
     assert joined.columns == ("annotator", "emotions", "relation")
-    assert [clip.values("emotions") for clip in joined] == [("joy", "fear", "anger"), (), ()]
+    assert [clip.values("emotions") for clip in joined] == [
+        ("joy", "fear", "anger"),
+        (),
+        (),
+    ]
     assert [clip.extra["relation"] for clip in joined] == ["friends", "", "siblings"]
     assert [clip.level for clip in joined] == ["S", "EN", "HN"]
     assert joined.header.sources[-1].file == "graphs.csv"
@@ -50,7 +54,10 @@ def test_columns_under_another_name_and_columns_that_are_there(tmp_path: Path) -
     path = table(tmp_path, "Scene;mood\ntt1 002;calm\n")
     with pytest.raises(FixInput, match="the table cannot be joined") as caught:
         join(MANIFEST, path)
-    assert caught.value.hint == "--map clip_id=COLUMN; the columns of the table: Scene, mood"
+    assert (
+        caught.value.hint
+        == "--map clip_id=COLUMN; the columns of the table: Scene, mood"
+    )
     path = table(tmp_path, "Scene;mood\ntt1-002;calm\n")
     with pytest.raises(AlreadyThere, match="these columns already: annotator"):
         join(MANIFEST, path, {"clip_id": "Scene", "annotator": "mood"})
@@ -60,14 +67,20 @@ def test_columns_under_another_name_and_columns_that_are_there(tmp_path: Path) -
 
 
 def test_a_table_of_other_clips(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no clip has an id of this table, such as 'x'") as caught:
+    with pytest.raises(
+        NotFound, match="no clip has an id of this table, such as 'x'"
+    ) as caught:
         join(MANIFEST, table(tmp_path, "clip_id,mood\nx,calm\n"))
     assert caught.value.hint == "the manifest has tt1-001, tt1-002 and 1 more"
 
 
-def test_rows_of_a_clip_belong_to_what_each_annotator_made_of_it(tmp_path: Path) -> None:
+def test_rows_of_a_clip_belong_to_what_each_annotator_made_of_it(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "labels.csv"
-    path.write_text("clip_id,movie_id,annotator,level\na-1,a,x,S\na-1,a,y,EN\n", encoding="utf-8")
+    path.write_text(
+        "clip_id,movie_id,annotator,level\na-1,a,x,S\na-1,a,y,EN\n", encoding="utf-8"
+    )
     labels = read(path).manifest
     joined, _ = join(labels, table(tmp_path, "clip_id,mood\na-1,calm\n"))
     assert {clip.clip_id: clip.extra["mood"] for clip in joined} == {
@@ -79,12 +92,16 @@ def test_rows_of_a_clip_belong_to_what_each_annotator_made_of_it(tmp_path: Path)
 def test_the_command_changes_the_manifest(tmp_path: Path) -> None:
     rows = "clip_id,movie_id,level\ntt1-001,tt1,S\ntt1-002,tt1,EN\n"
     (tmp_path / "labels.csv").write_text(rows, encoding="utf-8")
-    call_obygaze("manifest", "import", "csv", "labels.csv", "-o", "films", cwd=tmp_path).ok()
+    call_obygaze(
+        "manifest", "import", "csv", "labels.csv", "-o", "films", cwd=tmp_path
+    ).ok()
     words = ("manifest", "join", "films", table(tmp_path))
     done = call_obygaze(*words, "--json", cwd=tmp_path).ok()
     assert done.json()["columns"] == {"emotions": 1, "relation": 1}
     assert done.stderr.count("Warning") == 3
-    shown = call_obygaze("manifest", "show", "films", "--where", "anger in emotions", cwd=tmp_path)
+    shown = call_obygaze(
+        "manifest", "show", "films", "--where", "anger in emotions", cwd=tmp_path
+    )
     assert "tt1-001" in shown.ok().stdout and "tt1-002" not in shown.stdout
     again = call_obygaze(*words, cwd=tmp_path)
     assert again.code == 1 and "already: emotions, relation" in again.stderr
@@ -99,7 +116,9 @@ def test_a_split_of_the_users_own_is_a_column(tmp_path: Path) -> None:
     assert [clip.fold("blocks") for clip in joined] == [0, None, 1]
 
 
-def test_a_table_with_the_given_ids_is_joined_after_the_ids_were_cleaned(tmp_path: Path) -> None:
+def test_a_table_with_the_given_ids_is_joined_after_the_ids_were_cleaned(
+    tmp_path: Path,
+) -> None:
     labels = "clip_id,movie_id,annotator,level\nAmélie 1,a,ada,S\nAmélie 1,a,ben,EN\n"
     manifest = read(table(tmp_path, labels)).manifest
     assert manifest.clip_ids == ("Amelie_1.ada", "Amelie_1.ben")

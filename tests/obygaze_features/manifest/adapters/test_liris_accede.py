@@ -9,7 +9,12 @@ import pytest
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters.liris_accede import read
 
-A0, A1, A2, M0 = "ACCEDE00000.mp4", "ACCEDE00001.mp4", "ACCEDE00002.mp4", "MEDIAEVAL00000.mp4"
+A0, A1, A2, M0 = (
+    "ACCEDE00000.mp4",
+    "ACCEDE00001.mp4",
+    "ACCEDE00002.mp4",
+    "MEDIAEVAL00000.mp4",
+)
 RANKING = (
     "id\tname\tvalenceRank\tarousalRank\tvalenceValue\tarousalValue"
     "\tvalenceVariance\tarousalVariance\n"
@@ -36,7 +41,10 @@ FILES = {
 
 
 def write(folder: Path, **changed: str) -> Path:
-    for name, text in {**FILES, **{k.replace("__", "."): v for k, v in changed.items()}}.items():
+    for name, text in {
+        **FILES,
+        **{k.replace("__", "."): v for k, v in changed.items()},
+    }.items():
         (folder / name).write_text(text, encoding="utf-8")
     return folder
 
@@ -46,13 +54,31 @@ def test_everything_joined_by_name(tmp_path: Path) -> None:
     manifest = imported.manifest
     assert manifest.clip_ids == ("ACCEDE00000", "ACCEDE00001", "MEDIAEVAL00000")
     assert [clip.video for clip in manifest] == [A0, A1, M0]
-    assert [clip.movie_id for clip in manifest] == ["Tom_I", "Elephant_s_Dream", "unknown"]
+    assert [clip.movie_id for clip in manifest] == [
+        "Tom_I",
+        "Elephant_s_Dream",
+        "unknown",
+    ]
     assert {(clip.level, clip.concepts) for clip in manifest} == {("", ())}
     assert dict(manifest.clips[1].extra) == {
-        **{"start_frame": "833", "end_frame": "1094", "valence_class": "1", "arousal_class": "0"},
+        **{
+            "start_frame": "833",
+            "end_frame": "1094",
+            "valence_class": "1",
+            "arousal_class": "0",
+        },
         **{"valence_rank": "17", "arousal_rank": "3", "valence_value": "2.5"},
-        **{"arousal_value": "3.25", "valence_variance": "0.01", "arousal_variance": "0.02"},
-        **{"set": "2", "violence": "1", "mediaeval_id": "7001", "fold:mediaeval2015": "1"},
+        **{
+            "arousal_value": "3.25",
+            "valence_variance": "0.01",
+            "arousal_variance": "0.02",
+        },
+        **{
+            "set": "2",
+            "violence": "1",
+            "mediaeval_id": "7001",
+            "fold:mediaeval2015": "1",
+        },
     }
     assert [clip.extra["valence_class"] for clip in manifest] == ["-1", "1", "0"]
     assert [clip.extra["violence"] for clip in manifest] == ["0", "1", "1"]
@@ -65,12 +91,16 @@ def test_everything_joined_by_name(tmp_path: Path) -> None:
     assert warning.startswith("the film of 1 of 3 excerpts is not known")
 
 
-def test_classes_never_come_from_rankings_nor_the_split_from_sets(tmp_path: Path) -> None:
+def test_classes_never_come_from_rankings_nor_the_split_from_sets(
+    tmp_path: Path,
+) -> None:
     write(tmp_path)
     imported = read([tmp_path / "ACCEDEranking.txt", tmp_path / "ACCEDEsets.txt"])
     assert "valence_class" not in imported.manifest.columns
     assert imported.manifest.folds == ()
-    assert any("the official split is not known" in warning for warning in imported.warnings)
+    assert any(
+        "the official split is not known" in warning for warning in imported.warnings
+    )
 
 
 def test_everything_wrong_with_all_files_at_once(tmp_path: Path) -> None:
@@ -81,7 +111,9 @@ def test_everything_wrong_with_all_files_at_once(tmp_path: Path) -> None:
         ACCEDEviolence__txt=f"id\tname\n0\t{A0}\n",
         MEDIAEVALviolence__txt=f"id\tname\tviolent\n0\t{M0}\tyes\n0\t{M0}\t1\n",
     )
-    (tmp_path / "shots-devset-nl.txt").write_text(f"7001\t{A1}\n7002 {A2}\n", encoding="utf-8")
+    (tmp_path / "shots-devset-nl.txt").write_text(
+        f"7001\t{A1}\n7002 {A2}\n", encoding="utf-8"
+    )
     (tmp_path / "shots-testset-nl.txt").write_text(f"7001\t{A1}\n", encoding="utf-8")
     with pytest.raises(FixInput) as caught:
         read(tmp_path)
@@ -131,7 +163,9 @@ def test_only_files_that_are_known_by_name(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("", encoding="utf-8")
     for path in (other, tmp_path, tmp_path / "ACCEDEaffect.txt"):
-        with pytest.raises(NotFound, match="no annotation file of LIRIS-ACCEDE") as missing:
+        with pytest.raises(
+            NotFound, match="no annotation file of LIRIS-ACCEDE"
+        ) as missing:
             read([path])
         assert "ACCEDEaffect.txt" in (missing.value.hint or "")
     write(tmp_path)

@@ -53,10 +53,23 @@ def write(folder: Path, *rows: str) -> Path:
 
 ROWS = (
     row(0, (0, 47), comment="['credits']"),
-    row(1, (48, 71), "Sure", "['Voice', 'Exp of emotion', 'Voice']", comment='["it\'s", \'"a"\']'),
+    row(
+        1,
+        (48, 71),
+        "Sure",
+        "['Voice', 'Exp of emotion', 'Voice']",
+        comment='["it\'s", \'"a"\']',
+    ),
     row(2, (71, 95), "Hard Negative", annotator="annotator1"),
     row(0, (0, 49), "Not Sure", "['Look']", annotator="annotator2", fps="23.976"),
-    row(1, (60, 95), "Easy Negative", "['Clothing']", annotator="annotator2", fps="23.976"),
+    row(
+        1,
+        (60, 95),
+        "Easy Negative",
+        "['Clothing']",
+        annotator="annotator2",
+        fps="23.976",
+    ),
 )
 
 
@@ -75,7 +88,12 @@ def test_segments_of_two_annotators(tmp_path: Path) -> None:
     assert (manifest.clips[3].start_s, manifest.clips[3].end_s) == (0.0, 50050 / 24000)
     assert manifest.clips[1].extra["comment"] == 'it\'s | "a"'
     assert dict(manifest.clips[0].extra) == {
-        **{"annotator": "annotator1", "start_frame": "0", "end_frame": "47", "framerate": "24.0"},
+        **{
+            "annotator": "annotator1",
+            "start_frame": "0",
+            "end_frame": "47",
+            "framerate": "24.0",
+        },
         **{"movie_title": "A Film", "clip_index": "id_0", "comment": "credits"},
     }
 
@@ -111,7 +129,8 @@ def test_the_rows_serve_as_segments_to_project(tmp_path: Path) -> None:
     write_manifest(manifest, tmp_path / "out" / "m.toml")
     segments = read_segments(tmp_path / "out" / "m.csv")
     assert [
-        (s.movie_id, s.annotator, s.start_frame, s.end_frame, s.level, s.concepts) for s in segments
+        (s.movie_id, s.annotator, s.start_frame, s.end_frame, s.level, s.concepts)
+        for s in segments
     ] == [
         ("tt01", "annotator1", 0, 47, "EN", ()),
         ("tt01", "annotator1", 48, 71, "S", ("Voice", "Expression of emotion")),
@@ -143,7 +162,9 @@ def test_the_clip_numbers_that_are_left_out_are_as_the_notes_say(
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter=";"))
     assert all(int(row["start_clip"]) == int(row["start_frame"]) // 16 for row in rows)
-    assert all(int(row["end_clip"]) == (int(row["end_frame"]) - 1) // 16 for row in rows)
+    assert all(
+        int(row["end_clip"]) == (int(row["end_frame"]) - 1) // 16 for row in rows
+    )
     less = sum(int(row["end_clip"]) != int(row["end_frame"]) // 16 for row in rows)
     assert less == 399
     assert "(end_frame - 1) // 16" in released.manifest.header.notes[1]
@@ -154,7 +175,9 @@ def test_the_released_segments_are_as_the_notes_say(released: ImportedManifest) 
     path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter=";"))
-    words = [[word for word in ast.literal_eval(row["concepts"]) if word] for row in rows]
+    words = [
+        [word for word in ast.literal_eval(row["concepts"]) if word] for row in rows
+    ]
     repeated = [at for at, own in enumerate(words, 2) if len(set(own)) < len(own)]
     empty = [row["label"] == "Easy Negative" for row in rows]
     bare = sum(not own and not easy for own, easy in zip(words, empty, strict=True))
@@ -172,11 +195,16 @@ def test_the_released_segments_are_as_the_notes_say(released: ImportedManifest) 
     assert (repeated, bare, marked, counts) == ([3267], 63, [919], (39, 33))
     assert released.warnings == ()
     concepts, frames = released.manifest.header.notes[2:]
-    assert "line 3267" in concepts and "63 segments of HN, NS or S have no concept" in concepts
+    assert (
+        "line 3267" in concepts
+        and "63 segments of HN, NS or S have no concept" in concepts
+    )
     assert "39 share frames with the one before, 33 leave frames out" in frames
 
 
-def test_the_released_concepts_but_for_those_named_twice(released: ImportedManifest) -> None:
+def test_the_released_concepts_but_for_those_named_twice(
+    released: ImportedManifest,
+) -> None:
     counts = Counter(name for clip in released.manifest for name in clip.concepts)
     # One segment has Voice four times and Type of shot, Body, Appearance, Clothing and Posture
     # three times each.
@@ -186,16 +214,29 @@ def test_the_released_concepts_but_for_those_named_twice(released: ImportedManif
     assert counts["Voice"] == 758 - 3 and counts["Type of shot"] == 732 - 2
 
 
-def test_the_released_counts_by_label_as_counted_elsewhere(released: ImportedManifest) -> None:
-    expected = json.loads(golden("audits", "mobygaze_counts.json").read_text(encoding="utf-8"))
-    short = {"Easy Negative": "EN", "Hard Negative": "HN", "Not Sure": "NS", "Sure": "S"}
+def test_the_released_counts_by_label_as_counted_elsewhere(
+    released: ImportedManifest,
+) -> None:
+    expected = json.loads(
+        golden("audits", "mobygaze_counts.json").read_text(encoding="utf-8")
+    )
+    short = {
+        "Easy Negative": "EN",
+        "Hard Negative": "HN",
+        "Not Sure": "NS",
+        "Sure": "S",
+    }
     for annotator, labels in expected["labels_by_annotator"].items():
-        levels = Counter(c.level for c in released.manifest if c.extra["annotator"] == annotator)
+        levels = Counter(
+            c.level for c in released.manifest if c.extra["annotator"] == annotator
+        )
         assert levels == {short[label]: count for label, count in labels.items()}
     counted = compute_stats(released.manifest).concepts
     repeats = Counter({"Voice": 3, "Type of shot": 2, "Body": 2, "Appearance": 2})
     repeats += Counter({"Clothing": 2, "Posture": 2})
     for label, concepts in expected["concepts_by_label"].items():
-        named = Counter({canonical_concept(word): count for word, count in concepts.items()})
+        named = Counter(
+            {canonical_concept(word): count for word, count in concepts.items()}
+        )
         # Counted elsewhere word by word; the words that one segment repeats count once here.
         assert counted[short[label]] == (named - repeats if label == "Sure" else named)

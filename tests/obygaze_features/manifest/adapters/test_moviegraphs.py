@@ -58,15 +58,26 @@ def test_the_folder_above_is_found_too_and_films_stand_in_order(tmp_path: Path) 
     manifest = read(tmp_path).manifest
     assert manifest.movies == ("tt01", "tt02")
     assert len(manifest) == 5
-    assert manifest.header.sources[0].file == "mg_videoinfo/scene_boundaries/tt01.scenes.gt"
+    assert (
+        manifest.header.sources[0].file
+        == "mg_videoinfo/scene_boundaries/tt01.scenes.gt"
+    )
 
 
 def test_an_offset_moves_a_film_and_its_frames(tmp_path: Path) -> None:
     write_film(tmp_path)
     write_film(tmp_path, "tt02")
     imported = read(tmp_path, offsets={"tt01": 2.0, "tt02": -0.2})
-    first, last = imported.manifest.by_id["tt01-001"], imported.manifest.by_id["tt01-004"]
-    assert (first.start_s, first.end_s, last.start_s, last.end_s) == (2.0, 2.4, 4.4, 6.0)
+    first, last = (
+        imported.manifest.by_id["tt01-001"],
+        imported.manifest.by_id["tt01-004"],
+    )
+    assert (first.start_s, first.end_s, last.start_s, last.end_s) == (
+        2.0,
+        2.4,
+        4.4,
+        6.0,
+    )
     assert (first.extra["start_frame"], first.extra["end_frame"]) == ("50", "59")
     late = imported.manifest.by_id["tt02-001"]
     assert (late.start_s, late.end_s) == (0.0, 0.2)
@@ -85,7 +96,9 @@ def test_offsets_for_films_that_are_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("offset", [1e308, -1e308, 90_000.0, float("inf")])
 def test_an_offset_is_within_a_day(tmp_path: Path, offset: float) -> None:
-    with pytest.raises(FixUsage, match="the offset of tt01 must be at most 86400 seconds"):
+    with pytest.raises(
+        FixUsage, match="the offset of tt01 must be at most 86400 seconds"
+    ):
         read(write_film(tmp_path), offsets={"tt01": offset})
 
 
@@ -99,7 +112,11 @@ def test_a_file_is_not_opened(tmp_path: Path) -> None:
 
 def test_everything_wrong_with_all_films_at_once(tmp_path: Path) -> None:
     write_film(tmp_path, scenes="1 1 1\n0 1 1\n3 2 1\n4 5 1\n1-2\n")
-    write_film(tmp_path, "tt02", cuts="10 0.400 CUT\n5 0.2 CUT\n30 9.0 CUT\n200 8.0 CUT\n40 FADE\n")
+    write_film(
+        tmp_path,
+        "tt02",
+        cuts="10 0.400 CUT\n5 0.2 CUT\n30 9.0 CUT\n200 8.0 CUT\n40 FADE\n",
+    )
     write_film(tmp_path, "tt03", frames="1 0.04\n")
     with pytest.raises(FixInput) as caught:
         read(tmp_path)
@@ -145,7 +162,9 @@ def test_an_offset_that_leaves_nothing_of_a_clip(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(path, offsets={"tt01": -0.4})
     # The first clip ends at 0.4 s.
-    assert caught.value.details == (f"{path}: tt01-001: nothing is left of it, from 0.0 to 0.0 s",)
+    assert caught.value.details == (
+        f"{path}: tt01-001: nothing is left of it, from 0.0 to 0.0 s",
+    )
 
 
 def test_the_rows_serve_as_clips_to_project_on(tmp_path: Path) -> None:

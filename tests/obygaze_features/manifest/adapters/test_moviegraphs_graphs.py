@@ -70,7 +70,9 @@ def films(classes: ModuleType) -> dict[str, Any]:
         }
         edges = defaultdict(dict, {7: {2: {}}})
         graph = made(classes.DiGraph, node=nodes, adj=edges, graph={})
-        clip = made(classes.ClipGraph, G=graph, video={"scene": scenes, "ss": 1, "es": 3})
+        clip = made(
+            classes.ClipGraph, G=graph, video={"scene": scenes, "ss": 1, "es": 3}
+        )
         empty = made(classes.MovieGraph, imdb_key=film, clip_graphs=OrderedDict())
         found.setdefault(film, empty).clip_graphs[scenes[0]] = clip
     return found
@@ -79,7 +81,9 @@ def films(classes: ModuleType) -> dict[str, Any]:
 def run_program(folder: Path, data: bytes) -> list[list[str]]:
     """The rows of the table that the guide's program makes of a pickle."""
     page = blocks(ROOT / "docs" / "guide.md")
-    (program,) = [block.text for block in page if block.marks.get("file") == "graphs.py"]
+    (program,) = [
+        block.text for block in page if block.marks.get("file") == "graphs.py"
+    ]
     (folder / "graphs.pkl").write_bytes(data)
     words = [sys.executable, "-c", program, "graphs.pkl"]
     subprocess.run(words, cwd=folder, check=True, timeout=60)
@@ -88,7 +92,9 @@ def run_program(folder: Path, data: bytes) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_each_scene_of_a_graph_is_a_row(classes: ModuleType, tmp_path: Path, protocol: int) -> None:
+def test_each_scene_of_a_graph_is_a_row(
+    classes: ModuleType, tmp_path: Path, protocol: int
+) -> None:
     rows = run_program(tmp_path, pickle.dumps(films(classes), protocol))
     assert rows[:4] == [
         ["clip_id", "emotions", "interactions", "relationships"],
@@ -96,7 +102,13 @@ def test_each_scene_of_a_graph_is_a_row(classes: ModuleType, tmp_path: Path, pro
         ["tt1-002", "angry|calm, then sad", "asks|looks at", ""],
         ["tt1-003", "angry|calm, then sad", "asks|looks at", ""],
     ]
-    assert [row[0] for row in rows[4:]] == ["tt1-005", "tt1-008", "tt2-001", "tt2-004", "tt2-112"]
+    assert [row[0] for row in rows[4:]] == [
+        "tt1-005",
+        "tt1-008",
+        "tt2-001",
+        "tt2-004",
+        "tt2-112",
+    ]
 
 
 def test_no_code_of_the_file_runs(
@@ -116,13 +128,35 @@ def test_emotions_become_a_column_and_are_tested_within_films(
     classes: ModuleType, tmp_path: Path
 ) -> None:
     run_program(tmp_path, pickle.dumps(films(classes)))
-    rows = [f"{film}-{s:03d},{film},{level}" for film, own, level, _ in GRAPHS for s in own]
-    (tmp_path / "labels.csv").write_text("\n".join(["clip_id,movie_id,level", *rows]), "utf-8")
-    call_obygaze("manifest", "import", "csv", "labels.csv", "-o", "toy", cwd=tmp_path).ok()
-    joined = call_obygaze("manifest", "join", "toy", "graphs.csv", "--json", cwd=tmp_path).ok()
-    assert joined.json()["columns"] == {"emotions": 8, "interactions": 8, "relationships": 0}
-    words = ("--column", "emotions", "--x", "level == S", "--y", "level == EN", "--json")
-    audit = call_obygaze("audit", "annotations", "toy", *words, cwd=tmp_path).ok().json()
+    rows = [
+        f"{film}-{s:03d},{film},{level}" for film, own, level, _ in GRAPHS for s in own
+    ]
+    (tmp_path / "labels.csv").write_text(
+        "\n".join(["clip_id,movie_id,level", *rows]), "utf-8"
+    )
+    call_obygaze(
+        "manifest", "import", "csv", "labels.csv", "-o", "toy", cwd=tmp_path
+    ).ok()
+    joined = call_obygaze(
+        "manifest", "join", "toy", "graphs.csv", "--json", cwd=tmp_path
+    ).ok()
+    assert joined.json()["columns"] == {
+        "emotions": 8,
+        "interactions": 8,
+        "relationships": 0,
+    }
+    words = (
+        "--column",
+        "emotions",
+        "--x",
+        "level == S",
+        "--y",
+        "level == EN",
+        "--json",
+    )
+    audit = (
+        call_obygaze("audit", "annotations", "toy", *words, cwd=tmp_path).ok().json()
+    )
     found = {one["value"]: one for one in audit["values"]}
     counts = {name: (one["count_x"], one["count_y"]) for name, one in found.items()}
     assert counts == {"angry": (4, 0), "calm, then sad": (4, 4), "happy": (0, 4)}

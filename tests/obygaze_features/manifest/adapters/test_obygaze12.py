@@ -37,13 +37,23 @@ def row(
     scene = f"scene-{number:03d}.ss-{shots[0]:04d}.es-{shots[1]:04d}"
     video = f"{movie}_scene_{number}.avi" if video is None else video
     cells = (
-        *(str(number), "1", movie + scene, label, ratio, concepts, f"{movie}-{number:03d}"),
+        *(
+            str(number),
+            "1",
+            movie + scene,
+            label,
+            ratio,
+            concepts,
+            f"{movie}-{number:03d}",
+        ),
         *(movie, f"{scene}.srt", video, str(number - 1)),
     )
     return ";".join(cells) + "\r\n"
 
 
-def split_row(number: int, label: str, reason: str, fold: int, movie: str = "tt01") -> str:
+def split_row(
+    number: int, label: str, reason: str, fold: int, movie: str = "tt01"
+) -> str:
     return f"{number};c;{movie}-{number:03d};{movie};s;v;0;{label};{reason};{fold}\n"
 
 
@@ -83,7 +93,12 @@ def test_oddities_become_one_clean_form(tmp_path: Path) -> None:
         *("tt01/tt01_scene_1.avi", "tt01/tt01_scene_2.avi", "", "tt01/tt01_scene_4.mkv")
     ]
     second = manifest.clips[1]
-    assert (second.movie_id, second.scene, second.start_s, second.end_s) == ("tt01", 2, None, None)
+    assert (second.movie_id, second.scene, second.start_s, second.end_s) == (
+        "tt01",
+        2,
+        None,
+        None,
+    )
     assert dict(second.extra) == {
         "clip": "tt01scene-002.ss-0053.es-0056",
         "first_shot": "53",
@@ -151,7 +166,9 @@ def test_splits_are_joined_by_id_whatever_their_order(tmp_path: Path) -> None:
         split_row(4, "Sure", "['Look', 'Clothes', 'Type of plan']", 9),
         split_row(1, "Easy Neg", "[]", 0),
     )
-    write_split(tmp_path, "by_movie/ENHN_S.csv", split_row(2, "0", "['Exp of  emotion']", 0))
+    write_split(
+        tmp_path, "by_movie/ENHN_S.csv", split_row(2, "0", "['Exp of  emotion']", 0)
+    )
     write_split(tmp_path, "notes.csv", "")
     imported = read(write(tmp_path, *ROWS, name="ObyGaze12.csv"), splits=tmp_path)
     manifest = imported.manifest
@@ -160,10 +177,14 @@ def test_splits_are_joined_by_id_whatever_their_order(tmp_path: Path) -> None:
     assert [clip.fold("by_movie_ENHN_S") for clip in manifest] == [None, 0, None, None]
     files = [source.file for source in manifest.header.sources]
     assert files == ["ObyGaze12.csv", "02_EN_S.csv", "by_movie/ENHN_S.csv"]
-    assert imported.warnings[3].startswith(f"{tmp_path}: missing split files: 02_HN_S.csv, ")
+    assert imported.warnings[3].startswith(
+        f"{tmp_path}: missing split files: 02_HN_S.csv, "
+    )
 
 
-def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(tmp_path: Path) -> None:
+def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(
+    tmp_path: Path,
+) -> None:
     main = write(tmp_path, *ROWS[:3], row(4, "Sore", "['Look']"))
     first = write_split(
         tmp_path,
@@ -199,7 +220,9 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(tmp_path: Path
 def test_the_folder_of_splits_must_hold_one(tmp_path: Path) -> None:
     path = write(tmp_path, *ROWS)
     for folder in (tmp_path, tmp_path / "none", path):
-        with pytest.raises(NotFound, match="no folder with split files of ObyGaze12") as caught:
+        with pytest.raises(
+            NotFound, match="no folder with split files of ObyGaze12"
+        ) as caught:
             read(path, splits=folder)
         assert "02_EN_S.csv" in (caught.value.hint or "")
 
@@ -210,10 +233,22 @@ def test_times_of_the_film_stand_beside_the_clips_own_file(tmp_path: Path) -> No
         Header("moviegraphs", {}),
         (
             Clip(
-                "tt01-001", "tt01", 1, "", 0.0, 12.5, extra={"start_frame": "0", "end_frame": "299"}
+                "tt01-001",
+                "tt01",
+                1,
+                "",
+                0.0,
+                12.5,
+                extra={"start_frame": "0", "end_frame": "299"},
             ),
             Clip(
-                "tt01-099", "tt01", 99, "", 1.0, 2.0, extra={"start_frame": "9", "end_frame": "9"}
+                "tt01-099",
+                "tt01",
+                99,
+                "",
+                1.0,
+                2.0,
+                extra={"start_frame": "9", "end_frame": "9"},
             ),
         ),
         ("start_frame", "end_frame"),
@@ -244,7 +279,14 @@ def test_the_released_files_are_the_known_ones(released: ImportedManifest) -> No
     assert released.warnings == ()
     assert len(released.manifest.header.sources) == 7
     assert released.manifest.folds == (
-        *("02_EN_S", "02_HN_S", "02_ENHN_S", "02_EN_HN_S", "by_movie_HN_S", "by_movie_ENHN_S"),
+        *(
+            "02_EN_S",
+            "02_HN_S",
+            "02_ENHN_S",
+            "02_EN_HN_S",
+            "by_movie_HN_S",
+            "by_movie_ENHN_S",
+        ),
     )
 
 
@@ -257,7 +299,9 @@ def test_raw_counts(released: ImportedManifest) -> None:
         0,
     )
     assert stats.levels == {"EN": 453, "HN": 711, "NS": 397, "S": 353}
-    assert {movie: list(levels.values()) for movie, levels in stats.by_movie.items()} == {
+    assert {
+        movie: list(levels.values()) for movie, levels in stats.by_movie.items()
+    } == {
         "tt0108160": [22, 46, 23, 19],
         "tt0110912": [54, 31, 32, 15],
         "tt0119822": [88, 34, 38, 32],
@@ -275,21 +319,34 @@ def test_raw_counts(released: ImportedManifest) -> None:
 
 def test_concept_totals(released: ImportedManifest) -> None:
     assert Counter(name for clip in released.manifest for name in clip.concepts) == {
-        **{"Activities": 379, "Clothing": 277, "Body": 228, "Expression of emotion": 196},
+        **{
+            "Activities": 379,
+            "Clothing": 277,
+            "Body": 228,
+            "Expression of emotion": 196,
+        },
         **{"Type of shot": 176, "Posture": 175, "Look": 165, "Appearance": 98},
         **{"Speech": 966, "Voice": 166, "Soundtrack": 24, "Narratology": 5},
     }
     visible = set(released.manifest.header.of_modality("visual"))
-    unseen = [c.level for c in released.manifest if c.concepts and not visible & set(c.concepts)]
+    unseen = [
+        c.level
+        for c in released.manifest
+        if c.concepts and not visible & set(c.concepts)
+    ]
     assert Counter(unseen) == {"HN": 402, "NS": 105, "S": 43}
 
 
 def test_the_visual_view_is_the_papers(released: ImportedManifest) -> None:
     stats = compute_stats(released.manifest.view("visual"))
     assert stats.levels == {"EN": 1003, "HN": 309, "NS": 292, "S": 310}
-    share = {level: round(100 * (value or 0), 1) for level, value in stats.share.items()}
+    share = {
+        level: round(100 * (value or 0), 1) for level, value in stats.share.items()
+    }
     assert share == {"EN": 52.4, "HN": 16.1, "NS": 15.3, "S": 16.2}
-    per_clip = {level: round(value or 0, 3) for level, value in stats.concepts_per_clip.items()}
+    per_clip = {
+        level: round(value or 0, 3) for level, value in stats.concepts_per_clip.items()
+    }
     assert per_clip == {"HN": 1.256, "NS": 1.709, "S": 2.603}
 
 
@@ -304,14 +361,19 @@ def test_prevalence_of_the_published_test_folds(released: ImportedManifest) -> N
     assert (easy.prevalence_with_video, easy.clips_with_video) == (31 / 75, 75)
     assert (all_.prevalence_with_video, all_.clips_with_video) == (31 / 103, 103)
     assert (all_.positive, all_.clips) == (31, 105)
-    sizes = {name: sum(fold.clips for fold in split.values()) for name, split in folds.items()}
+    sizes = {
+        name: sum(fold.clips for fold in split.values())
+        for name, split in folds.items()
+    }
     assert sizes == {
         **{"02_EN_S": 744, "02_HN_S": 612, "02_ENHN_S": 1048, "02_EN_HN_S": 1048},
         **{"by_movie_HN_S": 589, "by_movie_ENHN_S": 997},
     }
 
 
-def test_folds_by_movie_are_films_in_the_order_of_their_ids(released: ImportedManifest) -> None:
+def test_folds_by_movie_are_films_in_the_order_of_their_ids(
+    released: ImportedManifest,
+) -> None:
     movies = released.manifest.movies
     for name in ("by_movie_HN_S", "by_movie_ENHN_S"):
         folds = {(clip.movie_id, clip.fold(name)) for clip in released.manifest}

@@ -20,7 +20,8 @@ from obygaze_features.manifest.adapters import (
 
 # What Python itself escapes in a repr beyond these is no character of these files.
 TEXT = st.text(
-    st.characters(codec="utf-8", exclude_categories=("C", "Z")) | st.sampled_from(" \n\t\r\\'\"")
+    st.characters(codec="utf-8", exclude_categories=("C", "Z"))
+    | st.sampled_from(" \n\t\r\\'\"")
 )
 
 
@@ -83,8 +84,13 @@ def test_an_unknown_file_is_a_warning(tmp_path: Path) -> None:
     known = [(empty,), ("0" * 64,), ("1" * 64, "2" * 64)]
     files = {path: (path.stem, own) for path, own in zip(paths, known, strict=True)}
     sources, warnings = known_sources(files)
-    assert [(one.file, one.sha256) for one in sources] == [(name, empty) for name in "abc"]
-    assert [warning.partition(": ")[0] for warning in warnings] == [str(paths[1]), str(paths[2])]
+    assert [(one.file, one.sha256) for one in sources] == [
+        (name, empty) for name in "abc"
+    ]
+    assert [warning.partition(": ")[0] for warning in warnings] == [
+        str(paths[1]),
+        str(paths[2]),
+    ]
     assert empty in warnings[0] and "0" * 64 in warnings[0]
 
 
@@ -95,15 +101,23 @@ def test_sources_must_be_files(tmp_path: Path) -> None:
         source_of(tmp_path)
 
 
-@pytest.mark.parametrize("dataset", ["obygaze12", "mobygaze", "moviegraphs", "liris-accede"])
+@pytest.mark.parametrize(
+    "dataset", ["obygaze12", "mobygaze", "moviegraphs", "liris-accede"]
+)
 def test_every_published_data_set_has_its_citation_and_notes(dataset: str) -> None:
     header = published_header(dataset, unit="clip")
     assert header.dataset == dataset and header.citation and header.notes
     hashes = published(dataset).get("sha256", [])
-    hashes += [split["sha256"] for split in published(dataset).get("splits", {}).values()]
+    hashes += [
+        split["sha256"] for split in published(dataset).get("splits", {}).values()
+    ]
     assert all(len(digest) == 64 for digest in hashes)
 
 
 def test_the_splits_are_those_of_the_published_folder() -> None:
     splits = list(published("obygaze12")["splits"])
-    assert splits[0] == "02_EN_S.csv" and splits[-1] == "by_movie/ENHN_S.csv" and len(splits) == 6
+    assert (
+        splits[0] == "02_EN_S.csv"
+        and splits[-1] == "by_movie/ENHN_S.csv"
+        and len(splits) == 6
+    )

@@ -79,7 +79,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_field_of_a_header_of_blosc_is_found_before_the_decoder(case: str) -> None:
+def test_a_wrong_field_of_a_header_of_blosc_is_found_before_the_decoder(
+    case: str,
+) -> None:
     place, value = WRONG[case]
     fields = list(FIELDS)
     assert fields[place] != value
@@ -90,7 +92,9 @@ def test_a_wrong_field_of_a_header_of_blosc_is_found_before_the_decoder(case: st
 
 
 @pytest.mark.parametrize("start", [-1, 0, 16, 19, len(CHUNK) - 3, 2**30, -(2**31)])
-def test_a_block_outside_a_chunk_of_blosc_is_found_before_the_decoder(start: int) -> None:
+def test_a_block_outside_a_chunk_of_blosc_is_found_before_the_decoder(
+    start: int,
+) -> None:
     chunk = with_crc(CHUNK[:16] + struct.pack("<i", start) + CHUNK[20:])
     with pytest.raises(ValueError, match="a block outside its bytes"):
         layout_of(Decoder()).decode(chunk)
@@ -123,7 +127,9 @@ print("lived")
     assert (done.returncode, done.stdout) == (0, "lived\n"), done.stderr
 
 
-def test_a_store_with_a_wrong_header_is_an_error_to_verify_and_to_read(tmp_path: Path) -> None:
+def test_a_store_with_a_wrong_header_is_an_error_to_verify_and_to_read(
+    tmp_path: Path,
+) -> None:
     path, name = tmp_path / "s", "data.zarr/clip/c.0.0"
     plan_store(path, 8, 4, arrays=(ArraySpec("clip", (4096,)),), compressor="blosc")
     fill_store(path, {"clip": np.arange(8 * 4096, dtype="f4").reshape(8, 4096)}).seal()
@@ -247,7 +253,9 @@ def test_a_row_that_is_ok_has_a_chunk(sharded, tmp_path: Path) -> None:
     path = linked(sharded[0], tmp_path / "s")
     data, entries = (path / SHARD).read_bytes(), entries_of(path)
     n_bytes = entries[0][1]
-    index = b"".join(struct.pack("<2Q", *entry) for entry in [entries[0], ABSENT, *entries[1:3]])
+    index = b"".join(
+        struct.pack("<2Q", *entry) for entry in [entries[0], ABSENT, *entries[1:3]]
+    )
     shorter = data[: 3 * n_bytes] + with_crc(index).tobytes()
     for file in (path / SHARD, path / "seal.json"):
         copy = file.read_bytes()
@@ -264,7 +272,9 @@ def test_a_shard_of_zarr_is_in_the_order_that_is_asked_for(tmp_path: Path) -> No
     """Older versions wrote blocks by way of zarr, without chunks whose rows all failed."""
     path = tmp_path / "s"
     plan = plan_store(path, N_CLIPS, 64, arrays=(TOKENS,))
-    values = np.random.default_rng(1).standard_normal((N_CLIPS, 64, 1024)).astype(np.float16)
+    values = (
+        np.random.default_rng(1).standard_normal((N_CLIPS, 64, 1024)).astype(np.float16)
+    )
     failed = RowStatus.failed("decode", "E", "m")
     statuses = [failed if 16 <= row < 32 else RowStatus() for row in range(64)]
     StoreWriter(path).commit_block(0, {"tokens": values[:64]}, statuses)
@@ -283,5 +293,7 @@ def test_a_shard_of_zarr_is_in_the_order_that_is_asked_for(tmp_path: Path) -> No
     changed(marker, files=mark, crc32c={})
     assert plan.n_blocks == 2
     assert verify(path, hashes=True).problems == []
-    found = open_store(path).matrix("tokens", movies=["tt0000100", "tt0000106"], missing="drop")
+    found = open_store(path).matrix(
+        "tokens", movies=["tt0000100", "tt0000106"], missing="drop"
+    )
     np.testing.assert_array_equal(found.values, values[[0, 1, 2, 3, 4, 32, 33, 34]])

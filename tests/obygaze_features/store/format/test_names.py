@@ -132,7 +132,9 @@ def test_no_way_out_of_a_store_takes_a_file_that_its_seal_should_not_list(
     assert written == set()
 
 
-def test_a_plan_and_a_marker_of_texts_are_held_to_the_same_names(tmp_path: Path) -> None:
+def test_a_plan_and_a_marker_of_texts_are_held_to_the_same_names(
+    tmp_path: Path,
+) -> None:
     plan_store(tmp_path / "s", 5)
     document = json.loads((tmp_path / "s/store.json").read_bytes())
     files = document["files"]

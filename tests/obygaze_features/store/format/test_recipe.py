@@ -99,10 +99,15 @@ def test_prose_tells_every_value() -> None:
         "stored as clip float32, frames float16.",
     ):
         assert words in text
-    told = explain_recipe(Recipe.unknown("an HDF5 file", {"backbone": "I3D", "layer": None}))
+    told = explain_recipe(
+        Recipe.unknown("an HDF5 file", {"backbone": "I3D", "layer": None})
+    )
     assert "not known" in told and "was told: backbone I3D." in told
     told = explain_recipe(
-        a_recipe(backbone={"name": "x", "grid": [16, 14], "tap": {"a": True, "b": ""}}, weights={})
+        a_recipe(
+            backbone={"name": "x", "grid": [16, 14], "tap": {"a": True, "b": ""}},
+            weights={},
+        )
     )
     assert "the backbone x (grid 16 x 14, tap (a yes)).\nIt has no weights." in told
 
@@ -111,7 +116,11 @@ def test_prose_tells_every_value() -> None:
 @pytest.mark.parametrize("section", [*a_recipe().to_json(), "told"])
 def test_a_section_of_another_type_is_refused(section: str, odd: object) -> None:
     """With a fingerprint that fits, these were read, and ended as bugs when they were described."""
-    value = a_recipe().to_json() if section != "told" else Recipe.unknown("npz", {}).to_json()
+    value = (
+        a_recipe().to_json()
+        if section != "told"
+        else Recipe.unknown("npz", {}).to_json()
+    )
     if isinstance(odd, list if section == "levels" else dict):
         explain_recipe(Recipe.from_json({**value, section: odd}))
         return

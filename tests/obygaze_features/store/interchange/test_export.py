@@ -20,7 +20,13 @@ from hypothesis import strategies as st
 from support.cli import call_obygaze
 from support.kills import kill_everywhere
 from support.servers import wait_until
-from support.stores import copy_of_sealed, fill_store, plan_store, sealed_store, some_values
+from support.stores import (
+    copy_of_sealed,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_values,
+)
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -71,7 +77,9 @@ def test_there_and_back(
 @pytest.mark.parametrize("level", ["x", "c3d_features", "features", "clip_0", "x2"])
 @pytest.mark.parametrize("format", [*BACK, "csv"])
 def test_a_level_keeps_its_name(tmp_path: Path, format: str, level: str) -> None:
-    sealed_store(tmp_path / "s", 3, 2, arrays=[ArraySpec(level, (2,)), ArraySpec("other", (3,))])
+    sealed_store(
+        tmp_path / "s", 3, 2, arrays=[ArraySpec(level, (2,)), ArraySpec("other", (3,))]
+    )
     export_store(open_store(tmp_path / "s"), tmp_path / "out", format, levels=[level])
     source = open_features(format, [tmp_path / "out"])
     import_store(source, tmp_path / "again")
@@ -188,14 +196,21 @@ def test_other_programs_read_what_is_written(tmp_path: Path, sealed: Path) -> No
         np.testing.assert_array_equal(packed["frames"], store.matrix("frames").values)
     export_store(store, tmp_path / "f.h5", "hdf5", levels=["pooled"])
     with h5py.File(tmp_path / "f.h5") as file:
-        np.testing.assert_array_equal(file["tt0000101-004"][()], store.matrix("pooled").values[8])
+        np.testing.assert_array_equal(
+            file["tt0000101-004"][()], store.matrix("pooled").values[8]
+        )
         assert file["tt0000101-004"].attrs["movie_id"] == "tt0000101"
 
 
 @pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv"])
-def test_what_failed_or_is_missing_is_left_out_and_told(tmp_path: Path, format: str) -> None:
+def test_what_failed_or_is_missing_is_left_out_and_told(
+    tmp_path: Path, format: str
+) -> None:
     plan_store(tmp_path / "s", 8, 4)
-    noted = {1: RowStatus.failed("decode", "Broken", "moov atom"), 2: RowStatus.no_video()}
+    noted = {
+        1: RowStatus.failed("decode", "Broken", "moov atom"),
+        2: RowStatus.no_video(),
+    }
     fill_store(tmp_path / "s", some_values(8), noted, blocks=[0])
     done = export_store(open_store(tmp_path / "s"), tmp_path / "out", format)
     assert done.n_clips == 2
@@ -209,20 +224,28 @@ def test_what_failed_or_is_missing_is_left_out_and_told(tmp_path: Path, format: 
 
 def test_a_partial_copy_exports_what_it_holds(tmp_path: Path, sealed: Path) -> None:
     pull(sealed, tmp_path / "part", levels=["pooled"], movies=["tt0000104"])
-    done = export_store(open_store(tmp_path / "part"), tmp_path / "f.npz", "npz", levels=["pooled"])
+    done = export_store(
+        open_store(tmp_path / "part"), tmp_path / "f.npz", "npz", levels=["pooled"]
+    )
     assert done.n_clips == 3  # block 5, rows 20 to 22
     assert "partial" in done.left_out["tt0000100-001"]
     with pytest.raises(NotFound, match="partial and does not hold clip"):
-        export_store(open_store(tmp_path / "part"), tmp_path / "g.npz", "npz", levels=["clip"])
+        export_store(
+            open_store(tmp_path / "part"), tmp_path / "g.npz", "npz", levels=["clip"]
+        )
 
 
 @pytest.mark.parametrize("clip", ["../evil", "a/b", "a\\b", ".hidden", "x" * 201])
 @pytest.mark.parametrize("format", ["hdf5", "npy", "pth"])
-def test_ids_that_would_lead_elsewhere_are_refused(tmp_path: Path, format: str, clip: str) -> None:
+def test_ids_that_would_lead_elsewhere_are_refused(
+    tmp_path: Path, format: str, clip: str
+) -> None:
     plan_store(tmp_path / "s", 1, 1, clip_ids=[clip], movie_ids=["m"])
     fill_store(tmp_path / "s", some_values(1)).seal()
     with pytest.raises(FixInput, match="cannot be the name"):
-        export_store(open_store(tmp_path / "s"), tmp_path / "out" / "x", format, levels=["clip"])
+        export_store(
+            open_store(tmp_path / "s"), tmp_path / "out" / "x", format, levels=["clip"]
+        )
     assert not (tmp_path / "out").exists()
     export_store(open_store(tmp_path / "s"), tmp_path / "f.npz", "npz")
 
@@ -280,7 +303,9 @@ def test_force_replaces_an_export_and_no_other_folder(
         assert sorted(out.rglob("*")) == first
         assert not (out / "pooled").exists()
     export_store(store, out, format, levels=levels, force=True)
-    names = {path.name for path in tmp_path.iterdir()} - {"out.json" if format == "csv" else ""}
+    names = {path.name for path in tmp_path.iterdir()} - {
+        "out.json" if format == "csv" else ""
+    }
     assert names == {"data", "out", "s"}
 
 
@@ -320,7 +345,16 @@ def test_formats_that_hold_one_level(tmp_path: Path, sealed: Path) -> None:
 def test_the_command(workspace: Path, tmp_path: Path) -> None:
     copy_of_sealed(workspace / "stores" / "toy")
     done = call_obygaze(
-        *("-C", workspace, "store", "export", "hdf5", "toy", tmp_path / "f.h5", "--json"),
+        *(
+            "-C",
+            workspace,
+            "store",
+            "export",
+            "hdf5",
+            "toy",
+            tmp_path / "f.h5",
+            "--json",
+        ),
         *("--level", "pooled", "--compress"),
     ).ok()
     assert done.json() == {
@@ -331,9 +365,13 @@ def test_the_command(workspace: Path, tmp_path: Path) -> None:
         "levels": ["pooled"],
         "left_out": {},
     }
-    call_obygaze("-C", workspace, "store", "import", "hdf5", tmp_path / "f.h5", "-o", "two").ok()
+    call_obygaze(
+        "-C", workspace, "store", "import", "hdf5", tmp_path / "f.h5", "-o", "two"
+    ).ok()
     assert open_store(workspace / "stores" / "two").levels == ("pooled",)
-    refused = call_obygaze("-C", workspace, "store", "export", "npz", "toy", tmp_path / "f.h5")
+    refused = call_obygaze(
+        "-C", workspace, "store", "export", "npz", "toy", tmp_path / "f.h5"
+    )
     assert refused.code == 1
 
 
@@ -350,28 +388,38 @@ def kept(format: str, path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
-def test_licence_recipe_and_fingerprint_are_kept(tmp_path: Path, sealed: Path, format: str) -> None:
+def test_licence_recipe_and_fingerprint_are_kept(
+    tmp_path: Path, sealed: Path, format: str
+) -> None:
     store = open_store(sealed)
     export_store(store, tmp_path / "out", format)
     found = kept(format, tmp_path / "out")
     assert found["fingerprint"] == store.fingerprint
     assert found["recipe"] == store.recipe.to_json()
-    assert (found["licence"], found["citation"]) == (store.plan.licence, store.plan.citation)
+    assert (found["licence"], found["citation"]) == (
+        store.plan.licence,
+        store.plan.citation,
+    )
     export_store(store, tmp_path / "out", format, force=True)
 
 
 @pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
-def test_labels_are_written_on_request(tmp_path: Path, sealed: Path, format: str) -> None:
+def test_labels_are_written_on_request(
+    tmp_path: Path, sealed: Path, format: str
+) -> None:
     store = open_store(sealed)
     ids = store.clip_ids.tolist()
     clips = [Clip(clip, "m", level="S", concepts=("Body", "Look")) for clip in ids[:-1]]
-    labels = Manifest("m", Header("m", {"Body": "visual", "Look": "visual"}), tuple(clips))
+    labels = Manifest(
+        "m", Header("m", {"Body": "visual", "Look": "visual"}), tuple(clips)
+    )
     out = tmp_path / "out"
     export_store(store, out, format, levels=["clip"], labels=labels)
     if format == "hdf5":
         with h5py.File(out) as file:
             found = {
-                clip: (file[clip].attrs["level"], file[clip].attrs["concepts"]) for clip in ids
+                clip: (file[clip].attrs["level"], file[clip].attrs["concepts"])
+                for clip in ids
             }
     elif format == "npz":
         arrays = np.load(out)
@@ -381,7 +429,8 @@ def test_labels_are_written_on_request(tmp_path: Path, sealed: Path, format: str
         table = out if format == "csv" else out / "labels.csv"
         with table.open(encoding="utf-8", newline="") as stream:
             found = {
-                row["clip_id"]: (row["level"], row["concepts"]) for row in csv.DictReader(stream)
+                row["clip_id"]: (row["level"], row["concepts"])
+                for row in csv.DictReader(stream)
             }
     assert found == {**dict.fromkeys(ids[:-1], ("S", "Body|Look")), ids[-1]: ("", "")}
     if format in BACK:
@@ -390,12 +439,27 @@ def test_labels_are_written_on_request(tmp_path: Path, sealed: Path, format: str
 
 
 # As YouTube has them; a spreadsheet program takes the first four for formulas.
-AWKWARD = ["-3kZ", "+b", "=1+2", "@c", "'d", "'-e", "-", "-5", "a,b", 'a"b', " f ", "#g"]
+AWKWARD = [
+    "-3kZ",
+    "+b",
+    "=1+2",
+    "@c",
+    "'d",
+    "'-e",
+    "-",
+    "-5",
+    "a,b",
+    'a"b',
+    " f ",
+    "#g",
+]
 
 
 @pytest.fixture
 def awkward(tmp_path: Path) -> Store:
-    plan_store(tmp_path / "s", len(AWKWARD), 4, clip_ids=AWKWARD, movie_ids=AWKWARD[::-1])
+    plan_store(
+        tmp_path / "s", len(AWKWARD), 4, clip_ids=AWKWARD, movie_ids=AWKWARD[::-1]
+    )
     fill_store(tmp_path / "s", some_values(len(AWKWARD))).seal()
     return open_store(tmp_path / "s")
 
@@ -415,10 +479,22 @@ def test_any_id_comes_back(
             export_store(awkward, tmp_path / "out", format, labels=labels, **options)
         return
     export_store(
-        awkward, tmp_path / "out", format, levels=["clip"], labels=labels, force=True, **options
+        awkward,
+        tmp_path / "out",
+        format,
+        levels=["clip"],
+        labels=labels,
+        force=True,
+        **options,
     )
     export_store(  # it is known as an export
-        awkward, tmp_path / "out", format, levels=["clip"], labels=labels, force=True, **options
+        awkward,
+        tmp_path / "out",
+        format,
+        levels=["clip"],
+        labels=labels,
+        force=True,
+        **options,
     )
     source = open_features(format, [tmp_path / "out"])
     import_store(source, tmp_path / "again")
@@ -441,14 +517,26 @@ def test_any_id_comes_back(
 @pytest.fixture(scope="module")
 def disk_of_a_mac(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder in which names that differ in case or form of Unicode only are one name."""
-    backing, place = tmp_path_factory.mktemp("backing"), tmp_path_factory.mktemp("mount")
+    backing, place = (
+        tmp_path_factory.mktemp("backing"),
+        tmp_path_factory.mktemp("mount"),
+    )
     program = Path(__file__).parents[3] / "support" / "caching_mount.py"
-    command = ["/usr/bin/python3", program, backing, place, "0", "one name for all forms"]
+    command = [
+        "/usr/bin/python3",
+        program,
+        backing,
+        place,
+        "0",
+        "one name for all forms",
+    ]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: place.is_mount() or running.poll() is not None, "a mount")
         if running.poll() is not None:
-            pytest.skip(f"no FUSE here: {(running.stderr.read().splitlines() or [''])[-1]}")
+            pytest.skip(
+                f"no FUSE here: {(running.stderr.read().splitlines() or [''])[-1]}"
+            )
         yield place
     finally:
         subprocess.run(["umount", place], check=False, capture_output=True)
@@ -460,7 +548,11 @@ def disk_of_a_mac(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ("clips", "movies", "pair"),
     [
         (["A-1", "a-1"], ["m", "m"], ("A-1", "a-1")),
-        (["x", "caf\u00e9", "cafe\u0301"], ["m", "m", "m"], ("caf\u00e9", "cafe\u0301")),
+        (
+            ["x", "caf\u00e9", "cafe\u0301"],
+            ["m", "m", "m"],
+            ("caf\u00e9", "cafe\u0301"),
+        ),
         (["x-1", "y-1"], ["Film", "film"], ("Film", "film")),
         (["Ａ", "A", "a"], ["m", "m", "m"], ("A", "a")),
     ],
@@ -484,7 +576,9 @@ def test_names_that_a_disk_takes_for_one_are_found_before_anything_is_written(
     with pytest.raises(FixInput, match=said):
         export_store(store, disk_of_a_mac / "out", format, levels=["clip"])
     assert list(disk_of_a_mac.iterdir()) == []
-    export_store(store, tmp_path / "out", format, levels=["clip"])  # this disk keeps them apart
+    export_store(
+        store, tmp_path / "out", format, levels=["clip"]
+    )  # this disk keeps them apart
     source = open_features(format, [tmp_path / "out"])
     assert sorted(source.clip_ids) == sorted(clips)
     source.close()
@@ -496,20 +590,28 @@ def test_labels_and_a_film_of_the_same_name_are_refused(tmp_path: Path) -> None:
     fill_store(tmp_path / "s", some_values(1)).seal()
     store = open_store(tmp_path / "s")
     labels = Manifest("m", Header("m"), (Clip("a", "labels.csv", level="S"),))
-    with pytest.raises(FixInput, match=r"'labels.csv' and 'labels.csv' would be one name"):
+    with pytest.raises(
+        FixInput, match=r"'labels.csv' and 'labels.csv' would be one name"
+    ):
         export_store(store, tmp_path / "out", "pth", levels=["clip"], labels=labels)
     export_store(store, tmp_path / "out", "pth", levels=["clip"])
 
 
 @pytest.mark.parametrize("level", ["level", "concepts"])
 @pytest.mark.parametrize("format", ["hdf5", "npz", "npy"])
-def test_labels_beside_a_level_of_the_same_name(tmp_path: Path, format: str, level: str) -> None:
-    sealed_store(tmp_path / "s", 3, 2, arrays=[ArraySpec(level, (2,)), ArraySpec("other", (3,))])
+def test_labels_beside_a_level_of_the_same_name(
+    tmp_path: Path, format: str, level: str
+) -> None:
+    sealed_store(
+        tmp_path / "s", 3, 2, arrays=[ArraySpec(level, (2,)), ArraySpec("other", (3,))]
+    )
     store = open_store(tmp_path / "s")
     clips = tuple(Clip(clip, "m", level="S", concepts=("Look",)) for clip in store)
     labels = Manifest("m", Header("m", {"Look": "visual"}), clips)
     if format == "npz":
-        with pytest.raises(FixUsage, match=f"the level '{level}' and the {level} of labels"):
+        with pytest.raises(
+            FixUsage, match=f"the level '{level}' and the {level} of labels"
+        ):
             export_store(store, tmp_path / "out", format, labels=labels)
         assert not (tmp_path / "out").exists()
         return
@@ -542,7 +644,10 @@ def foreign_files(folder: Path, format: str) -> list[Path]:
     (folder / "link").symlink_to(folder / "text")
     (folder / "dangling").symlink_to(folder / "nothing")
     os.mkfifo(folder / "pipe")
-    return [*files, *(folder / name for name in ("npz", "hdf5", "link", "dangling", "pipe"))]
+    return [
+        *files,
+        *(folder / name for name in ("npz", "hdf5", "link", "dangling", "pipe")),
+    ]
 
 
 @pytest.mark.parametrize("format", ["hdf5", "npz", "csv", "pack", "croissant"])
@@ -556,9 +661,13 @@ def test_force_replaces_a_file_of_the_same_kind_and_no_other(
         if format == "pack":
             return call_obygaze("store", "pack", sealed, "-o", path, "--force").code
         if format == "croissant":
-            return call_obygaze("store", "card", sealed, "--croissant", path, "--force").code
+            return call_obygaze(
+                "store", "card", sealed, "--croissant", path, "--force"
+            ).code
         level = [] if format != "csv" else ["--level", "clip"]
-        return call_obygaze("store", "export", format, sealed, path, "--force", *level).code
+        return call_obygaze(
+            "store", "export", format, sealed, path, "--force", *level
+        ).code
 
     write(tmp_path / "own")
     own = (tmp_path / "own").read_bytes()
@@ -581,7 +690,9 @@ def test_force_replaces_a_file_of_the_same_kind_and_no_other(
     assert (tmp_path / "own").read_bytes() == own or format == "hdf5"
 
 
-def test_force_leaves_a_foreign_file_beside_a_table(tmp_path: Path, sealed: Path) -> None:
+def test_force_leaves_a_foreign_file_beside_a_table(
+    tmp_path: Path, sealed: Path
+) -> None:
     (tmp_path / "x.csv.json").write_text('{"mine": 1}', "utf-8")
     store = open_store(sealed)
     for force in (False, True):

@@ -9,7 +9,9 @@ from support.torture import is_bad, kills
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
-def test_a_killed_export_leaves_nothing_once_it_was_repeated(tmp_path: Path, kind: str) -> None:
+def test_a_killed_export_leaves_nothing_once_it_was_repeated(
+    tmp_path: Path, kind: str
+) -> None:
     counts = kills(tmp_path, f"export {kind}")
     assert counts["cases"] > 5
     assert not is_bad(counts)

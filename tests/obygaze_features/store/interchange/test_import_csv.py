@@ -19,7 +19,9 @@ EXCEL = "\ufeffShot;f1;f2\r\na;1;2,5\r\nb;-30;4,0\r\n;;\r\n"
 
 def stored(folder: Path, text: str, *options: str) -> tuple[list[str], np.ndarray]:
     (folder / "f.csv").write_text(text, encoding="utf-8")
-    call_obygaze("store", "import", "csv", "f.csv", "-o", "s", *options, cwd=folder).ok()
+    call_obygaze(
+        "store", "import", "csv", "f.csv", "-o", "s", *options, cwd=folder
+    ).ok()
     matrix = open_store(folder / "stores" / "s").matrix("clip")
     return matrix.clip_ids.tolist(), matrix.values
 
@@ -51,7 +53,9 @@ def test_a_table_becomes_the_level_clip(
         ("2,0,1", "30,10,20"),
     ],
 )
-def test_the_numbers_of_columns_give_their_order(tmp_path: Path, header: str, cells: str) -> None:
+def test_the_numbers_of_columns_give_their_order(
+    tmp_path: Path, header: str, cells: str
+) -> None:
     _, values = stored(tmp_path, f"clip_id,{header}\na-1,{cells}\n")
     assert values.tolist() == [[10, 20, 30]]
 
@@ -74,7 +78,9 @@ def test_columns_that_were_sorted_as_text_are_read_by_number(tmp_path: Path) -> 
 def test_two_tables_with_other_orders_of_columns_are_one_store(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("clip_id,x_0,x_1\nm-1,1,2\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text("x_1,clip_id,x_0\n2,m-2,1\n", encoding="utf-8")
-    import_store(open_features("csv", [tmp_path / "a.csv", tmp_path / "b.csv"]), tmp_path / "s")
+    import_store(
+        open_features("csv", [tmp_path / "a.csv", tmp_path / "b.csv"]), tmp_path / "s"
+    )
     assert open_store(tmp_path / "s").matrix("clip").values.tolist() == [[1, 2], [1, 2]]
 
 
@@ -126,7 +132,9 @@ def test_tables_that_are_refused(
         import_store(open_features("csv", [tmp_path / "f.csv"], levels), tmp_path / "s")
 
 
-def test_features_are_found_by_the_ids_that_the_table_of_the_manifest_had(tmp_path: Path) -> None:
+def test_features_are_found_by_the_ids_that_the_table_of_the_manifest_had(
+    tmp_path: Path,
+) -> None:
     """Ids of YouTube may begin with `-`, which those of a manifest do not."""
     clips = "clip_id,movie_id\n-3kZ,m\n+49,m\nplain,m\n"
     (tmp_path / "clips.csv").write_text(clips, encoding="utf-8")
@@ -136,11 +144,15 @@ def test_features_are_found_by_the_ids_that_the_table_of_the_manifest_had(tmp_pa
     words = ("store", "import", "csv", "f.csv", "-o", "s", "--manifest", "m")
     call_obygaze(*words, cwd=tmp_path).ok()
     store = open_store(tmp_path / "stores" / "s")
-    found = dict(zip(store.clip_ids.tolist(), store.matrix("clip").values[:, 0], strict=True))
+    found = dict(
+        zip(store.clip_ids.tolist(), store.matrix("clip").values[:, 0], strict=True)
+    )
     assert found == {"3kZ": 1, "49": 2, "plain": 3}
 
 
-def test_a_table_without_the_column_of_ids_names_the_option_and_the_columns(tmp_path: Path) -> None:
+def test_a_table_without_the_column_of_ids_names_the_option_and_the_columns(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "f.csv").write_text("shot,x_0,x_1\na,1,2\n")
     done = call_obygaze("store", "import", "csv", "f.csv", "-o", "s", cwd=tmp_path)
     assert done.code == 1

@@ -29,13 +29,17 @@ MESSAGE = "1 of 3 clips has no film"
 def csv_files(folder: Path) -> FeatureSource:
     rows = "".join(f"{clip},{film},1,2\n" for clip, film in WITH_FILM.items())
     (folder / "a.csv").write_text(f"clip_id,movie_id,x_0,x_1\n{rows}", encoding="utf-8")
-    (folder / "b.csv").write_text(f"clip_id,x_0,x_1\n{WITHOUT[0]},1,2\n", encoding="utf-8")
+    (folder / "b.csv").write_text(
+        f"clip_id,x_0,x_1\n{WITHOUT[0]},1,2\n", encoding="utf-8"
+    )
     return open_features("csv", [folder / "a.csv", folder / "b.csv"])
 
 
 def npz_files(folder: Path) -> FeatureSource:
     films = list(WITH_FILM.values())
-    np.savez(folder / "a.npz", clip_id=list(WITH_FILM), movie_id=films, x=np.stack([V, V]))
+    np.savez(
+        folder / "a.npz", clip_id=list(WITH_FILM), movie_id=films, x=np.stack([V, V])
+    )
     np.savez(folder / "b.npz", clip_id=WITHOUT, x=np.stack([V]))
     return open_features("npz", [folder / "b.npz", folder / "a.npz"])
 

@@ -23,7 +23,9 @@ def written(path: Path, arrays: Mapping[str, object]) -> Path:
     return path
 
 
-def made(file: Path, to: Path, levels: Mapping[str, str] | None = None, **how: str) -> Store:
+def made(
+    file: Path, to: Path, levels: Mapping[str, str] | None = None, **how: str
+) -> Store:
     import_store(open_features("hdf5", [file], levels, **how), to)
     return open_store(to)
 
@@ -47,19 +49,25 @@ def test_the_film_is_read_however_it_was_written(tmp_path: Path, movie: object) 
     assert made(file, tmp_path / "s").movie_ids.tolist() == [film, film]
 
 
-@pytest.mark.parametrize("movie", [1.5, [1, 2], np.bytes_(b"\xff"), h5py.Empty("f4")], ids=repr)
+@pytest.mark.parametrize(
+    "movie", [1.5, [1, 2], np.bytes_(b"\xff"), h5py.Empty("f4")], ids=repr
+)
 def test_what_is_no_film_is_an_error_not_a_guess(tmp_path: Path, movie: object) -> None:
     file = written(tmp_path / "f.h5", {"x-1": A[0]})
     with h5py.File(file, "r+") as handle:
         handle["x-1"].attrs["movie_id"] = movie
-    with pytest.raises(FixInput, match="'movie_id' of 'x-1' is not one text or whole number"):
+    with pytest.raises(
+        FixInput, match="'movie_id' of 'x-1' is not one text or whole number"
+    ):
         open_features("hdf5", file)
 
 
 def test_a_path_may_begin_at_the_root_of_the_file(tmp_path: Path) -> None:
     file = written(tmp_path / "f.h5", {"g/ids": ["x-1", "y-2"], "g/features": A[:2]})
     store = made(file, tmp_path / "s", {"clip": "/g/features"}, id_key="/g/ids")
-    np.testing.assert_array_equal(store.matrix("clip", clips=["x-1", "y-2"]).values, A[:2])
+    np.testing.assert_array_equal(
+        store.matrix("clip", clips=["x-1", "y-2"]).values, A[:2]
+    )
 
 
 def test_groups_with_a_prefix_as_activitynet_has_them(tmp_path: Path) -> None:
@@ -98,9 +106,14 @@ def test_a_group_for_each_expert(tmp_path: Path) -> None:
 def test_a_file_for_each_clip_with_experts_in_it(tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     for clip, add in (("m-1", 0), ("m-2", 5)):
-        written(tmp_path / "f" / f"{clip}.h5", {"features.s3d": A + add, "features.rgb": A[0]})
+        written(
+            tmp_path / "f" / f"{clip}.h5",
+            {"features.s3d": A + add, "features.rgb": A[0]},
+        )
     (tmp_path / "f" / "m-3.h5").write_bytes(b"not one")
-    source = open_features("hdf5", [tmp_path / "f"], {"s3d": "features.s3d", "rgb": "features.rgb"})
+    source = open_features(
+        "hdf5", [tmp_path / "f"], {"s3d": "features.s3d", "rgb": "features.rgb"}
+    )
     done = import_store(source, tmp_path / "s")
     source.close()
     assert list(done.failed) == ["m-3"]
@@ -118,13 +131,17 @@ def test_one_big_array_and_ids(tmp_path: Path) -> None:
         file["tokens"] = np.stack([A, A * 2, A * 3]).astype(np.float16)
         file["mean"] = A.mean(axis=0)
     store = made(tmp_path / "f.h5", tmp_path / "s", {"clip": "X"}, id_key="names")
-    np.testing.assert_array_equal(store.matrix("clip", clips=["m-2", "é-10", "m-1"]).values, A)
+    np.testing.assert_array_equal(
+        store.matrix("clip", clips=["m-2", "é-10", "m-1"]).values, A
+    )
     found = made(tmp_path / "f.h5", tmp_path / "t", None)
     assert set(found.levels) == {"clip", "tokens"}
 
 
 def test_ids_as_bytes_and_numbers(tmp_path: Path) -> None:
-    file = written(tmp_path / "f.h5", {"ids": np.array([b"m-1", b"m-2", b"m-3"]), "clip": A})
+    file = written(
+        tmp_path / "f.h5", {"ids": np.array([b"m-1", b"m-2", b"m-3"]), "clip": A}
+    )
     assert made(file, tmp_path / "s").clip_ids.tolist() == ["m-1", "m-2", "m-3"]
     file = written(tmp_path / "g.h5", {"ids": np.array([3, 20, 1]), "clip": A})
     assert made(file, tmp_path / "t").clip_ids.tolist() == ["1", "3", "20"]
@@ -137,7 +154,9 @@ def test_unequal_lengths_are_an_error_that_says_what_to_do(tmp_path: Path) -> No
     assert "4 shapes" in done.stderr
     assert "--pool only" in done.stderr
     assert "(3, 2)" in done.stderr
-    call_obygaze("-C", tmp_path, "store", "import", "hdf5", file, "-o", "s", "--pool", "only").ok()
+    call_obygaze(
+        "-C", tmp_path, "store", "import", "hdf5", file, "-o", "s", "--pool", "only"
+    ).ok()
     store = open_store(tmp_path / "stores" / "s")
     assert store.matrix("frames").values.tolist() == [[1, 1]] * 4
 
@@ -166,9 +185,14 @@ def test_what_leads_out_of_the_file_is_refused(tmp_path: Path, kind: str) -> Non
             file.create_virtual_dataset("b", layout)
         else:
             (tmp_path / "raw").write_bytes(A.tobytes())
-            file.create_dataset("b", (3, 2), "f4", external=[(str(tmp_path / "raw"), 0, 24)])
+            file.create_dataset(
+                "b", (3, 2), "f4", external=[(str(tmp_path / "raw"), 0, 24)]
+            )
     with pytest.raises(FixInput, match=r"link|other files"):
-        import_store(open_features("hdf5", [tmp_path / "f.h5"], {"frames": "{id}"}), tmp_path / "s")
+        import_store(
+            open_features("hdf5", [tmp_path / "f.h5"], {"frames": "{id}"}),
+            tmp_path / "s",
+        )
 
 
 def test_a_dataset_that_only_says_it_is_huge_takes_no_memory(tmp_path: Path) -> None:
@@ -180,10 +204,14 @@ def test_a_dataset_that_only_says_it_is_huge_takes_no_memory(tmp_path: Path) -> 
 
 def test_more_ids_than_the_file_has_bits_are_not_read(tmp_path: Path) -> None:
     file = tmp_path / "f.h5"
-    with h5py.File(file, "w") as opened:  # the chunks are never written, so reads give fill values
+    with h5py.File(
+        file, "w"
+    ) as opened:  # the chunks are never written, so reads give fill values
         opened.create_dataset("clip_id", (10**9,), dtype="S4", chunks=(1000,))
         opened["X"] = A
-    with pytest.raises(Corrupt, match="lists 1000000000 ids, more than the bits of the file"):
+    with pytest.raises(
+        Corrupt, match="lists 1000000000 ids, more than the bits of the file"
+    ):
         open_features("hdf5", [file], {"clip": "X"}, id_key="clip_id")
 
 
@@ -207,7 +235,9 @@ def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
     entry = heap + 16
     if size == 0:  # the free space after the last text
         while data[entry : entry + 2] != b"\0\0":
-            entry += 16 + -(-int.from_bytes(data[entry + 8 : entry + 16], "little") // 8) * 8
+            entry += (
+                16 + -(-int.from_bytes(data[entry + 8 : entry + 16], "little") // 8) * 8
+            )
     data[entry + 8 : entry + 16] = size.to_bytes(8, "little")
     (tmp_path / "f.h5").write_bytes(data)
     with pytest.raises(Corrupt, match="entry among its texts"):
@@ -217,11 +247,15 @@ def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
 def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> None:
     """Found by `make fuzz`: 0.8 GB for a file of 6 kB."""
     with h5py.File(tmp_path / "f.h5", "w") as file:
-        made = file.create_dataset("clip_id", data=["m-1", "m-2", "m-3"], dtype=h5py.string_dtype())
+        made = file.create_dataset(
+            "clip_id", data=["m-1", "m-2", "m-3"], dtype=h5py.string_dtype()
+        )
         place = made.id.get_offset()
         file["clip"] = A
     data = bytearray((tmp_path / "f.h5").read_bytes())
-    data[place + 16 : place + 20] = (0x30000000).to_bytes(4, "little")  # the second text
+    data[place + 16 : place + 20] = (0x30000000).to_bytes(
+        4, "little"
+    )  # the second text
     (tmp_path / "f.h5").write_bytes(data)
     with pytest.raises(Corrupt, match="longer than the file"):
         open_features("hdf5", [tmp_path / "f.h5"])
@@ -236,7 +270,9 @@ def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> 
         ({"x": "a/deeper/{id}"}, "no group for the path|not a group"),
     ],
 )
-def test_paths_that_lead_nowhere(tmp_path: Path, levels: dict[str, str], words: str) -> None:
+def test_paths_that_lead_nowhere(
+    tmp_path: Path, levels: dict[str, str], words: str
+) -> None:
     file = written(tmp_path / "f.h5", {"a": A, "g/x": A})
     with pytest.raises(FixInput, match=words):
         import_store(open_features("hdf5", [file], levels), tmp_path / "s")
@@ -244,7 +280,9 @@ def test_paths_that_lead_nowhere(tmp_path: Path, levels: dict[str, str], words: 
 
 def test_groups_need_the_path_of_a_level(tmp_path: Path) -> None:
     file = written(tmp_path / "f.h5", {"a/x": A, "a/y": A})
-    with pytest.raises(FixInput, match="no dataset at the top of the file, only a") as error:
+    with pytest.raises(
+        FixInput, match="no dataset at the top of the file, only a"
+    ) as error:
         open_features("hdf5", [file])
     assert "--level clip='{id}/features'" in str(error.value)
 
@@ -267,12 +305,18 @@ def test_damage_within_a_file_is_told_as_such(tmp_path: Path) -> None:
         open_features("hdf5", [file], {"clip": "clips"}, id_key="ids")
     (tmp_path / "folder").mkdir()
     file.rename(tmp_path / "folder" / "f.h5")
-    with pytest.raises(FixInput, match="no clip has a usable a; the first: a cannot be read"):
-        import_store(open_features("hdf5", [tmp_path / "folder"], {"a": "a"}), tmp_path / "s")
+    with pytest.raises(
+        FixInput, match="no clip has a usable a; the first: a cannot be read"
+    ):
+        import_store(
+            open_features("hdf5", [tmp_path / "folder"], {"a": "a"}), tmp_path / "s"
+        )
 
 
 @pytest.mark.parametrize("name", ["ids", "x", "movie_id"])
-def test_a_link_to_what_is_no_hdf5_is_refused_or_left_alone(tmp_path: Path, name: str) -> None:
+def test_a_link_to_what_is_no_hdf5_is_refused_or_left_alone(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / "secret").write_text("no HDF5 at all")
     file = written(tmp_path / "f.h5", {"a": A})
     with h5py.File(file, "a") as handle:
@@ -288,10 +332,15 @@ def test_pooling_numbers_by_hand(tmp_path: Path) -> None:
     source = open_features("hdf5", [file])
     import_store(source, tmp_path / "s", settings=ImportSettings(pool="also"))
     store = open_store(tmp_path / "s")
-    assert store.matrix("pooled", clips=["b", "a"]).values.tolist() == [[-1, -2], [5, 6]]
+    assert store.matrix("pooled", clips=["b", "a"]).values.tolist() == [
+        [-1, -2],
+        [5, 6],
+    ]
 
 
-@pytest.mark.parametrize("clip", ["clip_id", "ids", "id", "names", "video_names", "keys"])
+@pytest.mark.parametrize(
+    "clip", ["clip_id", "ids", "id", "names", "video_names", "keys"]
+)
 def test_a_clip_may_have_the_name_of_an_array_of_ids(tmp_path: Path, clip: str) -> None:
     file = written(tmp_path / "f.h5", {clip: A[0], "other": A[1]})
     store = made(file, tmp_path / "s")

@@ -23,7 +23,9 @@ def put(path: Path, array: object) -> None:
 def test_one_file_a_clip(tmp_path: Path) -> None:
     for i in (1, 2, 10):
         put(tmp_path / "f" / f"m-{i}.npy", V * i)
-    call_obygaze("-C", tmp_path, "store", "import", "npy", tmp_path / "f", "-o", "s").ok()
+    call_obygaze(
+        "-C", tmp_path, "store", "import", "npy", tmp_path / "f", "-o", "s"
+    ).ok()
     store = open_store(tmp_path / "stores" / "s")
     assert store.clip_ids.tolist() == ["m-1", "m-2", "m-10"]
     assert store.matrix("clip").values.tolist() == [[1, 2], [2, 4], [10, 20]]
@@ -66,7 +68,11 @@ def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
     claim = {"descr": "<f4", "fortran_order": False, "shape": (10**13,)}
     np.lib.format.write_array_header_1_0(header, claim)
     (tmp_path / "f" / "m-9.npy").write_bytes(header.getvalue())
-    cut = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f4', 'shape': (2,".ljust(117) + b"\n"
+    cut = (
+        b"\x93NUMPY\x01\x00\x76\x00"
+        + b"{'descr': '<f4', 'shape': (2,".ljust(117)
+        + b"\n"
+    )
     (tmp_path / "f" / "m-6.npy").write_bytes(cut)
     done = import_store(open_features("npy", [tmp_path / "f"]), tmp_path / "s")
     assert list(done.failed) == ["m-6", "m-7", "m-8", "m-9"]
@@ -98,7 +104,9 @@ def test_what_is_wrong_with_the_folder_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [np.stack([V, V]), None])
-def test_the_level_is_that_of_most_files_not_of_the_first(tmp_path: Path, first: object) -> None:
+def test_the_level_is_that_of_most_files_not_of_the_first(
+    tmp_path: Path, first: object
+) -> None:
     (tmp_path / "f").mkdir()
     (tmp_path / "f" / "m-0.npy").write_bytes(b"damaged")
     if first is not None:

@@ -46,7 +46,9 @@ def test_rows_are_in_the_order_of_movie_and_scene(tmp_path: Path) -> None:
     assert store.movie_ids.tolist() == ["tt01", "tt02", "tt02"]
 
 
-def test_a_licence_that_is_given_to_a_later_import_is_that_of_the_store(tmp_path: Path) -> None:
+def test_a_licence_that_is_given_to_a_later_import_is_that_of_the_store(
+    tmp_path: Path,
+) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     words = ("-C", tmp_path, "store", "import", "npz", file, "-o", "made")
     call_obygaze(*words).ok()
@@ -55,7 +57,9 @@ def test_a_licence_that_is_given_to_a_later_import_is_that_of_the_store(tmp_path
     assert store.sealed and store.terms == ("CC0-1.0", "Doe (2026).")
     call_obygaze(*words).ok()
     refused = call_obygaze(*words, "--licence", "MIT")
-    assert refused.code == 1 and "has the licence 'CC0-1.0', got 'MIT'" in refused.stderr
+    assert (
+        refused.code == 1 and "has the licence 'CC0-1.0', got 'MIT'" in refused.stderr
+    )
     assert open_store(tmp_path / "stores" / "made").licence == "CC0-1.0"
 
 
@@ -68,7 +72,9 @@ def test_movies_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
 
 def test_other_names_count_without_a_manifest_too(tmp_path: Path) -> None:
     npz = saved(tmp_path / "a.npz", clip_id=["m-2", "v1"], clip=np.float32([[2], [1]]))
-    done = import_store(open_features("npz", [npz]), tmp_path / "s", aliases={"v1": "m-1"})
+    done = import_store(
+        open_features("npz", [npz]), tmp_path / "s", aliases={"v1": "m-1"}
+    )
     assert (done.failed, done.not_in_manifest) == ({}, [])
     store = open_store(tmp_path / "s")
     assert store.clip_ids.tolist() == ["m-1", "m-2"]
@@ -77,7 +83,8 @@ def test_other_names_count_without_a_manifest_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clip", "movie"), [("tt1-002", "tt1"), ("a-b-c", "a-b"), ("alone", "alone"), ("-1", "-1")]
+    ("clip", "movie"),
+    [("tt1-002", "tt1"), ("a-b-c", "a-b"), ("alone", "alone"), ("-1", "-1")],
 )
 def test_a_movie_is_what_comes_before_the_last_hyphen(clip: str, movie: str) -> None:
     assert movie_of(clip) == movie
@@ -102,15 +109,31 @@ def test_a_row_that_is_not_finite_is_a_failed_row(tmp_path: Path) -> None:
     odd[1, 2] = np.nan
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=odd)
     done = call_obygaze(
-        *("-C", tmp_path, "store", "import", "npz", file, "--level", "clip=X", "-o", "s"), "--json"
+        *(
+            "-C",
+            tmp_path,
+            "store",
+            "import",
+            "npz",
+            file,
+            "--level",
+            "clip=X",
+            "-o",
+            "s",
+        ),
+        "--json",
     )
     assert done.code == 3
     assert list(done.json()["failed"]) == ["tt02-9"]
 
 
-def test_without_levels_every_array_with_a_row_for_each_id_is_one(tmp_path: Path) -> None:
+def test_without_levels_every_array_with_a_row_for_each_id_is_one(
+    tmp_path: Path,
+) -> None:
     frames = np.arange(3 * 2 * 4, dtype=np.float16).reshape(3, 2, 4)
-    file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, frames=frames, mean=np.zeros(3))
+    file = saved(
+        tmp_path / "f.npz", clip_id=IDS, clip=X, frames=frames, mean=np.zeros(3)
+    )
     source = open_features("npz", [file], {})
     assert source.levels == ("clip", "frames")
     assert source.warnings == ["mean was left out: not an array with a row for each id"]
@@ -138,14 +161,20 @@ def test_pooling_keeps_the_maximum_over_all_vectors(tmp_path: Path) -> None:
     tokens = np.random.default_rng(0).standard_normal((3, 2, 5, 4)).astype(np.float32)
     file = saved(tmp_path / "f.npz", clip_id=IDS, tokens=tokens)
     import_store(
-        open_features("npz", [file], {}), tmp_path / "a", settings=ImportSettings(pool="also")
+        open_features("npz", [file], {}),
+        tmp_path / "a",
+        settings=ImportSettings(pool="also"),
     )
     store = open_store(tmp_path / "a")
-    largest = [[max(v) for v in zip(*clip.reshape(10, 4), strict=True)] for clip in tokens]
+    largest = [
+        [max(v) for v in zip(*clip.reshape(10, 4), strict=True)] for clip in tokens
+    ]
     np.testing.assert_array_equal(store.matrix("pooled", clips=IDS).values, largest)
     assert list(store.levels) == ["tokens", "pooled"]
     import_store(
-        open_features("npz", [file], {}), tmp_path / "b", settings=ImportSettings(pool="only")
+        open_features("npz", [file], {}),
+        tmp_path / "b",
+        settings=ImportSettings(pool="only"),
     )
     np.testing.assert_array_equal(
         open_store(tmp_path / "b").matrix("tokens", clips=IDS).values, largest
@@ -155,7 +184,9 @@ def test_pooling_keeps_the_maximum_over_all_vectors(tmp_path: Path) -> None:
 def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     told = ImportSettings(backbone="x-clip", facts={"frames": "8"}, licence="CC0-1.0")
-    import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s", settings=told)
+    import_store(
+        open_features("npz", [file], {"clip": "X"}), tmp_path / "s", settings=told
+    )
     store = open_store(tmp_path / "s")
     assert store.recipe.is_unknown
     recipe = store.recipe.to_json()["told"]
@@ -164,10 +195,15 @@ def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
     assert store.plan.licence == "CC0-1.0"
 
 
-def test_the_same_again_is_no_change_and_other_features_are_refused(tmp_path: Path) -> None:
+def test_the_same_again_is_no_change_and_other_features_are_refused(
+    tmp_path: Path,
+) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     first = import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s")
-    assert import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s") == first
+    assert (
+        import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s")
+        == first
+    )
     other = saved(tmp_path / "other.npz", clip_id=IDS, X=X + 1)
     with pytest.raises(Mismatch, match="another recipe"):
         import_store(open_features("npz", [other], {"clip": "X"}), tmp_path / "s")
@@ -180,14 +216,26 @@ def test_the_same_again_is_no_change_and_other_features_are_refused(tmp_path: Pa
             {"clip_id": IDS},
             "no array of floats has a row for each of the 3 ids; the file has no other array",
         ),
-        ({"clip_id": IDS, "n": np.arange(6).reshape(3, 2)}, r"3 ids: n is int64 \[3, 2\]"),
-        ({"clip_id": IDS, "X": X[:2]}, "expected 3 rows, one for each id, got the shape"),
+        (
+            {"clip_id": IDS, "n": np.arange(6).reshape(3, 2)},
+            r"3 ids: n is int64 \[3, 2\]",
+        ),
+        (
+            {"clip_id": IDS, "X": X[:2]},
+            "expected 3 rows, one for each id, got the shape",
+        ),
         ({"clip_id": [IDS], "X": X}, "expected a list of ids"),
         ({"clip_id": np.zeros(3), "X": X}, "not ids"),
         ({"ids": IDS, "X": X}, "no array 'clip_id'; the file has ids, X"),
-        ({"clip_ids": IDS, "X": X}, r"\(did you mean 'clip_ids'\?\); the file has clip_ids, X"),
+        (
+            {"clip_ids": IDS, "X": X},
+            r"\(did you mean 'clip_ids'\?\); the file has clip_ids, X",
+        ),
         ({"clip_id": np.array(IDS, dtype=object), "X": X}, "unpickled"),
-        ({"clip_id": ["a", "a", "b"], "X": X}, "1 clip id more than once in the files: a"),
+        (
+            {"clip_id": ["a", "a", "b"], "X": X},
+            "1 clip id more than once in the files: a",
+        ),
         ({"clip_id": ["a", "b", " "], "X": X}, "cannot be an id"),
     ],
 )
@@ -225,7 +273,9 @@ def test_what_is_no_npz_is_said_to_be_none(tmp_path: Path, content: bytes) -> No
 def test_options_that_are_no_pairs_are_refused(tmp_path: Path, word: str) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     words = f"--level {word}".split()
-    done = call_obygaze("-C", tmp_path, "store", "import", "npz", file, *words, "-o", "s")
+    done = call_obygaze(
+        "-C", tmp_path, "store", "import", "npz", file, *words, "-o", "s"
+    )
     assert done.code == 2
 
 
@@ -233,14 +283,28 @@ def test_several_files_become_one_store(tmp_path: Path) -> None:
     first = saved(tmp_path / "a.npz", clip_id=["m-3", "m-1"], X=X[:2])
     second = saved(tmp_path / "b.npz", clip_id=["m-2"], X=X[2:])
     call_obygaze(
-        "-C", tmp_path, "store", "import", "npz", first, second, "--level", "clip=X", "-o", "s"
+        "-C",
+        tmp_path,
+        "store",
+        "import",
+        "npz",
+        first,
+        second,
+        "--level",
+        "clip=X",
+        "-o",
+        "s",
     ).ok()
     store = open_store(tmp_path / "stores" / "s")
-    np.testing.assert_array_equal(store.matrix("clip", clips=["m-3", "m-1", "m-2"]).values, X)
+    np.testing.assert_array_equal(
+        store.matrix("clip", clips=["m-3", "m-1", "m-2"]).values, X
+    )
     origin = store.recipe.to_json()["told"]["origin"]
     assert [part["file"] for part in origin["parts"]] == ["a.npz", "b.npz"]
     with pytest.raises(FixInput, match="more than once"):
-        import_store(open_features("npz", [first, first], {"clip": "X"}), tmp_path / "t")
+        import_store(
+            open_features("npz", [first, first], {"clip": "X"}), tmp_path / "t"
+        )
     third = saved(tmp_path / "c.npz", clip_id=["m-9"], Y=X[2:])
     with pytest.raises(FixInput, match="different levels: clip; y"):
         open_features("npz", [first, third], {})
@@ -255,16 +319,26 @@ def test_one_path_is_one_file_and_none_is_an_error(tmp_path: Path) -> None:
 
 
 def test_no_clips_at_all_is_said_of_the_file(tmp_path: Path) -> None:
-    np.savez(tmp_path / "none.npz", clip_id=np.array([], dtype=str), x=np.zeros((0, 3), np.float32))
+    np.savez(
+        tmp_path / "none.npz",
+        clip_id=np.array([], dtype=str),
+        x=np.zeros((0, 3), np.float32),
+    )
     with pytest.raises(FixInput, match="no clip has") as error:
-        import_store(open_features("npz", [tmp_path / "none.npz"], {"clip": "x"}), tmp_path / "s")
+        import_store(
+            open_features("npz", [tmp_path / "none.npz"], {"clip": "x"}), tmp_path / "s"
+        )
     assert error.value.where == "none.npz"
 
 
 def test_why_no_clip_can_be_used_is_said(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", clip_id=["a-1", "a-2"], x=np.zeros((2, 0), np.float32))
-    with pytest.raises(FixInput, match=r"no clip has a usable clip; .*shape \(0,\)") as error:
-        import_store(open_features("npz", [tmp_path / "f.npz"], {"clip": "x"}), tmp_path / "s")
+    with pytest.raises(
+        FixInput, match=r"no clip has a usable clip; .*shape \(0,\)"
+    ) as error:
+        import_store(
+            open_features("npz", [tmp_path / "f.npz"], {"clip": "x"}), tmp_path / "s"
+        )
     assert error.value.where == "f.npz"
 
 
@@ -285,19 +359,27 @@ def test_the_only_vector_of_a_clip_is_the_level_clip(
     assert sorted(open_features("npz", [file]).levels) == levels
 
 
-@pytest.mark.parametrize("keys", [("c3d", "c3d_features"), ("A", "a"), ("features.s3d", "s3d")])
+@pytest.mark.parametrize(
+    "keys", [("c3d", "c3d_features"), ("A", "a"), ("features.s3d", "s3d")]
+)
 def test_two_arrays_are_never_one_level(tmp_path: Path, keys: tuple[str, str]) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, **{keys[0]: X, keys[1]: X + 1})
-    with pytest.raises(FixInput, match=f"'{keys[0]}' and '{keys[1]}' would both be the level"):
+    with pytest.raises(
+        FixInput, match=f"'{keys[0]}' and '{keys[1]}' would both be the level"
+    ):
         open_features("npz", [file])
-    import_store(open_features("npz", [file], dict(zip("pq", keys, strict=True))), tmp_path / "s")
+    import_store(
+        open_features("npz", [file], dict(zip("pq", keys, strict=True))), tmp_path / "s"
+    )
     store = open_store(tmp_path / "s")
     np.testing.assert_array_equal(store.matrix("p", clips=IDS).values, X)
     np.testing.assert_array_equal(store.matrix("q", clips=IDS).values, X + 1)
 
 
 @pytest.mark.parametrize("name", ["origin", "backbone", "pooling"])
-def test_a_fact_never_replaces_what_the_import_records(tmp_path: Path, name: str) -> None:
+def test_a_fact_never_replaces_what_the_import_records(
+    tmp_path: Path, name: str
+) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
     words = ("store", "import", "npz", file, "-o", "s", "--fact", f"{name}=mine")
     done = call_obygaze("-C", tmp_path, *words)

@@ -36,7 +36,10 @@ def test_one_vector_a_clip_becomes_the_level_clip(tmp_path: Path) -> None:
     store = made(open_features("pth", [root]), tmp_path / "s")
     assert store.levels == ("clip",)
     assert store.movie_ids.tolist() == ["tt1", "tt2"]
-    assert store.matrix("clip", clips=["tt2-001", "tt1-001"]).values.tolist() == [[3, 4], [1, 2]]
+    assert store.matrix("clip", clips=["tt2-001", "tt1-001"]).values.tolist() == [
+        [3, 4],
+        [1, 2],
+    ]
 
 
 def test_hidden_files_are_not_tensors_and_an_export_is_read_without_a_warning(
@@ -53,7 +56,9 @@ def test_hidden_files_are_not_tensors_and_an_export_is_read_without_a_warning(
 
 def test_tokens_come_with_their_maximum(tmp_path: Path) -> None:
     root = put(tmp_path, "tt1/tt1-001.pth", torch.tensor([[[1.0, -5.0], [0.5, -4.0]]]))
-    done = call_obygaze(*("-C", tmp_path, "store", "import", "pth", root, "-o", "s", "--json")).ok()
+    done = call_obygaze(
+        *("-C", tmp_path, "store", "import", "pth", root, "-o", "s", "--json")
+    ).ok()
     assert done.json()["levels"] == {"tokens": [2, 2], "pooled": [2]}
     store = open_store(tmp_path / "stores" / "s")
     assert store.matrix("pooled").values.tolist() == [[1.0, -4.0]]
@@ -65,7 +70,9 @@ def test_halves_gradients_and_odd_types_keep_their_numbers(tmp_path: Path) -> No
     put(tmp_path, "m/m-2.pth", torch.tensor(values, requires_grad=True))
     put(tmp_path, "m/m-3.pth", torch.nn.Parameter(torch.tensor(values)))
     put(tmp_path, "m/m-4.pth", torch.tensor(values, dtype=torch.bfloat16))
-    root = put(tmp_path, "m/m-5.pth", torch.tensor(values * 2).T[:, :1].T)  # not contiguous
+    root = put(
+        tmp_path, "m/m-5.pth", torch.tensor(values * 2).T[:, :1].T
+    )  # not contiguous
     store = made(open_features("pth", [root]), tmp_path / "s")
     exact = np.array(values, dtype=np.float32)[0]
     got = store.matrix("clip").values
@@ -115,9 +122,9 @@ def test_what_is_odd_or_missing_is_a_failed_row_with_its_reason(tmp_path: Path) 
         "m-18": "cannot be read",
         "m-99": "missing in the files",
     }
-    assert {clip: words[clip] in reason for clip, reason in done.failed.items()} == dict.fromkeys(
-        words, True
-    ), done.failed
+    assert {
+        clip: words[clip] in reason for clip, reason in done.failed.items()
+    } == dict.fromkeys(words, True), done.failed
     store = open_store(tmp_path / "s")
     assert store.status().counts == {"ok": 6, "failed": 10}
     assert store.matrix("clip", clips=["m-3"]).values.tolist() == [[3, 3, 3]]
@@ -132,7 +139,9 @@ class RunsCode:
 
 
 @pytest.mark.parametrize("how", ["torch", "pickle", "legacy"])
-def test_a_pickle_that_would_run_code_stops_the_import(tmp_path: Path, how: str) -> None:
+def test_a_pickle_that_would_run_code_stops_the_import(
+    tmp_path: Path, how: str
+) -> None:
     root = put(tmp_path, "m/m-1.pth", torch.zeros(1, 3))
     evil = root / "m" / "m-2.pth"
     value = RunsCode(tmp_path / "harm")
@@ -151,7 +160,9 @@ def test_a_file_that_is_cut_off_early_is_a_failed_row(tmp_path: Path) -> None:
     root = put(tmp_path, "m/m-1.pth", torch.zeros(1, 2))
     for i in (2, 3):
         put(tmp_path, f"m/m-{i}.pth", torch.zeros(1, 2))
-    torch.save(torch.ones(1, 2), root / "m/m-4.pth", _use_new_zipfile_serialization=False)
+    torch.save(
+        torch.ones(1, 2), root / "m/m-4.pth", _use_new_zipfile_serialization=False
+    )
     whole = (root / "m/m-4.pth").read_bytes()
     (root / "m/m-5.pth").write_bytes(whole[:-3])
     (root / "m/m-6.pth").write_bytes(b"junk")
@@ -161,16 +172,22 @@ def test_a_file_that_is_cut_off_early_is_a_failed_row(tmp_path: Path) -> None:
 
 def test_legacy_files_of_tensors_are_read(tmp_path: Path) -> None:
     root = put(tmp_path, "m/m-1.pth", torch.zeros(1, 3))
-    torch.save(torch.ones(1, 3), root / "m/m-2.pth", _use_new_zipfile_serialization=False)
+    torch.save(
+        torch.ones(1, 3), root / "m/m-2.pth", _use_new_zipfile_serialization=False
+    )
     store = made(open_features("pth", [root]), tmp_path / "s")
     assert store.matrix("clip").values.tolist() == [[0, 0, 0], [1, 1, 1]]
 
 
 def test_dictionaries_of_tensors_by_key(tmp_path: Path) -> None:
     root = put(
-        tmp_path, "m/m-1.pth", {"a": torch.ones(1, 2), "b": torch.zeros(1, 3, 2), "epoch": 3}
+        tmp_path,
+        "m/m-1.pth",
+        {"a": torch.ones(1, 2), "b": torch.zeros(1, 3, 2), "epoch": 3},
     )
-    store = made(open_features("pth", [root], {"clip": "a", "frames": "b"}), tmp_path / "s")
+    store = made(
+        open_features("pth", [root], {"clip": "a", "frames": "b"}), tmp_path / "s"
+    )
     assert store.matrix("clip").values.shape == (1, 2)
     assert store.matrix("frames").values.shape == (1, 3, 2)
 
@@ -182,7 +199,9 @@ def test_videos_of_one_name_in_two_movies_are_told_apart(tmp_path: Path) -> None
     assert store.clip_ids.tolist() == ["a-001", "b-001"]
 
 
-def test_a_manifest_knows_clips_by_their_videos(tmp_path: Path, workspace: Path) -> None:
+def test_a_manifest_knows_clips_by_their_videos(
+    tmp_path: Path, workspace: Path
+) -> None:
     from obygaze_features.manifest.io import write_manifest
     from obygaze_features.manifest.model import Clip, Header, Manifest
 
@@ -194,7 +213,18 @@ def test_a_manifest_knows_clips_by_their_videos(tmp_path: Path, workspace: Path)
     write_manifest(Manifest("toy", header, clips), workspace / "manifests" / "toy.toml")
     root = put(tmp_path, "tt1/scene_two.pth", torch.full((1, 2), 7.0))
     done = call_obygaze(
-        *("-C", workspace, "store", "import", "pth", root, "--manifest", "toy", "-o", "s")
+        *(
+            "-C",
+            workspace,
+            "store",
+            "import",
+            "pth",
+            root,
+            "--manifest",
+            "toy",
+            "-o",
+            "s",
+        )
     )
     assert done.code == 3  # the other clip has no file
     assert "tt1-001" in done.stderr
@@ -213,12 +243,16 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
 
 def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
     for i in range(4):
-        root = put(tmp_path, f"m/m-{i}.pth", torch.arange(2.0 * (i + 1)).reshape(1, i + 1, 2))
+        root = put(
+            tmp_path, f"m/m-{i}.pth", torch.arange(2.0 * (i + 1)).reshape(1, i + 1, 2)
+        )
     with pytest.raises(FixInput, match="4 shapes") as error:
         import_store(open_features("pth", [root]), tmp_path / "s")
     assert "--pool only" in str(error.value)
     done = import_store(
-        open_features("pth", [root]), tmp_path / "s", settings=ImportSettings(pool="only")
+        open_features("pth", [root]),
+        tmp_path / "s",
+        settings=ImportSettings(pool="only"),
     )
     assert done.levels == {"tokens": (2,)}
     assert open_store(tmp_path / "s").matrix("tokens").values.tolist() == [

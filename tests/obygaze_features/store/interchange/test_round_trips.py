@@ -31,10 +31,57 @@ N_IDS = 100 if N_LISTS else 12
 ARRAYS = (ArraySpec("clip", (2,)), ArraySpec("frames", (3, 2), dtype="float16"))
 # Names of arrays and files of the formats, numbers, words of other programs, the longest.
 AWKWARD = (
-    *("keys", "ids", "id", "names", "video_names", "clip_id", "movie_id", "clip", "frames"),
-    *("level", "concepts", "labels.csv", "levels.txt", "a.npy", "a.pth", "a.h5", "a.csv.json"),
-    *("007", "7", "7.0", "1e5", "1_000", "nan", "inf", "NULL", "None", "TRUE", "NaN", "_", "__"),
-    *("A-1", "a-1", "a", "A", "a.", "a..", "a-", "a+", "a-b-", "0", "00", "CON", "x" * 200),
+    *(
+        "keys",
+        "ids",
+        "id",
+        "names",
+        "video_names",
+        "clip_id",
+        "movie_id",
+        "clip",
+        "frames",
+    ),
+    *(
+        "level",
+        "concepts",
+        "labels.csv",
+        "levels.txt",
+        "a.npy",
+        "a.pth",
+        "a.h5",
+        "a.csv.json",
+    ),
+    *(
+        "007",
+        "7",
+        "7.0",
+        "1e5",
+        "1_000",
+        "nan",
+        "inf",
+        "NULL",
+        "None",
+        "TRUE",
+        "NaN",
+        "_",
+        "__",
+    ),
+    *(
+        "A-1",
+        "a-1",
+        "a",
+        "A",
+        "a.",
+        "a..",
+        "a-",
+        "a+",
+        "a-b-",
+        "0",
+        "00",
+        "CON",
+        "x" * 200,
+    ),
 )
 ANY = st.from_regex(ID, fullmatch=True)
 FILMS = st.lists(st.sampled_from(AWKWARD) | ANY, min_size=1, max_size=4, unique=True)
@@ -53,12 +100,19 @@ def clips_of_films(draw: st.DrawFn) -> dict[str, str]:
 def stored(folder: Path, films: dict[str, str]) -> Store:
     """Seal a store of the clips; each number says whose it is."""
     plan = plan_store(
-        folder, len(films), 32, clip_ids=list(films), movie_ids=list(films.values()), arrays=ARRAYS
+        folder,
+        len(films),
+        32,
+        clip_ids=list(films),
+        movie_ids=list(films.values()),
+        arrays=ARRAYS,
     )
     writer = StoreWriter(folder)
     for block in range(plan.n_blocks):
         rows = np.arange(*plan.block_range(block))
-        frames = rows[:, None, None] + np.zeros((1, 3, 2)) + np.arange(3)[None, :, None] / 4
+        frames = (
+            rows[:, None, None] + np.zeros((1, 3, 2)) + np.arange(3)[None, :, None] / 4
+        )
         arrays = {"clip": np.stack([rows, -rows], axis=1), "frames": frames}
         numbers = {spec.name: arrays[spec.name].astype(spec.dtype) for spec in ARRAYS}
         writer.commit_block(block, numbers, [RowStatus()] * len(rows))
@@ -71,7 +125,8 @@ def check_equal(first: Store, second: Store, names: dict[str, str]) -> None:
     clips = first.clip_ids.tolist()
     assert sorted(second.clip_ids.tolist()) == sorted(clips)
     films = [
-        dict(zip(s.clip_ids.tolist(), s.movie_ids.tolist(), strict=True)) for s in (first, second)
+        dict(zip(s.clip_ids.tolist(), s.movie_ids.tolist(), strict=True))
+        for s in (first, second)
     ]
     assert films[0] == films[1]
     assert set(second.levels) == set(names.values())
@@ -113,10 +168,14 @@ def test_any_ids_there_and_back(
 
 @settings(max_examples=N_LISTS or 4, print_blob=True)
 @given(films=clips_of_films())
-def test_any_ids_in_tables(tmp_path_factory: pytest.TempPathFactory, films: dict[str, str]) -> None:
+def test_any_ids_in_tables(
+    tmp_path_factory: pytest.TempPathFactory, films: dict[str, str]
+) -> None:
     """The manifest itself, labels.csv, which is joined to it, and predictions.csv."""
     root = tmp_path_factory.mktemp("tables")
-    clips = [Clip(clip, film, level="S", concepts=("=Look",)) for clip, film in films.items()]
+    clips = [
+        Clip(clip, film, level="S", concepts=("=Look",)) for clip, film in films.items()
+    ]
     labels = Manifest("m", Header("made up", {"=Look": "visual"}), tuple(clips))
     write_manifest(labels, root / "m.toml")
     assert read_manifest(root / "m.toml") == labels
@@ -136,9 +195,14 @@ def test_any_ids_in_tables(tmp_path_factory: pytest.TempPathFactory, films: dict
     store = stored(root / "s", films)
     for for_spreadsheets in (False, True):
         table = root / f"predictions-{for_spreadsheets}.csv"
-        table.write_text(predicted.to_csv(for_spreadsheets=for_spreadsheets), encoding="utf-8")
+        table.write_text(
+            predicted.to_csv(for_spreadsheets=for_spreadsheets), encoding="utf-8"
+        )
         rows = read_table(table, required=("clip_id", "p:S", "margin:=Look")).rows
-        found = {row["clip_id"]: (float(row["p:S"]), float(row["margin:=Look"])) for row in rows}
+        found = {
+            row["clip_id"]: (float(row["p:S"]), float(row["margin:=Look"]))
+            for row in rows
+        }
         assert found == {clip: (i, i) for i, clip in enumerate(films)}
         joined = join(labels, table, {"p": "p:S"}).manifest
         expected = {clip: str(float(i)) for i, clip in enumerate(films)}

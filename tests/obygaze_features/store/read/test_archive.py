@@ -15,7 +15,13 @@ from obygaze_features.store import RowStatus, StoreWriter, open_store
 from obygaze_features.store.read.verify import verify
 
 VERSIONS = ["store-v1"]
-CLIPS = ["tt0108160-001", "tt0108160-002", "tt0108160-011", "tt0120338-001", "tt0120338-Ünïcode"]
+CLIPS = [
+    "tt0108160-001",
+    "tt0108160-002",
+    "tt0108160-011",
+    "tt0120338-001",
+    "tt0120338-Ünïcode",
+]
 # Optional keys of later versions.
 ADDED_KEYS = {"plan", "plan_id", "crc32c"}
 FINGERPRINT = "07d48a1e4379108355fde217cb4d68d4bb0a4731ddcfc27e16c98c7ca9580976"
@@ -39,14 +45,19 @@ def test_a_sealed_store_is_read(archive: Path) -> None:
     np.testing.assert_array_equal(
         clip.values,
         np.array(
-            [[0, 0.25, 0.5], [1, 1.25, 1.5], [nan] * 3, [3, 3.25, 3.5], [4, 4.25, 4.5]], np.float32
+            [[0, 0.25, 0.5], [1, 1.25, 1.5], [nan] * 3, [3, 3.25, 3.5], [4, 4.25, 4.5]],
+            np.float32,
         ),
     )
     reason = clip.reasons["tt0108160-011"]
-    assert reason == RowStatus.failed("decode", "InvalidDataError", "moov atom not found")
+    assert reason == RowStatus.failed(
+        "decode", "InvalidDataError", "moov atom not found"
+    )
     frames = store.matrix("frames", clips=["tt0120338-001"])
     assert frames.values.tolist() == [[[3.0] * 3, [3.25] * 3]]
-    assert store.matrix("time_s", clips=["tt0108160-002"]).values.tolist() == [[1.0, 1.25]]
+    assert store.matrix("time_s", clips=["tt0108160-002"]).values.tolist() == [
+        [1.0, 1.25]
+    ]
     texts = store.text()
     assert texts is not None and list(texts.attribute) == ["Body", "Look"]
     assert texts.embeddings.tolist() == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
@@ -58,7 +69,9 @@ def test_a_store_that_was_being_filled_is_read_and_finished(archive: Path) -> No
     found = open_store(path).matrix("tokens", missing="drop")
     assert found.rows.tolist() == [0, 1, 3]
     formula = np.array([0, 1, 3])[:, None, None] + np.arange(1100)[:, None] / 4
-    np.testing.assert_array_equal(found.values, np.broadcast_to(formula, (3, 1100, 1024)))
+    np.testing.assert_array_equal(
+        found.values, np.broadcast_to(formula, (3, 1100, 1024))
+    )
     writer = StoreWriter(path)
     writer.clean_litter()
     assert writer.pending_blocks() == [2] and writer.rows_to_retry() == {1: [2]}
@@ -88,6 +101,10 @@ def test_this_version_still_writes_the_same(tmp_path: Path) -> None:
         old, new = (original / name).read_bytes(), (tmp_path / name).read_bytes()
         if name.endswith(("store.json", "seal.json")) or "/commits/" in name:
             added = json.loads(new).keys() - json.loads(old).keys()
-            assert added <= ADDED_KEYS and json.loads(old).keys() <= json.loads(new).keys(), name
+            assert (
+                added <= ADDED_KEYS and json.loads(old).keys() <= json.loads(new).keys()
+            ), name
         elif not name.endswith("README.md") and "tokens/c." not in name:
-            assert old == new, name  # compressed bytes may change with the compressor's version
+            assert old == new, (
+                name
+            )  # compressed bytes may change with the compressor's version

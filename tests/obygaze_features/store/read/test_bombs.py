@@ -30,7 +30,13 @@ from obygaze_features.store import (
     open_store,
 )
 from obygaze_features.store.format import records
-from obygaze_features.store.format.records import Partial, Record, Seal, Sources, with_checksum
+from obygaze_features.store.format.records import (
+    Partial,
+    Record,
+    Seal,
+    Sources,
+    with_checksum,
+)
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.index import IndexPage, MovieIndex
 from obygaze_features.store.read.verify import verify
@@ -74,25 +80,37 @@ def forge(path: Path, name: str, data: bytes, *, add_crc: bool = True) -> None:
     (path / "seal.json").write_bytes(with_checksum(seal))
 
 
-def with_document(path: Path, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+def with_document(
+    path: Path, name: str, change: Callable[[dict[str, Any]], object]
+) -> None:
     file = f"data.zarr/{name}/zarr.json"
     document = json.loads((path / file).read_bytes())
     change(document)
     forge(path, file, json.dumps(document).encode(), add_crc=False)
 
 
-ZSTD = b"\x28\xb5\x2f\xfd" + bytes([0b11100000]) + struct.pack("<Q", 2**42) + b"\x01\0\0"
+ZSTD = (
+    b"\x28\xb5\x2f\xfd" + bytes([0b11100000]) + struct.pack("<Q", 2**42) + b"\x01\0\0"
+)
 ZSTD_UNSIZED = b"\x28\xb5\x2f\xfd\0\x58\x03\0\0\0"
-BLOSC = struct.pack("<BBBBIII", 2, 1, 0x91, 4, 2**32 - 100, 2**31 - 1, 250_000) + b"\0" * 249_984
+BLOSC = (
+    struct.pack("<BBBBIII", 2, 1, 0x91, 4, 2**32 - 100, 2**31 - 1, 250_000)
+    + b"\0" * 249_984
+)
 
 
 @pytest.mark.parametrize(
     ("compressor", "data"), [("zstd", ZSTD), ("zstd", ZSTD_UNSIZED), ("blosc", BLOSC)]
 )
-def test_a_chunk_that_decodes_to_more_than_its_rows(tmp_path: Path, compressor, data) -> None:
+def test_a_chunk_that_decodes_to_more_than_its_rows(
+    tmp_path: Path, compressor, data
+) -> None:
     a_store(tmp_path / "s", compressor=compressor)
     forge(tmp_path / "s", "data.zarr/clip/c.1.0", data)
-    with little_memory(), pytest.raises(Corrupt, match="does not decode to the bytes of its rows"):
+    with (
+        little_memory(),
+        pytest.raises(Corrupt, match="does not decode to the bytes of its rows"),
+    ):
         open_store(tmp_path / "s").matrix("clip")
 
 
@@ -104,13 +122,22 @@ def test_a_chunk_of_a_shard_that_decodes_to_more(tmp_path: Path, one: bool) -> N
     chunk = ZSTD + struct.pack("<I", google_crc32c.value(ZSTD))
     forge(tmp_path / "s", "data.zarr/clip/c.0.0.0", chunk * 4 + index, add_crc=False)
     clips = ["tt0000100-002"] if one else None
-    with little_memory(), pytest.raises(Corrupt, match="does not decode to the bytes of its rows"):
+    with (
+        little_memory(),
+        pytest.raises(Corrupt, match="does not decode to the bytes of its rows"),
+    ):
         open_store(tmp_path / "s").matrix("clip", clips=clips)
 
 
-def test_real_chunks_of_every_compressor_decode_to_the_bytes_of_their_rows(tmp_path: Path) -> None:
+def test_real_chunks_of_every_compressor_decode_to_the_bytes_of_their_rows(
+    tmp_path: Path,
+) -> None:
     for compressor in (None, "zstd", "blosc"):
-        for arrays, n_clips in ((CLIP, 23), ((ArraySpec("clip", (300,)),), 23), (SHARDS, 5)):
+        for arrays, n_clips in (
+            (CLIP, 23),
+            ((ArraySpec("clip", (300,)),), 23),
+            (SHARDS, 5),
+        ):
             path = tmp_path / f"{compressor}{arrays[0].row_bytes}"
             a_store(path, n_clips, arrays=arrays, compressor=compressor)
             found = open_store(path).matrix("clip").values
@@ -134,16 +161,25 @@ def codec(name: str) -> Callable[[dict[str, Any]], object]:
         ("clip", lambda document: document["chunk_grid"].update(configuration=None)),
     ],
 )
-def test_only_the_codecs_and_shapes_of_the_format(tmp_path: Path, array, change) -> None:
+def test_only_the_codecs_and_shapes_of_the_format(
+    tmp_path: Path, array, change
+) -> None:
     a_store(tmp_path / "s")
     with_document(tmp_path / "s", array, change)
-    with little_memory(), pytest.raises(Corrupt, match="layout and codecs of the format"):
+    with (
+        little_memory(),
+        pytest.raises(Corrupt, match="layout and codecs of the format"),
+    ):
         open_store(tmp_path / "s").matrix("clip", clips=["tt0000100-001"])
 
 
 def test_ids_that_say_they_are_more_than_their_bytes(tmp_path: Path) -> None:
     a_store(tmp_path / "s")
-    forge(tmp_path / "s", "data.zarr/clip_id/c.0", struct.pack("<I", 2**32 - 1) + b"\0" * 128)
+    forge(
+        tmp_path / "s",
+        "data.zarr/clip_id/c.0",
+        struct.pack("<I", 2**32 - 1) + b"\0" * 128,
+    )
     with little_memory(), pytest.raises(Corrupt, match="does not decode"):
         _ = open_store(tmp_path / "s").clip_ids
 
@@ -152,7 +188,9 @@ def test_texts_of_a_shape_that_their_files_do_not_have(tmp_path: Path) -> None:
     path = tmp_path / "s"
     plan_store(path, 5, arrays=CLIP)
     fill_store(path, some_values(5, CLIP))
-    StoreWriter(path).add_text(TextTable(np.ones((2, 3), np.float32), *[["a", "b"]] * 3, "x"))
+    StoreWriter(path).add_text(
+        TextTable(np.ones((2, 3), np.float32), *[["a", "b"]] * 3, "x")
+    )
     StoreWriter(path).seal()
     huge = [10**6, 10**6]
 
@@ -161,7 +199,10 @@ def test_texts_of_a_shape_that_their_files_do_not_have(tmp_path: Path) -> None:
         document["chunk_grid"]["configuration"]["chunk_shape"] = huge
 
     with_document(path, "text/embeddings", enlarge)
-    with little_memory(), pytest.raises(Corrupt, match=r"damaged bytes in .*embeddings"):
+    with (
+        little_memory(),
+        pytest.raises(Corrupt, match=r"damaged bytes in .*embeddings"),
+    ):
         open_store(path).text()
 
 
@@ -245,7 +286,10 @@ def test_the_forged_stores_of_these_tests_are_otherwise_right(tmp_path: Path) ->
 MANY = 30_000
 OWN_FILES = [
     MovieIndex(
-        plan="0" * 64, page_blocks=1, movies={str(i): [(i, i + 1)] for i in range(MANY)}, files={}
+        plan="0" * 64,
+        page_blocks=1,
+        movies={str(i): [(i, i + 1)] for i in range(MANY)},
+        files={},
     ),
     MovieIndex(
         plan="0" * 64,
@@ -272,5 +316,7 @@ OWN_FILES = [
 def test_no_own_file_has_too_many_values_however_many_movies_or_blocks(
     record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "MANY_VALUES", 1000)  # for a million values, a second each
+    monkeypatch.setattr(
+        records, "MANY_VALUES", 1000
+    )  # for a million values, a second each
     assert type(record).from_bytes(record.to_bytes(), "own file") == record

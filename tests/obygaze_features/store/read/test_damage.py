@@ -12,13 +12,21 @@ import pytest
 from support.store_damage import a_copy, changed, files_of, flip
 from support.stores import fill_store, plan_store, sealed_store, some_values
 
-from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, ObygazeError
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    Mismatch,
+    NotFound,
+    ObygazeError,
+)
 from obygaze_features.store import ArraySpec, StoreWriter, open_store, pack, pull
 from obygaze_features.store.format.records import Marker, Seal
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.verify import verify
 
-LARGE = ArraySpec("tokens", (64, 1024), dtype="float16")  # 131 kB a clip: blocks of 64 are shards
+LARGE = ArraySpec(
+    "tokens", (64, 1024), dtype="float16"
+)  # 131 kB a clip: blocks of 64 are shards
 
 
 def kind(path: Path, root: Path) -> str:
@@ -26,7 +34,9 @@ def kind(path: Path, root: Path) -> str:
     words = path.relative_to(root).parts
     if words[0] == "commits":
         return "marker"
-    return "/".join(words[:2]) + ("/chunk" if words[-1].startswith("c.") else "/" + words[-1])
+    return "/".join(words[:2]) + (
+        "/chunk" if words[-1].startswith("c.") else "/" + words[-1]
+    )
 
 
 def one_of_each_kind(root: Path) -> list[Path]:
@@ -34,14 +44,18 @@ def one_of_each_kind(root: Path) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def sealed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+def sealed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, dict[str, np.ndarray]]:
     """A sealed store with chunks, one with compressed chunks would be the same to a reader."""
     path = tmp_path_factory.mktemp("whole") / "s"
     return path, sealed_store(path)
 
 
 @pytest.fixture(scope="module")
-def sharded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+def sharded(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, dict[str, np.ndarray]]:
     path = tmp_path_factory.mktemp("sharded") / "s"
     return path, sealed_store(path, 70, 64, arrays=(LARGE,))
 
@@ -69,7 +83,10 @@ def test_a_flipped_bit_anywhere_is_found_and_named(which, request, tmp_path) -> 
         }:
             flip(file, bit)
             report = verify(path, hashes=True)
-            assert [p.name for p in report.problems] == [str(file.relative_to(path))], (file, bit)
+            assert [p.name for p in report.problems] == [str(file.relative_to(path))], (
+                file,
+                bit,
+            )
             with pytest.raises(Corrupt) as caught:
                 report.require_whole()
             assert caught.value.exit_code == 4
@@ -93,7 +110,9 @@ def check_reading_raises_or_is_right(path: Path, values: dict[str, np.ndarray]) 
         return
 
 
-def test_a_flipped_bit_in_a_marker_or_a_block_of_an_open_store_is_found(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_a_marker_or_a_block_of_an_open_store_is_found(
+    tmp_path: Path,
+) -> None:
     plan_store(tmp_path / "s")
     fill_store(tmp_path / "s", some_values(23), blocks=[0, 3])
     random = np.random.default_rng(11)
@@ -102,7 +121,9 @@ def test_a_flipped_bit_in_a_marker_or_a_block_of_an_open_store_is_found(tmp_path
         original = file.read_bytes()
         for bit in random.integers(8 * len(original), size=12).tolist():
             flip(file, bit)
-            assert [p.name for p in verify(tmp_path / "s", hashes=True).problems] == [name]
+            assert [p.name for p in verify(tmp_path / "s", hashes=True).problems] == [
+                name
+            ]
             file.write_bytes(original)
 
 
@@ -117,7 +138,9 @@ def test_the_error_names_the_block(sealed, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("which", ["sealed", "sharded"])
 @pytest.mark.parametrize("length", [0, 1, 99])
-def test_a_shortened_or_empty_file_is_never_read(which, length, request, tmp_path) -> None:
+def test_a_shortened_or_empty_file_is_never_read(
+    which, length, request, tmp_path
+) -> None:
     path = a_copy(request.getfixturevalue(which)[0], tmp_path)
     name = open_store(path).levels[-1]
     file = sorted((path / "data.zarr" / name).glob("c.1.*"))[0]
@@ -141,7 +164,9 @@ def test_a_missing_array_is_named(sealed, tmp_path: Path) -> None:
     shutil.rmtree(path / "data.zarr/frames")
     with pytest.raises(Corrupt, match=r"is missing(.|\n)*frames/c\.0"):
         open_store(path).matrix("frames")
-    np.testing.assert_array_equal(open_store(path).matrix("clip").values, sealed[1]["clip"])
+    np.testing.assert_array_equal(
+        open_store(path).matrix("clip").values, sealed[1]["clip"]
+    )
     assert len(verify(path).problems) == 7  # six blocks and zarr.json
 
 
@@ -196,7 +221,9 @@ def test_a_marker_that_lies_about_a_length_is_caught(tmp_path: Path) -> None:
         ({"noted": {"8": {"state": "failed", "message": 3}}}, "not text"),
     ],
 )
-def test_a_marker_that_makes_no_sense_is_refused(tmp_path: Path, changes, words) -> None:
+def test_a_marker_that_makes_no_sense_is_refused(
+    tmp_path: Path, changes, words
+) -> None:
     plan_store(tmp_path / "s")
     fill_store(tmp_path / "s", some_values(23))
     changed(tmp_path / "s/commits/block-00002.json", **changes)
@@ -204,7 +231,9 @@ def test_a_marker_that_makes_no_sense_is_refused(tmp_path: Path, changes, words)
         open_store(tmp_path / "s").matrix("clip")
 
 
-def test_a_block_of_another_recipe_is_refused_with_the_keys_that_differ(tmp_path: Path) -> None:
+def test_a_block_of_another_recipe_is_refused_with_the_keys_that_differ(
+    tmp_path: Path,
+) -> None:
     plan_store(tmp_path / "s")
     plan_store(tmp_path / "other", recipe=other_recipe())
     fill_store(tmp_path / "other", some_values(23))
@@ -228,7 +257,9 @@ def test_a_link_inside_a_store_is_refused(sealed, tmp_path: Path) -> None:
     (path / "data.zarr/clip/c.0.0").symlink_to(outside)
     with pytest.raises(FixInput, match="symbolic link"):
         open_store(path).matrix("clip")
-    assert [p.name for p in verify(path, hashes=True).problems] == ["data.zarr/clip/c.0.0"]
+    assert [p.name for p in verify(path, hashes=True).problems] == [
+        "data.zarr/clip/c.0.0"
+    ]
 
 
 def test_a_link_to_a_folder_inside_a_store_is_refused(sealed, tmp_path: Path) -> None:
@@ -270,7 +301,10 @@ def test_a_seal_that_lists_a_file_of_no_block_is_an_error_for_the_user(
     listed = {**seal.files, name: FileMark(3, "ab" * 32)}
     (path / "seal.json").write_bytes(replace(seal, files=listed).to_bytes())
     report = tmp_path / "got"
-    for work in (lambda: pull(path, report), lambda: pack(open_store(path), tmp_path / "p.zip")):
+    for work in (
+        lambda: pull(path, report),
+        lambda: pack(open_store(path), tmp_path / "p.zip"),
+    ):
         with pytest.raises((ObygazeError, OSError)) as error:
             work()
         assert isinstance(error.value, ObygazeError) or error.value.errno is not None

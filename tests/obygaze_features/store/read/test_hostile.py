@@ -36,7 +36,10 @@ def answers() -> dict[str, Any]:
         [sys.executable, "-m", "support.hostile_run"],
         # The program comes first: tests/ has folders of the same names.
         cwd=tests.parent,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests.parent), str(tests)])},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(tests.parent), str(tests)]),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -56,7 +59,9 @@ def test_the_corpus_is_large_and_each_of_it_is_another(answers) -> None:
         assert (kind, message) == ("", "")
 
 
-def test_the_corpus_takes_little_memory_and_writes_nothing_beside_its_folders(answers) -> None:
+def test_the_corpus_takes_little_memory_and_writes_nothing_beside_its_folders(
+    answers,
+) -> None:
     assert answers["growth"] < 100_000_000
     assert answers["outside"] == ["blosc", "plain", "www", "zstd"]
 
@@ -66,7 +71,10 @@ def test_a_hostile_store_gets_its_answer(answers, case) -> None:
     found = answers["cases"][case.name]
     for way, (kind, message, seconds) in found["answers"].items():
         if is_refused(case, way):
-            assert kind in ("Corrupt", "FixInput", "Mismatch", "NotFound"), (way, message)
+            assert kind in ("Corrupt", "FixInput", "Mismatch", "NotFound"), (
+                way,
+                message,
+            )
             assert re.search(case.words, message), (way, message)
             assert len(message.splitlines()) <= 3
             assert len(message) < 700

@@ -10,10 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 from support.store_servers import web_server
-from support.stores import CountedFiles, block_of, fill_store, plan_store, some_ids, some_values
+from support.stores import (
+    CountedFiles,
+    block_of,
+    fill_store,
+    plan_store,
+    some_ids,
+    some_values,
+)
 
 from obygaze_features.core.errors import Corrupt, Mismatch, NotFound, ObygazeError
-from obygaze_features.store import RowSource, RowStatus, StoreWriter, open_store, pull, subset
+from obygaze_features.store import (
+    RowSource,
+    RowStatus,
+    StoreWriter,
+    open_store,
+    pull,
+    subset,
+)
 from obygaze_features.store.format.records import with_checksum
 from obygaze_features.store.read import commits
 from obygaze_features.store.read import index as index_module
@@ -59,7 +73,9 @@ def a_store(path: Path, seed: int = 0) -> dict[str, np.ndarray]:
     return values
 
 
-def restamp(root: Path, name: str, change: dict[str, Any], *, and_seal: bool = True) -> None:
+def restamp(
+    root: Path, name: str, change: dict[str, Any], *, and_seal: bool = True
+) -> None:
     """Change a document, with checksums that fit, also where others list it."""
     value = json.loads((root / name).read_bytes())
     value.pop("sha256")
@@ -69,20 +85,32 @@ def restamp(root: Path, name: str, change: dict[str, Any], *, and_seal: bool = T
     for other in ("index/movies.json", "seal.json") if and_seal else ():
         listed = json.loads((root / other).read_bytes())["files"]
         if name in listed:
-            restamp(root, other, {"files": {**listed, name: mark}}, and_seal=other != "seal.json")
+            restamp(
+                root,
+                other,
+                {"files": {**listed, name: mark}},
+                and_seal=other != "seal.json",
+            )
 
 
-def test_rows_of_a_movie_come_by_the_index_and_nothing_else_is_read(tmp_path: Path) -> None:
+def test_rows_of_a_movie_come_by_the_index_and_nothing_else_is_read(
+    tmp_path: Path,
+) -> None:
     values = a_store(tmp_path / "s")
     assert verify(tmp_path / "s", hashes=True).problems == []
     files = RemoteFiles(tmp_path / "s")
     store = open_store(files)
     found = store.matrix("clip", movies=[MOVIE], missing="nan")
     assert found.present.tolist() == [True, False, True, True, True]
-    np.testing.assert_array_equal(found.values[[0, 2, 3, 4]], values["clip"][[20, 22, 23, 24]])
+    np.testing.assert_array_equal(
+        found.values[[0, 2, 3, 4]], values["clip"][[20, 22, 23, 24]]
+    )
     assert found.clip_ids.tolist() == some_ids(N)[0][20:25]
     assert store.movie_ids_of(found.rows).tolist() == [MOVIE] * 5
-    assert str(found.reasons[f"{MOVIE}-002"]) == "failed: decode InvalidDataError: no moov atom"
+    assert (
+        str(found.reasons[f"{MOVIE}-002"])
+        == "failed: decode InvalidDataError: no moov atom"
+    )
     assert store.sealed
     assert store.commits.sources(6)[24] == RowSource(n_bytes=7)
     blocks = ["data.zarr/clip/c.5.0", "data.zarr/clip/c.6.0"]
@@ -95,9 +123,14 @@ def test_rows_of_a_movie_come_by_the_index_and_nothing_else_is_read(tmp_path: Pa
 
 def test_a_level_that_is_named_twice_is_fetched_once(tmp_path: Path) -> None:
     a_store(tmp_path / "s")
-    once = pull(RemoteFiles(tmp_path / "s"), tmp_path / "one", levels=["clip"], movies=[MOVIE])
+    once = pull(
+        RemoteFiles(tmp_path / "s"), tmp_path / "one", levels=["clip"], movies=[MOVIE]
+    )
     twice = pull(
-        RemoteFiles(tmp_path / "s"), tmp_path / "two", levels=["clip", "clip"], movies=[MOVIE]
+        RemoteFiles(tmp_path / "s"),
+        tmp_path / "two",
+        levels=["clip", "clip"],
+        movies=[MOVIE],
     )
     assert twice.n_bytes_rows == once.n_bytes_rows
     assert open_store(tmp_path / "two").levels == ("clip",)
@@ -154,7 +187,9 @@ def row_that_did_not_fail(root: Path) -> None:
 
 
 @pytest.mark.parametrize("lie", [swapped_movies, swapped_ids, row_that_did_not_fail])
-def test_an_index_that_differs_from_the_seal_is_found_by_verify(tmp_path: Path, lie: Any) -> None:
+def test_an_index_that_differs_from_the_seal_is_found_by_verify(
+    tmp_path: Path, lie: Any
+) -> None:
     a_store(tmp_path / "s")
     lie(tmp_path / "s")
     (problem,) = verify(tmp_path / "s", hashes=True).problems
@@ -186,23 +221,35 @@ def test_an_index_that_cannot_be_of_the_store_is_refused(
         change = {"clip_id": [1] * 8}
     restamp(tmp_path / "s", name, change)
     with pytest.raises(error):
-        open_store(RemoteFiles(tmp_path / "s")).matrix("clip", movies=[MOVIE], missing="drop")
+        open_store(RemoteFiles(tmp_path / "s")).matrix(
+            "clip", movies=[MOVIE], missing="drop"
+        )
 
 
-def test_a_page_of_another_store_of_the_same_plan_gives_no_wrong_numbers(tmp_path: Path) -> None:
+def test_a_page_of_another_store_of_the_same_plan_gives_no_wrong_numbers(
+    tmp_path: Path,
+) -> None:
     a_store(tmp_path / "s")
     a_store(tmp_path / "other", seed=1)
-    (tmp_path / "s/index/2.json").write_bytes((tmp_path / "other/index/2.json").read_bytes())
+    (tmp_path / "s/index/2.json").write_bytes(
+        (tmp_path / "other/index/2.json").read_bytes()
+    )
     with pytest.raises(Corrupt, match=r"index/2\.json does not have the checksum"):
-        open_store(RemoteFiles(tmp_path / "s")).matrix("clip", movies=[MOVIE], missing="drop")
+        open_store(RemoteFiles(tmp_path / "s")).matrix(
+            "clip", movies=[MOVIE], missing="drop"
+        )
     for name in ("movies", "2", "3"):
         data = (tmp_path / f"other/index/{name}.json").read_bytes()
         (tmp_path / f"s/index/{name}.json").write_bytes(data)
     with pytest.raises(ObygazeError):
-        open_store(RemoteFiles(tmp_path / "s")).matrix("clip", movies=[MOVIE], missing="drop")
+        open_store(RemoteFiles(tmp_path / "s")).matrix(
+            "clip", movies=[MOVIE], missing="drop"
+        )
 
 
-def test_an_index_without_a_seal_or_of_a_partial_copy_is_not_used(tmp_path: Path) -> None:
+def test_an_index_without_a_seal_or_of_a_partial_copy_is_not_used(
+    tmp_path: Path,
+) -> None:
     a_store(tmp_path / "s")
     pull(tmp_path / "s", tmp_path / "part", levels=["clip"], movies=[MOVIE])
     store = open_store(RemoteFiles(tmp_path / "part"))
@@ -248,7 +295,9 @@ def test_small_stores_have_no_index(tmp_path: Path) -> None:
     assert not (tmp_path / "s/index").exists()
 
 
-def test_blocks_are_compared_with_the_seal_after_a_read_by_the_index(tmp_path: Path) -> None:
+def test_blocks_are_compared_with_the_seal_after_a_read_by_the_index(
+    tmp_path: Path,
+) -> None:
     values = a_store(tmp_path / "s")
     folder = tmp_path / "s/data.zarr/clip"
     store = open_store(RemoteFiles(tmp_path / "s"))

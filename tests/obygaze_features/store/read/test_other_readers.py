@@ -47,19 +47,34 @@ def test_xarray_opens_a_store_that_is_still_being_filled(tmp_path: Path) -> None
     opened = xarray.open_zarr(tmp_path / "s/data.zarr", consolidated=False)
     clip = opened["clip"].values
     np.testing.assert_array_equal(clip[[8, 10, 11]], values["clip"][[8, 10, 11]])
-    assert np.isnan(clip[9]).all() and np.isnan(clip[:8]).all() and np.isnan(clip[12:]).all()
+    assert (
+        np.isnan(clip[9]).all()
+        and np.isnan(clip[:8]).all()
+        and np.isnan(clip[12:]).all()
+    )
 
 
 @pytest.mark.parametrize("compressor", [None, "zstd", "blosc"])
-def test_plain_zarr_reads_what_was_written(tmp_path: Path, compressor: str | None) -> None:
+def test_plain_zarr_reads_what_was_written(
+    tmp_path: Path, compressor: str | None
+) -> None:
     arrays = (ArraySpec("clip", (4,)), TOKENS)
     values = sealed_store(tmp_path / "s", 70, 64, arrays=arrays, compressor=compressor)
     group = zarr.open_group(tmp_path / "s/data.zarr", mode="r")
-    assert sorted(name for name, _ in group.arrays()) == ["clip", "clip_id", "movie_id", "tokens"]
+    assert sorted(name for name, _ in group.arrays()) == [
+        "clip",
+        "clip_id",
+        "movie_id",
+        "tokens",
+    ]
     for name, array in values.items():
         np.testing.assert_array_equal(group[name][:], array)
     assert group["clip_id"][:].tolist() == some_ids(70)[0]
-    assert group["tokens"].shards == (64, 64, 1024) and group["tokens"].chunks == (16, 64, 1024)
+    assert group["tokens"].shards == (64, 64, 1024) and group["tokens"].chunks == (
+        16,
+        64,
+        1024,
+    )
 
 
 @pytest.mark.parametrize("compressor", [None, "zstd", "blosc"])
@@ -67,13 +82,23 @@ def test_zarr_writes_the_same_bytes(tmp_path: Path, compressor: str | None) -> N
     arrays = (ArraySpec("clip", (4,)), ArraySpec("mask", (3,), dtype="bool"), TOKENS)
     values = sealed_store(tmp_path / "s", 70, 64, arrays=arrays, compressor=compressor)
     for spec in arrays:
-        ours, theirs = tmp_path / "s/data.zarr" / spec.name, tmp_path / "zarr" / spec.name
+        ours, theirs = (
+            tmp_path / "s/data.zarr" / spec.name,
+            tmp_path / "zarr" / spec.name,
+        )
         theirs.mkdir(parents=True)
         shutil.copy(ours / "zarr.json", theirs)
-        array = zarr.open_array(theirs, mode="r+").with_config({"write_empty_chunks": True})
+        array = zarr.open_array(theirs, mode="r+").with_config(
+            {"write_empty_chunks": True}
+        )
         for start in (0, 64):
             array[start : start + 64] = values[spec.name][start : start + 64]
         files = sorted(path.name for path in ours.iterdir())
-        assert files == sorted(path.name for path in theirs.iterdir()) and len(files) == 3
+        assert (
+            files == sorted(path.name for path in theirs.iterdir()) and len(files) == 3
+        )
         for name in files:
-            assert (ours / name).read_bytes() == (theirs / name).read_bytes(), (spec.name, name)
+            assert (ours / name).read_bytes() == (theirs / name).read_bytes(), (
+                spec.name,
+                name,
+            )

@@ -19,13 +19,19 @@ GHOST = {"name": "ghost", "tail_shape": [3], "dims": ["d3"], "dtype": "float32"}
 
 
 @pytest.fixture(scope="module")
-def sealed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+def sealed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, dict[str, np.ndarray]]:
     path = tmp_path_factory.mktemp("whole") / "s"
     return path, sealed_store(path)
 
 
-@pytest.mark.parametrize("bad", ["../outside/file", "/outside/file", "data.zarr//x", "a\\b"])
-def test_a_seal_cannot_make_a_check_look_outside(sealed, tmp_path: Path, bad: str) -> None:
+@pytest.mark.parametrize(
+    "bad", ["../outside/file", "/outside/file", "data.zarr//x", "a\\b"]
+)
+def test_a_seal_cannot_make_a_check_look_outside(
+    sealed, tmp_path: Path, bad: str
+) -> None:
     path = a_copy(sealed[0], tmp_path)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("x")
@@ -41,7 +47,9 @@ def test_a_seal_cannot_make_a_check_look_outside(sealed, tmp_path: Path, bad: st
         open_store(path).matrix("clip")
 
 
-def test_what_a_store_plans_and_nobody_promises_is_found(sealed, tmp_path: Path) -> None:
+def test_what_a_store_plans_and_nobody_promises_is_found(
+    sealed, tmp_path: Path
+) -> None:
     path = a_copy(sealed[0], tmp_path)
     arrays = json.loads((path / "store.json").read_bytes())["arrays"]
     restamped(path, arrays=[*arrays, GHOST])
@@ -49,7 +57,9 @@ def test_what_a_store_plans_and_nobody_promises_is_found(sealed, tmp_path: Path)
     names = {problem.name for problem in problems}
     assert names == {
         "data.zarr/ghost/zarr.json",
-        *(f"data.zarr/ghost/c.{block}.0" for block in range(6)),  # 23 clips in blocks of 4
+        *(
+            f"data.zarr/ghost/c.{block}.0" for block in range(6)
+        ),  # 23 clips in blocks of 4
     }
     with pytest.raises(Corrupt, match="missing"):
         open_store(path).matrix("ghost")
@@ -57,7 +67,9 @@ def test_what_a_store_plans_and_nobody_promises_is_found(sealed, tmp_path: Path)
     assert not verify(path, hashes=True).problems
 
 
-def test_arrays_of_another_layout_than_the_plan_are_found(sealed, tmp_path: Path) -> None:
+def test_arrays_of_another_layout_than_the_plan_are_found(
+    sealed, tmp_path: Path
+) -> None:
     path = a_copy(sealed[0], tmp_path)
     restamped(path, block_rows=3)
     named = {problem.name for problem in verify(path).problems}
@@ -67,7 +79,9 @@ def test_arrays_of_another_layout_than_the_plan_are_found(sealed, tmp_path: Path
 
 
 @pytest.mark.parametrize("row", ["23", "-1"])
-def test_a_seal_that_speaks_of_rows_there_are_none_of(sealed, tmp_path: Path, row: str) -> None:
+def test_a_seal_that_speaks_of_rows_there_are_none_of(
+    sealed, tmp_path: Path, row: str
+) -> None:
     path = a_copy(sealed[0], tmp_path)
     failed = {"state": "failed", "stage": "decode", "error": "E", "message": "m"}
     restamped(path, noted={row: failed})
@@ -77,7 +91,9 @@ def test_a_seal_that_speaks_of_rows_there_are_none_of(sealed, tmp_path: Path, ro
 
 
 @pytest.mark.parametrize("arrays", [{}, [], [GHOST, GHOST]])
-def test_a_plan_has_arrays_each_of_a_name_of_its_own(sealed, tmp_path: Path, arrays) -> None:
+def test_a_plan_has_arrays_each_of_a_name_of_its_own(
+    sealed, tmp_path: Path, arrays
+) -> None:
     path = a_copy(sealed[0], tmp_path)
     restamped(path, arrays=arrays)
     with pytest.raises(Corrupt, match="no arrays, or two of one name"):
@@ -98,7 +114,9 @@ def test_a_damaged_marker_of_texts_is_one_problem_among_others(tmp_path: Path) -
     plan_store(tmp_path / "s")
     writer = fill_store(tmp_path / "s", some_values(23))
     words = {name: ["x"] for name in ("prompt", "template", "attribute")}
-    writer.add_text(TextTable(embeddings=np.ones((1, 4), np.float32), space_id="s", **words))
+    writer.add_text(
+        TextTable(embeddings=np.ones((1, 4), np.float32), space_id="s", **words)
+    )
     assert not verify(tmp_path / "s", hashes=True).problems
     flip(tmp_path / "s/commits/text.json", 8 * 200)
     flip(tmp_path / "s/data.zarr/clip/c.2.0", 8 * 20)
@@ -123,7 +141,9 @@ def test_a_marker_that_is_lost_is_missed_and_one_to_come_is_not(tmp_path: Path) 
     assert not verify(tmp_path / "s").problems
 
 
-def test_things_nobody_promised_are_warned_of_and_ignored(sealed, tmp_path: Path) -> None:
+def test_things_nobody_promised_are_warned_of_and_ignored(
+    sealed, tmp_path: Path
+) -> None:
     path = a_copy(sealed[0], tmp_path)
     (path / "data.zarr/notes.txt").write_text("hello")
     (path / "data.zarr/extra").mkdir()
@@ -136,27 +156,37 @@ def test_things_nobody_promised_are_warned_of_and_ignored(sealed, tmp_path: Path
         "data.zarr/extra is not part of the store",
         "data.zarr/notes.txt is not part of the store",
     ]
-    np.testing.assert_array_equal(open_store(path).matrix("clip").values, sealed[1]["clip"])
+    np.testing.assert_array_equal(
+        open_store(path).matrix("clip").values, sealed[1]["clip"]
+    )
 
 
-def test_keys_and_dtypes_of_a_later_release_do_not_stop_a_reader(sealed, tmp_path: Path) -> None:
+def test_keys_and_dtypes_of_a_later_release_do_not_stop_a_reader(
+    sealed, tmp_path: Path
+) -> None:
     path = a_copy(sealed[0], tmp_path)
     value = json.loads((path / "store.json").read_bytes())
     arrays = [*value["arrays"], {**value["arrays"][0], "name": "later", "unit": "new"}]
     restamped(path, arrays=arrays, something="new")
-    np.testing.assert_array_equal(open_store(path).matrix("clip").values, sealed[1]["clip"])
+    np.testing.assert_array_equal(
+        open_store(path).matrix("clip").values, sealed[1]["clip"]
+    )
     with pytest.raises(Corrupt, match="'later' is missing"):
         open_store(path).matrix("later")
 
 
-def test_a_layout_that_is_not_the_promised_one_is_refused(sealed, tmp_path: Path) -> None:
+def test_a_layout_that_is_not_the_promised_one_is_refused(
+    sealed, tmp_path: Path
+) -> None:
     path = a_copy(sealed[0], tmp_path)
     restamped(path, block_rows=5)
     with pytest.raises(Corrupt, match="layout"):
         open_store(path).matrix("clip")
 
 
-def test_keys_of_a_later_release_do_not_stop_a_reader_wherever_they_are(tmp_path: Path) -> None:
+def test_keys_of_a_later_release_do_not_stop_a_reader_wherever_they_are(
+    tmp_path: Path,
+) -> None:
     plan_store(tmp_path / "s")
     failed = RowStatus.failed("decode", "Error", "why")
     writer = fill_store(tmp_path / "s", some_values(23), {5: failed})
@@ -195,7 +225,9 @@ def test_more_than_the_memory_of_the_machine_is_refused(sealed, tmp_path, tail) 
 
 
 @pytest.mark.parametrize("n_clips", [0, -1, 10**12, "23", None])
-def test_a_number_of_clips_that_cannot_be_is_refused(sealed, tmp_path: Path, n_clips) -> None:
+def test_a_number_of_clips_that_cannot_be_is_refused(
+    sealed, tmp_path: Path, n_clips
+) -> None:
     path = a_copy(sealed[0], tmp_path)
     changed(path / "store.json", n_clips=n_clips)
     with pytest.raises(Corrupt, match="not a number of clips"):

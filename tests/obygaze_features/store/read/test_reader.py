@@ -53,9 +53,13 @@ def test_movies_and_masks_select_in_the_stores_order(tmp_path: Path) -> None:
     values = sealed_store(tmp_path / "s")
     store = open_store(tmp_path / "s")
     found = store.matrix("clip", movies=["tt0000103", "tt0000101"])
-    np.testing.assert_array_equal(found.values, values["clip"][[5, 6, 7, 8, 9, 15, 16, 17, 18, 19]])
+    np.testing.assert_array_equal(
+        found.values, values["clip"][[5, 6, 7, 8, 9, 15, 16, 17, 18, 19]]
+    )
     mask = np.arange(23) % 2 == 0
-    np.testing.assert_array_equal(store.matrix("clip", mask=mask).values, values["clip"][::2])
+    np.testing.assert_array_equal(
+        store.matrix("clip", mask=mask).values, values["clip"][::2]
+    )
     both = store.matrix("clip", movies=["tt0000101"], mask=mask)
     assert both.rows.tolist() == [6, 8]
 
@@ -63,9 +67,13 @@ def test_movies_and_masks_select_in_the_stores_order(tmp_path: Path) -> None:
 def test_what_is_absent_is_an_error_that_names_it(partial) -> None:
     store, _ = partial
     with pytest.raises(NotFound) as caught:
-        store.matrix("clip", clips=["tt0000100-002", "tt0000100-001", "tt0000101-001", "nobody"])
+        store.matrix(
+            "clip", clips=["tt0000100-002", "tt0000100-001", "tt0000101-001", "nobody"]
+        )
     details = "\n".join(caught.value.details)
-    assert "tt0000100-002: failed: decode InvalidDataError: moov atom not found" in details
+    assert (
+        "tt0000100-002: failed: decode InvalidDataError: moov atom not found" in details
+    )
     assert "tt0000101-001: missing" in details
     assert "nobody: missing: no clip of that name" in details
     assert "tt0000100-001" not in details
@@ -73,7 +81,13 @@ def test_what_is_absent_is_an_error_that_names_it(partial) -> None:
 
 def test_absent_rows_become_nan_or_vanish_when_asked(partial) -> None:
     store, values = partial
-    clips = ["tt0000100-002", "nobody", "tt0000100-001", "tt0000102-001", "tt0000101-005"]
+    clips = [
+        "tt0000100-002",
+        "nobody",
+        "tt0000100-001",
+        "tt0000102-001",
+        "tt0000101-005",
+    ]
     nan = store.matrix("clip", clips=clips, missing="nan")
     assert nan.present.tolist() == [False, False, True, True, False]
     assert nan.clip_ids.tolist() == clips
@@ -171,7 +185,9 @@ def test_an_ok_row_with_a_message_is_missing_where_its_block_was_not_fetched(
     tmp_path: Path,
 ) -> None:
     plan_store(tmp_path / "s")
-    fill_store(tmp_path / "s", some_values(23), {21: RowStatus(message="a short clip")}).seal()
+    fill_store(
+        tmp_path / "s", some_values(23), {21: RowStatus(message="a short clip")}
+    ).seal()
     whole = open_store(tmp_path / "s")
     assert whole.status().counts == {"ok": 23}
     first = str(whole.movie_ids[0])
@@ -199,7 +215,9 @@ def test_matrices_are_equal_if_clips_numbers_and_reasons_are(partial) -> None:
     assert first != store.matrix("pooled", clips=clips, missing="nan")
     assert first != store.matrix("clip", clips=clips[:2], missing="nan")
     assert first != store.matrix("clip", clips=clips, missing="drop")
-    assert first != store.matrix("clip", clips=[clips[2], clips[1], clips[0]], missing="nan")
+    assert first != store.matrix(
+        "clip", clips=[clips[2], clips[1], clips[0]], missing="nan"
+    )
     assert first != "another thing"
     assert store.status() == open_store(store.location).status()
 
@@ -227,7 +245,9 @@ def test_the_blocks_of_a_stream_are_cut_without_a_look_at_all_rows_for_each(
     assert sum(n_looked_at) <= 4 * 23
 
 
-def test_a_stream_is_in_the_order_of_the_store_with_what_is_absent_first(partial) -> None:
+def test_a_stream_is_in_the_order_of_the_store_with_what_is_absent_first(
+    partial,
+) -> None:
     store, values = partial
     clips = store.clip_ids.tolist()
     asked = [clips[20], "nobody", clips[0], clips[9], clips[3], clips[10]]

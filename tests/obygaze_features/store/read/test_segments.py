@@ -35,7 +35,9 @@ def windows_store(
 ) -> tuple[Store, np.ndarray]:
     """A store of windows: `films` maps each film to its number of windows; and its vectors."""
     ids = [(film, n) for film, count in films.items() for n in range(count)]
-    recipe = a_recipe(sampling={"unit": "window", "grid": {"window": window, "stride": stride}})
+    recipe = a_recipe(
+        sampling={"unit": "window", "grid": {"window": window, "stride": stride}}
+    )
     plan_store(
         path,
         recipe=recipe,
@@ -46,7 +48,10 @@ def windows_store(
     )
     numbers = np.array([n for _, n in ids])
     values = np.random.default_rng(1).standard_normal((len(ids), 3)).astype(np.float32)
-    spans = {"start_s": numbers * stride / FPS, "end_s": (numbers * stride + window) / FPS}
+    spans = {
+        "start_s": numbers * stride / FPS,
+        "end_s": (numbers * stride + window) / FPS,
+    }
     fill_store(path, {"clip": values, **spans}, noted)
     return open_store(path), values
 
@@ -56,7 +61,9 @@ def segment(name: str, film: str, first: int, last: int, fps: float = FPS) -> Cl
     return Clip(name, film, None, "", first / fps, (last + 1) / fps)
 
 
-def by_loop(window: int, stride: int, n: int, first: int, last: int, rule: str) -> list[int]:
+def by_loop(
+    window: int, stride: int, n: int, first: int, last: int, rule: str
+) -> list[int]:
     """The windows of the pictures first to last, from the definition, in whole pictures."""
     pictures = set(range(first, last + 1))
     found = []
@@ -74,7 +81,9 @@ def by_loop(window: int, stride: int, n: int, first: int, last: int, rule: str) 
 
 @pytest.mark.parametrize("rule", ["touch", "centre", "within"])
 @pytest.mark.parametrize(("window", "stride"), [(16, 16), (16, 4), (8, 12)])
-def test_a_rule_is_its_definition(rule: str, window: int, stride: int, tmp_path: Path) -> None:
+def test_a_rule_is_its_definition(
+    rule: str, window: int, stride: int, tmp_path: Path
+) -> None:
     store, values = windows_store(tmp_path / "s", {"a": 40, "b": 25}, window, stride)
     random = np.random.default_rng(2)
     segments, expected = [], {}
@@ -108,7 +117,9 @@ def test_a_rule_is_its_definition(rule: str, window: int, stride: int, tmp_path:
         assert reduced.offsets.tolist() == found.offsets.tolist()
 
 
-def test_touch_is_the_slice_of_mobygaze_though_its_rate_is_rounded(tmp_path: Path) -> None:
+def test_touch_is_the_slice_of_mobygaze_though_its_rate_is_rounded(
+    tmp_path: Path,
+) -> None:
     """The authors slice start_frame // 16 to end_frame // 16, with both, at a rate of 23.976."""
     n = 8000
     store, values = windows_store(tmp_path / "s", {"tt1": n}, block_rows=1024)
@@ -119,7 +130,9 @@ def test_touch_is_the_slice_of_mobygaze_though_its_rate_is_rounded(tmp_path: Pat
     first[:100], last[100:200] = first[:100] // 16 * 16, last[100:200] // 16 * 16 + 15
     last = np.maximum(first, last)
     pairs = zip(first.tolist(), last.tolist(), strict=True)
-    segments = [segment(f"s{i}", "tt1", a, b, fps=23.976) for i, (a, b) in enumerate(pairs)]
+    segments = [
+        segment(f"s{i}", "tt1", a, b, fps=23.976) for i, (a, b) in enumerate(pairs)
+    ]
     found = store.segments(segments, "clip", rule="touch")
     for i, (a, b) in enumerate(zip(first, last, strict=True)):
         own = found.values[found.offsets[i] : found.offsets[i + 1]]
@@ -143,7 +156,11 @@ def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
     assert list(reasons) == ["late", "failed", "film", "none"]
     assert "touches" in reasons["late"] and "touches" in reasons["failed"]
     assert "film" in reasons["film"] and "no times" in reasons["none"]
-    assert len(store.segments([], "clip")) == len(store.segments([], "clip", reduce="mean")) == 0
+    assert (
+        len(store.segments([], "clip"))
+        == len(store.segments([], "clip", reduce="mean"))
+        == 0
+    )
     for wrong in ({"rule": "near"}, {"reduce": "median"}):
         with pytest.raises(FixInput, match="must be one of"):
             store.segments(segments, "clip", **wrong)
@@ -154,11 +171,17 @@ def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
 
 def test_a_protocol_reads_the_vectors_of_segments(tmp_path: Path) -> None:
     store, values = windows_store(tmp_path / "s", {"a": 10, "b": 10})
-    clips = (segment("s1", "a", 0, 40), segment("s2", "b", 16, 31), segment("s3", "c", 0, 9))
+    clips = (
+        segment("s1", "a", 0, 40),
+        segment("s2", "b", 16, 31),
+        segment("s3", "c", 0, 9),
+    )
     manifest = Manifest("segments", Header("x", unit="segment"), clips)
     data = Data(segments="segments", level=("clip",), reduce="mean")
     features = join("x", store, clip_table(manifest, data), data)
-    np.testing.assert_allclose(features.X, [values[:3].mean(axis=0), values[11]], rtol=1e-6)
+    np.testing.assert_allclose(
+        features.X, [values[:3].mean(axis=0), values[11]], rtol=1e-6
+    )
     assert features.row_of.tolist() == [0, 1, -1] and list(features.missing) == ["s3"]
     assert (features.origin["rule"], features.origin["reduce"]) == ("touch", "mean")
 
@@ -176,17 +199,25 @@ def test_every_segment_of_mobygaze_is_a_slice(tmp_path: Path) -> None:
     manifest = mobygaze.read(path).manifest
     films = {}
     for row in table:
-        films[row["imdb_key"]] = max(films.get(row["imdb_key"], 0), int(row["end_frame"]) // 16 + 1)
-    store, _ = windows_store(tmp_path / "s", dict(sorted(films.items())), block_rows=8192)
+        films[row["imdb_key"]] = max(
+            films.get(row["imdb_key"], 0), int(row["end_frame"]) // 16 + 1
+        )
+    store, _ = windows_store(
+        tmp_path / "s", dict(sorted(films.items())), block_rows=8192
+    )
     # 23.976 stands for 24000/1001.
-    rate = {row["imdb_key"]: float(known_frame_rate(row["framerate"]) or 0) for row in table}
+    rate = {
+        row["imdb_key"]: float(known_frame_rate(row["framerate"]) or 0) for row in table
+    }
     scaled = []
     for clip in manifest:
         times = [t * rate[clip.movie_id] / FPS for t in (clip.start_s, clip.end_s)]
         scaled.append(replace(clip, start_s=times[0], end_s=times[1]))
     found = store.segments(scaled, "clip")
     assert not found.reasons
-    counts = [int(row["end_frame"]) // 16 - int(row["start_frame"]) // 16 + 1 for row in table]
+    counts = [
+        int(row["end_frame"]) // 16 - int(row["start_frame"]) // 16 + 1 for row in table
+    ]
     assert np.diff(found.offsets).tolist() == counts
 
 

@@ -27,7 +27,10 @@ LAYOUTS = {
     "zstd": {"compressor": "zstd"},
     "shards": {"arrays": (LARGE,), "n_clips": 7},
 }
-TEXTS = [TextTable(np.full((2, 3), n, np.float32), *[["a", "b"]] * 3, "x") for n in (1.0, 2.0)]
+TEXTS = [
+    TextTable(np.full((2, 3), n, np.float32), *[["a", "b"]] * 3, "x")
+    for n in (1.0, 2.0)
+]
 Swap = Callable[[Path, Path], None]
 
 
@@ -35,7 +38,9 @@ def made(path: Path, which: int, seal: bool, **layout) -> dict[str, np.ndarray]:
     """One of two stores of one recipe and shape, with other clips and other numbers."""
     n_clips = layout.pop("n_clips", N_CLIPS)
     ids = [[f"{chr(97 + which)}{one}" for one in every] for every in some_ids(n_clips)]
-    plan = plan_store(path, n_clips, BLOCK_ROWS, clip_ids=ids[0], movie_ids=ids[1], **layout)
+    plan = plan_store(
+        path, n_clips, BLOCK_ROWS, clip_ids=ids[0], movie_ids=ids[1], **layout
+    )
     values = some_values(n_clips, plan.arrays, seed=which)
     for array in values.values():
         array[..., 1:] = 1 + which  # so that compressed blocks are of one length
@@ -43,7 +48,9 @@ def made(path: Path, which: int, seal: bool, **layout) -> dict[str, np.ndarray]:
     for block in range(plan.n_blocks):
         rows = range(*plan.block_range(block))
         part = {name: array[rows.start : rows.stop] for name, array in values.items()}
-        writer.commit_block(block, part, sources=[RowSource(start_s=float(which))] * len(rows))
+        writer.commit_block(
+            block, part, sources=[RowSource(start_s=float(which))] * len(rows)
+        )
     writer.add_text(TEXTS[which])
     if seal:
         writer.seal()
@@ -120,7 +127,9 @@ CASES = [
 ]
 
 
-def check_reads(path: Path, values: dict[str, np.ndarray], ids: list[list[str]]) -> None:
+def check_reads(
+    path: Path, values: dict[str, np.ndarray], ids: list[list[str]]
+) -> None:
     """Read everything; an error ends it, other numbers than our own fail the test."""
     n_clips = len(values["clip"])
     for rows in (np.arange(n_clips), np.arange(1, n_clips, 2)):
@@ -136,7 +145,9 @@ def check_reads(path: Path, values: dict[str, np.ndarray], ids: list[list[str]])
 
 
 @pytest.mark.parametrize(("layout", "seal", "case"), CASES)
-def test_files_of_another_store_are_refused(stores, tmp_path, layout, seal, case) -> None:
+def test_files_of_another_store_are_refused(
+    stores, tmp_path, layout, seal, case
+) -> None:
     root, values = stores[layout, seal]
     path = tmp_path / "s"
     shutil.copytree(root / "s0", path)
@@ -169,7 +180,9 @@ def test_a_marker_cannot_list_files_of_another_block(stores, tmp_path: Path) -> 
         open_store(path).matrix("clip")
 
 
-def test_a_store_without_the_newer_keys_is_read_verified_and_sealed(stores, tmp_path) -> None:
+def test_a_store_without_the_newer_keys_is_read_verified_and_sealed(
+    stores, tmp_path
+) -> None:
     root, values = stores["chunks", False]
     shutil.copytree(root / "s0", tmp_path / "s")
     store = json.loads((tmp_path / "s/store.json").read_bytes())
@@ -191,23 +204,33 @@ def test_a_store_without_the_newer_keys_is_read_verified_and_sealed(stores, tmp_
 def test_two_stores_planned_in_one_second_do_not_take_each_others_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("time.gmtime", lambda *_: time.struct_time((2026, 1, 1, 0, 0, 0, 3, 1, 0)))
+    monkeypatch.setattr(
+        "time.gmtime", lambda *_: time.struct_time((2026, 1, 1, 0, 0, 0, 3, 1, 0))
+    )
     for name, seed in (("s0", 0), ("s1", 1)):
         plan_store(tmp_path / name, N_CLIPS, BLOCK_ROWS)
         fill_store(tmp_path / name, some_values(N_CLIPS, seed=seed))
-    documents = [json.loads((tmp_path / name / "store.json").read_bytes()) for name in ("s0", "s1")]
+    documents = [
+        json.loads((tmp_path / name / "store.json").read_bytes())
+        for name in ("s0", "s1")
+    ]
     ids = [document.pop("plan_id") for document in documents]
     assert all(len(bytes.fromhex(plan_id)) == 16 for plan_id in ids)
     assert ids[0] != ids[1]
     for document in documents:
         del document["sha256"]
     assert documents[0] == documents[1]
-    swap_with("commits/block-00001.json", "data.zarr/*/c.1*")(tmp_path / "s0", tmp_path / "s1")
+    swap_with("commits/block-00001.json", "data.zarr/*/c.1*")(
+        tmp_path / "s0", tmp_path / "s1"
+    )
     with pytest.raises(Mismatch, match="block 1 was committed to another store"):
         open_store(tmp_path / "s0").matrix("clip")
     marker = tmp_path / "s0/commits/block-00001.json"
     value = json.loads(marker.read_bytes())
-    del value["sha256"], value["plan"]  # a marker that does not say of which store it is
+    del (
+        value["sha256"],
+        value["plan"],
+    )  # a marker that does not say of which store it is
     marker.write_bytes(with_checksum(value))
     with pytest.raises(Mismatch, match="block 1 was committed to another store"):
         open_store(tmp_path / "s0").matrix("clip")

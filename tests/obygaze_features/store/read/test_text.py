@@ -71,7 +71,9 @@ def test_a_sealed_store_without_texts_stays_without(tmp_path: Path) -> None:
         writer.add_text(a_table())
 
 
-def test_texts_killed_before_their_marker_are_completed(tmp_path: Path, monkeypatch) -> None:
+def test_texts_killed_before_their_marker_are_completed(
+    tmp_path: Path, monkeypatch
+) -> None:
     from obygaze_features.store.write import seal
 
     writer = filled(tmp_path / "s")
@@ -119,7 +121,9 @@ def test_xarray_and_zarr_do_not_mind(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         opened = xarray.open_zarr(tmp_path / "s/data.zarr", consolidated=False)
         assert "clip" in opened
-        texts = xarray.open_zarr(tmp_path / "s/data.zarr", group="text", consolidated=False)
+        texts = xarray.open_zarr(
+            tmp_path / "s/data.zarr", group="text", consolidated=False
+        )
         assert texts.prompt.values.tolist() == list(a_table().prompt)
         group = zarr.open_group(tmp_path / "s/data.zarr/text", mode="r")
         assert group.attrs["space_id"] == "xclip-b16"

@@ -66,7 +66,9 @@ def test_files_that_are_not_of_the_store_are_named(tmp_path: Path) -> None:
     assert warnings == [f"{name} is not part of the store" for name in expected]
     writer.seal()
     warnings = verify(tmp_path / "s").warnings
-    assert warnings == [f"{name} is not part of the store" for name in ("evil.py", "more")]
+    assert warnings == [
+        f"{name} is not part of the store" for name in ("evil.py", "more")
+    ]
 
 
 class Unplugged(FolderFiles):
@@ -82,14 +84,21 @@ class Unplugged(FolderFiles):
         return super().read(name, start, stop)
 
 
-@pytest.mark.parametrize("name", ["c.2.0", "block-00001.json", "store.json", "seal.json"])
-def test_a_connection_that_fails_is_not_taken_for_damage(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["c.2.0", "block-00001.json", "store.json", "seal.json"]
+)
+def test_a_connection_that_fails_is_not_taken_for_damage(
+    tmp_path: Path, name: str
+) -> None:
     sealed_store(tmp_path / "sealed")
     plan_store(tmp_path / "growing")
     fill_store(tmp_path / "growing", some_values(23))
     growing = name.startswith("block")
     with pytest.raises(Unreachable):
-        verify(Unplugged(tmp_path / ("growing" if growing else "sealed"), name), hashes=True)
+        verify(
+            Unplugged(tmp_path / ("growing" if growing else "sealed"), name),
+            hashes=True,
+        )
 
 
 def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
@@ -131,7 +140,9 @@ def test_clips_extracted_again_are_compared_by_cosine(tmp_path: Path) -> None:
     assert len({problem.name.split()[-1] for problem in other.problems}) == 3
     with pytest.raises(Corrupt):
         other.require_whole()
-    short = compare_decoded(store, 1, lambda clips: {c: {"clip": np.zeros(3)} for c in clips})
+    short = compare_decoded(
+        store, 1, lambda clips: {c: {"clip": np.zeros(3)} for c in clips}
+    )
     assert "shape (3,), stored (4,)" in str(short.problems[0])
     with pytest.raises(FixInput):
         compare_decoded(store, 0, extracted_again(values, store))
@@ -140,8 +151,12 @@ def test_clips_extracted_again_are_compared_by_cosine(tmp_path: Path) -> None:
 
 
 def test_cosines_by_hand() -> None:
-    a = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [3.0, 4.0]], np.float32)
-    b = np.array([[0.0, 2.0], [2.0, 2.0], [0.0, 0.0], [1.0, 0.0], [-3.0, -4.0]], np.float16)
+    a = np.array(
+        [[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [3.0, 4.0]], np.float32
+    )
+    b = np.array(
+        [[0.0, 2.0], [2.0, 2.0], [0.0, 0.0], [1.0, 0.0], [-3.0, -4.0]], np.float16
+    )
     np.testing.assert_allclose(cosines(a, b), [0.0, 1.0, 1.0, 0.0, -1.0], atol=1e-12)
     assert cosines(a.reshape(5, 1, 2), b.reshape(5, 2, 1)).shape == (5,)
 
@@ -175,14 +190,20 @@ def test_differences_are_told_apart(tmp_path: Path) -> None:
         arrays=open_store(tmp_path / "a").plan.arrays[:2],
     )
     changed = {
-        name: array[:6].copy() for name, array in values.items() if name in ("clip", "pooled")
+        name: array[:6].copy()
+        for name, array in values.items()
+        if name in ("clip", "pooled")
     }
     changed["clip"][1] = [3, 0, 0, 0]
     changed["pooled"][2] *= 2
     fill_store(tmp_path / "b", changed)
     progress = Counted()
-    found = diff_stores(open_store(tmp_path / "a"), open_store(tmp_path / "b"), progress=progress)
-    assert [str(one) for one in found.recipe] == ["compute.dtype: float32 here, bfloat16 there"]
+    found = diff_stores(
+        open_store(tmp_path / "a"), open_store(tmp_path / "b"), progress=progress
+    )
+    assert [str(one) for one in found.recipe] == [
+        "compute.dtype: float32 here, bfloat16 there"
+    ]
     assert found.common == clips[:5] and found.only_second == clips[5:]
     assert len(found.only_first) == 18
     assert found.states == {"tt0000100-004": ("no-video", "ok")}
@@ -192,7 +213,9 @@ def test_differences_are_told_apart(tmp_path: Path) -> None:
     assert (clip.level, clip.n_clips, clip.n_identical) == ("clip", 4, 3)
     assert clip.least_cosine == pytest.approx(by_hand, rel=1e-6)
     assert (pooled.n_identical, pooled.least_cosine) == (3, pytest.approx(1.0))
-    assert pooled.greatest_difference == pytest.approx(np.abs(values["pooled"][2]).max())
+    assert pooled.greatest_difference == pytest.approx(
+        np.abs(values["pooled"][2]).max()
+    )
     assert progress.done == 8
 
 

@@ -29,7 +29,9 @@ class SealedMeanwhile(FolderFiles):
 
 
 @pytest.mark.parametrize("way", ["pull", "push", "pack"])
-def test_a_copy_of_a_store_that_is_being_sealed_has_every_row(tmp_path: Path, way: str) -> None:
+def test_a_copy_of_a_store_that_is_being_sealed_has_every_row(
+    tmp_path: Path, way: str
+) -> None:
     values, finished, n = some_values(23), False, 0
     while not finished:
         n += 1
@@ -48,4 +50,6 @@ def test_a_copy_of_a_store_that_is_being_sealed_has_every_row(tmp_path: Path, wa
         np.testing.assert_array_equal(found.values, values["clip"])
         assert not verify(folder / "copy", hashes=True).problems
         finished = source.left > 0
-    assert n > 6 + 3  # store.json, the seal and six markers were each read after the seal once
+    assert (
+        n > 6 + 3
+    )  # store.json, the seal and six markers were each read after the seal once

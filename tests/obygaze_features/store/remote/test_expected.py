@@ -41,7 +41,9 @@ def stores(tmp_path: Path) -> tuple[Path, Path]:
     return ours, forged
 
 
-def test_the_number_is_that_of_the_seal_wherever_the_store_is(stores, tmp_path: Path) -> None:
+def test_the_number_is_that_of_the_seal_wherever_the_store_is(
+    stores, tmp_path: Path
+) -> None:
     ours, _ = stores
     number = number_of(ours)
     pack(open_store(ours), tmp_path / "s.zip")
@@ -50,12 +52,18 @@ def test_the_number_is_that_of_the_seal_wherever_the_store_is(stores, tmp_path: 
         assert open_store(place).seal_sha256 == number
         assert open_store(f"{place}#sha256={number}").seal_sha256 == number
         report = verify(place, hashes=True, expect=number)
-        assert (report.problems, report.seal_sha256, report.expected) == ([], number, True)
+        assert (report.problems, report.seal_sha256, report.expected) == (
+            [],
+            number,
+            True,
+        )
     assert verify(ours).expected is None
     assert og.open_store(ours, expect=f"sha256:{number.upper()}").seal_sha256 == number
 
 
-def test_another_store_is_refused_before_anything_is_written(stores, tmp_path: Path) -> None:
+def test_another_store_is_refused_before_anything_is_written(
+    stores, tmp_path: Path
+) -> None:
     ours, forged = stores
     number = number_of(ours)
     pack(open_store(forged), tmp_path / "forged.zip")
@@ -67,7 +75,9 @@ def test_another_store_is_refused_before_anything_is_written(stores, tmp_path: P
         lambda: verify(forged, expect=number),
         lambda: verify(f"{tmp_path}/forged.zip#sha256={number}"),
         lambda: pull(forged, tmp_path / "copy", expect=number),
-        lambda: pull(f"{forged}#sha256={number}", tmp_path / "copy", movies=["tt0000100"]),
+        lambda: pull(
+            f"{forged}#sha256={number}", tmp_path / "copy", movies=["tt0000100"]
+        ),
         lambda: unpack(tmp_path / "forged.zip", tmp_path / "copy", expect=number),
     )
     for way in ways:
@@ -79,7 +89,9 @@ def test_another_store_is_refused_before_anything_is_written(stores, tmp_path: P
     assert tree(tmp_path) == before
 
 
-def test_a_store_that_is_not_sealed_is_not_an_expected_one(stores, tmp_path: Path) -> None:
+def test_a_store_that_is_not_sealed_is_not_an_expected_one(
+    stores, tmp_path: Path
+) -> None:
     plan_store(tmp_path / "s")
     number = number_of(stores[0])
     for way in (open_store, verify):
@@ -90,7 +102,9 @@ def test_a_store_that_is_not_sealed_is_not_an_expected_one(stores, tmp_path: Pat
     assert open_store(tmp_path / "s").seal_sha256 == ""
 
 
-@pytest.mark.parametrize("bad", ["", " ", "sha256:", "5f0c", "g" * 64, "0" * 63, "0" * 65])
+@pytest.mark.parametrize(
+    "bad", ["", " ", "sha256:", "5f0c", "g" * 64, "0" * 63, "0" * 65]
+)
 def test_a_number_that_is_none_is_an_error_and_not_ignored(stores, bad: str) -> None:
     with pytest.raises(FixUsage, match="64 hex digits"):
         open_store(stores[0], expect=bad)
@@ -118,12 +132,16 @@ def test_an_ending_of_a_url_that_would_check_nothing_is_an_error(
         pull(place, tmp_path / "copy")
 
 
-def test_a_name_of_the_workspace_may_state_the_number_too(stores, tmp_path: Path) -> None:
+def test_a_name_of_the_workspace_may_state_the_number_too(
+    stores, tmp_path: Path
+) -> None:
     ours, _ = stores
     (tmp_path / "stores").mkdir()
     ours.rename(tmp_path / "stores/ours")
     number = number_of(tmp_path / "stores/ours")
-    assert og.open_store(f"ours#sha256={number}", workspace=tmp_path).seal_sha256 == number
+    assert (
+        og.open_store(f"ours#sha256={number}", workspace=tmp_path).seal_sha256 == number
+    )
     with pytest.raises(Mismatch, match="not the expected store"):
         og.open_store(f"ours#sha256={'0' * 64}", workspace=tmp_path)
     with pytest.raises(NotFound, match="no store called 'our'"):
@@ -154,7 +172,9 @@ def test_over_http_with_an_index_the_seal_is_compared(
     assert not (tmp_path / "other").exists()
 
 
-def test_a_seal_that_changes_after_it_was_compared_is_not_copied(stores, tmp_path: Path) -> None:
+def test_a_seal_that_changes_after_it_was_compared_is_not_copied(
+    stores, tmp_path: Path
+) -> None:
     ours, forged = stores
 
     class Changing(FolderFiles):
@@ -162,7 +182,9 @@ def test_a_seal_that_changes_after_it_was_compared_is_not_copied(stores, tmp_pat
 
         n_seals = 0
 
-        def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+        def read(
+            self, name: str, start: int = 0, stop: int | None = None
+        ) -> Piece | None:
             if name == "seal.json":
                 self.n_seals += 1
                 if self.n_seals > 1:
@@ -191,7 +213,9 @@ def test_the_commands_show_and_compare_the_number(stores, tmp_path: Path) -> Non
     def call(*words: str):
         return call_obygaze("-C", str(tmp_path), "store", *words)
 
-    assert f"seal         sha256:{number}\n" in call("info", str(ours)).ok().stdout + "\n"
+    assert (
+        f"seal         sha256:{number}\n" in call("info", str(ours)).ok().stdout + "\n"
+    )
     assert call("info", str(ours), "--json").ok().json()["seal_sha256"] == number
     assert f"sha256:{number}" in call("card", str(ours)).ok().stdout
     shown = call("verify", str(ours), "--hash").ok().stdout.splitlines()
@@ -207,7 +231,9 @@ def test_the_commands_show_and_compare_the_number(stores, tmp_path: Path) -> Non
     call("pull", f"{ours}#sha256={number}").ok()
     assert number_of(tmp_path / "stores/ours") == number
     call("pack", str(ours), "-o", str(tmp_path / "s.zip")).ok()
-    wrong = call("unpack", str(tmp_path / "s.zip"), "-o", "u", "--expect", number_of(forged))
+    wrong = call(
+        "unpack", str(tmp_path / "s.zip"), "-o", "u", "--expect", number_of(forged)
+    )
     assert wrong.code == 5
     call("unpack", str(tmp_path / "s.zip"), "-o", "u", "--expect", number).ok()
 

@@ -87,7 +87,11 @@ def test_a_pulled_store_is_the_same_byte_for_byte(tmp_path: Path, sealed: Path) 
     documents = sum(len(everything[name]) for name in ("store.json", "seal.json"))
     assert counter.total == sum(map(len, everything.values())) - documents
     assert (counter.expected, counter.unit) == (counter.total, "B")
-    assert done.n_bytes_needed == done.n_bytes_transferred == sum(map(len, everything.values()))
+    assert (
+        done.n_bytes_needed
+        == done.n_bytes_transferred
+        == sum(map(len, everything.values()))
+    )
     assert done.n_bytes_rows == 23 * (4 * 4 + 6 * 4 + 12 * 2 + 3 * 8)
     assert not done.partial
 
@@ -102,8 +106,12 @@ def test_one_movie_and_one_level_are_a_partial_copy_that_says_so(
 ) -> None:
     # Movie tt0000101 is rows 5 to 9: blocks 1 and 2 of four rows each.
     with web_server(sealed) as server:
-        done = pull(server.url, tmp_path / "got", levels=["pooled"], movies=["tt0000101"])
-        blocks = sorted(path for path in server.requests if "/c." in path and "_id" not in path)
+        done = pull(
+            server.url, tmp_path / "got", levels=["pooled"], movies=["tt0000101"]
+        )
+        blocks = sorted(
+            path for path in server.requests if "/c." in path and "_id" not in path
+        )
     assert blocks == ["/data.zarr/pooled/c.1.0", "/data.zarr/pooled/c.2.0"]
     assert done.partial
     assert done.n_bytes_rows == 5 * 6 * 4
@@ -129,7 +137,11 @@ def test_a_partial_copy_of_an_earlier_version_has_no_mask_and_is_copied_without_
     tmp_path: Path,
 ) -> None:
     frames = ArraySpec("frames", (3, 4), ("frame", "number"))
-    arrays = [frames, ArraySpec("clip", (4,)), ArraySpec("mask", (3,), ("frame",), dtype="bool")]
+    arrays = [
+        frames,
+        ArraySpec("clip", (4,)),
+        ArraySpec("mask", (3,), ("frame",), dtype="bool"),
+    ]
     plan_store(tmp_path / "s", 4, arrays=arrays)
     fill_store(tmp_path / "s", some_values(4, arrays)).seal()
     part = tmp_path / "part"
@@ -140,7 +152,9 @@ def test_a_partial_copy_of_an_earlier_version_has_no_mask_and_is_copied_without_
     pull(part, tmp_path / "copy", levels=["frames"])
     push(open_store(part), tmp_path / "pushed", levels=["frames"])
     for name in ("copy", "pushed"):
-        assert open_store(tmp_path / name).commits.partial == Partial({"frames": frozenset({0})})
+        assert open_store(tmp_path / name).commits.partial == Partial(
+            {"frames": frozenset({0})}
+        )
         assert verify(tmp_path / name, hashes=True).problems == []
     # The store itself has it.
     pull(tmp_path / "s", part, levels=["frames"])
@@ -158,16 +172,21 @@ def test_a_partial_copy_grows_until_it_is_whole(tmp_path: Path, sealed: Path) ->
     assert tree(tmp_path / "got") == tree(sealed)
 
 
-def test_a_push_again_adds_what_the_store_has_meanwhile_then_its_seal(tmp_path: Path) -> None:
+def test_a_push_again_adds_what_the_store_has_meanwhile_then_its_seal(
+    tmp_path: Path,
+) -> None:
     values = some_values(23)
     plan_store(tmp_path / "s")
     for n_blocks in (2, 2, 3, 6):  # 2 again: nothing to add
         done = StoreWriter(tmp_path / "s").pending_blocks()
-        fill_store(tmp_path / "s", values, blocks=[b for b in range(n_blocks) if b in done])
+        fill_store(
+            tmp_path / "s", values, blocks=[b for b in range(n_blocks) if b in done]
+        )
         push(open_store(tmp_path / "s"), tmp_path / "copy")
         copy = open_store(tmp_path / "copy")
         np.testing.assert_array_equal(
-            copy.matrix("frames", missing="drop").values, values["frames"][: 4 * n_blocks]
+            copy.matrix("frames", missing="drop").values,
+            values["frames"][: 4 * n_blocks],
         )
         assert not verify(tmp_path / "copy", hashes=True).problems
         assert StoreWriter(tmp_path / "copy").pending_blocks() == [*range(n_blocks, 6)]
@@ -196,13 +215,17 @@ def test_a_copy_that_went_its_own_way_is_not_written_to(tmp_path: Path) -> None:
     push(open_store(tmp_path / "s"), tmp_path / "copy")
     fill_store(tmp_path / "copy", some_values(23, seed=1), blocks=[1])
     before = tree(tmp_path / "copy")
-    push(open_store(tmp_path / "s"), tmp_path / "copy")  # nothing to add, nothing in the way
+    push(
+        open_store(tmp_path / "s"), tmp_path / "copy"
+    )  # nothing to add, nothing in the way
     for seal in (False, True):
         writer = StoreWriter(tmp_path / "s")
         fill_store(tmp_path / "s", some_values(23), blocks=writer.pending_blocks())
         if seal:
             writer.seal()
-        with pytest.raises(AlreadyThere, match="block 1 of this copy has other contents"):
+        with pytest.raises(
+            AlreadyThere, match="block 1 of this copy has other contents"
+        ):
             push(open_store(tmp_path / "s"), tmp_path / "copy")
         assert tree(tmp_path / "copy") == before
 
@@ -231,7 +254,9 @@ def test_the_same_pull_again_fetches_nothing_but_the_documents(
         "store.json",
     ],
 )
-def test_a_wrong_byte_anywhere_is_found_and_named(tmp_path: Path, sealed: Path, name: str) -> None:
+def test_a_wrong_byte_anywhere_is_found_and_named(
+    tmp_path: Path, sealed: Path, name: str
+) -> None:
     data = bytearray((sealed / name).read_bytes())
     data[len(data) // 2] ^= 1
     (sealed / name).write_bytes(data)
@@ -247,13 +272,18 @@ def test_a_file_that_is_short_or_missing_is_named(
 ) -> None:
     victim = sealed / "data.zarr/frames/c.1.0.0"
     victim.write_bytes(change) if change else victim.unlink()
-    with web_server(sealed) as server, pytest.raises(Corrupt, match=r"frames/c\.1\.0\.0"):
+    with (
+        web_server(sealed) as server,
+        pytest.raises(Corrupt, match=r"frames/c\.1\.0\.0"),
+    ):
         pull(server.url, tmp_path / "got")
 
 
 def test_a_store_that_grows_is_pulled_as_far_as_it_is(tmp_path: Path) -> None:
     plan_store(tmp_path / "s")
-    fill_store(tmp_path / "s", some_values(23), {4: RowStatus.no_video()}, blocks=[1, 3])
+    fill_store(
+        tmp_path / "s", some_values(23), {4: RowStatus.no_video()}, blocks=[1, 3]
+    )
     with web_server(tmp_path / "s") as server:
         pull(server.url, tmp_path / "got")
         with pytest.raises(FixInput, match="sealed"):
@@ -356,7 +386,9 @@ def a_draft(parent: Path, tag: str, sealed: Path) -> Path:
     return draft
 
 
-def test_a_pull_of_an_ended_process_is_resumed_once(tmp_path: Path, sealed: Path) -> None:
+def test_a_pull_of_an_ended_process_is_resumed_once(
+    tmp_path: Path, sealed: Path
+) -> None:
     ended = a_draft(tmp_path, holds.new_tag(tmp_path), sealed)
     less = tmp_path / f".got~{holds.new_tag(tmp_path)}.pull"
     less.mkdir(mode=0o700)
@@ -371,7 +403,12 @@ def test_a_pull_of_an_ended_process_is_resumed_once(tmp_path: Path, sealed: Path
         pull(sealed, tmp_path / "other")
     running.release()
     pull(sealed, tmp_path / "other")
-    assert {path.name for path in tmp_path.iterdir()} == {"from", "got", "other", far.name}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "from",
+        "got",
+        "other",
+        far.name,
+    }
 
 
 @pytest.mark.parametrize(
@@ -409,7 +446,9 @@ def test_a_pull_that_another_machine_took_over_stops_and_changes_nothing(
 
     monkeypatch.setattr(fetch_module, "THREADS", 1)
     monkeypatch.setattr(fetch_module._Download, "_fetch", stopped_at_the_third_file)
-    monkeypatch.setattr(fcntl, "flock", no_lock)  # those of another machine are not seen
+    monkeypatch.setattr(
+        fcntl, "flock", no_lock
+    )  # those of another machine are not seen
     with pytest.raises(Stopped, match="another machine took this work over"):
         pull(sealed, tmp_path / "got")
     assert tree(tmp_path / "got") == tree(sealed)
@@ -425,7 +464,9 @@ def test_links_that_others_made_in_a_shared_folder_are_not_followed(
     (victim / "letter").write_bytes(before)
     shared = tmp_path / "shared"
     # Hidden folders that an attacker made before, and names that were used formerly.
-    for number, draft in enumerate((".got.pull", f".got~{tag}.pull", f".got~{FAR}.pull")):
+    for number, draft in enumerate(
+        (".got.pull", f".got~{tag}.pull", f".got~{FAR}.pull")
+    ):
         folder = shared / draft
         if number == 2:
             folder.symlink_to(victim)
@@ -473,12 +514,18 @@ def test_a_seal_that_promises_too_much_is_refused(
     name = "data.zarr/pooled/c.0.0"
     huge = {**seal.files, name: FileMark(10**15, seal.files[name].sha256)}
     (sealed / "seal.json").write_bytes(replace(seal, files=huge).to_bytes())
-    with web_server(sealed) as server, pytest.raises(FixInput, match="its rows have 96"):
+    with (
+        web_server(sealed) as server,
+        pytest.raises(FixInput, match="its rows have 96"),
+    ):
         pull(server.url, tmp_path / "got")
     for bad in ("../evil", "/etc/evil", "data.zarr\\evil"):
         files = {**seal.files, bad: FileMark(1, "00")}
         (sealed / "seal.json").write_bytes(replace(seal, files=files).to_bytes())
-        with web_server(sealed) as server, pytest.raises(Corrupt, match="invalid file name"):
+        with (
+            web_server(sealed) as server,
+            pytest.raises(Corrupt, match="invalid file name"),
+        ):
             pull(server.url, tmp_path / "got")
 
 
@@ -498,7 +545,8 @@ def test_a_full_disk_is_said_before_anything_is_fetched(
     usage = type("Usage", (), {"free": 1000})
     monkeypatch.setattr(limits.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(
-        FixInput, match=r"needed and 1\.0 kB are free on this disk, of which 64\.0 MB must"
+        FixInput,
+        match=r"needed and 1\.0 kB are free on this disk, of which 64\.0 MB must",
     ):
         pull(sealed, tmp_path / "got")
 
@@ -512,7 +560,10 @@ def test_what_cannot_be_reached_is_said_in_words(tmp_path: Path, sealed: Path) -
     assert "address" in str(error.value.hint)
     with pytest.raises(Unreachable, match="connection failed"):
         open_store(server.url)
-    with web_server(tmp_path) as server, pytest.raises(NotFound, match=r"no store\.json"):
+    with (
+        web_server(tmp_path) as server,
+        pytest.raises(NotFound, match=r"no store\.json"),
+    ):
         pull(f"{server.url}/nothing", tmp_path / "got")
 
 
@@ -532,10 +583,14 @@ def test_a_bucket_without_keys_is_said_to_want_them() -> None:
     assert isinstance(error, FixInput)
     assert "AWS_ACCESS_KEY_ID" in str(error.hint)
     line = "Generic HTTP error: Error performing GET http://x, after 3 retries - HTTP error: gone"
-    assert explained(RuntimeError(line), "http://x").what == "the connection failed: gone"
+    assert (
+        explained(RuntimeError(line), "http://x").what == "the connection failed: gone"
+    )
 
 
-def test_a_damaged_copy_is_mended_by_the_same_pull(tmp_path: Path, sealed: Path) -> None:
+def test_a_damaged_copy_is_mended_by_the_same_pull(
+    tmp_path: Path, sealed: Path
+) -> None:
     pull(sealed, tmp_path / "got")
     (tmp_path / "got" / "data.zarr/pooled/c.2.0").write_bytes(b"?" * 100)
     (tmp_path / "got" / "data.zarr/clip/c.1.0").unlink()
@@ -549,7 +604,9 @@ def test_a_damaged_copy_is_mended_by_the_same_pull(tmp_path: Path, sealed: Path)
 @given(
     pulls=st.lists(
         st.tuples(
-            st.sets(st.sampled_from(["clip", "pooled", "frames", "time_s"]), min_size=1),
+            st.sets(
+                st.sampled_from(["clip", "pooled", "frames", "time_s"]), min_size=1
+            ),
             st.sets(st.integers(0, 4), min_size=1),
         ),
         min_size=1,
@@ -574,7 +631,9 @@ def test_any_parts_add_up(
     for level, rows in held.items():
         found = copy.matrix(level, missing="drop")
         assert found.rows.tolist() == sorted(rows)
-        np.testing.assert_array_equal(found.values, whole.matrix(level).values[sorted(rows)])
+        np.testing.assert_array_equal(
+            found.values, whole.matrix(level).values[sorted(rows)]
+        )
     verify(root / "got", hashes=True).require_whole()
 
 
@@ -589,13 +648,17 @@ def test_the_size_is_known_before(tmp_path: Path, sealed: Path) -> None:
     assert [spec.name for spec in ARRAYS] == ["clip", "pooled", "frames", "time_s"]
 
 
-def test_rows_that_were_not_fetched_do_not_count_as_ok(tmp_path: Path, sealed: Path) -> None:
+def test_rows_that_were_not_fetched_do_not_count_as_ok(
+    tmp_path: Path, sealed: Path
+) -> None:
     whole = open_store(sealed)
     movie = str(whole.movie_ids[0])
     pull(str(sealed), tmp_path / "part", movies=[movie])
     part = open_store(tmp_path / "part")
     fetched = set(np.flatnonzero(whole.movie_ids == movie) // whole.plan.block_rows)
-    here = [row for row in range(whole.n_clips) if row // whole.plan.block_rows in fetched]
+    here = [
+        row for row in range(whole.n_clips) if row // whole.plan.block_rows in fetched
+    ]
     ok = int(whole.status().is_ok[here].sum())
     assert part.status().counts["ok"] == ok < whole.status().counts["ok"]
     assert part.status().counts["missing"] > 0
@@ -614,7 +677,11 @@ def test_a_partial_copy_has_the_levels_that_it_holds(partial_copies: Path) -> No
     copy = open_store(partial_copies / "by_level")
     values = some_values(23)
     assert copy.levels == ("clip",)
-    assert open_store(partial_copies / "by_movie").levels == ("clip", "pooled", "frames")
+    assert open_store(partial_copies / "by_movie").levels == (
+        "clip",
+        "pooled",
+        "frames",
+    )
     np.testing.assert_array_equal(copy["clip"].values, values["clip"])
     for ask in (lambda: copy["pooled"], lambda: copy.matrix("pooled")):
         with pytest.raises(NotFound) as caught:
@@ -623,7 +690,9 @@ def test_a_partial_copy_has_the_levels_that_it_holds(partial_copies: Path) -> No
         assert "extract" not in caught.value.hint
 
 
-def test_a_subset_or_merge_of_a_partial_copy_has_what_the_copy_holds(partial_copies: Path) -> None:
+def test_a_subset_or_merge_of_a_partial_copy_has_what_the_copy_holds(
+    partial_copies: Path,
+) -> None:
     values = some_values(23)
     copy = open_store(partial_copies / "by_level")
     for made in (
@@ -647,11 +716,15 @@ def test_a_subset_or_merge_of_a_partial_copy_has_what_the_copy_holds(partial_cop
 def test_what_a_partial_copy_does_not_hold_is_an_error_that_names_pull(
     partial_copies: Path,
 ) -> None:
-    by_level, by_movie = (open_store(partial_copies / n) for n in ("by_level", "by_movie"))
+    by_level, by_movie = (
+        open_store(partial_copies / n) for n in ("by_level", "by_movie")
+    )
     refused = [
         lambda: subset(by_level, partial_copies / "new", levels=["clip", "pooled"]),
         lambda: subset(by_movie, partial_copies / "new", movies=["tt0000102"]),
-        lambda: export_store(by_level, partial_copies / "new.npz", format="npz", levels=["frames"]),
+        lambda: export_store(
+            by_level, partial_copies / "new.npz", format="npz", levels=["frames"]
+        ),
     ]
     for ask in refused:
         with pytest.raises(NotFound, match="partial and does not hold") as caught:

@@ -67,7 +67,9 @@ def test_half_a_large_file_is_not_fetched_again(
 ) -> None:
     monkeypatch.setattr(fetch_module, "PIECE_BYTES", 50_000)
     monkeypatch.setattr(fetch_module, "MIN_PIECE_BYTES", 50_000)
-    sealed_store(tmp_path / "s", 8, 8, arrays=[ArraySpec("frames", (100, 512), dtype="float16")])
+    sealed_store(
+        tmp_path / "s", 8, 8, arrays=[ArraySpec("frames", (100, 512), dtype="float16")]
+    )
     with web_server(tmp_path / "s") as server:
         break_off(server, 600_000)
         with pytest.raises(Stopped):
@@ -95,12 +97,16 @@ def test_a_server_that_sends_files_whole_only(
     assert tree(tmp_path / "got") == tree(sealed)
 
 
-def test_a_link_that_breaks_off_now_and_then_is_borne(tmp_path: Path, sealed: Path) -> None:
+def test_a_link_that_breaks_off_now_and_then_is_borne(
+    tmp_path: Path, sealed: Path
+) -> None:
     calls: Counter[str] = Counter()
 
     def fault(path: str, body: bytes) -> bytes:
         calls[path] += 1
-        return body[: len(body) // 2] if calls[path] < 3 and "data.zarr" in path else body
+        return (
+            body[: len(body) // 2] if calls[path] < 3 and "data.zarr" in path else body
+        )
 
     with web_server(sealed) as server:
         server.fault = fault
@@ -108,13 +114,17 @@ def test_a_link_that_breaks_off_now_and_then_is_borne(tmp_path: Path, sealed: Pa
     assert tree(tmp_path / "got") == tree(sealed)
 
 
-def test_a_killed_pull_goes_on_and_is_never_seen_half(tmp_path: Path, sealed: Path) -> None:
+def test_a_killed_pull_goes_on_and_is_never_seen_half(
+    tmp_path: Path, sealed: Path
+) -> None:
     with web_server(sealed, latency_s=0.05) as server:
         code = f"from obygaze_features.store.remote.fetch import pull; pull({server.url!r}, 'got')"
         for delay in (0.15, 0.4, 0.7):
             before = len(server.requests)
             process = subprocess.Popen(
-                [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}
+                [sys.executable, "-c", code],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": "."},
             )
             while len(server.requests) == before and process.poll() is None:
                 time.sleep(0.01)
@@ -127,7 +137,9 @@ def test_a_killed_pull_goes_on_and_is_never_seen_half(tmp_path: Path, sealed: Pa
     assert tree(tmp_path / "got") == tree(sealed)
 
 
-def test_a_wrong_byte_of_an_earlier_try_is_fetched_again(tmp_path: Path, sealed: Path) -> None:
+def test_a_wrong_byte_of_an_earlier_try_is_fetched_again(
+    tmp_path: Path, sealed: Path
+) -> None:
     with web_server(sealed) as server:
         break_off(server, 3000)
         with pytest.raises(Stopped):

@@ -22,7 +22,9 @@ TOKENS = ArraySpec("tokens", (64, 1024), dtype="float16")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.ndarray]]:
+def folder(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, dict[str, np.ndarray]]:
     path = tmp_path_factory.mktemp("seam") / "s"
     return path, sealed_store(path, 70, 64, arrays=(ArraySpec("clip", (4,)), TOKENS))
 
@@ -69,7 +71,13 @@ def test_parts_of_files(files, folder) -> None:
 
 
 def test_names_in_folders(files) -> None:
-    assert files.names("") == ["README.md", "clips.csv", "data.zarr", "seal.json", "store.json"]
+    assert files.names("") == [
+        "README.md",
+        "clips.csv",
+        "data.zarr",
+        "seal.json",
+        "store.json",
+    ]
     assert files.names("data.zarr/tokens") == ["c.0.0.0", "c.1.0.0", "zarr.json"]
     assert files.names("commits") == []
 
@@ -102,7 +110,9 @@ def test_many_threads_share_a_store(files, folder) -> None:
 
 def test_a_zip_on_disk_is_opened_by_its_name(folder, tmp_path: Path) -> None:
     path = zipped(folder[0], tmp_path / "s.zip")
-    np.testing.assert_array_equal(open_store(path).matrix("clip").values, folder[1]["clip"])
+    np.testing.assert_array_equal(
+        open_store(path).matrix("clip").values, folder[1]["clip"]
+    )
 
 
 def test_zips_that_cannot_be_read_in_place_are_refused(folder, tmp_path: Path) -> None:
@@ -127,7 +137,10 @@ def test_zips_that_cannot_be_read_in_place_are_refused(folder, tmp_path: Path) -
     (tmp_path / "later.zip").write_bytes(data)
     with pytest.raises(Corrupt, match=r"not a complete zip file: .*8\.4"):
         open_files(tmp_path / "later.zip")
-    with pytest.warns(UserWarning), zipfile.ZipFile(tmp_path / "two.zip", "w") as packed:
+    with (
+        pytest.warns(UserWarning),
+        zipfile.ZipFile(tmp_path / "two.zip", "w") as packed,
+    ):
         packed.writestr("store.json", "a")
         packed.writestr("store.json", "b")
     with pytest.raises(FixInput, match="same name"):
@@ -142,10 +155,14 @@ def test_a_zip_whose_bytes_changed_is_found(folder, tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(Corrupt, match=r"clip/c\.0\.0"):
         open_store(path).matrix("clip")
-    assert [p.name for p in verify(path, hashes=True).problems] == ["data.zarr/clip/c.0.0"]
+    assert [p.name for p in verify(path, hashes=True).problems] == [
+        "data.zarr/clip/c.0.0"
+    ]
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/hostname", "a/../../x", "data.zarr/../../x"])
+@pytest.mark.parametrize(
+    "name", ["../x", "/etc/hostname", "a/../../x", "data.zarr/../../x"]
+)
 def test_a_name_never_leads_out_of_the_folder(folder, name: str) -> None:
     with pytest.raises(FixInput, match="leads out of its folder"):
         FolderFiles(folder[0]).read(name)

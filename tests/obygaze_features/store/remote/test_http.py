@@ -42,7 +42,9 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("served")
     movies = [f"tt{i // PER_MOVIE:07d}" for i in range(N_CLIPS)]
     clips = [f"{movie}-{i % PER_MOVIE + 1:03d}" for i, movie in enumerate(movies)]
-    sealed_store(root / "films", N_CLIPS, BLOCK, arrays=ARRAYS, clip_ids=clips, movie_ids=movies)
+    sealed_store(
+        root / "films", N_CLIPS, BLOCK, arrays=ARRAYS, clip_ids=clips, movie_ids=movies
+    )
     pack(open_store(root / "films"), root / "films.zip")
     return root
 
@@ -53,7 +55,9 @@ def server(films: Path, tmp_path: Path) -> Iterator[Nginx]:
         yield running
 
 
-def test_every_way_of_reading_gives_what_the_folder_gives(films: Path, server: Nginx) -> None:
+def test_every_way_of_reading_gives_what_the_folder_gives(
+    films: Path, server: Nginx
+) -> None:
     here, there = open_store(films / "films"), open_store(f"{server.url}/films")
     clips = here.clip_ids[np.random.default_rng(0).permutation(N_CLIPS)[:100]].tolist()
     mask = np.arange(N_CLIPS) % 700 == 3
@@ -65,14 +69,20 @@ def test_every_way_of_reading_gives_what_the_folder_gives(films: Path, server: N
     verify(there, hashes=True).require_whole()
 
 
-def test_a_movie_is_pulled_for_less_than_twice_its_bytes(server: Nginx, tmp_path: Path) -> None:
-    done = pull(f"{server.url}/films", tmp_path / "got", levels=["pooled"], movies=["tt0000003"])
+def test_a_movie_is_pulled_for_less_than_twice_its_bytes(
+    server: Nginx, tmp_path: Path
+) -> None:
+    done = pull(
+        f"{server.url}/films", tmp_path / "got", levels=["pooled"], movies=["tt0000003"]
+    )
     rows = PER_MOVIE * 512 * 4
     assert done.n_bytes_rows == rows
     assert done.n_bytes_transferred < 2 * rows
     # What nginx says it sent, headers and all.
     assert sum(n_bytes for _, _, n_bytes in server.requests()) < 2 * rows
-    assert open_store(tmp_path / "got").matrix("pooled", movies=["tt0000003"]).values.shape == (
+    assert open_store(tmp_path / "got").matrix(
+        "pooled", movies=["tt0000003"]
+    ).values.shape == (
         PER_MOVIE,
         512,
     )
@@ -87,7 +97,9 @@ def test_a_large_file_is_pulled_in_ranges(
     from obygaze_features.store.remote import fetch
 
     monkeypatch.setattr(fetch, "PIECE_BYTES", 50_000)
-    pull(f"{server.url}/films", tmp_path / "got", levels=["pooled"], movies=["tt0000000"])
+    pull(
+        f"{server.url}/films", tmp_path / "got", levels=["pooled"], movies=["tt0000000"]
+    )
     answers = [status for path, status, _ in server.requests() if "/pooled/c.0" in path]
     assert answers == [206, 206, 206]
     np.testing.assert_array_equal(
@@ -117,7 +129,9 @@ def test_what_is_sealed_while_it_is_described_is_seen(tmp_path: Path) -> None:
     assert (facts["state"], facts["counts"]) == ("sealed", {"ok": 8})
 
 
-def test_a_store_is_unpickled_where_it_was_opened_also_with_a_query(films: Path) -> None:
+def test_a_store_is_unpickled_where_it_was_opened_also_with_a_query(
+    films: Path,
+) -> None:
     with web_server(films) as counting:
         store = open_store(f"{counting.url}/films?X-Amz-Signature=abc")
         assert "abc" not in store.location
@@ -226,10 +240,24 @@ def test_a_part_of_a_packed_store_is_pulled(
     from obygaze_features.store.remote import fetch
 
     monkeypatch.setattr(fetch, "PIECE_BYTES", 50_000)
-    pull(f"{server.url}/films.zip", tmp_path / "got", levels=["pooled"], movies=["tt0000003"])
-    pull(f"{server.url}/films", tmp_path / "other", levels=["pooled"], movies=["tt0000003"])
+    pull(
+        f"{server.url}/films.zip",
+        tmp_path / "got",
+        levels=["pooled"],
+        movies=["tt0000003"],
+    )
+    pull(
+        f"{server.url}/films",
+        tmp_path / "other",
+        levels=["pooled"],
+        movies=["tt0000003"],
+    )
     mine, other = (
-        {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*") if path.is_file()}
+        {
+            path.name: path.read_bytes()
+            for path in (tmp_path / name).rglob("*")
+            if path.is_file()
+        }
         for name in ("got", "other")
     )
     assert mine == other
@@ -246,7 +274,8 @@ def test_a_directory_that_is_longer_than_the_tail(
     with web_server(films) as counting:
         store = open_store(f"{counting.url}/films.zip")
         np.testing.assert_array_equal(
-            store.matrix("clip").values, open_store(films / "films").matrix("clip").values
+            store.matrix("clip").values,
+            open_store(films / "films").matrix("clip").values,
         )
 
 
@@ -267,7 +296,9 @@ def test_a_zip_behind_a_query_is_read_and_the_query_goes_with_each_request(
     assert not verify(tmp_path / "stores/films", hashes=True).problems
 
 
-def test_zips_of_other_programs_are_read_or_refused(films: Path, tmp_path: Path) -> None:
+def test_zips_of_other_programs_are_read_or_refused(
+    films: Path, tmp_path: Path
+) -> None:
     with (
         zipfile.ZipFile(films / "films.zip") as packed,
         zipfile.ZipFile(tmp_path / "a.zip", "w") as stored,
@@ -276,12 +307,17 @@ def test_zips_of_other_programs_are_read_or_refused(films: Path, tmp_path: Path)
         for entry in packed.infolist():
             data = packed.read(entry)
             other = zipfile.ZipInfo(entry.filename, (2020, 1, 1, 0, 0, 0))
-            other.extra = b"UT" + (120).to_bytes(2, "little") + bytes(120)  # unknown, and long
+            other.extra = (
+                b"UT" + (120).to_bytes(2, "little") + bytes(120)
+            )  # unknown, and long
             stored.writestr(other, data)
             deflated.writestr(entry.filename, data)
     (tmp_path / "c.zip").write_bytes((films / "films.zip").read_bytes()[:-30])
     with web_server(tmp_path) as serving:
-        assert open_store(f"{serving.url}/a.zip").matrix("clip").values.shape == (N_CLIPS, 8)
+        assert open_store(f"{serving.url}/a.zip").matrix("clip").values.shape == (
+            N_CLIPS,
+            8,
+        )
         with pytest.raises(FixInput, match="compressed"):
             open_store(f"{serving.url}/b.zip")
         with pytest.raises(Corrupt, match="not a complete zip"):
@@ -297,7 +333,9 @@ ONE_PAGE = (200, b"<!doctype html><title>An application</title>")
 
 
 @pytest.mark.parametrize("absent", [PUBLIC_BUCKET, ONE_PAGE])
-def test_a_server_that_hides_what_is_absent(tmp_path: Path, absent: tuple[int, bytes]) -> None:
+def test_a_server_that_hides_what_is_absent(
+    tmp_path: Path, absent: tuple[int, bytes]
+) -> None:
     values = sealed_store(tmp_path / "s")
     pull(tmp_path / "s", tmp_path / "part", levels=["clip"])
     plan_store(tmp_path / "open")
@@ -329,7 +367,10 @@ def test_a_file_that_is_denied_is_not_taken_for_absent(tmp_path: Path) -> None:
     # Keys that expire while a store is read.
     with web_server(tmp_path / "s") as server:
         store = open_store(server.url)
-        server.absent, server.denied = PUBLIC_BUCKET, ("store.json", "seal.json", "partial.json")
+        server.absent, server.denied = (
+            PUBLIC_BUCKET,
+            ("store.json", "seal.json", "partial.json"),
+        )
         with pytest.raises(FixInput, match="access denied"):
             store.matrix("clip")
 
@@ -352,9 +393,12 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (folder / "key.pem").write_bytes(key.private_bytes(pem, *plain))
 
-    def write(name: str, subject: str, start: datetime.datetime, is_authority: bool) -> None:
+    def write(
+        name: str, subject: str, start: datetime.datetime, is_authority: bool
+    ) -> None:
         names = [
-            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, n)]) for n in (subject, "a")
+            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, n)])
+            for n in (subject, "a")
         ]
         certificate = (
             x509.CertificateBuilder()
@@ -365,7 +409,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
             .not_valid_before(start)
             .not_valid_after(start + 9 * day)
             .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+            .add_extension(
+                x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False
+            )
             .sign(key, hashes.SHA256())
         )
         (folder / name).write_bytes(certificate.public_bytes(pem))
@@ -396,7 +442,9 @@ def tls_server(folder: Path, certificate: Path) -> Iterator[int]:
 
     with Server(("127.0.0.1", 0), Handler) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, args=(0.02,), daemon=True
+        )
         thread.start()
         yield server.server_port
         server.shutdown()
@@ -431,14 +479,19 @@ def test_a_certificate_that_is_not_trusted_is_said_with_the_reason(
         if not told:
             assert len(open_store(url)) == 23
             return
-        with pytest.raises(FixInput, match=f"certificate of this server is not trusted: ({told})"):
+        with pytest.raises(
+            FixInput, match=f"certificate of this server is not trusted: ({told})"
+        ):
             open_store(url)
 
 
 def test_tls_where_there_is_none_and_none_where_there_is_tls(
     certificates: Path, tmp_path: Path
 ) -> None:
-    with web_server(tmp_path) as server, pytest.raises(FixInput, match="does not speak TLS") as one:
+    with (
+        web_server(tmp_path) as server,
+        pytest.raises(FixInput, match="does not speak TLS") as one,
+    ):
         open_store(server.url.replace("http://", "https://"))
     assert "http://" in str(one.value.hint)
     with (
@@ -486,7 +539,13 @@ class Answering(http.server.BaseHTTPRequestHandler):
             "Content-Encoding: gzip",
         ),
         (302, {"Location": "/again"}, b"", FixInput, "in a circle"),
-        (500, {}, b"Expired InvalidCertificate", Unreachable, "reports an error: 500 Internal"),
+        (
+            500,
+            {},
+            b"Expired InvalidCertificate",
+            Unreachable,
+            "reports an error: 500 Internal",
+        ),
         (401, {}, b"", FixInput, "access denied"),
     ],
 )
@@ -496,7 +555,9 @@ def test_an_answer_that_is_not_the_file_is_said_in_words(
     facts = {"status": status, "headers_sent": headers, "body": body}
     handler = type("Handler", (Answering,), facts)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, args=(0.02,), daemon=True
+        )
         thread.start()
         with pytest.raises(error, match=told):
             open_store(f"http://127.0.0.1:{server.server_port}/s")

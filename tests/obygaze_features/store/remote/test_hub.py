@@ -8,7 +8,13 @@ import pytest
 from support.folder_hub import FolderHub
 from support.stores import a_recipe, copy_of_sealed, sealed_store
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch, Stopped
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    Stopped,
+)
 from obygaze_features.store import open_store
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote import hub as hub_module
@@ -51,13 +57,17 @@ def test_addresses(url: str, repo: Repo) -> None:
     assert Repo.parse(url) == repo
 
 
-@pytest.mark.parametrize("url", ["hf://lab", "hf://", "hf://lab/films/../x", "hf://lab/fi lms"])
+@pytest.mark.parametrize(
+    "url", ["hf://lab", "hf://", "hf://lab/films/../x", "hf://lab/fi lms"]
+)
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(FixUsage):
         Repo.parse(url)
 
 
-def test_a_store_goes_to_the_hub_and_back(tmp_path: Path, sealed: Path, hub: FolderHub) -> None:
+def test_a_store_goes_to_the_hub_and_back(
+    tmp_path: Path, sealed: Path, hub: FolderHub
+) -> None:
     push(open_store(sealed), "hf://lab/films")
     assert tree(tmp_path / "hub" / "lab" / "films") == tree(sealed)
     assert hub.messages == ["Features: toy"]
@@ -89,7 +99,9 @@ def test_nothing_is_seen_before_the_commit_and_it_goes_on(
     assert hub.sent[-1] == "store.json"
 
 
-def test_large_files_that_are_there_are_not_sent_again(sealed: Path, hub: FolderHub) -> None:
+def test_large_files_that_are_there_are_not_sent_again(
+    sealed: Path, hub: FolderHub
+) -> None:
     push(open_store(sealed), "hf://lab/films")
     hub.sent.clear()
     push(open_store(sealed), "hf://lab/films")
@@ -100,7 +112,9 @@ def test_large_files_that_are_there_are_not_sent_again(sealed: Path, hub: Folder
     assert set(hub.sent) == small
 
 
-def test_a_part_on_the_hub_says_so_and_grows(tmp_path: Path, sealed: Path, hub: FolderHub) -> None:
+def test_a_part_on_the_hub_says_so_and_grows(
+    tmp_path: Path, sealed: Path, hub: FolderHub
+) -> None:
     assert push(open_store(sealed), "hf://lab/films", levels=["pooled"]).partial
     store = open_store("hf://lab/films")
     assert store.matrix("pooled").values.shape == (23, 6)
@@ -128,7 +142,9 @@ def test_many_files_are_committed_by_about_100(
     # 4 x 60 blocks, 7 zarr.json, 2 id arrays of one chunk each, clips.csv, README, two documents.
     n_files = len(tree(tmp_path / "s"))
     assert [len(names) for names in there] == [90, 90, n_files - 180] and n_files >= 250
-    assert [{"store.json", "seal.json"} <= {Path(n).name for n in names} for names in there] == [
+    assert [
+        {"store.json", "seal.json"} <= {Path(n).name for n in names} for names in there
+    ] == [
         False,
         False,
         True,
@@ -136,7 +152,9 @@ def test_many_files_are_committed_by_about_100(
     assert hub.sent[-1] == "store.json"
 
 
-def test_more_than_1000_files_are_one_packed_file(tmp_path: Path, hub: FolderHub) -> None:
+def test_more_than_1000_files_are_one_packed_file(
+    tmp_path: Path, hub: FolderHub
+) -> None:
     made = sealed_store(tmp_path / "s", 1000, 4)  # 250 blocks of four arrays
     done = push(open_store(tmp_path / "s"), "hf://lab/films/x")
     assert done.target == "hf://lab/films/x/x.zip"
@@ -180,7 +198,9 @@ def test_a_push_that_another_one_overtakes_starts_again(
     assert store.matrix("clip").present.all() and store.matrix("pooled").present.all()
 
 
-def test_another_store_is_not_replaced(tmp_path: Path, sealed: Path, hub: FolderHub) -> None:
+def test_another_store_is_not_replaced(
+    tmp_path: Path, sealed: Path, hub: FolderHub
+) -> None:
     push(open_store(sealed), "hf://lab/films")
     sealed_store(tmp_path / "other", recipe=a_recipe(compute={"dtype": "float16"}))
     with pytest.raises(Mismatch, match=r"compute\.dtype"):

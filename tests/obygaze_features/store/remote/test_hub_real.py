@@ -79,7 +79,9 @@ def test_a_part_grows_into_the_whole(hub: FakeHub, home: Path) -> None:
     run(hub, home, "push", "toy", "hf://lab/films/x", "--level", "clip").ok()
     assert "x/partial.json" in hub.files
     run(hub, home, "push", "toy", "hf://lab/films/x").ok()
-    assert hub.files == {f"x/{name}": data for name, data in tree(home / "stores/toy").items()}
+    assert hub.files == {
+        f"x/{name}": data for name, data in tree(home / "stores/toy").items()
+    }
 
 
 def test_reads_stay_at_one_commit_and_a_commit_names_the_one_before(
@@ -96,7 +98,9 @@ def test_reads_stay_at_one_commit_and_a_commit_names_the_one_before(
     hub.files = dict.fromkeys(hub.files, b"{}")
     hub.commits.append("another store")
     found = store.matrix("pooled").values
-    np.testing.assert_array_equal(found, open_store(home / "stores/toy").matrix("pooled").values)
+    np.testing.assert_array_equal(
+        found, open_store(home / "stores/toy").matrix("pooled").values
+    )
 
 
 def test_a_push_that_another_one_overtakes_is_stopped(hub: FakeHub, home: Path) -> None:
@@ -110,7 +114,10 @@ def test_a_push_that_another_one_overtakes_is_stopped(hub: FakeHub, home: Path) 
 
     hub._info = late
     stopped = run(hub, home, "push", "toy", "hf://lab/films")
-    assert stopped.code == 75 and "another process changed this repository" in stopped.stderr
+    assert (
+        stopped.code == 75
+        and "another process changed this repository" in stopped.stderr
+    )
     run(hub, home, "push", "toy", "hf://lab/films").ok()
     assert hub.files == tree(home / "stores" / "toy")
 

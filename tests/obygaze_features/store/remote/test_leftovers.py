@@ -25,7 +25,9 @@ def aside(folder: Path) -> None:
     folder.rename(folder.parents[1] / f"done-{os.urandom(8).hex()}")
 
 
-def test_a_pull_after_one_that_was_killed_anywhere_leaves_nothing_else(tmp_path: Path) -> None:
+def test_a_pull_after_one_that_was_killed_anywhere_leaves_nothing_else(
+    tmp_path: Path,
+) -> None:
     long, store = two_stores(tmp_path)
     expected, left = tree(store), []
     target = tmp_path / "copies/s"
@@ -64,7 +66,9 @@ def test_a_pull_that_was_killed_while_it_adds_to_a_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_pack_after_one_that_was_killed_anywhere_leaves_one_file(tmp_path: Path, force) -> None:
+def test_a_pack_after_one_that_was_killed_anywhere_leaves_one_file(
+    tmp_path: Path, force
+) -> None:
     store = open_store(two_stores(tmp_path)[1])
     target, left = tmp_path / "packs/s.zip", []
 

@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.stores import copy_of_sealed, fill_store, plan_store, sealed_store, some_values
+from support.stores import (
+    copy_of_sealed,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_values,
+)
 
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -39,7 +45,9 @@ def sealed(tmp_path: Path) -> Path:
     return copy_of_sealed(tmp_path / "s")
 
 
-def test_the_same_store_gives_the_same_bytes_wherever_it_lies(tmp_path: Path, sealed: Path) -> None:
+def test_the_same_store_gives_the_same_bytes_wherever_it_lies(
+    tmp_path: Path, sealed: Path
+) -> None:
     first = pack(open_store(sealed), tmp_path / "a.zip")
     elsewhere = tmp_path / "elsewhere"
     # Other dates, other rights, another order of names on the disk.
@@ -68,7 +76,9 @@ def test_it_is_read_in_place_and_whole(tmp_path: Path) -> None:
     verify(store, hashes=True).require_whole()
 
 
-def test_entries_are_stored_in_order_with_one_date(tmp_path: Path, sealed: Path) -> None:
+def test_entries_are_stored_in_order_with_one_date(
+    tmp_path: Path, sealed: Path
+) -> None:
     pack(open_store(sealed), tmp_path / "s.zip")
     with zipfile.ZipFile(tmp_path / "s.zip") as packed:
         entries = packed.infolist()
@@ -131,10 +141,14 @@ def test_no_file_is_replaced_unless_forced(tmp_path: Path, sealed: Path) -> None
         assert (tmp_path / "t.zip").read_bytes() == whole
 
 
-def test_a_failed_unpack_leaves_what_a_pull_has_fetched(tmp_path: Path, sealed: Path) -> None:
+def test_a_failed_unpack_leaves_what_a_pull_has_fetched(
+    tmp_path: Path, sealed: Path
+) -> None:
     pack(open_store(sealed), tmp_path / "s.zip")
     content = tree(sealed)
-    content["data.zarr/frames/c.1.0.0"] = bytes(len(content["data.zarr/frames/c.1.0.0"]))
+    content["data.zarr/frames/c.1.0.0"] = bytes(
+        len(content["data.zarr/frames/c.1.0.0"])
+    )
     rezip(tmp_path / "z.zip", content)
     fetched = tmp_path / f".again~-.0.{'0' * 12}.pull" / "parts" / "of-another-pull"
     fetched.parent.mkdir(parents=True)
@@ -163,7 +177,10 @@ def flip(path: Path, at: int) -> None:
 
 
 def rezip(
-    path: Path, content: Mapping[str, bytes], method: int = zipfile.ZIP_STORED, **attributes: Any
+    path: Path,
+    content: Mapping[str, bytes],
+    method: int = zipfile.ZIP_STORED,
+    **attributes: Any,
 ) -> Path:
     with zipfile.ZipFile(path, "w", method) as out:
         for name, data in content.items():
@@ -187,9 +204,13 @@ def test_compressed_entries_are_refused(tmp_path: Path, sealed: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../evil", "a/../../evil", "/etc/evil", "C:\\evil", "..\\evil", "a\0b"]
 )
-def test_names_that_lead_out_are_refused(tmp_path: Path, sealed: Path, name: str) -> None:
+def test_names_that_lead_out_are_refused(
+    tmp_path: Path, sealed: Path, name: str
+) -> None:
     rezip(tmp_path / "z.zip", {**tree(sealed), name: b"x"})
-    if "\0" in name:  # zipfile itself cuts such a name when it writes; put it there by hand
+    if (
+        "\0" in name
+    ):  # zipfile itself cuts such a name when it writes; put it there by hand
         data = (tmp_path / "z.zip").read_bytes().replace(b"clips.csv", b"clips\0csv")
         (tmp_path / "z.zip").write_bytes(data)
     with pytest.raises(FixInput, match="entry"):
@@ -216,7 +237,9 @@ def test_two_entries_of_one_name_are_refused(tmp_path: Path, sealed: Path) -> No
         unpack(tmp_path / "z.zip", tmp_path / "again")
 
 
-def test_a_file_that_is_longer_than_listed_is_refused(tmp_path: Path, sealed: Path) -> None:
+def test_a_file_that_is_longer_than_listed_is_refused(
+    tmp_path: Path, sealed: Path
+) -> None:
     rezip(tmp_path / "z.zip", {**tree(sealed), "data.zarr/pooled/c.0.0": bytes(50_000)})
     with pytest.raises(Corrupt, match="expected 100 bytes, got 50000"):
         unpack(tmp_path / "z.zip", tmp_path / "again")
@@ -224,7 +247,9 @@ def test_a_file_that_is_longer_than_listed_is_refused(tmp_path: Path, sealed: Pa
 
 
 def test_entries_nobody_promised_stay_behind(tmp_path: Path, sealed: Path) -> None:
-    rezip(tmp_path / "z.zip", {**tree(sealed), "run-me.sh": b"x", "data.zarr/evil": b"y"})
+    rezip(
+        tmp_path / "z.zip", {**tree(sealed), "run-me.sh": b"x", "data.zarr/evil": b"y"}
+    )
     unpack(tmp_path / "z.zip", tmp_path / "again")
     assert tree(tmp_path / "again") == tree(sealed)
 
@@ -240,7 +265,9 @@ def test_one_wrong_byte_is_named(tmp_path: Path, sealed: Path, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["store.json", "seal.json"])
-def test_a_wrong_byte_in_a_document_is_found(tmp_path: Path, sealed: Path, kind: str) -> None:
+def test_a_wrong_byte_in_a_document_is_found(
+    tmp_path: Path, sealed: Path, kind: str
+) -> None:
     content = tree(sealed)
     content[kind] = content[kind].replace(b"0", b"1", 1)
     rezip(tmp_path / "z.zip", content)
@@ -250,10 +277,14 @@ def test_a_wrong_byte_in_a_document_is_found(tmp_path: Path, sealed: Path, kind:
 
 
 @pytest.mark.parametrize("keep", [0, 30, 0.5, 0.999])
-def test_a_zip_that_was_cut_off_is_refused(tmp_path: Path, sealed: Path, keep: float) -> None:
+def test_a_zip_that_was_cut_off_is_refused(
+    tmp_path: Path, sealed: Path, keep: float
+) -> None:
     pack(open_store(sealed), tmp_path / "s.zip")
     data = (tmp_path / "s.zip").read_bytes()
-    (tmp_path / "cut.zip").write_bytes(data[: int(keep if keep > 1 else keep * len(data))])
+    (tmp_path / "cut.zip").write_bytes(
+        data[: int(keep if keep > 1 else keep * len(data))]
+    )
     with pytest.raises(Corrupt, match="zip"):
         unpack(tmp_path / "cut.zip", tmp_path / "again")
 

@@ -59,7 +59,9 @@ def test_the_same_publication_again_changes_nothing_and_another_is_refused(
     assert again == {name: facts.st_size for name, facts in sorted(before.items())}
     assert {path.name: path.stat() for path in published.iterdir()} == before
     with pytest.raises(AlreadyThere, match="another publication is here"):
-        publish(store, str(published), ["Roe, Richard"], recovered=["clip: half of <it>"])
+        publish(
+            store, str(published), ["Roe, Richard"], recovered=["clip: half of <it>"]
+        )
     sealed_store(tmp_path / "other", 12)
     with pytest.raises(AlreadyThere, match="another publication is here"):
         publish(open_store(tmp_path / "other"), str(published), CREATORS)
@@ -80,11 +82,16 @@ def test_croissant_is_valid_and_has_the_checksums_of_the_seal(
     seal = json.loads((tmp_path / "toy" / "seal.json").read_bytes())
     sets = [one for one in found.metadata.distribution if hasattr(one, "includes")]
     files = {one.name: one for one in found.metadata.distribution if one not in sets}
-    assert files["films.zip"].sha256 == sha256_bytes((published / "films.zip").read_bytes())
+    assert files["films.zip"].sha256 == sha256_bytes(
+        (published / "films.zip").read_bytes()
+    )
     inside = {name: file.sha256 for name, file in files.items() if name != "films.zip"}
     own = sha256_bytes((tmp_path / "toy" / "seal.json").read_bytes())
     listed = {name: sha for name, (_, sha) in seal["files"].items() if name in inside}
-    assert inside == {**listed, "seal.json": own} and {"clips.csv", "store.json"} <= inside.keys()
+    assert (
+        inside == {**listed, "seal.json": own}
+        and {"clips.csv", "store.json"} <= inside.keys()
+    )
     assert [one.name for one in found.metadata.record_sets[1:]] == [
         *("clip", "pooled", "frames", "time_s")
     ]
@@ -113,7 +120,9 @@ def test_the_card_reads_the_packed_store_without_obygaze(
 ) -> None:
     monkeypatch.chdir(published)
     card = (published / "README.md").read_text("utf-8")
-    assert "- clip: half of &lt;it&gt;" in card and card.startswith("---\nlicense: cc0-1.0\n")
+    assert "- clip: half of &lt;it&gt;" in card and card.startswith(
+        "---\nlicense: cc0-1.0\n"
+    )
     first, _ = python_of(published / "README.md")
     wanted = open_store(tmp_path / "toy")["clip"].values
     found: dict[str, Any] = {}
@@ -130,19 +139,26 @@ def test_citation_and_zenodo(published: Path) -> None:
     cited = yaml.safe_load((published / "CITATION.cff").read_text("utf-8"))
     names = [{"family-names": "Doe", "given-names": "Jane"}, {"name": "The Film Lab"}]
     assert cited["authors"] == names and cited["license"] == "CC0-1.0"
-    assert cited["title"] == "Features of made-up: toy" and cited["cff-version"] == "1.2.0"
+    assert (
+        cited["title"] == "Features of made-up: toy" and cited["cff-version"] == "1.2.0"
+    )
     zenodo = json.loads((published / ".zenodo.json").read_bytes())
     assert zenodo["creators"] == [{"name": "Doe, Jane"}, {"name": "The Film Lab"}]
     assert zenodo["license"] == "cc0-1.0" and zenodo["upload_type"] == "dataset"
 
 
-def test_what_cannot_be_published(tmp_path: Path, workspace: Path, monkeypatch: Any) -> None:
+def test_what_cannot_be_published(
+    tmp_path: Path, workspace: Path, monkeypatch: Any
+) -> None:
     copy_of_sealed(workspace / "stores" / "toy")
     plan_store(workspace / "stores" / "open")
     run = ["-C", workspace, "store", "publish"]
     by = ["--creator", "Doe, Jane"]
     refused = run_obygaze(*run, "open", "--to", tmp_path / "z", *by)
-    assert refused.code == 1 and "only a whole, sealed store is published" in refused.stderr
+    assert (
+        refused.code == 1
+        and "only a whole, sealed store is published" in refused.stderr
+    )
     assert run_obygaze(*run, "toy", "--to", "s3://films/toy", *by).code == 2
     assert run_obygaze(*run, "toy", "--to", tmp_path / "z", "--creator", " ").code == 2
     (tmp_path / "mine").mkdir()
@@ -166,12 +182,19 @@ def test_the_card_says_what_was_measured_on_this_store(workspace: Path) -> None:
     sealed_store(workspace / "stores" / "other", 9)
     measured = workspace / "pixels.json"
     own = open_store(workspace / "stores" / "toy").plan.sha256
-    measured.write_text(json.dumps({"store_sha256": own, "sentences": ["a third"], "more": 1}))
+    measured.write_text(
+        json.dumps({"store_sha256": own, "sentences": ["a third"], "more": 1})
+    )
     run = ["-C", workspace, "store", "card"]
     croissant = workspace / "croissant.json"
-    said = run_obygaze(*run, "toy", "--recovered", measured, "--croissant", croissant).ok()
+    said = run_obygaze(
+        *run, "toy", "--recovered", measured, "--croissant", croissant
+    ).ok()
     assert "## What can be recovered" in said.stdout and "- a third" in said.stdout
-    assert "a third" in json.loads(croissant.read_bytes())["rai:personalSensitiveInformation"]
+    assert (
+        "a third"
+        in json.loads(croissant.read_bytes())["rai:personalSensitiveInformation"]
+    )
     validated(workspace)
     assert run_obygaze(*run, "other", "--recovered", measured).code == 5
     measured.write_text("{}")
@@ -187,7 +210,9 @@ def _publishing(hub: FakeHub, home: Path, *words: str) -> subprocess.Popen[str]:
         "HF_TOKEN": "hf_ours",
         "TMPDIR": str(home / "tmp"),
     }
-    command = obygaze_argv("-C", home, "store", "publish", "small", "--to", "hf://lab/films")
+    command = obygaze_argv(
+        "-C", home, "store", "publish", "small", "--to", "hf://lab/films"
+    )
     return subprocess.Popen(
         [*command, "--creator", "Doe, Jane", *words],
         env=environment(changes),
@@ -226,8 +251,15 @@ def test_many_small_clips_are_whole_on_the_hub_after_two_kills(
         assert not hub.files and not hub.commits
         sent = set(hub.blobs)
         assert _publishing(hub, workspace).wait(120) == 0
-        assert hub.commits == ["Features, packed: films.zip"] and not any(temporary.iterdir())
-        assert sorted(hub.files) == ["CITATION.cff", "README.md", "croissant.json", "films.zip"]
+        assert hub.commits == ["Features, packed: films.zip"] and not any(
+            temporary.iterdir()
+        )
+        assert sorted(hub.files) == [
+            "CITATION.cff",
+            "README.md",
+            "croissant.json",
+            "films.zip",
+        ]
         # The zip file was not sent again.
         assert sha256_bytes(hub.files["films.zip"]) in sent
         again = _publishing(hub, workspace, "--json")
@@ -238,7 +270,9 @@ def test_many_small_clips_are_whole_on_the_hub_after_two_kills(
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         hub.asked.clear()
         store = open_store("hf://lab/films/films.zip")
-        film = store.matrix("pooled", movies=[open_store(workspace / "stores/small").movie_ids[7]])
+        film = store.matrix(
+            "pooled", movies=[open_store(workspace / "stores/small").movie_ids[7]]
+        )
         assert len(hub.asked) <= 12, hub.asked
         np.testing.assert_array_equal(film.values, values["pooled"][5:10])
         np.testing.assert_array_equal(store.matrix("clip").values, values["clip"])

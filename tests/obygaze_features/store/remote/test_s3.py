@@ -9,7 +9,13 @@ import pytest
 from support.store_servers import s3_server
 from support.stores import copy_of_sealed, fill_store, plan_store, some_values
 
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, NotFound, Stopped
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    NotFound,
+    Stopped,
+)
 from obygaze_features.store import open_store
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.verify import verify
@@ -58,7 +64,9 @@ def content(bucket: Any) -> dict[str, bytes]:
     return {key.removeprefix("features/toy/"): data for key, data in objects.items()}
 
 
-def test_a_store_goes_to_a_bucket_and_back(tmp_path: Path, sealed: Path, bucket: Any) -> None:
+def test_a_store_goes_to_a_bucket_and_back(
+    tmp_path: Path, sealed: Path, bucket: Any
+) -> None:
     done = push(open_store(sealed), URL)
     assert content(bucket) == tree(sealed)
     assert done.n_bytes_transferred == sum(map(len, tree(sealed).values()))
@@ -72,19 +80,25 @@ def test_it_is_read_in_place(sealed: Path, bucket: Any) -> None:
     clips = ["tt0000104-002", "tt0000100-001"]
     for level in ("clip", "frames"):
         np.testing.assert_array_equal(
-            store.matrix(level, clips=clips).values, local.matrix(level, clips=clips).values
+            store.matrix(level, clips=clips).values,
+            local.matrix(level, clips=clips).values,
         )
     verify(store, hashes=True).require_whole()
 
 
 def test_what_is_there_is_not_sent_again(sealed: Path, bucket: Any) -> None:
     push(open_store(sealed), URL)
-    (changed,) = (one for one in bucket.objects.all() if one.key.endswith("pooled/c.2.0"))
+    (changed,) = (
+        one for one in bucket.objects.all() if one.key.endswith("pooled/c.2.0")
+    )
     changed.delete()
     again = push(open_store(sealed), URL)
-    documents = sum((sealed / name).stat().st_size for name in ("store.json", "seal.json"))
+    documents = sum(
+        (sealed / name).stat().st_size for name in ("store.json", "seal.json")
+    )
     assert (
-        again.n_bytes_transferred == documents + (sealed / "data.zarr/pooled/c.2.0").stat().st_size
+        again.n_bytes_transferred
+        == documents + (sealed / "data.zarr/pooled/c.2.0").stat().st_size
     )
     assert content(bucket) == tree(sealed)
 
@@ -167,7 +181,11 @@ def test_of_two_stores_pushed_to_one_address_at_once_one_is_there_whole(
     tmp_path: Path, sealed: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     """The second push is made before the `at`-th change that the first one makes there."""
-    other, put, update = another_store(tmp_path / "other"), S3Target.put, S3Target.update
+    other, put, update = (
+        another_store(tmp_path / "other"),
+        S3Target.put,
+        S3Target.update,
+    )
     changes, refused = list[str](), list[Path]()
 
     def try_to_push(store: Path) -> None:
@@ -208,9 +226,14 @@ def test_a_push_that_was_given_up_keeps_other_stores_away_until_its_claim_is_rem
         patch.setattr(S3Target, "put", killed)
         push(open_store(sealed), URL)
     other = another_store(tmp_path / "other")
-    with pytest.raises(AlreadyThere, match="push of another store to this address") as error:
+    with pytest.raises(
+        AlreadyThere, match="push of another store to this address"
+    ) as error:
         push(open_store(other), URL)
-    assert error.value.where == f"{URL}/push.json" and "remove this file" in error.value.hint
+    assert (
+        error.value.where == f"{URL}/push.json"
+        and "remove this file" in error.value.hint
+    )
     bucket.Object("features/toy/push.json").delete()
     push(open_store(other), URL)
     assert content(bucket) == tree(other)
@@ -241,7 +264,9 @@ def test_a_service_without_conditional_writes_gets_plain_ones(
         pass
 
     class Plain:
-        def put(self, store: Any, name: str, data: bytes, mode: Any = None, **more: Any) -> None:
+        def put(
+            self, store: Any, name: str, data: bytes, mode: Any = None, **more: Any
+        ) -> None:
             puts.append(mode)
             if mode not in (None, "overwrite"):
                 raise NotSupportedError("no conditions here")
@@ -256,7 +281,9 @@ def test_a_service_without_conditional_writes_gets_plain_ones(
     assert open_store(URL).matrix("clip").present.all()
 
 
-def test_a_store_that_grows_is_pushed_as_far_as_it_is(tmp_path: Path, bucket: Any) -> None:
+def test_a_store_that_grows_is_pushed_as_far_as_it_is(
+    tmp_path: Path, bucket: Any
+) -> None:
     plan_store(tmp_path / "s")
     values = some_values(23)
     fill_store(tmp_path / "s", values, blocks=[0])
@@ -280,7 +307,9 @@ def test_a_damaged_store_is_not_pushed(sealed: Path, bucket: Any) -> None:
         open_store(URL)
 
 
-def test_a_byte_changed_in_the_bucket_is_found(tmp_path: Path, sealed: Path, bucket: Any) -> None:
+def test_a_byte_changed_in_the_bucket_is_found(
+    tmp_path: Path, sealed: Path, bucket: Any
+) -> None:
     push(open_store(sealed), URL)
     victim = bucket.Object("features/toy/data.zarr/clip/c.1.0")
     data = bytearray(victim.get()["Body"].read())
@@ -300,7 +329,8 @@ def test_a_packed_store_in_a_bucket_is_read_in_place(
     pack(open_store(sealed), tmp_path / "toy.zip")
     bucket.Object("features/toy.zip").put(Body=(tmp_path / "toy.zip").read_bytes())
     np.testing.assert_array_equal(
-        open_store(f"{URL}.zip").matrix("frames").values, open_store(sealed).matrix("frames").values
+        open_store(f"{URL}.zip").matrix("frames").values,
+        open_store(sealed).matrix("frames").values,
     )
     pull(f"{URL}.zip", tmp_path / "got")
     assert tree(tmp_path / "got") == tree(sealed)

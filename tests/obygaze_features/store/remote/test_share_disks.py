@@ -41,7 +41,11 @@ def store(tmp_path: Path) -> Path:
     arrays = [ArraySpec("clip", (2000,))]
     sealed_store(tmp_path / "s", 100, 10, arrays=arrays)
     pack(open_store(tmp_path / "s"), tmp_path / "s.zip")
-    np.savez(tmp_path / "s.npz", clip_id=[f"m-{i}" for i in range(100)], X=np.ones((100, 2000)))
+    np.savez(
+        tmp_path / "s.npz",
+        clip_id=[f"m-{i}" for i in range(100)],
+        X=np.ones((100, 2000)),
+    )
     return tmp_path / "s"
 
 
@@ -65,7 +69,9 @@ def test_a_full_disk_is_said_and_the_same_again_goes_on(
     target = small_disk / "result"
     with pytest.raises(FixInput, match="disk is full"):
         WAYS[way](store, target)
-    if way != "import":  # there the blocks that were committed are a store to go on with
+    if (
+        way != "import"
+    ):  # there the blocks that were committed are a store to go on with
         assert not target.exists()
     subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
     WAYS[way](store, target)

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.stores import ARRAYS, a_recipe, fill_store, plan_store, some_ids, some_values
+from support.stores import (
+    ARRAYS,
+    a_recipe,
+    fill_store,
+    plan_store,
+    some_ids,
+    some_values,
+)
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.store import ArraySpec, open_store, pack
@@ -20,7 +27,8 @@ from obygaze_features.store.write import create
 def test_everything_is_fixed_at_once(tmp_path: Path) -> None:
     plan = plan_store(tmp_path / "deep/er/s")
     names = {
-        str(p.relative_to(tmp_path / "deep/er/s")) for p in (tmp_path / "deep/er/s").rglob("*")
+        str(p.relative_to(tmp_path / "deep/er/s"))
+        for p in (tmp_path / "deep/er/s").rglob("*")
     }
     arrays = ["clip_id", "movie_id", "clip", "pooled", "frames", "time_s"]
     assert names == {
@@ -57,7 +65,9 @@ def test_the_metadata_is_what_the_format_promises(tmp_path: Path) -> None:
 
 
 def test_the_ids_are_there_for_readers_of_other_languages(tmp_path: Path) -> None:
-    plan_store(tmp_path / "s", 3, clip_ids=["a-1", 'b,"2', "ç-3"], movie_ids=["a", "b", "ç"])
+    plan_store(
+        tmp_path / "s", 3, clip_ids=["a-1", 'b,"2', "ç-3"], movie_ids=["a", "b", "ç"]
+    )
     lines = (tmp_path / "s/clips.csv").read_text(encoding="utf-8").splitlines()
     assert lines == ["row,clip_id,movie_id", "0,a-1,a", '1,"b,""2",b', "2,ç-3,ç"]
     assert open_store(tmp_path / "s").clip_ids.tolist() == ["a-1", 'b,"2', "ç-3"]
@@ -72,9 +82,12 @@ def test_the_same_plan_again_changes_nothing(tmp_path: Path) -> None:
 
 def test_another_recipe_lists_the_keys_that_differ(tmp_path: Path) -> None:
     plan_store(tmp_path / "s")
-    with pytest.raises(Mismatch, match=r"sampling\.frames, sampling\.step differ") as caught:
+    with pytest.raises(
+        Mismatch, match=r"sampling\.frames, sampling\.step differ"
+    ) as caught:
         plan_store(
-            tmp_path / "s", recipe=a_recipe(sampling={"rule": "uniform", "frames": 8, "step": 2})
+            tmp_path / "s",
+            recipe=a_recipe(sampling={"rule": "uniform", "frames": 8, "step": 2}),
         )
     assert caught.value.exit_code == 5
     assert list(caught.value.details) == [
@@ -91,7 +104,11 @@ def test_another_recipe_lists_the_keys_that_differ(tmp_path: Path) -> None:
             "another state of the manifest",
         ),
         (
-            {"manifest_sha256": "34" * 32, "manifest_name": "theirs", "movie_ids": ["tt1"] * 23},
+            {
+                "manifest_sha256": "34" * 32,
+                "manifest_name": "theirs",
+                "movie_ids": ["tt1"] * 23,
+            },
             "of another manifest",
         ),
         ({"block_rows": 5}, "block_rows"),
@@ -106,8 +123,12 @@ def test_another_plan_is_refused(tmp_path: Path, changes, words) -> None:
         plan_store(tmp_path / "s", **changes)
 
 
-def test_a_store_of_the_same_clips_is_the_same_whatever_hash_its_manifest_had(tmp_path) -> None:
-    earlier = plan_store(tmp_path / "s", manifest_sha256="34" * 32)  # of a CSV file with labels
+def test_a_store_of_the_same_clips_is_the_same_whatever_hash_its_manifest_had(
+    tmp_path,
+) -> None:
+    earlier = plan_store(
+        tmp_path / "s", manifest_sha256="34" * 32
+    )  # of a CSV file with labels
     assert plan_store(tmp_path / "s").manifest_sha256 == earlier.manifest_sha256
 
 
@@ -141,7 +162,9 @@ def plan_it(path: str, seed: int) -> str:
 
 def test_many_processes_plan_one_store(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(4) as pool:
-        jobs = [(str(tmp_path / f"s{i}"), seed % 2) for i in range(3) for seed in range(8)]
+        jobs = [
+            (str(tmp_path / f"s{i}"), seed % 2) for i in range(3) for seed in range(8)
+        ]
         found = pool.starmap(plan_it, jobs, chunksize=1)
     for i in range(3):
         answers = found[8 * i : 8 * i + 8]
@@ -163,7 +186,10 @@ def test_many_processes_plan_one_store(tmp_path: Path) -> None:
         ({"arrays": ()}, "at least one array"),
         ({"arrays": (ArraySpec("time_s", (3,)),)}, "at least one array"),
         ({"arrays": (ARRAYS[0], ARRAYS[0])}, "one name"),
-        ({"arrays": (ArraySpec("a", (3,), ("x",)), ArraySpec("b", (4,), ("x",)))}, "two sizes"),
+        (
+            {"arrays": (ArraySpec("a", (3,), ("x",)), ArraySpec("b", (4,), ("x",)))},
+            "two sizes",
+        ),
         ({"arrays": (ArraySpec("a", (3,), ("a",)),)}, "or the name of an array"),
         ({"arrays": (ArraySpec("a", (3,), ("row",)),)}, "or the name of an array"),
     ],
@@ -203,8 +229,20 @@ def test_dimensions_without_names_are_named_by_their_sizes() -> None:
 @pytest.mark.parametrize(
     ("arrays", "rows"),
     [
-        ((ArraySpec("clip", (512,)), ArraySpec("frames", (32, 768), dtype="float16")), 64),
-        ((ArraySpec("clip", (512,)), ArraySpec("tokens", (12, 49, 768), dtype="float16")), 16),
+        (
+            (
+                ArraySpec("clip", (512,)),
+                ArraySpec("frames", (32, 768), dtype="float16"),
+            ),
+            64,
+        ),
+        (
+            (
+                ArraySpec("clip", (512,)),
+                ArraySpec("tokens", (12, 49, 768), dtype="float16"),
+            ),
+            16,
+        ),
     ],
 )
 def test_blocks_are_smaller_where_clips_are_large(tmp_path: Path, arrays, rows) -> None:
@@ -244,7 +282,12 @@ def test_a_row_is_found_without_looking_at_other_blocks(tmp_path: Path) -> None:
     mask = np.zeros(1914, dtype=bool)
     mask[200] = True
     open_store(files).matrix("clip", mask=mask)
-    wanted = ["store.json", "seal.json", "commits/block-00003.json", "data.zarr/clip/c.3.0"]
+    wanted = [
+        "store.json",
+        "seal.json",
+        "commits/block-00003.json",
+        "data.zarr/clip/c.3.0",
+    ]
     assert files.reads == wanted and not files.listings
     writer.seal()
     files = CountedFiles(tmp_path / "s")
@@ -264,8 +307,14 @@ def inner_rows(path: Path, name: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("n_clips", [9973, 2 * 4969])  # a prime, and twice one
-def test_a_block_of_any_number_of_rows_has_chunks_of_many(tmp_path: Path, n_clips: int) -> None:
-    arrays = (ArraySpec("clip", (256,)), ArraySpec("frames", (2, 256)), ArraySpec("time_s", (2,)))
+def test_a_block_of_any_number_of_rows_has_chunks_of_many(
+    tmp_path: Path, n_clips: int
+) -> None:
+    arrays = (
+        ArraySpec("clip", (256,)),
+        ArraySpec("frames", (2, 256)),
+        ArraySpec("time_s", (2,)),
+    )
     plan = plan_store(tmp_path / "s", n_clips, 100_000, arrays=arrays)
     assert plan.n_blocks == 1
     assert plan.block_range(0) == (0, n_clips)
@@ -278,11 +327,15 @@ def test_a_block_of_any_number_of_rows_has_chunks_of_many(tmp_path: Path, n_clip
     values = some_values(n_clips, arrays)
     fill_store(tmp_path / "s", values).seal()
     # A clip costs its bytes, not a chunk and an entry of an index for each.
-    n_bytes = sum(file.stat().st_size for file in (tmp_path / "s/data.zarr/clip").iterdir())
+    n_bytes = sum(
+        file.stat().st_size for file in (tmp_path / "s/data.zarr/clip").iterdir()
+    )
     assert n_bytes < 1024 * n_clips * 1.1
     assert not verify(tmp_path / "s", hashes=True).problems
     pack(open_store(tmp_path / "s"), tmp_path / "s.zip")
-    last = open_store(tmp_path / "s.zip").matrix("frames", clips=[some_ids(n_clips)[0][-1]])
+    last = open_store(tmp_path / "s.zip").matrix(
+        "frames", clips=[some_ids(n_clips)[0][-1]]
+    )
     np.testing.assert_array_equal(last.values[0], values["frames"][-1])
 
 
@@ -292,23 +345,32 @@ def test_a_store_with_blocks_of_a_prime_number_of_rows_is_still_the_same_store(
     arrays = (ArraySpec("clip", (1024,)),)
     with monkeypatch.context() as earlier:
         earlier.setattr(create, "_even_rows", lambda rows, arrays: rows)
-        assert plan_store(tmp_path / "s", 4969, 100_000, arrays=arrays).block_rows == 4969
+        assert (
+            plan_store(tmp_path / "s", 4969, 100_000, arrays=arrays).block_rows == 4969
+        )
     assert plan_store(tmp_path / "s", 4969, 100_000, arrays=arrays).block_rows == 4969
     with pytest.raises(Mismatch, match="block_rows"):
         plan_store(tmp_path / "s", 4969, 64, arrays=arrays)
 
 
 def test_the_usual_blocks_keep_their_number_of_rows(tmp_path: Path) -> None:
-    arrays = (ArraySpec("clip", (768,)), ArraySpec("tokens", (200, 768), dtype="float16"))
+    arrays = (
+        ArraySpec("clip", (768,)),
+        ArraySpec("tokens", (200, 768), dtype="float16"),
+    )
     for n_clips in (7, 61, 64, 100, 997):
         plan = plan_store(tmp_path / str(n_clips), n_clips, 64, arrays=arrays)
         assert plan.block_rows == min(64, n_clips)
 
 
-def test_a_store_whose_table_of_clips_was_edited_or_lost_is_still_the_same(tmp_path: Path) -> None:
+def test_a_store_whose_table_of_clips_was_edited_or_lost_is_still_the_same(
+    tmp_path: Path,
+) -> None:
     plan = plan_store(tmp_path / "s")
     table = tmp_path / "s/clips.csv"
-    table.write_bytes(b"\xef\xbb\xbfrow;clip_id;movie_id\r\n")  # as a spreadsheet saves it
+    table.write_bytes(
+        b"\xef\xbb\xbfrow;clip_id;movie_id\r\n"
+    )  # as a spreadsheet saves it
     assert plan_store(tmp_path / "s") == plan
     table.unlink()
     assert plan_store(tmp_path / "s") == plan

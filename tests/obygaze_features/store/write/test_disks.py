@@ -18,7 +18,9 @@ LARGE = (ArraySpec("clip", (4,)), ArraySpec("frames", (16, 64), dtype="float16")
 
 
 def mounted(*words: str) -> None:
-    done = subprocess.run(["mount", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["mount", *words], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
 
@@ -49,7 +51,9 @@ def test_a_full_disk_is_said_and_what_was_committed_stays(small_disk: Path) -> N
     subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
     writer.clean_litter()
     fill_store(path, values, blocks=writer.pending_blocks()).seal()
-    np.testing.assert_array_equal(open_store(path).matrix("frames").values, values["frames"])
+    np.testing.assert_array_equal(
+        open_store(path).matrix("frames").values, values["frames"]
+    )
 
 
 def test_a_disk_too_full_to_plan_on_is_said_and_left_clean(small_disk: Path) -> None:
@@ -63,7 +67,9 @@ def test_a_disk_too_full_to_plan_on_is_said_and_left_clean(small_disk: Path) -> 
 def read_only(tmp_path: Path) -> Iterator[Path]:
     """A store with two blocks, bound read-only: permission bits do not bind root."""
     plan_store(tmp_path / "s")
-    fill_store(tmp_path / "s", some_values(23), {1: RowStatus.no_video()}, blocks=[0, 1])
+    fill_store(
+        tmp_path / "s", some_values(23), {1: RowStatus.no_video()}, blocks=[0, 1]
+    )
     view = tmp_path / "view"
     view.mkdir()
     mounted("--bind", str(tmp_path), str(view))

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.stores import a_recipe, fill_store, plan_store, sealed_store, some_ids, some_values
+from support.stores import (
+    a_recipe,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_ids,
+    some_values,
+)
 
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.store import RowStatus, StoreWriter, open_store
@@ -28,14 +35,19 @@ def test_a_subset_has_the_chosen_clips_and_levels(tmp_path: Path) -> None:
     assert (copied.n_clips, copied.sealed, copied.pending_blocks) == (10, True, 0)
     part = open_store(tmp_path / "part")
     rows = [5, 6, 7, 8, 9, 15, 16, 17, 18, 19]
-    assert part.levels == ("frames",) and [s.name for s in part.plan.arrays] == ["frames", "time_s"]
+    assert part.levels == ("frames",) and [s.name for s in part.plan.arrays] == [
+        "frames",
+        "time_s",
+    ]
     np.testing.assert_array_equal(part.matrix("frames").values, values["frames"][rows])
     np.testing.assert_array_equal(part.matrix("time_s").values, values["time_s"][rows])
     assert part.fingerprint == open_store(tmp_path / "s").fingerprint
     assert not verify(tmp_path / "part", hashes=True).problems
 
 
-def test_a_subset_keeps_states_and_leaves_what_is_missing_pending(tmp_path: Path) -> None:
+def test_a_subset_keeps_states_and_leaves_what_is_missing_pending(
+    tmp_path: Path,
+) -> None:
     plan_store(tmp_path / "s")
     values = some_values(23)
     fill_store(tmp_path / "s", values, {1: BAD}, blocks=[0, 1])
@@ -45,7 +57,9 @@ def test_a_subset_keeps_states_and_leaves_what_is_missing_pending(tmp_path: Path
     part = open_store(tmp_path / "part")
     assert part.status().counts == {"ok": 7, "failed": 1, "missing": 2}
     fill_store(tmp_path / "s", values, blocks=[2])
-    again = subset(open_store(tmp_path / "s"), tmp_path / "part", mask=np.arange(23) < 10)
+    again = subset(
+        open_store(tmp_path / "s"), tmp_path / "part", mask=np.arange(23) < 10
+    )
     assert again.sealed and again.n_blocks == 1
     assert open_store(tmp_path / "part").status().counts == {"ok": 9, "failed": 1}
 
@@ -71,9 +85,13 @@ def test_a_merge_takes_each_clip_from_where_it_is_ok(tmp_path: Path) -> None:
     ):
         plan_store(tmp_path / name, 10, 4, clip_ids=clips, movie_ids=movies)
         fill_store(tmp_path / name, values, noted)
-    copied = merge([open_store(tmp_path / "a"), open_store(tmp_path / "b")], tmp_path / "m")
+    copied = merge(
+        [open_store(tmp_path / "a"), open_store(tmp_path / "b")], tmp_path / "m"
+    )
     assert copied.in_several == 10 and copied.sealed
-    assert copied.n_differing == 8  # all but 0 and 1 are ok in both, made from other seeds
+    assert (
+        copied.n_differing == 8
+    )  # all but 0 and 1 are ok in both, made from other seeds
     merged = open_store(tmp_path / "m")
     found = merged.matrix("clip", missing="drop")
     assert found.rows.tolist() == [0, *range(2, 10)]
@@ -93,13 +111,19 @@ def test_a_merge_reads_each_store_from_itself_though_the_names_are_the_same(
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         plan_store(Path("films"), 5, clip_ids=clips[rows], movie_ids=movies[rows])
-        fill_store(Path("films"), {level: array[rows] for level, array in values.items()}).seal()
+        fill_store(
+            Path("films"), {level: array[rows] for level, array in values.items()}
+        ).seal()
         opened.append(open_store("films"))
     assert opened[0].location == opened[1].location
     merge(opened, tmp_path / "m")
     merged = open_store(tmp_path / "m")
-    np.testing.assert_array_equal(merged.matrix("clip", clips=clips).values, values["clip"])
-    np.testing.assert_array_equal(merged.matrix("frames", clips=clips).values, values["frames"])
+    np.testing.assert_array_equal(
+        merged.matrix("clip", clips=clips).values, values["clip"]
+    )
+    np.testing.assert_array_equal(
+        merged.matrix("frames", clips=clips).values, values["frames"]
+    )
 
 
 def test_a_merge_of_what_agrees_says_so(tmp_path: Path) -> None:
@@ -118,17 +142,28 @@ def test_a_merge_of_what_agrees_says_so(tmp_path: Path) -> None:
 
 
 def test_a_merge_sorts_movies_and_scenes_as_people_count(tmp_path: Path) -> None:
-    plan_store(tmp_path / "a", 2, clip_ids=["tt2-10", "tt10-1"], movie_ids=["tt2", "tt10"])
-    plan_store(tmp_path / "b", 2, clip_ids=["tt2-9", "tt2-11"], movie_ids=["tt2", "tt2"])
+    plan_store(
+        tmp_path / "a", 2, clip_ids=["tt2-10", "tt10-1"], movie_ids=["tt2", "tt10"]
+    )
+    plan_store(
+        tmp_path / "b", 2, clip_ids=["tt2-9", "tt2-11"], movie_ids=["tt2", "tt2"]
+    )
     for name in "ab":
         fill_store(tmp_path / name, some_values(2)).seal()
     merge([open_store(tmp_path / "b"), open_store(tmp_path / "a")], tmp_path / "m")
-    assert open_store(tmp_path / "m").clip_ids.tolist() == ["tt2-9", "tt2-10", "tt2-11", "tt10-1"]
+    assert open_store(tmp_path / "m").clip_ids.tolist() == [
+        "tt2-9",
+        "tt2-10",
+        "tt2-11",
+        "tt10-1",
+    ]
 
 
 def test_stores_of_other_recipes_or_arrays_are_not_merged(tmp_path: Path) -> None:
     sealed_store(tmp_path / "a")
-    sealed_store(tmp_path / "b", recipe=a_recipe(sampling={"rule": "random", "frames": 3}))
+    sealed_store(
+        tmp_path / "b", recipe=a_recipe(sampling={"rule": "random", "frames": 3})
+    )
     plan_store(tmp_path / "c", arrays=open_store(tmp_path / "a").plan.arrays[:2])
     first = open_store(tmp_path / "a")
     with pytest.raises(Mismatch, match=r"sampling\.rule") as caught:
@@ -144,7 +179,9 @@ def test_stores_of_other_recipes_or_arrays_are_not_merged(tmp_path: Path) -> Non
     assert not (tmp_path / "m").exists()
 
 
-def test_a_larger_manifest_takes_over_whole_blocks_and_leaves_the_rest(tmp_path: Path) -> None:
+def test_a_larger_manifest_takes_over_whole_blocks_and_leaves_the_rest(
+    tmp_path: Path,
+) -> None:
     values = sealed_store(tmp_path / "s")
     clips, movies = some_ids(23)
     larger = ManifestClips(
@@ -157,7 +194,9 @@ def test_a_larger_manifest_takes_over_whole_blocks_and_leaves_the_rest(tmp_path:
     assert (copied.n_clips, copied.pending_blocks, copied.sealed) == (24, 1, False)
     grown = open_store(tmp_path / "m")
     assert grown.plan.manifest_name == "larger"
-    assert StoreWriter(tmp_path / "m").pending_blocks() == [2]  # rows 8 to 11, of which 9 is new
+    assert StoreWriter(tmp_path / "m").pending_blocks() == [
+        2
+    ]  # rows 8 to 11, of which 9 is new
     found = grown.matrix("frames", missing="drop")
     old_rows = np.where(found.rows < 9, found.rows, found.rows - 1)
     np.testing.assert_array_equal(found.values, values["frames"][old_rows])

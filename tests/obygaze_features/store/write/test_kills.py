@@ -55,7 +55,9 @@ def array_bytes(path: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> tuple[Path, float]:
+def whole(
+    tmp_path_factory: pytest.TempPathFactory, zygote: Zygote
+) -> tuple[Path, float]:
     """An undisturbed run, and the seconds it took: kills are drawn over a part of them."""
     path = tmp_path_factory.mktemp("undisturbed") / "s"
     plan(path)
@@ -88,18 +90,24 @@ def where_it_hit(path: Path) -> str:
     staging = path / "staging"
     if claims(path):
         folder = staging / f"block-{claims(path)[0]:05d}"
-        left = sum(1 for file in folder.iterdir() if not file.name.startswith("marker."))
+        left = sum(
+            1 for file in folder.iterdir() if not file.name.startswith("marker.")
+        )
         return f"claimed, {len(ARRAYS) - left} of {len(ARRAYS)} files in place"
     attempts = list(staging.iterdir())
     if attempts:
         names = [file.name for file in attempts[0].iterdir()]
         whole = any(name.startswith("marker.") for name in names)
-        return "prepared, not claimed" if whole else f"while preparing, {len(names)} files"
+        return (
+            "prepared, not claimed" if whole else f"while preparing, {len(names)} files"
+        )
     return "between blocks"
 
 
 @pytest.mark.parametrize("n_writers", [1, 2])
-def test_kills_at_random_instants(tmp_path, zygote, undisturbed, took, n_writers, capsys) -> None:
+def test_kills_at_random_instants(
+    tmp_path, zygote, undisturbed, took, n_writers, capsys
+) -> None:
     random = np.random.default_rng(SEED + n_writers)
     values, hit, kills, stores = values_of(0), Counter(), 0, 0
     while kills < KILLS // 2:
@@ -146,7 +154,13 @@ def test_kills_from_planning_to_sealing(tmp_path, zygote, undisturbed, took) -> 
         assert array_bytes(path) == undisturbed
         assert [one.name for one in path.parent.iterdir()] == ["s"]
         left = {one.name for one in path.iterdir()}
-        assert left == {"README.md", "clips.csv", "data.zarr", "seal.json", "store.json"}
+        assert left == {
+            "README.md",
+            "clips.csv",
+            "data.zarr",
+            "seal.json",
+            "store.json",
+        }
         check_what_is_committed(path, values_of(0))
 
 
@@ -190,7 +204,9 @@ def test_two_writers_that_disagree_never_mix(tmp_path: Path, zygote: Zygote) -> 
     assert sum(winners.values()) == 4 * N_BLOCKS
 
 
-def test_a_slow_writer_changes_nothing_after_a_quick_one(tmp_path, zygote, took) -> None:
+def test_a_slow_writer_changes_nothing_after_a_quick_one(
+    tmp_path, zygote, took
+) -> None:
     """Stopped at any instant and woken after another has finished, it must not overwrite."""
     random = np.random.default_rng(SEED)
     for trial in range(5):
@@ -201,7 +217,9 @@ def test_a_slow_writer_changes_nothing_after_a_quick_one(tmp_path, zygote, took)
         if is_running(slow):
             os.kill(slow, signal.SIGSTOP)
         wait(zygote.start(path, 0, trial))
-        before = {key: (path / key).read_bytes() for key in map(marker_key, range(N_BLOCKS))}
+        before = {
+            key: (path / key).read_bytes() for key in map(marker_key, range(N_BLOCKS))
+        }
         data = array_bytes(path)
         if is_running(slow):
             os.kill(slow, signal.SIGCONT)

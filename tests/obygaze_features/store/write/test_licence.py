@@ -10,10 +10,23 @@ import pytest
 from support.cli import call_obygaze
 from support.folder_hub import FolderHub
 from support.store_servers import web_server
-from support.stores import copy_of_sealed, fill_store, plan_store, sealed_store, some_ids, tree
+from support.stores import (
+    copy_of_sealed,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_ids,
+    tree,
+)
 from support.stores import some_values as values_of
 
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+)
 from obygaze_features.core.files import sha256_file
 from obygaze_features.store import (
     export_store,
@@ -52,7 +65,9 @@ def a_store(path: Path, clips: slice, licence: str, citation: str) -> Path:
     return path
 
 
-def test_a_licence_is_stated_for_a_sealed_store_and_its_seal_does_not_change(bare: Path) -> None:
+def test_a_licence_is_stated_for_a_sealed_store_and_its_seal_does_not_change(
+    bare: Path,
+) -> None:
     before = tree(bare)
     state_licence(bare, licence="CC-BY-4.0", citation=DOE)
     after = tree(bare)
@@ -67,21 +82,33 @@ def test_a_licence_is_stated_for_a_sealed_store_and_its_seal_does_not_change(bar
     assert document["plan"] == sha256_file(bare / "store.json")
     (statement,) = document["statements"]
     assert statement["licence"] == "CC-BY-4.0" and statement["citation"] == DOE
-    assert statement["stated_by"].startswith("obygaze ") and statement["stated"].endswith("Z")
+    assert statement["stated_by"].startswith("obygaze ") and statement[
+        "stated"
+    ].endswith("Z")
 
 
-def test_what_is_stated_is_in_every_form_that_shows_a_licence(bare: Path, tmp_path: Path) -> None:
+def test_what_is_stated_is_in_every_form_that_shows_a_licence(
+    bare: Path, tmp_path: Path
+) -> None:
     state_licence(bare, licence="CC-BY-4.0", citation=DOE)
     store = open_store(bare)
     assert summary(store)["licence"] == "CC-BY-4.0"
-    assert "licence      CC-BY-4.0\ncitation     Doe, J. (2026). Films." in describe(store)
+    assert "licence      CC-BY-4.0\ncitation     Doe, J. (2026). Films." in describe(
+        store
+    )
     export_store(store, tmp_path / "a.csv", "csv")
     facts = json.loads((tmp_path / "a.csv.json").read_bytes())
     assert (facts["licence"], facts["citation"]) == ("CC-BY-4.0", DOE)
     publish(store, str(tmp_path / "out"), ["Doe, Jane"])
     assert "\nlicense: cc-by-4.0\n" in (tmp_path / "out/README.md").read_text()
-    assert json.loads((tmp_path / "out/croissant.json").read_bytes())["license"] == "CC-BY-4.0"
-    assert json.loads((tmp_path / "out/.zenodo.json").read_bytes())["license"] == "cc-by-4.0"
+    assert (
+        json.loads((tmp_path / "out/croissant.json").read_bytes())["license"]
+        == "CC-BY-4.0"
+    )
+    assert (
+        json.loads((tmp_path / "out/.zenodo.json").read_bytes())["license"]
+        == "cc-by-4.0"
+    )
     assert "\nlicense: CC-BY-4.0\n" in (tmp_path / "out/CITATION.cff").read_text()
     subset(store, tmp_path / "part", levels=["clip"])
     assert open_store(tmp_path / "part").plan.terms == ("CC-BY-4.0", DOE)
@@ -89,7 +116,9 @@ def test_what_is_stated_is_in_every_form_that_shows_a_licence(bare: Path, tmp_pa
 
 def test_another_licence_needs_replace_and_the_history_keeps_both(bare: Path) -> None:
     state_licence(bare, licence="CC-BY-4.0")
-    with pytest.raises(AlreadyThere, match=r"has the licence 'CC-BY-4\.0', got 'CC0-1\.0'"):
+    with pytest.raises(
+        AlreadyThere, match=r"has the licence 'CC-BY-4\.0', got 'CC0-1\.0'"
+    ):
         state_licence(bare, licence="CC0-1.0", citation=DOE)
     assert open_store(bare).citation == ""
     state_licence(bare, citation=DOE)  # it had none
@@ -109,12 +138,16 @@ def test_the_licence_of_the_plan_is_in_the_history_too(tmp_path: Path) -> None:
     assert [item["licence"] for item in stated] == ["CC0-1.0", "MIT"]
 
 
-def test_a_licence_that_is_stated_before_the_seal_is_in_the_card(tmp_path: Path) -> None:
+def test_a_licence_that_is_stated_before_the_seal_is_in_the_card(
+    tmp_path: Path,
+) -> None:
     plan_store(tmp_path / "s", licence="", citation="")
     state_licence(tmp_path / "s", licence="CC-BY-4.0", citation=DOE)
     fill_store(tmp_path / "s", values_of(23)).seal()
     card = (tmp_path / "s/README.md").read_text()
-    assert "license: cc-by-4.0" in card and "Licence: CC-BY-4.0\n" in card and DOE in card
+    assert (
+        "license: cc-by-4.0" in card and "Licence: CC-BY-4.0\n" in card and DOE in card
+    )
     assert not verify(tmp_path / "s", hashes=True).problems
 
 
@@ -138,7 +171,9 @@ def test_a_damaged_or_foreign_record_is_an_error_and_verify_names_it(
         record.write_bytes(with_checksum({**document, "statements": [{"licence": 3}]}))
     with pytest.raises(Corrupt, match=r"licence\.json|sha256|invalid"):
         _ = open_store(record.parent).licence
-    assert [problem.name for problem in verify(record.parent).problems] == ["licence.json"]
+    assert [problem.name for problem in verify(record.parent).problems] == [
+        "licence.json"
+    ]
 
 
 def test_a_licence_goes_with_every_copy(bare: Path, tmp_path: Path) -> None:
@@ -168,7 +203,9 @@ def test_a_licence_that_is_stated_later_comes_with_the_next_pull(
     pull(bare, tmp_path / "copy")
     assert open_store(tmp_path / "copy").terms == ("CC-BY-4.0", DOE)
     state_licence(bare, licence="CC0-1.0", replace=True)
-    with pytest.raises(AlreadyThere, match=r"another licence was stated .*'CC-BY-4\.0', not 'CC0"):
+    with pytest.raises(
+        AlreadyThere, match=r"another licence was stated .*'CC-BY-4\.0', not 'CC0"
+    ):
         pull(bare, tmp_path / "copy")
 
 
@@ -184,7 +221,9 @@ def test_the_card_on_the_hub_has_a_licence_that_was_stated_after_the_seal(
     assert open_store(there / "films.zip").licence == "CC-BY-4.0"
 
 
-def test_nothing_is_published_or_pushed_without_a_licence(bare: Path, tmp_path: Path) -> None:
+def test_nothing_is_published_or_pushed_without_a_licence(
+    bare: Path, tmp_path: Path
+) -> None:
     store = open_store(bare)
     command = rf"obygaze store licence {bare} --licence .*--no-licence"
     for send in (
@@ -194,17 +233,25 @@ def test_nothing_is_published_or_pushed_without_a_licence(bare: Path, tmp_path: 
         with pytest.raises(FixInput, match="states no licence") as refused:
             send()
         assert refused.match(command)
-        assert not (tmp_path / "pushed").exists() and not (tmp_path / "published").exists()
+        assert (
+            not (tmp_path / "pushed").exists() and not (tmp_path / "published").exists()
+        )
     push(store, tmp_path / "pushed", no_licence=True)
     publish(store, str(tmp_path / "published"), ["Doe, Jane"], no_licence=True)
-    assert "license" not in json.loads((tmp_path / "published/croissant.json").read_bytes())
+    assert "license" not in json.loads(
+        (tmp_path / "published/croissant.json").read_bytes()
+    )
 
 
-def test_stores_of_different_licences_are_merged_only_with_a_decision(tmp_path: Path) -> None:
+def test_stores_of_different_licences_are_merged_only_with_a_decision(
+    tmp_path: Path,
+) -> None:
     a_store(tmp_path / "free", slice(0, 4), "CC0-1.0", DOE)
     a_store(tmp_path / "not", slice(4, 7), "CC-BY-NC-ND-4.0", ROE)
     a_store(tmp_path / "bare", slice(7, 10), "", DOE)
-    free, bound, bare = (open_store(tmp_path / name) for name in ("free", "not", "bare"))
+    free, bound, bare = (
+        open_store(tmp_path / name) for name in ("free", "not", "bare")
+    )
     with pytest.raises(Mismatch, match=r"'CC0-1\.0' and 'CC-BY-NC-ND-4\.0'") as refused:
         merge([free, bound], tmp_path / "m")
     assert refused.match("--licence")
@@ -213,7 +260,9 @@ def test_stores_of_different_licences_are_merged_only_with_a_decision(tmp_path: 
     assert not (tmp_path / "m").exists()
     merge([free, bound, bare], tmp_path / "m", licence="CC-BY-NC-ND-4.0")
     assert open_store(tmp_path / "m").terms == ("CC-BY-NC-ND-4.0", f"{DOE}\n{ROE}")
-    with pytest.raises(AlreadyThere, match=r"has the licence 'CC-BY-NC-ND-4\.0', got 'CC0-1\.0'"):
+    with pytest.raises(
+        AlreadyThere, match=r"has the licence 'CC-BY-NC-ND-4\.0', got 'CC0-1\.0'"
+    ):
         merge([free, bound, bare], tmp_path / "m", licence="CC0-1.0")
 
 
@@ -228,7 +277,9 @@ def test_a_citation_from_a_page_or_a_file_of_windows_is_text(bare: Path) -> None
     require_terms(bare, Terms("CC\u00a0BY ", copied))
 
 
-def test_a_licence_is_stated_for_a_folder_only_and_in_one_line(bare: Path, tmp_path: Path) -> None:
+def test_a_licence_is_stated_for_a_folder_only_and_in_one_line(
+    bare: Path, tmp_path: Path
+) -> None:
     pack(open_store(bare), tmp_path / "s.zip")
     with pytest.raises(FixUsage, match="unpack"):
         state_licence(tmp_path / "s.zip", licence="MIT")
@@ -250,7 +301,9 @@ def test_the_command_states_and_shows(workspace: Path) -> None:
     shown = call_obygaze("-C", workspace, "store", "licence", "toy").ok()
     assert shown.stdout == "licence   not stated\ncitation  none given\n"
     refused = call_obygaze("-C", workspace, "store", "push", "toy", workspace / "copy")
-    assert refused.code == 1 and "--licence CC-BY-4.0, or --no-licence" in refused.stderr
+    assert (
+        refused.code == 1 and "--licence CC-BY-4.0, or --no-licence" in refused.stderr
+    )
     stated = call_obygaze(
         *("-C", workspace, "store", "licence", "toy", "--licence", "CC-BY-4.0"),
         *("--citation", DOE, "--json"),
@@ -258,6 +311,12 @@ def test_the_command_states_and_shows(workspace: Path) -> None:
     assert stated.json()["licence"] == "CC-BY-4.0"
     assert [item["citation"] for item in stated.json()["licence_history"]] == [DOE]
     call_obygaze("-C", workspace, "store", "push", "toy", workspace / "copy").ok()
-    lines = call_obygaze("-C", workspace, "store", "licence", "toy").ok().stdout.splitlines()
+    lines = (
+        call_obygaze("-C", workspace, "store", "licence", "toy")
+        .ok()
+        .stdout.splitlines()
+    )
     assert lines[:2] == ["licence   CC-BY-4.0", f"citation  {DOE}"]
-    assert lines[2].startswith("stated    ") and lines[2].endswith(f": CC-BY-4.0, {DOE}")
+    assert lines[2].startswith("stated    ") and lines[2].endswith(
+        f": CC-BY-4.0, {DOE}"
+    )

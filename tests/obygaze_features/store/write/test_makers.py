@@ -13,14 +13,26 @@ from support.cli import run_obygaze
 from support.stores import block_of, plan_store, some_values, tree
 
 from obygaze_features.core.errors import Corrupt, Mismatch
-from obygaze_features.store import RowStatus, StoreWriter, diff_stores, merge, open_store, subset
+from obygaze_features.store import (
+    RowStatus,
+    StoreWriter,
+    diff_stores,
+    merge,
+    open_store,
+    subset,
+)
 from obygaze_features.store.format.makers import MadeRows, Maker, Makers
 from obygaze_features.store.format.records import Marker, with_checksum
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write import commit
 
 CPU = Maker(
-    "obygaze 0.1.0", "cpu", "Some CPU", "float32", "node1", (("av", "18.0"), ("torch", "2.8"))
+    "obygaze 0.1.0",
+    "cpu",
+    "Some CPU",
+    "float32",
+    "node1",
+    (("av", "18.0"), ("torch", "2.8")),
 )
 GPU = replace(CPU, device="cuda", device_name="Some GPU")
 NEW = replace(CPU, program="obygaze 0.2.0")
@@ -40,7 +52,9 @@ def commit_rows(
     values = some_values(writer.plan.n_clips, writer.plan.arrays, seed)
     statuses = [FAILED if row in failed else RowStatus() for row in range(first, after)]
     makers = [maker] * (after - first)
-    writer.commit_block(block, block_of(values, (first, after)), statuses, makers=makers)
+    writer.commit_block(
+        block, block_of(values, (first, after)), statuses, makers=makers
+    )
 
 
 def a_store(path: Path, *makers: Maker | None, mixed: bool = True) -> Path:
@@ -54,9 +68,13 @@ def a_store(path: Path, *makers: Maker | None, mixed: bool = True) -> Path:
 
 
 @pytest.mark.parametrize(
-    "other", [NEW, GPU, replace(CPU, precision="bfloat16")], ids=["version", "device", "precision"]
+    "other",
+    [NEW, GPU, replace(CPU, precision="bfloat16")],
+    ids=["version", "device", "precision"],
 )
-def test_clips_of_another_kind_are_refused_unless_allowed(tmp_path: Path, other: Maker) -> None:
+def test_clips_of_another_kind_are_refused_unless_allowed(
+    tmp_path: Path, other: Maker
+) -> None:
     plan_store(tmp_path / "s", 12, 4)
     commit_rows(StoreWriter(tmp_path / "s"), 0, CPU)
     before = tree(tmp_path / "s")
@@ -119,12 +137,18 @@ def test_a_row_that_is_retried_gets_its_own_maker(tmp_path: Path) -> None:
     writer.replace_rows(0, [2], part, [RowStatus()], makers=[later])
     marker = writer.marker(0)
     assert marker is not None
-    assert marker.makers.runs == (MadeRows(0, 2, CPU), MadeRows(2, 3, later), MadeRows(3, 4, CPU))
+    assert marker.makers.runs == (
+        MadeRows(0, 2, CPU),
+        MadeRows(2, 3, later),
+        MadeRows(3, 4, CPU),
+    )
     with pytest.raises(Mismatch):
         writer.replace_rows(0, [1], part, [RowStatus()], makers=[NEW])
 
 
-def test_a_seal_says_what_made_each_row_without_names_of_machines(tmp_path: Path) -> None:
+def test_a_seal_says_what_made_each_row_without_names_of_machines(
+    tmp_path: Path,
+) -> None:
     other = replace(CPU, host="node2")
     a_store(tmp_path / "s", CPU, other, CPU, None)
     seal = json.loads((tmp_path / "s/seal.json").read_bytes())
@@ -142,17 +166,23 @@ def test_a_seal_says_what_made_each_row_without_names_of_machines(tmp_path: Path
     assert commits.made_by().unrecorded == 4
 
 
-def test_only_the_marker_the_seal_and_the_card_depend_on_what_made_rows(tmp_path: Path) -> None:
+def test_only_the_marker_the_seal_and_the_card_depend_on_what_made_rows(
+    tmp_path: Path,
+) -> None:
     for name, maker in (("one", CPU), ("two", GPU)):
         plan_store(tmp_path / name, 8, 4)
         # The same plan, so that nothing else differs.
-        (tmp_path / name / "store.json").write_bytes((tmp_path / "one/store.json").read_bytes())
+        (tmp_path / name / "store.json").write_bytes(
+            (tmp_path / "one/store.json").read_bytes()
+        )
         writer = StoreWriter(tmp_path / name)
         commit_rows(writer, 0, maker)
         commit_rows(writer, 1, maker)
         writer.seal()
     one, two = tree(tmp_path / "one"), tree(tmp_path / "two")
-    assert {name for name in one.keys() | two.keys() if one.get(name) != two.get(name)} == {
+    assert {
+        name for name in one.keys() | two.keys() if one.get(name) != two.get(name)
+    } == {
         "README.md",
         "seal.json",
     }
@@ -170,7 +200,12 @@ def test_a_mixture_is_shown_wherever_a_store_is_described(tmp_path: Path) -> Non
     info = run_obygaze("store", "info", store).ok().stdout
     card = run_obygaze("store", "card", store).ok().stdout
     checked = run_obygaze("store", "verify", store).ok()
-    for text in (info, card, (store / "README.md").read_text(), checked.stdout + checked.stderr):
+    for text in (
+        info,
+        card,
+        (store / "README.md").read_text(),
+        checked.stdout + checked.stderr,
+    ):
         for expected in (words, mixture, versions):
             assert expected in " ".join(text.split()), expected
     facts = run_obygaze("store", "info", store, "--json").ok().json()
@@ -217,7 +252,15 @@ def test_a_marker_with_an_impossible_maker_is_damaged(tmp_path: Path) -> None:
         open_store(tmp_path / "s").commits.made_by()
 
     read([[4, 8]])
-    for wrong in ([[4, 6], [5, 8]], [[4, 4]], [[-1, 8]], [["4", 8]], [[True, 8]], [[3, 8]], 7):
+    for wrong in (
+        [[4, 6], [5, 8]],
+        [[4, 4]],
+        [[-1, 8]],
+        [["4", 8]],
+        [[True, 8]],
+        [[3, 8]],
+        7,
+    ):
         with pytest.raises(Corrupt):
             read(wrong)
     with pytest.raises(Corrupt):
@@ -230,12 +273,25 @@ def test_a_marker_with_an_impossible_maker_is_damaged(tmp_path: Path) -> None:
 def test_runs_of_one_maker_are_joined() -> None:
     other = replace(CPU, host="b")
     makers = Makers.of_rows(10, [CPU, CPU, None, other, CPU])
-    assert makers.runs == (MadeRows(10, 12, CPU), MadeRows(13, 14, other), MadeRows(14, 15, CPU))
+    assert makers.runs == (
+        MadeRows(10, 12, CPU),
+        MadeRows(13, 14, other),
+        MadeRows(14, 15, CPU),
+    )
     joined = Makers.of_parts([makers, Makers.of_rows(15, [CPU])])
     assert joined.runs[-1] == MadeRows(14, 16, CPU)
-    assert [makers.of_row(row) for row in (9, 11, 12, 13, 15)] == [None, CPU, None, other, None]
+    assert [makers.of_row(row) for row in (9, 11, 12, 13, 15)] == [
+        None,
+        CPU,
+        None,
+        other,
+        None,
+    ]
     assert makers.clips(not_ok=[10, 12, 13]) == {CPU: 2}
-    assert makers.between(11, 14).runs == (MadeRows(11, 12, CPU), MadeRows(13, 14, other))
+    assert makers.between(11, 14).runs == (
+        MadeRows(11, 12, CPU),
+        MadeRows(13, 14, other),
+    )
     assert Makers.from_json(makers.to_json()) == makers
 
 

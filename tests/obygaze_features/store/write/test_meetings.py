@@ -34,7 +34,9 @@ def test_two_processes_that_meet_end_well(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.usefixtures("namespaces")
 @pytest.mark.parametrize("name", ["pull", "push", "unpack"])
-def test_what_was_killed_in_a_container_is_completed_in_the_next(tmp_path: Path, name: str) -> None:
+def test_what_was_killed_in_a_container_is_completed_in_the_next(
+    tmp_path: Path, name: str
+) -> None:
     """Each is process 1 of a host of the same name."""
     copying = Copying(tmp_path)
     command = getattr(copying, name)
@@ -43,7 +45,9 @@ def test_what_was_killed_in_a_container_is_completed_in_the_next(tmp_path: Path,
 
 
 @pytest.mark.usefixtures("namespaces")
-def test_two_containers_under_one_name_do_not_take_each_others_draft(tmp_path: Path) -> None:
+def test_two_containers_under_one_name_do_not_take_each_others_draft(
+    tmp_path: Path,
+) -> None:
     counts = live_in_containers(Copying(tmp_path), 2, seed=1)
     assert counts == {"another process is fetching this store": 2, "rounds": 2}
 

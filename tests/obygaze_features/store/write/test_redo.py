@@ -13,7 +13,13 @@ from support.kills import kill_everywhere
 from support.stores import ARRAYS, fill_store, plan_store, some_values
 
 from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
-from obygaze_features.store import ArraySpec, RowSource, RowStatus, StoreWriter, open_store
+from obygaze_features.store import (
+    ArraySpec,
+    RowSource,
+    RowStatus,
+    StoreWriter,
+    open_store,
+)
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote.files import FolderFiles, Piece
 from obygaze_features.store.write import commit
@@ -52,7 +58,9 @@ def redo(path: Path, values: dict[str, np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_good_rows_are_readable_after_a_kill_at_any_change(tmp_path: Path, layout: str) -> None:
+def test_good_rows_are_readable_after_a_kill_at_any_change(
+    tmp_path: Path, layout: str
+) -> None:
     path, pristine = tmp_path / "s", tmp_path / "pristine"
     values = store_with_a_failed_row(pristine, layout)
     shutil.copytree(pristine, path)
@@ -70,7 +78,9 @@ def test_good_rows_are_readable_after_a_kill_at_any_change(tmp_path: Path, layou
                     np.testing.assert_array_equal(one.values[0], array[2])
             except ObygazeError as error:
                 wrong.append(str(error))
-        wrong.extend(map(str, verify(path, hashes=True).problems + verify(path).problems))
+        wrong.extend(
+            map(str, verify(path, hashes=True).problems + verify(path).problems)
+        )
         states.add(len(list(path.glob("staging/block-00000/[0-9]*"))))
         for name in ("data.zarr", "commits", "staging"):
             shutil.rmtree(path / name)
@@ -83,7 +93,9 @@ def test_good_rows_are_readable_after_a_kill_at_any_change(tmp_path: Path, layou
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_open_reader_stays_right_across_a_redo_and_a_seal(tmp_path: Path, layout: str) -> None:
+def test_an_open_reader_stays_right_across_a_redo_and_a_seal(
+    tmp_path: Path, layout: str
+) -> None:
     values = store_with_a_failed_row(tmp_path / "s", layout)
     readers = [open_store(tmp_path / "s") for _ in range(2)]
     for reader in readers:
@@ -106,7 +118,9 @@ def test_a_redo_between_two_requests_of_a_reader(tmp_path: Path) -> None:
     class Redone(FolderFiles):
         done = False
 
-        def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+        def read(
+            self, name: str, start: int = 0, stop: int | None = None
+        ) -> Piece | None:
             piece = super().read(name, start, stop)
             if start < 0 and not self.done:
                 self.done = True
@@ -134,7 +148,9 @@ def test_a_retry_whose_claim_was_lost_does_not_block_its_block(tmp_path: Path) -
 
     def look() -> None:
         forget_claims(path)
-        for _ in range(2):  # the first may find that the lost one was whole, and finish that
+        for _ in range(
+            2
+        ):  # the first may find that the lost one was whole, and finish that
             if StoreWriter(path).rows_to_retry():
                 with suppress(Mismatch):
                     redo(path, other)
@@ -142,7 +158,9 @@ def test_a_retry_whose_claim_was_lost_does_not_block_its_block(tmp_path: Path) -
         store, rows = open_store(path), {}
         for name, array in values.items():
             found = store.matrix(name).values
-            np.testing.assert_array_equal(np.delete(found, 1, 0), np.delete(array, 1, 0))
+            np.testing.assert_array_equal(
+                np.delete(found, 1, 0), np.delete(array, 1, 0)
+            )
             rows[name] = found[1]
         results.add("first" if (rows["clip"] == values["clip"][1]).all() else "second")
         expected = values if (rows["clip"] == values["clip"][1]).all() else other
@@ -156,12 +174,19 @@ def test_a_retry_whose_claim_was_lost_does_not_block_its_block(tmp_path: Path) -
     assert results == {"first", "second"}
 
 
-def test_rows_of_a_lost_retry_are_not_mixed_with_their_old_features(tmp_path: Path) -> None:
+def test_rows_of_a_lost_retry_are_not_mixed_with_their_old_features(
+    tmp_path: Path,
+) -> None:
     """A row got a new video; one of its two files was replaced, the claim of the other is lost."""
     plan = plan_store(tmp_path / "s", 4, 4, arrays=ARRAYS[:2])
-    values, films = some_values(4, plan.arrays), [RowSource(0.0, 1.0, 100, "00") for _ in range(4)]
+    values, films = (
+        some_values(4, plan.arrays),
+        [RowSource(0.0, 1.0, 100, "00") for _ in range(4)],
+    )
     writer = StoreWriter(tmp_path / "s")
-    writer.commit_block(0, values, [RowStatus(), FAILED, RowStatus(), RowStatus()], sources=films)
+    writer.commit_block(
+        0, values, [RowStatus(), FAILED, RowStatus(), RowStatus()], sources=films
+    )
     new = {name: array + 1 for name, array in values.items()}
     film = RowSource(0.0, 1.0, 200, "11")
 
@@ -174,10 +199,16 @@ def test_rows_of_a_lost_retry_are_not_mixed_with_their_old_features(tmp_path: Pa
         writer.replace_rows(0, [2], rows_of(new, [2]), [RowStatus()], sources=[film])
     forget_claims(tmp_path / "s")
     for _ in range(2):
-        with pytest.raises(Corrupt, match=r"row 2 and 0 more have files of two extractions"):
-            writer.replace_rows(0, [1], rows_of(values, [1]), [RowStatus()], sources=[films[1]])
+        with pytest.raises(
+            Corrupt, match=r"row 2 and 0 more have files of two extractions"
+        ):
+            writer.replace_rows(
+                0, [1], rows_of(values, [1]), [RowStatus()], sources=[films[1]]
+            )
     both = [RowStatus()] * 2
-    assert writer.replace_rows(0, [1, 2], rows_of(new, [1, 2]), both, sources=[films[1], film])
+    assert writer.replace_rows(
+        0, [1, 2], rows_of(new, [1, 2]), both, sources=[films[1], film]
+    )
     writer.seal()
     store = open_store(tmp_path / "s")
     for name, array in values.items():

@@ -51,11 +51,17 @@ def mounts(tmp_path: Path) -> Iterator[tuple[Path, list[Path]]]:
     try:
         for place in places:
             arguments = [python, program, backing, place, "30"]
-            running.append(subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True))
+            running.append(
+                subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+            )
             one = running[-1]
-            wait_until(lambda p=place, o=one: p.is_mount() or o.poll() is not None, "a mount")
+            wait_until(
+                lambda p=place, o=one: p.is_mount() or o.poll() is not None, "a mount"
+            )
             if one.poll() is not None:
-                pytest.skip(f"no FUSE here: {(one.stderr.read().splitlines() or [''])[-1]}")
+                pytest.skip(
+                    f"no FUSE here: {(one.stderr.read().splitlines() or [''])[-1]}"
+                )
         yield backing, places
     finally:
         for place in places:
@@ -87,7 +93,9 @@ def test_two_mounts_never_mix_two_contents(mounts) -> None:
     StoreWriter(backing / "s").seal()
     found = open_store(backing / "s").matrix("clip").values
     theirs = [some_values(4 * N_BLOCKS, seed=seed)["clip"] for seed in (0, 1)]
-    of_first = sum((found[i : i + 4] == theirs[0][i : i + 4]).all() for i in range(0, 160, 4))
+    of_first = sum(
+        (found[i : i + 4] == theirs[0][i : i + 4]).all() for i in range(0, 160, 4)
+    )
     assert of_first == told[0]["True"]
 
 
@@ -103,27 +111,37 @@ def stale(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return read(self)
 
     monkeypatch.setattr(Path, "read_bytes", read_bytes)
-    monkeypatch.setattr(Path, "exists", lambda p: not p.name.endswith(tuple(endings)) and exists(p))
+    monkeypatch.setattr(
+        Path, "exists", lambda p: not p.name.endswith(tuple(endings)) and exists(p)
+    )
     yield endings
     endings.clear()
 
 
-def test_a_marker_that_a_cache_hides_is_not_replaced(tmp_path: Path, stale: list[str]) -> None:
+def test_a_marker_that_a_cache_hides_is_not_replaced(
+    tmp_path: Path, stale: list[str]
+) -> None:
     plan_store(tmp_path / "s")
     values, other = some_values(23), some_values(23, seed=1)
     fill_store(tmp_path / "s", values)
     writer = StoreWriter(tmp_path / "s")
     stale += [".json"]
-    with pytest.raises(Mismatch, match="block 2 was committed before, with other content"):
+    with pytest.raises(
+        Mismatch, match="block 2 was committed before, with other content"
+    ):
         writer.commit_block(2, block_of(other, (8, 12)))
     same = writer.commit_block(2, block_of(values, (8, 12)))
     stale.clear()
     assert same is False and not verify(tmp_path / "s", hashes=True).problems
     assert not list((tmp_path / "s/staging").iterdir())
-    np.testing.assert_array_equal(open_store(tmp_path / "s").matrix("clip").values, values["clip"])
+    np.testing.assert_array_equal(
+        open_store(tmp_path / "s").matrix("clip").values, values["clip"]
+    )
 
 
-def test_a_seal_that_a_cache_hides_is_not_undone(tmp_path: Path, stale: list[str]) -> None:
+def test_a_seal_that_a_cache_hides_is_not_undone(
+    tmp_path: Path, stale: list[str]
+) -> None:
     plan_store(tmp_path / "s")
     writer = fill_store(tmp_path / "s", some_values(23))
     writer.seal()
@@ -132,7 +150,9 @@ def test_a_seal_that_a_cache_hides_is_not_undone(tmp_path: Path, stale: list[str
     assert not (tmp_path / "s/staging").exists()
 
 
-def test_a_decision_whose_claim_was_lost_does_not_block_the_next_run(tmp_path: Path) -> None:
+def test_a_decision_whose_claim_was_lost_does_not_block_the_next_run(
+    tmp_path: Path,
+) -> None:
     plan_store(tmp_path / "s")
     values = some_values(23)
     fill_store(tmp_path / "s", some_values(23, seed=1), blocks=[2])
@@ -141,4 +161,6 @@ def test_a_decision_whose_claim_was_lost_does_not_block_the_next_run(tmp_path: P
     assert StoreWriter(tmp_path / "s").pending_blocks() == [0, 1, 2, 3, 4, 5]
     fill_store(tmp_path / "s", values).seal()
     assert not verify(tmp_path / "s", hashes=True).problems
-    np.testing.assert_array_equal(open_store(tmp_path / "s").matrix("clip").values, values["clip"])
+    np.testing.assert_array_equal(
+        open_store(tmp_path / "s").matrix("clip").values, values["clip"]
+    )

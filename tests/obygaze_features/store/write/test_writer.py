@@ -29,7 +29,9 @@ BAD = RowStatus.failed("decode", "InvalidDataError", "moov atom not found")
 
 
 def tree(path: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(path)): f.read_bytes() for f in path.rglob("*") if f.is_file()}
+    return {
+        str(f.relative_to(path)): f.read_bytes() for f in path.rglob("*") if f.is_file()
+    }
 
 
 def test_a_block_is_one_file_an_array_and_a_marker(tmp_path: Path) -> None:
@@ -72,7 +74,10 @@ def test_the_same_content_again_changes_nothing(tmp_path: Path) -> None:
     writer = fill_store(tmp_path / "s", values)
     before = tree(tmp_path / "s")
     again = StoreWriter(tmp_path / "s")
-    assert again.commit_block(2, block_of(values, (8, 12)), seconds={"decode": 99.0}) is False
+    assert (
+        again.commit_block(2, block_of(values, (8, 12)), seconds={"decode": 99.0})
+        is False
+    )
     assert tree(tmp_path / "s") == before
     writer.seal()
     before = tree(tmp_path / "s")
@@ -81,7 +86,9 @@ def test_the_same_content_again_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_other_content_is_an_error_that_names_the_block(tmp_path: Path, sealed: bool) -> None:
+def test_other_content_is_an_error_that_names_the_block(
+    tmp_path: Path, sealed: bool
+) -> None:
     plan_store(tmp_path / "s")
     values = some_values(23)
     writer = fill_store(tmp_path / "s", values)
@@ -101,25 +108,31 @@ def test_a_writer_of_another_recipe_is_refused(tmp_path: Path) -> None:
     plan_store(tmp_path / "s")
     with pytest.raises(Mismatch, match=r"compute\.dtype"):
         StoreWriter(
-            tmp_path / "s", recipe=a_recipe(compute={"dtype": "bfloat16", "attention": "eager"})
+            tmp_path / "s",
+            recipe=a_recipe(compute={"dtype": "bfloat16", "attention": "eager"}),
         )
 
 
 def test_rows_that_failed_hold_nothing(tmp_path: Path) -> None:
     plan_store(
-        tmp_path / "s", arrays=(ArraySpec("clip", (4,)), ArraySpec("mask", (2,), dtype="bool"))
+        tmp_path / "s",
+        arrays=(ArraySpec("clip", (4,)), ArraySpec("mask", (2,), dtype="bool")),
     )
     values = {"clip": np.ones((23, 4), np.float32), "mask": np.ones((23, 2), bool)}
     fill_store(tmp_path / "s", values, {1: BAD})
     store = open_store(tmp_path / "s")
-    raw = {spec.name: store.arrays.read(spec, np.arange(23)) for spec in store.plan.arrays}
+    raw = {
+        spec.name: store.arrays.read(spec, np.arange(23)) for spec in store.plan.arrays
+    }
     assert np.isnan(raw["clip"][1]).all() and not raw["mask"][1].any()
     assert (np.delete(raw["clip"], 1, axis=0) == 1).all()
     assert values["clip"].all()  # what the caller gave is left as it was
 
 
 @pytest.mark.parametrize("tail", [(4,), (64, 1024)])
-def test_a_block_in_which_every_clip_failed_is_a_whole_block(tmp_path: Path, tail) -> None:
+def test_a_block_in_which_every_clip_failed_is_a_whole_block(
+    tmp_path: Path, tail
+) -> None:
     plan_store(tmp_path / "s", 130, 64, arrays=(ArraySpec("clip", tail),))
     values = some_values(130, (ArraySpec("clip", tail),))
     fill_store(tmp_path / "s", values, dict.fromkeys(range(64), BAD)).seal()
@@ -134,11 +147,17 @@ def test_a_block_in_which_every_clip_failed_is_a_whole_block(tmp_path: Path, tai
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"clip": np.zeros((3, 4), np.float32)}, r"shape is \(3, 4\), the store has \(4, 4\)"),
+        (
+            {"clip": np.zeros((3, 4), np.float32)},
+            r"shape is \(3, 4\), the store has \(4, 4\)",
+        ),
         ({"clip": np.zeros((4, 4), np.complex64)}, "cannot be stored as float32"),
         ({"extra": np.zeros((4, 4))}, "got clip, extra, frames"),
         ({"clip": np.array([[1, 2, 3, np.nan]] * 4, np.float32)}, "not finite"),
-        ({"frames": np.full((4, 3, 4), 1e6, np.float32)}, "row 8 and 3 more are ok but not finite"),
+        (
+            {"frames": np.full((4, 3, 4), 1e6, np.float32)},
+            "row 8 and 3 more are ok but not finite",
+        ),
     ],
 )
 def test_what_cannot_be_a_block_is_refused(tmp_path: Path, change, words) -> None:
@@ -157,7 +176,10 @@ def test_what_cannot_be_a_block_is_refused(tmp_path: Path, change, words) -> Non
 def test_float32_is_stored_in_the_stores_own_type(tmp_path: Path) -> None:
     plan_store(tmp_path / "s")
     values = some_values(23)
-    wide = {**values, "frames": np.linspace(0, 1, 23 * 12, dtype="f4").reshape(23, 3, 4)}
+    wide = {
+        **values,
+        "frames": np.linspace(0, 1, 23 * 12, dtype="f4").reshape(23, 3, 4),
+    }
     fill_store(tmp_path / "s", wide)
     found = open_store(tmp_path / "s").matrix("frames").values
     np.testing.assert_array_equal(found, wide["frames"].astype("f2"))
@@ -184,7 +206,9 @@ def test_every_half_that_is_finite_is_stored_and_no_other(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("compressor", [None, "zstd", "blosc"])
 @pytest.mark.parametrize("tail", [(256, 64), (2, 3)])
-def test_every_layout_comes_back_and_is_one_file_a_block(tmp_path, compressor, tail) -> None:
+def test_every_layout_comes_back_and_is_one_file_a_block(
+    tmp_path, compressor, tail
+) -> None:
     tokens = ArraySpec("tokens", tail, dtype="float16")
     plan = plan_store(tmp_path / "s", 600, 300, arrays=(tokens,), compressor=compressor)
     values = some_values(600, (tokens,))
@@ -210,7 +234,11 @@ def test_inner_chunks_are_whole_clips_that_divide_a_block(tmp_path: Path) -> Non
     tokens = ArraySpec("tokens", (196, 768), dtype="float16")  # 301 kB a clip
     plan = plan_store(tmp_path / "s", 100, 64, arrays=(tokens,))
     sharding = plan.zarr["tokens/zarr.json"]["codecs"][0]["configuration"]
-    assert sharding["chunk_shape"] == [8, 196, 768]  # 13 clips would fit into 4 MB; 8 divides 64
+    assert sharding["chunk_shape"] == [
+        8,
+        196,
+        768,
+    ]  # 13 clips would fit into 4 MB; 8 divides 64
     assert [codec["name"] for codec in sharding["codecs"]] == ["bytes", "crc32c"]
 
 
@@ -220,7 +248,9 @@ def test_inner_chunks_are_whole_clips_that_divide_a_block(tmp_path: Path) -> Non
 def test_rows_that_failed_can_be_redone_and_ok_rows_stay(tmp_path: Path) -> None:
     plan_store(tmp_path / "s")
     values = some_values(23)
-    writer = fill_store(tmp_path / "s", values, {9: BAD, 10: RowStatus.no_video(), 2: BAD})
+    writer = fill_store(
+        tmp_path / "s", values, {9: BAD, 10: RowStatus.no_video(), 2: BAD}
+    )
     assert writer.rows_to_retry() == {0: [2], 2: [9, 10]}
     other = some_values(23, seed=5)
     redone = writer.replace_rows(
@@ -231,9 +261,13 @@ def test_rows_that_failed_can_be_redone_and_ok_rows_stay(tmp_path: Path) -> None
     marker = writer.marker(2)
     assert marker is not None and marker.revision == 1
     found = open_store(tmp_path / "s").matrix("frames", missing="drop")
-    np.testing.assert_array_equal(found.values[found.rows == 10], other["frames"][10:11])
+    np.testing.assert_array_equal(
+        found.values[found.rows == 10], other["frames"][10:11]
+    )
     same = found.rows != 10
-    np.testing.assert_array_equal(found.values[same], values["frames"][found.rows[same]])
+    np.testing.assert_array_equal(
+        found.values[same], values["frames"][found.rows[same]]
+    )
     assert not verify(tmp_path / "s", hashes=True).problems
 
 
@@ -244,12 +278,20 @@ def test_ok_rows_cannot_be_redone(tmp_path: Path) -> None:
     arrays = {n: v[8:9] for n, v in values.items()}
     with pytest.raises(FixInput, match="row 8 is ok"):
         writer.replace_rows(2, [8], arrays, [RowStatus()])
-    with pytest.raises(FixInput, match="row 8 is ok"):  # it has no source to differ from
-        writer.replace_rows(2, [8], arrays, [RowStatus()], sources=[RowSource(1.0, 2.0)])
+    with pytest.raises(
+        FixInput, match="row 8 is ok"
+    ):  # it has no source to differ from
+        writer.replace_rows(
+            2, [8], arrays, [RowStatus()], sources=[RowSource(1.0, 2.0)]
+        )
     with pytest.raises(FixInput, match="row 7 is outside block 2, rows 8-11"):
         writer.replace_rows(2, [7], arrays, [RowStatus()])
     good = {n: v[9:10] for n, v in values.items()}
-    for bad in ({}, {**good, "clip": good["clip"][0]}, {**good, "clip": good["clip"] + 1j}):
+    for bad in (
+        {},
+        {**good, "clip": good["clip"][0]},
+        {**good, "clip": good["clip"] + 1j},
+    ):
         with pytest.raises(FixInput):
             writer.replace_rows(2, [9], bad, [RowStatus()])
     with pytest.raises(AlreadyThere, match="block 3 is not committed"):
@@ -260,7 +302,9 @@ def test_ok_rows_with_another_source_are_redone(tmp_path: Path) -> None:
     plan_store(tmp_path / "s")
     values, other = some_values(23), some_values(23, seed=5)
     writer = StoreWriter(tmp_path / "s")
-    sources = [RowSource(float(row), row + 1.0, 1000, "ab" * 32, 25) for row in range(8, 12)]
+    sources = [
+        RowSource(float(row), row + 1.0, 1000, "ab" * 32, 25) for row in range(8, 12)
+    ]
     writer.commit_block(2, block_of(values, (8, 12)), sources=sources)
     with pytest.raises(FixInput, match="row 9 is ok"):
         ninth = {n: v[9:10] for n, v in other.items()}
@@ -275,7 +319,9 @@ def test_ok_rows_with_another_source_are_redone(tmp_path: Path) -> None:
     assert marker is not None and marker.revision == 2
     assert marker.sources == {8: swapped, 9: moved, 10: sources[2], 11: sources[3]}
     found = open_store(tmp_path / "s").matrix("clip", missing="drop")
-    expected = np.concatenate([values["clip"][8:9], other["clip"][9:10], values["clip"][10:12]])
+    expected = np.concatenate(
+        [values["clip"][8:9], other["clip"][9:10], values["clip"][10:12]]
+    )
     np.testing.assert_array_equal(found.values, expected)
     assert not verify(tmp_path / "s", hashes=True).problems
 
@@ -309,10 +355,17 @@ def test_sources_of_other_rows_are_refused(tmp_path: Path) -> None:
     writer, block = StoreWriter(tmp_path / "s"), block_of(some_values(23), (8, 12))
     with pytest.raises(FixInput, match="3 sources for the 4 rows of block 2"):
         writer.commit_block(2, block, sources=[RowSource()] * 3)
-    for bad in ({"start_s": "1"}, {"n_bytes": 1.5}, {"pictures": True}, {"quick_sha256": 7}):
+    for bad in (
+        {"start_s": "1"},
+        {"n_bytes": 1.5},
+        {"pictures": True},
+        {"quick_sha256": 7},
+    ):
         with pytest.raises(ValueError, match=next(iter(bad))):
             RowSource(**bad)  # type: ignore[arg-type]
-    assert RowSource.from_json({"n_bytes": 7, "of_a_later_version": [1]}) == RowSource(n_bytes=7)
+    assert RowSource.from_json({"n_bytes": 7, "of_a_later_version": [1]}) == RowSource(
+        n_bytes=7
+    )
 
 
 def test_a_sealed_store_is_not_redone(tmp_path: Path) -> None:
@@ -321,7 +374,9 @@ def test_a_sealed_store_is_not_redone(tmp_path: Path) -> None:
     writer = fill_store(tmp_path / "s", values, {9: BAD})
     writer.seal()
     with pytest.raises(AlreadyThere, match="sealed"):
-        writer.replace_rows(2, [9], {n: v[9:10] for n, v in values.items()}, [RowStatus()])
+        writer.replace_rows(
+            2, [9], {n: v[9:10] for n, v in values.items()}, [RowStatus()]
+        )
 
 
 @pytest.mark.parametrize("killed_in", ["_place", "_publish"])
@@ -339,13 +394,18 @@ def test_a_redo_that_is_killed_is_finished_by_the_next_run(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(commit, killed_in, killed)
-        writer.replace_rows(2, [9], {n: v[9:10] for n, v in values.items()}, [RowStatus()])
+        writer.replace_rows(
+            2, [9], {n: v[9:10] for n, v in values.items()}, [RowStatus()]
+        )
     assert commit.claims(tmp_path / "s") == [2]
     assert StoreWriter(tmp_path / "s").clean_litter() == 1
-    np.testing.assert_array_equal(open_store(tmp_path / "s").matrix("clip").values, values["clip"])
+    np.testing.assert_array_equal(
+        open_store(tmp_path / "s").matrix("clip").values, values["clip"]
+    )
     # A reader that was open all the time has the old marker, and finds the new one by the length.
     np.testing.assert_array_equal(
-        reader.matrix("clip", missing="drop").values, np.delete(values["clip"], 9, axis=0)
+        reader.matrix("clip", missing="drop").values,
+        np.delete(values["clip"], 9, axis=0),
     )
     assert not verify(tmp_path / "s", hashes=True).problems
 
@@ -357,7 +417,11 @@ def test_litter_of_the_dead_is_removed_and_of_the_living_is_not(tmp_path: Path) 
     plan_store(tmp_path / "s")
     staging = tmp_path / "s/staging"
     alive = hold_new(staging, "block-00001.", renewed=False)
-    names = (new_tag(staging), f"k{'0' * 15}.{'0' * 12}", f"earlier.example.org.17.{'0' * 12}")
+    names = (
+        new_tag(staging),
+        f"k{'0' * 15}.{'0' * 12}",
+        f"earlier.example.org.17.{'0' * 12}",
+    )
     dead, far, earlier = (staging / f"block-00001.{name}" for name in names)
     for folder in (dead, far, earlier, staging / "trash.123"):
         folder.mkdir()
@@ -404,7 +468,9 @@ def test_file_systems_without_links_work_too(tmp_path: Path, monkeypatch) -> Non
     assert writer.commit_block(0, block_of(values, (0, 4))) is False
     writer.seal()
     assert not verify(tmp_path / "s", hashes=True).problems
-    np.testing.assert_array_equal(open_store(tmp_path / "s").matrix("clip").values, values["clip"])
+    np.testing.assert_array_equal(
+        open_store(tmp_path / "s").matrix("clip").values, values["clip"]
+    )
 
 
 # ---- sealing -----------------------------------------------------------------------------------
@@ -412,13 +478,17 @@ def test_file_systems_without_links_work_too(tmp_path: Path, monkeypatch) -> Non
 
 def test_a_seal_holds_every_row_and_every_file(tmp_path: Path) -> None:
     plan_store(tmp_path / "s")
-    writer = fill_store(tmp_path / "s", some_values(23), {9: BAD, 10: RowStatus("ok", message="x")})
+    writer = fill_store(
+        tmp_path / "s", some_values(23), {9: BAD, 10: RowStatus("ok", message="x")}
+    )
     seal = writer.seal()
     assert seal.counts == {"failed": 1, "ok": 22}
     assert set(seal.noted) == {9, 10}
     assert set(seal.files) == set(tree(tmp_path / "s")) - {"seal.json"}
     assert seal.seconds == {"decode": 3.0} and seal.versions == {"toy": ["1"]}
-    assert not (tmp_path / "s/commits").exists() and not (tmp_path / "s/staging").exists()
+    assert (
+        not (tmp_path / "s/commits").exists() and not (tmp_path / "s/staging").exists()
+    )
     assert writer.seal() == seal
     assert writer.pending_blocks() == []
     store = open_store(tmp_path / "s")
@@ -447,9 +517,12 @@ def test_a_block_whose_file_vanished_is_not_sealed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "killed_in"), [(seal, "_seal"), (seal, "write_exclusive"), (seal, "_tidy")]
+    ("module", "killed_in"),
+    [(seal, "_seal"), (seal, "write_exclusive"), (seal, "_tidy")],
 )
-def test_sealing_can_be_killed_and_repeated(tmp_path, monkeypatch, module, killed_in) -> None:
+def test_sealing_can_be_killed_and_repeated(
+    tmp_path, monkeypatch, module, killed_in
+) -> None:
     plan_store(tmp_path / "s")
     values = some_values(23)
     writer = fill_store(tmp_path / "s", values)
@@ -460,7 +533,9 @@ def test_sealing_can_be_killed_and_repeated(tmp_path, monkeypatch, module, kille
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(module, killed_in, killed)
         writer.seal()
-    np.testing.assert_array_equal(open_store(tmp_path / "s").matrix("clip").values, values["clip"])
+    np.testing.assert_array_equal(
+        open_store(tmp_path / "s").matrix("clip").values, values["clip"]
+    )
     StoreWriter(tmp_path / "s").seal()
     assert not verify(tmp_path / "s", hashes=True).problems
     assert sorted(p.name for p in (tmp_path / "s").iterdir()) == [
@@ -478,7 +553,9 @@ def test_nothing_is_committed_while_a_store_is_being_sealed(tmp_path: Path) -> N
     writer = fill_store(tmp_path / "s", values, {9: BAD})
     shutil.move(tmp_path / "s/staging", tmp_path / "s/staging.sealing")
     with pytest.raises(AlreadyThere, match="being sealed"):
-        writer.replace_rows(2, [9], {n: v[9:10] for n, v in values.items()}, [RowStatus()])
+        writer.replace_rows(
+            2, [9], {n: v[9:10] for n, v in values.items()}, [RowStatus()]
+        )
     writer.seal()
     assert open_store(tmp_path / "s").status().counts == {"ok": 22, "failed": 1}
 
@@ -492,7 +569,9 @@ def test_nothing_is_committed_while_a_store_is_being_sealed(tmp_path: Path) -> N
         ("int64", np.array([1, 2**63, 0], np.uint64), 2**63 - 1),
     ],
 )
-def test_a_number_outside_the_type_of_its_array_is_refused(tmp_path, dtype, given, fitting) -> None:
+def test_a_number_outside_the_type_of_its_array_is_refused(
+    tmp_path, dtype, given, fitting
+) -> None:
     arrays = (ArraySpec("clip", (2,)), ArraySpec("counts", (1,), dtype=dtype))
     plan_store(tmp_path / "s", 3, 3, arrays=arrays)
     writer, block = StoreWriter(tmp_path / "s"), {"clip": np.zeros((3, 2), np.float32)}
@@ -501,7 +580,11 @@ def test_a_number_outside_the_type_of_its_array_is_refused(tmp_path, dtype, give
     assert str(given[1]) in caught.value.what and dtype in caught.value.what
     given[1] = fitting
     assert writer.commit_block(0, {**block, "counts": given[:, None]})
-    assert open_store(tmp_path / "s").matrix("counts").values.tolist() == [[1], [fitting], [0]]
+    assert open_store(tmp_path / "s").matrix("counts").values.tolist() == [
+        [1],
+        [fitting],
+        [0],
+    ]
 
 
 def test_numbers_of_rows_that_failed_may_be_anything(tmp_path: Path) -> None:
@@ -509,10 +592,14 @@ def test_numbers_of_rows_that_failed_may_be_anything(tmp_path: Path) -> None:
     plan_store(tmp_path / "s", 2, 2, arrays=arrays)
     block = {"clip": np.zeros((2, 2)), "counts": np.array([7, 300], np.uint16)}
     assert StoreWriter(tmp_path / "s").commit_block(0, block, [RowStatus(), BAD])
-    assert open_store(tmp_path / "s").matrix("counts", missing="drop").values.tolist() == [7]
+    assert open_store(tmp_path / "s").matrix(
+        "counts", missing="drop"
+    ).values.tolist() == [7]
 
 
-def test_a_number_outside_the_type_is_refused_when_rows_are_replaced(tmp_path: Path) -> None:
+def test_a_number_outside_the_type_is_refused_when_rows_are_replaced(
+    tmp_path: Path,
+) -> None:
     arrays = (
         ArraySpec("clip", (2,)),
         ArraySpec("counts", (), dtype="uint8"),
@@ -563,13 +650,17 @@ def test_a_status_that_no_reader_accepts_is_not_written(tmp_path: Path, status) 
     writer.commit_block(0, values, [RowStatus(), BAD])
     after = tree(tmp_path / "s")
     with pytest.raises(FixInput, match="row 1"):
-        writer.replace_rows(0, [1], {name: v[:1] for name, v in values.items()}, [status])
+        writer.replace_rows(
+            0, [1], {name: v[:1] for name, v in values.items()}, [status]
+        )
     assert tree(tmp_path / "s") == after
     writer.clean_litter()
     writer.seal()
 
 
-@pytest.mark.parametrize("facts", [{"seconds": {"decode": np.nan}}, {"versions": {"av": "\udcff"}}])
+@pytest.mark.parametrize(
+    "facts", [{"seconds": {"decode": np.nan}}, {"versions": {"av": "\udcff"}}]
+)
 def test_a_marker_that_no_reader_accepts_is_not_written(tmp_path: Path, facts) -> None:
     plan_store(tmp_path / "s", 2, 2)
     writer, before = StoreWriter(tmp_path / "s"), tree(tmp_path / "s")
@@ -594,7 +685,9 @@ def test_a_store_without_its_empty_folders_is_filled_and_sealed(tmp_path: Path) 
     writer.seal()
     assert not (tmp_path / "s/staging").exists()
     assert not (tmp_path / "s/staging.sealing").exists()
-    np.testing.assert_array_equal(open_store(tmp_path / "s").matrix("clip").values, values["clip"])
+    np.testing.assert_array_equal(
+        open_store(tmp_path / "s").matrix("clip").values, values["clip"]
+    )
 
 
 def test_replaced_rows_and_what_is_given_for_them_are_as_many(tmp_path: Path) -> None:
