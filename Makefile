@@ -23,7 +23,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.t
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint fuzz torture meetings mutate format docs bench clean
+.PHONY: help demo test check lint fuzz torture meetings mutate format docs bench clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -31,8 +31,11 @@ help: ## what can be made
 demo: .venv/.laptop ## the tour: made-up clips to a report, offline, without torch
 	$(BIN)/obygaze demo
 
-test: lint ## linters, types, the import contract, then every test
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+test: lint ## linters, types, the import contract, then the tests without a `check` mark (minutes)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not check"
+
+check: .venv/.test ## the tests with a `check` mark: browsers, clean installations, kills, Slurm, pages ...
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m check
 
 lint: .venv/.test ## linters, types and the import contract only
 	$(BIN)/ruff check

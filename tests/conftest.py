@@ -55,6 +55,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse a `check` mark that does not say why its test is not in `make test`."""
+    for mark in item.iter_markers("check"):
+        if len(mark.args) != 1 or not isinstance(mark.args[0], str):
+            raise pytest.UsageError(f'{item.nodeid}: write pytest.mark.check("reason")')
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind."""
     _HOME.cleanup()

@@ -105,6 +105,7 @@ def test_every_block_says_what_it_is(page):
         )
 
 
+@pytest.mark.check("runs every page of the documentation")
 @pytest.mark.timeout(900)  # the guide is long, and a machine may be busy
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_every_page_can_be_followed_word_for_word(page, workspace):

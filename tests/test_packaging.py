@@ -239,15 +239,61 @@ def test_the_demo_installs_the_laptop_set_and_the_tests_the_rest():
             check=True,
         ).stdout
 
-    demo, test = planned("demo"), planned("test")
+    demo, test, check = planned("demo"), planned("test"), planned("check")
     assert "-c constraints.txt -e '.[video]'" in demo
     assert "[test]" not in demo
     assert "-c constraints.txt -e '.[test]'" in test
     for tool in ("ruff check", "ruff format --check", "mypy", "lint-imports", "pytest"):
         assert tool in test
-    assert test.rstrip().splitlines()[-1].startswith(".venv/bin/python -m pytest")
+    last_lines = [text.rstrip().splitlines()[-1] for text in (test, check)]
+    assert all(line.startswith(".venv/bin/python -m pytest") for line in last_lines)
+    # Together they run every test, and none twice.
+    assert last_lines[0].endswith('-m "not check"')
+    assert last_lines[1].endswith("-m check")
+    assert "ruff" not in check
 
 
+FAKE_MAKE = """#!/usr/bin/env bash
+echo "===== 3 passed, 1 skipped in 61.20s (0:01:01) of $1 ====="
+echo "$1" >> made
+[[ "$1" != "$FAILS" ]] || { echo "make: *** [Makefile:37: $1] Error 1"; exit 2; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "made", "code"),
+    [
+        ("", ["test", "check"], 0),
+        ("test", ["test"], 1),
+        ("check", ["test", "check"], 1),
+    ],
+)
+def test_the_last_line_of_the_server_is_the_closing_line_of_pytest(
+    fails: str, made: list[str], code: int, tmp_path: Path
+) -> None:
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    programs = {"scripts/install-debian-packages": "#!/bin/sh\n", "bin/make": FAKE_MAKE}
+    for name, text in programs.items():
+        program = tmp_path / name
+        program.parent.mkdir()
+        program.write_text(text, encoding="utf-8")
+        program.chmod(0o755)
+    path = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
+    done = subprocess.run(
+        [tmp_path / ".ci" / "run"],
+        env=environment({"PATH": path, "FAILS": fails}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert (tmp_path / "made").read_text(encoding="utf-8").split() == made
+    closing = f"===== 3 passed, 1 skipped in 61.20s (0:01:01) of {made[-1]} ====="
+    assert done.stdout.splitlines()[-1] == closing
+
+
+@pytest.mark.check("a clean installation")
 def test_the_program_runs_from_compiled_files_alone(tmp_path):
     for package in PACKAGES:
         ignored = shutil.ignore_patterns("__pycache__")
@@ -279,6 +325,7 @@ def test_the_program_runs_from_compiled_files_alone(tmp_path):
     assert {card["name"] for card in json.loads(done.stdout)["backbones"]} >= shipped
 
 
+@pytest.mark.check("a clean installation")
 def test_a_wheel_runs_its_own_command_beside_a_foreign_cli_module(tmp_path):
     pytest.importorskip("setuptools", minversion="77")
     source, foreign, wheels = (

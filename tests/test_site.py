@@ -21,6 +21,8 @@ from support.servers import need_program
 from test_public_api import ROOMS
 
 pytest.importorskip("myst_nb")
+
+pytestmark = pytest.mark.check("builds the site and opens it in a browser")
 CHROMIUM = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--no-first-run", "--disable-dev-shm-usage", "--virtual-time-budget=20000"),

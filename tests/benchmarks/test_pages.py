@@ -23,6 +23,8 @@ from benchmarks.pages import (
 from benchmarks.timing import NotMeasured, Settings
 from obygaze_features.core.errors import FixInput, FixUsage
 
+pytestmark = pytest.mark.check("benchmarks")
+
 DEFAULT = [name for name, one in BENCHMARKS.items() if one.is_default]
 
 

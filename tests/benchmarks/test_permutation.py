@@ -9,6 +9,8 @@ from benchmarks import permutation
 from benchmarks.timing import Settings
 from obygaze_models.audits.permutation import permutation_p
 
+pytestmark = pytest.mark.check("benchmarks")
+
 
 def test_the_plain_loop_and_the_drawn_value_agree_with_the_count() -> None:
     values = np.random.default_rng(1).normal(size=12)

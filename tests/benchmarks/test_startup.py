@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.startup import measure
 from benchmarks.timing import Settings
+
+pytestmark = pytest.mark.check("benchmarks")
 
 
 def test_the_help_is_measured_beside_click_itself():

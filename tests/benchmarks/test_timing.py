@@ -19,6 +19,8 @@ from benchmarks.timing import (
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.machine import Machine
 
+pytestmark = pytest.mark.check("benchmarks")
+
 MACHINE = Machine("CPU", 2, "Linux x86_64", "3.11.7", {})
 
 

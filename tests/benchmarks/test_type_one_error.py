@@ -15,6 +15,8 @@ from benchmarks import type_one_error
 from benchmarks.type_one_error import COVERED, DESIGNS, Rate, main, simulate, to_text
 from benchmarks.zoo.workspace import FILMS, REAL_LEVELS, beta_of, clips_of_films
 
+pytestmark = pytest.mark.check("benchmarks")
+
 WORLDS = with_folds(films(5, 60, seed=2))
 
 

@@ -26,6 +26,8 @@ from benchmarks.timing import Settings
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
 
+pytestmark = pytest.mark.check("benchmarks")
+
 QUICK = {"preset": "ultrafast"}
 TIMED = FilmSpec("timed", options=QUICK, n_frames=60, width=320, height=240)
 EDITED = FilmSpec(

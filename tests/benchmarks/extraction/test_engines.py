@@ -28,6 +28,8 @@ from benchmarks.timing import Settings
 from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.extraction.status import store_status
 
+pytestmark = pytest.mark.check("benchmarks")
+
 FILMS = Kind("films", block_rows=2, n_blocks=3, with_video=True)
 EMPTY = Kind("empty", block_rows=2, n_blocks=3, with_video=False)
 

@@ -19,6 +19,8 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import PRETRAINED
 from obygaze_features.core.errors import FixUsage
 
+pytestmark = pytest.mark.check("benchmarks")
+
 
 def test_a_dry_run_on_a_cpu_has_every_table() -> None:
     two = ("clip-b16", "videoprism-b")

@@ -12,6 +12,8 @@ from benchmarks.extraction.pipeline import Size, measure, no_gpu
 from benchmarks.timing import Settings
 from obygaze_features.core.errors import InstallExtra
 
+pytestmark = pytest.mark.check("benchmarks")
+
 
 def test_each_page_has_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "measure_size", lambda size: size)

@@ -10,6 +10,8 @@ from benchmarks.growth.costs import Cost, Growth, counted, growth_word, merged
 from benchmarks.growth.figure import draw_growth
 from obygaze_features.core.machine import Machine, Runs
 
+pytestmark = pytest.mark.check("benchmarks")
+
 MACHINE = Machine("CPU", 2, "Linux x86_64", "3.11.7", {})
 SIZES = (10, 100, 1000, 10_000)
 

@@ -11,6 +11,8 @@ from benchmarks.growth.fits import BOTTLENECK, HEADS, VECTORS, MadeUpClips
 from benchmarks.timing import Settings
 from obygaze_features.core.errors import Corrupt
 
+pytestmark = pytest.mark.check("benchmarks")
+
 
 def test_clips_are_made_up_as_asked_and_tell_of_their_class() -> None:
     X, y, concepts, folds = MadeUpClips(

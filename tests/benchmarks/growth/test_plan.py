@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.growth import costs, plan
 from benchmarks.growth.plan import FILE, READING, measure_one, measure_plans
 from benchmarks.timing import Settings
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.stats import compute_stats
+
+pytestmark = pytest.mark.check("benchmarks")
 
 
 def test_the_manifest_is_one_of_films_with_scenes_in_order(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from benchmarks.growth import store as growth_store
 from benchmarks.growth.store import LEVEL, METADATA, READ, WIDTH, measure_one
@@ -13,6 +14,8 @@ from benchmarks.store.layouts import Activations
 from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write.writer import StoreWriter
+
+pytestmark = pytest.mark.check("benchmarks")
 
 
 def test_a_store_that_is_half_complete_then_sealed(tmp_path: Path) -> None:

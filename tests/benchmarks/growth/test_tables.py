@@ -13,6 +13,8 @@ from benchmarks.timing import Comparison, Settings, Timing
 from obygaze_features.core.errors import InstallExtra
 from obygaze_features.core.machine import Machine
 
+pytestmark = pytest.mark.check("benchmarks")
+
 MACHINE = Machine("CPU", 2, "Linux x86_64", "3.11.7", {})
 
 

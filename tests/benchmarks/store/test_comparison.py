@@ -11,6 +11,8 @@ from benchmarks.store.comparison import Sizes, measure_sizes
 from benchmarks.store.over_http import measure_link
 from obygaze_features.core.errors import Corrupt
 
+pytestmark = pytest.mark.check("benchmarks")
+
 
 @pytest.fixture(scope="module")
 def measured() -> comparison.StoreComparison:

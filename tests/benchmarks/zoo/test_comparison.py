@@ -14,6 +14,8 @@ from benchmarks.zoo.workspace import write_workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_models.models.mlp import MLPProbe, fit_many
 
+pytestmark = pytest.mark.check("benchmarks")
+
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -39,6 +39,7 @@ def _stores_of(folder: Path) -> set[str]:
     return {record["feature"] for record in results if record["kind"] == "cell"}
 
 
+@pytest.mark.check("the whole tour, in half a minute")
 @pytest.mark.timeout(300)  # half a minute of work, on a machine that may be busy
 def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
     folder, hidden = tmp_path / "demo", tmp_path / "hidden"
@@ -82,6 +83,7 @@ def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
     assert not DEMO.refusal(folder)
 
 
+@pytest.mark.check("the whole tour, in half a minute")
 @pytest.mark.timeout(300)
 def test_with_torch_a_random_xclip_is_extracted_in_the_same_pass(
     tmp_path: Path,

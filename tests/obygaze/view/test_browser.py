@@ -34,7 +34,10 @@ from obygaze_features.manifest.projection import ClipSpan, project
 from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
 
 webdriver = pytest.importorskip("selenium.webdriver")
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [
+    pytest.mark.check("drives a browser"),
+    pytest.mark.timeout(240),
+]
 
 # 40 seeks here; the number for all kinds together can be raised by hand.
 N_SEEKS = int(os.environ.get("OBYGAZE_TEST_SEEKS", "40"))

@@ -225,6 +225,7 @@ def test_a_folder_with_another_plan_and_own_code_are_refused(place: Path) -> Non
     assert "own code cannot be bundled: frames:mine.py:card" in done.stderr
 
 
+@pytest.mark.check("a clean installation")
 @pytest.mark.timeout(900)
 def test_the_commands_of_the_readme_run_on_a_machine_without_a_network(
     place: Path,

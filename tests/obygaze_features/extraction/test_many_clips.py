@@ -145,6 +145,7 @@ def _run(manifest: Manifest, workspace: Path) -> dict[str, object]:
     return document
 
 
+@pytest.mark.check("thousands of clips, in two minutes")
 @pytest.mark.timeout(900)  # two minutes of work, on a machine that may be busy
 def test_invalid_clips_do_not_change_the_others(
     manifest: Manifest, tmp_path: Path

@@ -356,6 +356,7 @@ def short_of_time(
     )
 
 
+@pytest.mark.check("a real Slurm")
 def test_an_array_that_is_preempted_and_killed(
     slurm: Slurm,
     short_of_time: tuple[World, str],
@@ -415,6 +416,7 @@ def _command(pid: int) -> list[str]:
         return []
 
 
+@pytest.mark.check("a real Slurm")
 def test_a_cancelled_array_stays_cancelled(
     slurm: Slurm, films: Manifest, tmp_path: Path
 ) -> None:
@@ -428,6 +430,7 @@ def test_a_cancelled_array_stays_cancelled(
     assert "stopped by SIGTERM" in world.log_text()
 
 
+@pytest.mark.check("a real Slurm")
 def test_a_changed_recipe_ends_the_array(
     slurm: Slurm, films: Manifest, tmp_path: Path
 ) -> None:
@@ -445,6 +448,7 @@ def test_a_changed_recipe_ends_the_array(
     assert array_bytes(world.store) == before
 
 
+@pytest.mark.check("a real Slurm")
 def test_an_array_retries_failed_clips_with_the_options_of_the_first(
     slurm: Slurm, tmp_path: Path
 ) -> None:
@@ -469,6 +473,7 @@ def test_an_array_retries_failed_clips_with_the_options_of_the_first(
     assert array_bytes(world.store) == array_bytes(Path(whole.targets[0].store))
 
 
+@pytest.mark.check("a real Slurm")
 def test_a_disconnected_node_continues_to_write(
     films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -493,6 +498,7 @@ def test_a_disconnected_node_continues_to_write(
         assert clips_begun(world.log) > N_CLIPS, "nobody worked on the same blocks"
 
 
+@pytest.mark.check("a real Slurm")
 def test_a_time_limit_shorter_than_the_slice(
     slurm: Slurm, short_of_time: tuple[World, str], undisturbed: dict[str, bytes]
 ) -> None:

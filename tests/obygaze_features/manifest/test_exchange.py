@@ -299,6 +299,7 @@ class Silent(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+@pytest.mark.check("opens a browser")
 @pytest.mark.timeout(180)
 def test_chromium_reads_the_cues_of_its_own_track(workspace: Path) -> None:
     program = need_program("chromium")

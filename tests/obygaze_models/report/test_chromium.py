@@ -14,6 +14,8 @@ from support.servers import need_program
 
 from obygaze_models.report.page import report
 
+pytestmark = pytest.mark.check("opens a browser")
+
 FLAGS = (
     *(
         "--headless",

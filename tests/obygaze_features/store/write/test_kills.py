@@ -28,6 +28,8 @@ from obygaze_features.store.format.records import marker_key
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write.commit import claims
 
+pytestmark = pytest.mark.check("kills a hundred writers")
+
 KILLS = 100
 SEED = 20240817
 

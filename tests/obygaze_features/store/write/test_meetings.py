@@ -17,6 +17,8 @@ from support.meetings import (
     seal_at_once,
 )
 
+pytestmark = pytest.mark.check("has processes meet, and kills them in containers")
+
 # `make meetings` has them meet before every step, and kills hundreds.
 EVERY, KILLS = 13, 4
 
