@@ -31,6 +31,8 @@ _SETTINGS = {
     "PYTHONUTF8": "1",
     **dict.fromkeys(_ONE_THREAD, "1"),
 }
+# The first process makes it; those that it starts for tests have it from there (support/once.py).
+_SHARED = os.environ.get("OBYGAZE_TESTS_SHARED", f"{_HOME.name}/shared")
 _FROM_OUTSIDE = (
     *("OBYGAZE_WORKSPACE", "OBYGAZE_DEBUG", "FORCE_COLOR", "HF_TOKEN", "HF_HUB_CACHE"),
     *("SLURM_CPUS_PER_TASK", "CUDA_VISIBLE_DEVICES", "AWS_PROFILE"),
@@ -41,7 +43,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 for _name in _FROM_OUTSIDE:
     os.environ.pop(_name, None)
-os.environ.update(_SETTINGS)
+os.environ.update(_SETTINGS, OBYGAZE_TESTS_SHARED=_SHARED)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,7 +11,7 @@ from support.cli import call_obygaze, run_obygaze
 from support.data import golden, real_data
 from support.mutation import changes_of
 from support.servers import free_port, need_program, wait_for_port, wait_until
-from support.videos import write_video
+from support.videos import encode_video
 
 # Skipped and Failed are what pytest raises; neither is an Exception.
 SKIPPED, FAILED = pytest.skip.Exception, pytest.fail.Exception
@@ -76,7 +76,7 @@ def test_no_test_reads_a_persons_home_or_settings(tmp_path_factory):
 def test_videos_in_av1_leave_the_process_as_it_was(tmp_path: Path) -> None:
     before = os.sched_getscheduler(0)
     options = {"preset": "8", "svtav1-params": "lp=1"}
-    write_video(tmp_path / "v.mp4", "libsvtav1", numbers=range(3), options=options)
+    encode_video(tmp_path / "v.mp4", "libsvtav1", numbers=range(3), options=options)
     assert os.sched_getscheduler(0) == before == os.SCHED_OTHER
 
 

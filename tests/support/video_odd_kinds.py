@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from support.video_registry import KINDS, Made, h264, kind
+from support.video_registry import Made, h264, kind, register
 from support.videos import remux, write_video
 
 FINE = Fraction(1, 1000)
@@ -204,7 +204,7 @@ def turned(name: str, degrees: int, suffix: str = ".mp4") -> None:
         )
         return Made(path, list(range(100)), True)
 
-    KINDS[name] = make
+    register(name, make)
 
 
 turned("mp4_turned_90", 90)
@@ -222,7 +222,7 @@ def shaped(name: str, sar: Fraction) -> None:
         path = write_video(folder / f"{name}.mp4", options=h264(g="30"), setup=setup)
         return Made(path, list(range(100)), True)
 
-    KINDS[name] = make
+    register(name, make)
 
 
 shaped("mp4_wide_pixels", Fraction(16, 11))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from support.video_registry import KINDS, Made, h264
+from support.video_registry import Made, h264, register
 from support.videos import write_video
 
 
@@ -30,7 +30,7 @@ def simple(
         )
         return Made(path, list(range(count)), timed, [i / 25 for i in range(count)])
 
-    KINDS[name] = make
+    register(name, make)
 
 
 simple("mp4_h264", ".mp4", "libx264", True, h264())

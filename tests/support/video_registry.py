@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from support.once import made_once
+
+FACTS = "made.json"
 X264 = {"preset": "veryfast"}
 
 
@@ -23,9 +28,27 @@ Maker = Callable[[Path], Made]
 KINDS: dict[str, Maker] = {}
 
 
+def register(name: str, maker: Maker) -> None:
+    """Register a kind. These tests make its file once; all further calls copy it."""
+
+    def make(folder: Path) -> None:
+        made = asdict(maker(folder))
+        made["path"] = made["path"].name
+        (folder / FACTS).write_text(json.dumps(made), encoding="utf-8")
+
+    def copy(folder: Path) -> Made:
+        kept = made_once("kind", make, name)
+        facts = json.loads((kept / FACTS).read_text(encoding="utf-8"))
+        path = folder / facts.pop("path")
+        shutil.copyfile(kept / path.name, path)
+        return Made(path, **facts)
+
+    KINDS[name] = copy
+
+
 def kind(maker: Maker) -> Maker:
     """Register one kind under the name of its function."""
-    KINDS[maker.__name__] = maker
+    register(maker.__name__, maker)
     return maker
 
 
