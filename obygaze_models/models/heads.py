@@ -208,8 +208,7 @@ class OrdinalHead(Classifier):
         """Return the probability of each level, in the order of `classes_`."""
         severity = self.severity(X)
         at_most = expit(self.thresholds_ - severity[:, None])
-        edges = np.pad(at_most, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
-        by_rank: Floats = np.diff(edges, axis=1)
+        by_rank: Floats = np.diff(at_most, axis=1, prepend=0.0, append=1.0)
         return by_rank[:, self.rank_]
 
     def contributions(self, X: Any) -> tuple[float, Floats]:

@@ -10,9 +10,8 @@ from obygaze_features.core.machine import Runs, duration, time_runs
 
 
 def test_cores_come_from_the_affinity_mask_and_slurms_word(monkeypatch):
-    monkeypatch.setattr(
-        os, "sched_getaffinity", lambda pid: {0, 5, 9, 11}, raising=False
-    )
+    masks = {0: {0, 5, 9, 11}}  # 0 is this process
+    monkeypatch.setattr(os, "sched_getaffinity", masks.__getitem__, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     assert machine.usable_cores() == 4
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
@@ -115,3 +114,39 @@ def test_medians_are_of_wall_and_cpu_time() -> None:
 )
 def test_times_as_people_say_them(seconds, text):
     assert duration(seconds) == text
+
+
+def test_one_round_is_two_runs_of_the_work() -> None:
+    runs: list[int] = []
+    assert len(time_runs(lambda: runs.append(1), 1, max_s=1e9).wall_s) == 1
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (OSError("no space left on device"), False),
+    ],
+)
+def test_which_errors_mean_too_little_memory(error: Exception, expected: bool) -> None:
+    assert machine.is_out_of_memory(error) is expected
+
+
+@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("1", True), ("True", True), ("on", True), ("0", False), ("", False)],
+)
+def test_either_variable_forbids_the_network(
+    name: str, value: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for other in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(other, raising=False)
+    assert machine.offline() is False
+    monkeypatch.setenv(name, value)
+    assert machine.offline() is expected

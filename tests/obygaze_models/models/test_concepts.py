@@ -16,6 +16,7 @@ from sklearn.svm import SVC
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import (
     ConceptBank,
+    concept_columns,
     concept_targets,
     cross_fitted_margins,
     subsample,
@@ -196,6 +197,20 @@ def test_targets_hold_no_other_number() -> None:
         ConceptBank(C=0.1).fit(X, Y + (Y > 0) * (np.arange(240) % 2)[:, None])
 
 
+def test_of_two_numbers_the_larger_one_means_present() -> None:
+    flat = concept_columns([5, 2, 5, -1], 4)
+    assert flat.tolist() == [[1], [0], [1], [-1]]
+    assert concept_columns([[1, 0], [1, -1]], 2).tolist() == [[1, 0], [1, -1]]
+    assert concept_columns([1, 1, -1], 3).tolist() == [[1], [1], [-1]]
+
+
+def test_without_inner_folds_the_middle_tolerance_is_taken() -> None:
+    X, Y, _ = clips(40, width=3)
+    bank = ConceptBank(["Body"], C="inner", tolerances=(1.0, 2.0, 3.0, 4.0, 5.0))
+    one_film = np.zeros(40)
+    assert bank.fit(X, Y[:, :1], groups=one_film).C_.tolist() == [3.0]
+
+
 def test_what_a_concept_is_told_apart_from() -> None:
     levels = np.array(["EN", "HN", "HN", "NS", "S", "S"])
     has = np.array([[0], [1], [0], [1], [1], [0]], dtype=bool)
@@ -227,8 +242,9 @@ def test_concepts_and_bottlenecks_need_no_torch() -> None:
 
 
 def test_a_machine_that_leaves_its_bias_open_stands_midway_between_both_sides():
-    # All rows lie inside the margin of so tolerant a machine. Means of the sides: 0.3 and 0.1.
-    X = np.array([[0.30], [0.34], [0.26], [0.10], [0.06], [0.14], [0.10]])
+    # All rows lie inside the margin of so tolerant a machine. Means of the sides: 0.3 and 0.1; the
+    # middle of the biases that are left open, which libsvm takes, is (0.36 + 0.06) / 2 = 0.21.
+    X = np.array([[0.30], [0.36], [0.24], [0.10], [0.06], [0.14], [0.10]])
     y = np.array([1, 1, 1, 0, 0, 0, 0])
     bank = ConceptBank(["there"], C=0.001).fit(X, y[:, None])
     assert bank.coef_[0, 0] == pytest.approx(1.0)

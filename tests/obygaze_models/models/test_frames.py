@@ -18,7 +18,13 @@ from obygaze_features.store import open_store
 from obygaze_models.models import common
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.estimator import load_state, save_state
-from obygaze_models.models.frames import POOLINGS, FrameProbe, StoreRows, attend
+from obygaze_models.models.frames import (
+    POOLINGS,
+    FrameProbe,
+    StoreRows,
+    _piece_loss,
+    attend,
+)
 from obygaze_models.models.linear import LogisticProbe
 
 
@@ -79,6 +85,31 @@ def test_the_slope_of_attention_is_the_slope_of_its_loss(
     free = rng.normal(size=queries * 4 * (1 + n_classes) + n_classes)
     numeric = approx_fprime(free, lambda f: probe._loss(f, X, y, shape)[0], 1e-6)
     np.testing.assert_allclose(probe._loss(free, X, y, shape)[1], numeric, atol=2e-4)
+
+
+def test_attention_on_one_column_by_hand() -> None:
+    # Weights are softmax(query * token) = 1/4 and 3/4; the last token is padding.
+    tokens = np.array([[[0.0], [1.0], [np.nan]]])
+    weights, means = attend(tokens, np.array([[np.log(3)]]))
+    np.testing.assert_allclose(weights[0, :, 0], [0.25, 0.75, 0.0], atol=1e-15)
+    np.testing.assert_allclose(means, [[[0.75]]])
+    # Two classes with logits 0 and 2 * 0.75: the loss is log(1 + exp(-1.5)).
+    query, coef = np.array([[np.log(3)]]), np.array([[0.0, 2.0]])
+    loss, slope = _piece_loss(tokens, np.array([1]), query, coef, np.zeros(2))
+    assert loss == pytest.approx(np.log1p(np.exp(-1.5)))
+    # The slope of the mean by the query is its variance, 3/16; p of class 0 is 1/(1 + e^1.5).
+    p = 1 / (1 + np.exp(1.5))
+    expected = [-2 * p * 3 / 16, 0.75 * p, -0.75 * p, p, -p]
+    np.testing.assert_allclose(slope, expected, rtol=1e-12)
+
+
+def test_attention_on_features_of_zero_knows_the_share_of_each_class() -> None:
+    y = np.array(["EN", "EN", "EN", "S"])
+    probe = FrameProbe("attention").fit(np.zeros((4, 3, 2)), y)
+    expected = np.tile([0.75, 0.25], (4, 1))
+    np.testing.assert_allclose(
+        probe.predict_proba(np.zeros((4, 3, 2))), expected, atol=1e-4
+    )
 
 
 def test_a_query_of_zero_is_the_mean() -> None:

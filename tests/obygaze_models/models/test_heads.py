@@ -247,6 +247,12 @@ def test_a_strong_penalty_leaves_the_concepts_alone() -> None:
     np.testing.assert_allclose(spread, spread.mean(), atol=1e-4)
 
 
+def test_features_that_never_differ_add_nothing() -> None:
+    y = np.array([0, 1, 1, 1])
+    head = ResidualHead().fit(np.ones((4, 2)), y, offset=[0.5, -0.5, 0.5, -0.5])
+    assert (head.coef_.tolist(), head.share_, head.C) == ([0.0, 0.0], 0.0, 0.01)
+
+
 def test_an_offset_of_another_length_is_refused() -> None:
     M, y = margins()
     with pytest.raises(FixTraining, match="one logit for each"):

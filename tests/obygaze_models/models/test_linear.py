@@ -153,6 +153,13 @@ def test_ridge_takes_the_strength_with_the_least_left_out_error() -> None:
     )
 
 
+def test_two_films_are_enough_to_leave_out_one() -> None:
+    path = RidgePath(np.array([[0.0], [1.0], [3.0]]), np.array([[1.0], [2.0], [5.0]]))
+    errors = path.left_out([1e12], np.array([0, 0, 1]))
+    # So strong a penalty leaves the mean of the other film: 5, and (1 + 2) / 2.
+    np.testing.assert_allclose(errors.ravel(), [-4.0, -3.0, 3.5], atol=1e-6)
+
+
 def test_leaving_out_the_only_film_is_refused() -> None:
     X, y = clips()
     with pytest.raises(FixTraining, match="at least two"):
