@@ -6,11 +6,13 @@ on without it.
 """
 
 import reprlib
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import Distribution, EntryPoint, distributions, entry_points
+from pathlib import Path
 from typing import TypeVar
 
 from obygaze_features.core.errors import (
@@ -66,12 +68,35 @@ class Plugin:
 
 def plugins(group: str) -> list[Plugin]:
     """Return the plugins of a group, in the order of their names."""
-    found = []
+    return [*_plugins(group, _installation())]
+
+
+def _installation() -> tuple[tuple[str, int], ...]:
+    """Return the folders of installed packages, with the time at which each was last changed."""
+    folders = []
+    for folder in sys.path:
+        try:
+            changed_ns = Path(folder).stat().st_mtime_ns  # "" is the working folder
+        except (OSError, ValueError):
+            changed_ns = -1
+        folders.append((folder, changed_ns))
+    return tuple(folders)
+
+
+@lru_cache(maxsize=8)
+def _plugins(
+    group: str, installation: tuple[tuple[str, int], ...]
+) -> tuple[Plugin, ...]:
+    """Return the plugins of a group; the lists of all packages are read once.
+
+    `installation` is only a key: they are read again once a package was installed or removed.
+    """
+    group_plugins = []
     for point in sorted(_points(group), key=lambda point: (point.name, point.value)):
         package = _package(point.dist)
         where = f"{group}: {point.name} = {point.value} ({package})"
-        found.append(Plugin(point, point.name, package, where))
-    return found
+        group_plugins.append(Plugin(point, point.name, package, where))
+    return tuple(group_plugins)
 
 
 def _points(group: str) -> list[EntryPoint]:

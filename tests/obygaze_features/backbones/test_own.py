@@ -157,6 +157,7 @@ def test_functions_of_installed_packages_are_listed(
     monkeypatch.setattr(EntryPoint, "load", lambda self: loaded)
     point = EntryPoint("net", "package:net", plugins.BACKBONES)
     monkeypatch.setattr(plugins, "entry_points", lambda group: (point,))
+    monkeypatch.syspath_prepend(world / "site")  # as if a package was installed
     assert find_card("net").levels["frames"].shape == (4, 5)
     assert find_card("net").code["files"][Path(__file__).name] == sha256_file(
         Path(__file__)

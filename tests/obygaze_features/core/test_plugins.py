@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 import warnings
@@ -154,6 +155,28 @@ def test_a_damaged_list_of_entry_points_does_not_hide_those_of_others(
     (site / "bad_list-1.5.dist-info" / "entry_points.txt").write_bytes(damage)
     with pytest.warns(ObygazeWarning, match=r"a package is skipped.*bad-list 1\.5"):
         assert [plugin.name for plugin in plugins(MODELS)] == ["mine"]
+
+
+def test_the_lists_of_packages_are_read_once_until_a_package_is_installed(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(site, MODELS, "mine", "broken_model:Mine", "", "gaze-models")
+    n_reads = 0
+    entry_points = plugins_module.entry_points
+
+    def counted(group: str) -> object:
+        nonlocal n_reads
+        n_reads += 1
+        return entry_points(group=group)
+
+    monkeypatch.setattr(plugins_module, "entry_points", counted)
+    for _ in range(5):
+        assert find_plugin(MODELS, "mine").package == "gaze-models 1.5"
+    assert n_reads == 1
+    install(site, MODELS, "other", "broken_other:Mine", "", "other-models")
+    os.utime(site, ns=(1, 1))  # the clock of the file system may be coarse
+    assert find_plugin(MODELS, "other").package == "other-models 1.5"
+    assert n_reads == 2
 
 
 def test_a_package_without_metadata_is_an_unknown_package(site: Path) -> None:
