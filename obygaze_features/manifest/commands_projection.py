@@ -152,9 +152,18 @@ def agree(
     share = as_threshold(threshold)
     inputs, made = _project(session, share, **source)
     pairs = pairs_of(made, inputs[1])
-    if not pairs:
-        session.console.warn(
-            "no film has both clips and two annotators; nothing to compare"
+    if not any(pair.n for pair in pairs):
+        tables = ", ".join(source["segments"])
+        if pairs:
+            raise FixInput(
+                "agreement needs clips that two annotators have labelled, got none",
+                where=tables,
+                hint="obygaze manifest project shows the label of each annotator",
+            )
+        raise FixInput(
+            "agreement needs two annotators of the same film, got one of each",
+            where=tables,
+            hint="name the tables of both: agree ada.csv ben.csv --clips clips.csv",
         )
     document = agreement(pairs, permutations, seed)
     session.console.show(

@@ -400,10 +400,27 @@ def test_a_small_p_value_does_not_look_like_zero(tmp_path: Path) -> None:
     assert next(row[2:] for row in rows if row[:2] == ["p", "value"]) == ["0.0001"] * 3
 
 
-def test_one_annotator_alone_is_told(tmp_path: Path) -> None:
-    result = run(tmp_path, marks("0-9 S"), clips("0-9"), "--json")
-    assert result.json()["gamma"] == dict.fromkeys(NULLS)
-    assert "nothing to compare" in result.stderr
+def test_agreement_without_two_annotators_of_a_film_is_an_error(tmp_path: Path) -> None:
+    cut = write_spans(tmp_path / "c.csv", clips("0-9"))
+    marked = write_segments(tmp_path / "s.csv", marks("0-9 S"))
+    result = call_obygaze("manifest", "agree", marked, "--clips", cut)
+    assert (result.code, result.stdout) == (1, "")
+    error, where, hint = result.stderr.splitlines()[-3:]
+    assert error == (
+        "Error: agreement needs two annotators of the same film, got one of each"
+    )
+    assert where.endswith("s.csv") and hint.startswith("  Try: name the tables of both")
+
+
+def test_annotators_who_labelled_no_clip_in_common_are_an_error(tmp_path: Path) -> None:
+    # Each marks half of the ten frames; six are needed for a label.
+    segments = [*marks("0-4 S, 5-9 HN"), *marks("0-4 S, 5-9 HN", annotator="B")]
+    cut = write_spans(tmp_path / "c.csv", clips("0-9"))
+    marked = write_segments(tmp_path / "s.csv", segments)
+    words = ("manifest", "agree", marked, "--clips", cut, "--threshold", "0.6")
+    result = call_obygaze(*words)
+    assert (result.code, result.stdout) == (1, "")
+    assert "clips that two annotators have labelled, got none" in result.stderr
 
 
 def test_the_same_agreement_of_a_pair_named_otherwise() -> None:
