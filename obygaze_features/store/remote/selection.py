@@ -8,6 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
@@ -83,7 +85,8 @@ class Transferred:
         requests = f" in {self.n_requests} requests" if self.remote else ""
         rows = ""
         if self.partial:
-            rows = f" ({human(self.n_bytes_rows)} of them the rows that were asked for)"
+            n_bytes = human(self.n_bytes_rows)
+            rows = f" (the rows that were asked for: {n_bytes} uncompressed)"
         return (
             f"{self.n_files} files, {human(self.n_bytes_needed)}{rows}; "
             f"{human(self.n_bytes_transferred)} transferred{requests}, {self.seconds:.1f} s"
@@ -228,7 +231,12 @@ def _of_sealed(
             f"{Seal.FILE} changed while it was read", where=store.location, hint=hint
         )
     documents[Plan.FILE] = store.plan.data
-    n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in specs)
+    blocks_of_rows = rows // store.plan.block_rows
+    n_bytes_rows = 0
+    for spec in specs:
+        # Of a partial copy, these may be other blocks in each array.
+        is_selected = np.isin(blocks_of_rows, list(wanted.blocks.get(spec.name, ())))
+        n_bytes_rows += int(is_selected.sum()) * spec.row_bytes
     return FileSelection(source, marks, documents, partial, n_bytes_rows)
 
 

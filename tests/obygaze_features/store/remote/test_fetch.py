@@ -690,6 +690,17 @@ def test_a_partial_copy_has_the_levels_that_it_holds(partial_copies: Path) -> No
         assert "extract" not in caught.value.hint
 
 
+def test_a_copy_of_a_partial_copy_counts_the_rows_that_it_holds(
+    partial_copies: Path,
+) -> None:
+    # One level of 23 rows, and all levels of the two blocks of four rows.
+    by_level = pull(partial_copies / "by_level", partial_copies / "a")
+    assert by_level.n_bytes_rows == 23 * 4 * 4
+    by_movie = pull(partial_copies / "by_movie", partial_copies / "b")
+    assert by_movie.n_bytes_rows == 8 * (4 * 4 + 6 * 4 + 12 * 2 + 3 * 8)
+    assert by_movie.n_bytes_rows < by_movie.n_bytes_needed
+
+
 def test_a_subset_or_merge_of_a_partial_copy_has_what_the_copy_holds(
     partial_copies: Path,
 ) -> None:
