@@ -13,7 +13,7 @@ from obygaze_models.audits.mediaeval_runs import (
     AffectScore,
     Precision,
     RankingScore,
-    facts_path,
+    find_facts,
     is_affect_run,
     read_affect_run,
     read_qrels,
@@ -233,8 +233,8 @@ def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> N
 
 def _uses_external_data(run: Path) -> bool | None:
     """Return the field `external_data` of the JSON file beside a run; None without a file."""
-    path = facts_path(run)
-    if not path.is_file():
+    path = find_facts(run)
+    if path is None:
         return None
     answer = read_json(path.read_bytes(), str(path)).tree.get("external_data")
     if not isinstance(answer, bool):
