@@ -157,24 +157,26 @@ class MarkTable:
         """Return the mark that was asked for; an error where a value is not valid."""
         names = ("mark", "version", "movie_id", "level", "start_frame", "end_frame")
         own_id, version, movie, level, start, end = (wanted.get(name) for name in names)
-        concepts, comment = (
-            wanted.get("concepts") or [],
-            str(wanted.get("comment") or ""),
-        )
-        wrong = {
-            "mark: expected an id": not isinstance(own_id, str)
-            or not ID.fullmatch(own_id),
-            "version: expected a whole number": type(version) is not int,
-            f"the manifest has no film {movie!r}": movie not in self.movies,
-            f"level must be one of {', '.join(LEVELS)}": level not in LEVELS,
-            "expected the first and the last frame, from 0": type(start) is not int
-            or type(end) is not int
-            or not 0 <= start <= end,
-            "unknown concept": not set(concepts) <= set(self.concepts),
-            f"a comment has at most {MAX_COMMENT} letters": len(comment) > MAX_COMMENT,
-        }
-        if found := [what for what, is_wrong in wrong.items() if is_wrong]:
-            raise FixInput(found[0])
+        concepts = wanted.get("concepts") or []
+        comment = str(wanted.get("comment") or "")
+        # The page may send any JSON: a list or an object is no name, and has no hash.
+        if not isinstance(own_id, str) or not ID.fullmatch(own_id):
+            raise FixInput("mark: expected an id")
+        if type(version) is not int:
+            raise FixInput("version: expected a whole number")
+        if not isinstance(movie, str) or movie not in self.movies:
+            raise FixInput(f"the manifest has no film {movie!r}")
+        if not isinstance(level, str) or level not in LEVELS:
+            raise FixInput(f"level must be one of {', '.join(LEVELS)}")
+        are_frames = type(start) is int and type(end) is int
+        if not are_frames or not 0 <= start <= end:
+            raise FixInput("expected the first and the last frame, from 0")
+        if not isinstance(concepts, list):
+            raise FixInput("concepts: expected a list of names")
+        if not all(name in self.concepts for name in concepts):
+            raise FixInput("unknown concept")
+        if len(comment) > MAX_COMMENT:
+            raise FixInput(f"a comment has at most {MAX_COMMENT} letters")
         return {
             "movie_id": movie,
             "annotator": self.annotator,

@@ -135,7 +135,8 @@ class Site:
         marks = self._own_marks()
         film = sent.get("movie_id")
         first, last = sent.get("start_frame"), sent.get("end_frame")
-        if film not in self.films or type(first) is not int or type(last) is not int:
+        is_film = isinstance(film, str) and film in self.films
+        if not is_film or type(first) is not int or type(last) is not int:
             return marks.save(sent)  # which says what is wrong
         rate = self._rate_for_marks(film)
         return marks.save(sent, rate, (float(first / rate), float((last + 1) / rate)))
@@ -144,7 +145,8 @@ class Site:
         """Add what the annotator watched of a film, and return all that was watched of it."""
         self._own_marks()
         film = sent.get("movie_id")
-        if film not in self.films or self.watched is None:
+        is_film = isinstance(film, str) and film in self.films
+        if not is_film or self.watched is None:
             raise FixUsage(f"the manifest has no film {film!r}")
         rate = self._rate_for_marks(film)
         end_s = lay_out(self.films[film], self._length, float(rate))["end"]

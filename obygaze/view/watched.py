@@ -5,7 +5,7 @@ level `watched`, as `obygaze manifest project` and `agree` read it.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -28,6 +28,16 @@ Stretch = tuple[int, int]
 
 
 @dataclass(frozen=True)
+class WatchedRow:
+    """A row of the table; `more` has the cells of the columns that others added."""
+
+    first: int
+    last: int
+    framerate: str
+    more: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class WatchedTable:
     """The stretches of films that one annotator has watched."""
 
@@ -36,42 +46,53 @@ class WatchedTable:
 
     def stretches(self, movie_id: str) -> list[Stretch]:
         """Return what was watched of a film, as first and last pictures, in order."""
-        return [(first, last) for first, last, _ in self._read().get(movie_id, ())]
+        return [(row.first, row.last) for row in self._read().get(movie_id, ())]
 
     def segments(self) -> list[Segment]:
         """Return what was watched of all films as segments of the level `watched`."""
         return [
-            Segment(movie_id, self.annotator, first, last, WATCHED)
+            Segment(movie_id, self.annotator, row.first, row.last, WATCHED)
             for movie_id, rows in self._read().items()
-            for first, last, _ in rows
+            for row in rows
         ]
 
     def add(
         self, movie_id: str, stretches: Sequence[Stretch], rate: Fraction
     ) -> list[Stretch]:
-        """Add stretches of a film, and return all that was watched of it."""
+        """Add stretches of a film, and return all that was watched of it.
+
+        Columns that others added are kept. Where stretches become one, their cells are joined.
+        """
         with locked(self.path.parent):
             rows = self._read()
-            known = [(first, last) for first, last, _ in rows.get(movie_id, ())]
+            before = rows.get(movie_id, [])
+            known = [(row.first, row.last) for row in before]
             watched = Stretches([*known, *stretches]).pairs()
             text = frame_rate_text(rate)
-            rows[movie_id] = [(first, last, text) for first, last in watched]
+            rows[movie_id] = [
+                WatchedRow(first, last, text, _joined_cells(before, first, last))
+                for first, last in watched
+            ]
+            all_rows = [row for of_movie in rows.values() for row in of_movie]
+            more = list(dict.fromkeys(name for row in all_rows for name in row.more))
             lines = []
             for movie, of_movie in sorted(rows.items()):
-                for first, last, framerate in of_movie:
-                    lines.append(
-                        (movie, self.annotator, first, last, WATCHED, "", framerate)
-                    )
-            write_atomic(self.path, csv_bytes(COLUMNS, lines))
+                for row in of_movie:
+                    line = [movie, self.annotator, row.first, row.last, WATCHED, ""]
+                    line.append(row.framerate)
+                    line += [row.more.get(name, "") for name in more]
+                    lines.append(line)
+            write_atomic(self.path, csv_bytes((*COLUMNS, *more), lines))
         return watched
 
-    def _read(self) -> dict[str, list[tuple[int, int, str]]]:
+    def _read(self) -> dict[str, list[WatchedRow]]:
         if not self.path.exists():
             return {}
-        rows: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+        rows: dict[str, list[WatchedRow]] = defaultdict(list)
         table = read_table(
             self.path, required=SEGMENT_COLUMNS, delimiter=None, skip_blank=True
         )
+        others = [name for name in table.columns if name and name not in COLUMNS]
         for row in table.rows:
             if row["level"] != WATCHED:
                 row.add(
@@ -84,12 +105,27 @@ class WatchedTable:
                 )
             frames = row.frames()
             if frames is not None:
-                rows[row["movie_id"]].append((*frames, row.cells.get("framerate", "")))
+                framerate = row.cells.get("framerate", "")
+                more = {name: row.cells[name] for name in others}
+                rows[row["movie_id"]].append(WatchedRow(*frames, framerate, more))
         if table.rows:
             table.rows[0].violations.raise_if_any(
                 "this table of what was watched cannot be read"
             )
         return dict(rows)
+
+
+def _joined_cells(rows: Iterable[WatchedRow], first: int, last: int) -> dict[str, str]:
+    """Return the other cells of the rows within a stretch: different ones one after another."""
+    cells: dict[str, list[str]] = {}
+    for row in rows:
+        if row.last < first or row.first > last:
+            continue
+        for name, cell in row.more.items():
+            texts = cells.setdefault(name, [])
+            if cell and cell not in texts:
+                texts.append(cell)
+    return {name: "; ".join(texts) for name, texts in cells.items()}
 
 
 def checked_stretches(sent: Mapping[str, Any], n_frames: int) -> list[Stretch]:

@@ -475,6 +475,53 @@ def test_what_is_no_stretch_of_the_film_is_refused(tmp_path: Path) -> None:
         assert ask(server, "/api/watched", method="POST", sent=sent).status == 400
 
 
+def test_what_is_no_name_is_refused_in_words(tmp_path: Path) -> None:
+    page = site(tmp_path, CLIPS, "ada")
+    for no_name in (["lake"], {"lake": 1}, 5, None):
+        with pytest.raises(FixInput, match="the manifest has no film"):
+            page.save_mark(mark(1, movie_id=no_name))
+        with pytest.raises(FixUsage, match="the manifest has no film"):
+            page.save_watched({"movie_id": no_name, "stretches": []})
+        with pytest.raises(FixInput, match="level must be one of"):
+            page.save_mark(mark(1, level=no_name))
+    for concepts in ([["Look"]], [{}], ["Lok"]):
+        with pytest.raises(FixInput, match="unknown concept"):
+            page.save_mark(mark(1, concepts=concepts))
+    with pytest.raises(FixInput, match="expected a list of names"):
+        page.save_mark(mark(1, concepts=7))
+
+
+def test_columns_that_others_added_to_what_was_watched_are_kept(tmp_path: Path) -> None:
+    watched = WatchedTable(tmp_path / "films.ada.watched.csv", "ada")
+    watched.path.write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts,room\n"
+        "lake,ada,0,9,watched,,lab\nlake,ada,20,29,watched,,home\n"
+        "sea,ada,0,9,watched,,ship\n",
+        "utf-8",
+    )
+    watched.add("lake", [(40, 49)], Fraction(25))
+    rooms = {
+        (row["movie_id"], row["start_frame"]): row["room"]
+        for row in rows_of(watched.path)
+    }
+    assert rooms == {
+        ("lake", "0"): "lab",
+        ("lake", "20"): "home",
+        ("lake", "40"): "",
+        ("sea", "0"): "ship",
+    }
+    watched.add("lake", [(5, 25)], Fraction(25))
+    rooms = {
+        (row["movie_id"], row["start_frame"]): row["room"]
+        for row in rows_of(watched.path)
+    }
+    assert rooms == {
+        ("lake", "0"): "lab; home",
+        ("lake", "40"): "",
+        ("sea", "0"): "ship",
+    }
+
+
 def test_a_missing_video_does_not_move_the_marks(tmp_path: Path) -> None:
     for number in range(3):
         write_video(tmp_path / f"{number}.mp4", numbers=range(50))
