@@ -245,7 +245,7 @@ def _consistency(report: VerifyReport) -> str:
         return f"the expected store: its seal has the sha256 {report.seal_sha256}"
     return (
         "consistent with what its publisher wrote; who that is was not checked (--expect)\n"
-        f"seal: sha256:{report.seal_sha256}"
+        f"seal_sha256: {report.seal_sha256}"
     )
 
 

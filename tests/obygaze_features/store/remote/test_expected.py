@@ -213,16 +213,14 @@ def test_the_commands_show_and_compare_the_number(stores, tmp_path: Path) -> Non
     def call(*words: str):
         return call_obygaze("-C", str(tmp_path), "store", *words)
 
-    assert (
-        f"seal         sha256:{number}\n" in call("info", str(ours)).ok().stdout + "\n"
-    )
+    assert f"seal_sha256  {number}\n" in call("info", str(ours)).ok().stdout + "\n"
     assert call("info", str(ours), "--json").ok().json()["seal_sha256"] == number
     assert f"sha256:{number}" in call("card", str(ours)).ok().stdout
     shown = call("verify", str(ours), "--hash").ok().stdout.splitlines()
     assert shown[0].startswith("whole: 36 files")
     assert shown[1:] == [
         "consistent with what its publisher wrote; who that is was not checked (--expect)",
-        f"seal: sha256:{number}",
+        f"seal_sha256: {number}",
     ]
     shown = call("verify", str(ours), "--expect", number).ok().stdout.splitlines()
     assert shown[1:] == [f"the expected store: its seal has the sha256 {number}"]

@@ -41,7 +41,7 @@ from obygaze_features.store import (
     verify,
 )
 from obygaze_features.store.format.records import Terms
-from obygaze_features.store.read.describe import describe, summary
+from obygaze_features.store.read.describe import card_text, describe, summary
 from obygaze_features.store.remote import hub as hub_module
 from obygaze_features.store.remote.publish import publish
 from obygaze_features.store.write.licence import require_terms
@@ -294,6 +294,17 @@ def test_a_licence_is_stated_for_a_folder_only_and_in_one_line(
         state_licence(bare, citation="Doe " * 300_000)
     state_licence(bare, citation="@article{doe,\n  title = {Films}\n}")
     assert open_store(bare).citation.count("\n") == 2
+
+
+def test_the_citations_of_a_merged_store_are_shown_one_a_line(tmp_path: Path) -> None:
+    sealed_store(tmp_path / "s", citation=f"{DOE}\nRoe (2027).")
+    store = open_store(tmp_path / "s")
+    lines = describe(store).splitlines()
+    at = lines.index(f"citation     {DOE}")
+    assert lines[at + 1] == "             Roe (2027)."
+    # In Markdown, lines without a break at their end are one paragraph.
+    card = card_text(store.plan, store.status().counts)
+    assert f"\n{DOE}\\\nRoe (2027).\n\nFingerprint" in card
 
 
 def test_the_command_states_and_shows(workspace: Path) -> None:
