@@ -286,7 +286,8 @@ def try_fit(fit: Callable[[], FoldFit], data: FoldData) -> FoldFit | str:
     try:
         return data.problem or fit()
     except FixTraining as error:
-        return error.what
+        # `where` names the concept, if it is about one of several.
+        return f"{error.where}: {error.what}" if error.where else error.what
 
 
 def _test_perceptrons(

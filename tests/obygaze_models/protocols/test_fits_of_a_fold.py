@@ -16,9 +16,10 @@ from support.experiments import films, planted, quick, run_on, store_of
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
+from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.runner import models
-from obygaze_models.protocols.runner.execute import FitContext
+from obygaze_models.protocols.runner.execute import FitContext, try_fit
 from obygaze_models.protocols.runner.models import FoldFit, fit_model, fit_scorer
 from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import FoldData
@@ -52,6 +53,21 @@ def test_a_model_with_the_name_of_a_baseline_is_refused(name: str) -> None:
     with pytest.raises(FixInput) as error:
         quick("honest", f"models.{name}.kind=ridge")
     assert "is the name of a baseline" in error.value.details[0]
+
+
+def test_the_reason_of_a_fit_that_failed_names_the_concept(tmp_path: Path) -> None:
+    data = first_fold(context_of(tmp_path))
+
+    def fit_of_a_concept() -> FoldFit:
+        bank = ConceptBank(concepts=["Body", "Look"])
+        # No row has the second concept.
+        targets = np.array([[0, 0], [1, 0], [0, 0], [1, 0]])
+        bank.fit(np.eye(4), targets)
+        raise AssertionError
+
+    assert try_fit(fit_of_a_concept, data) == (
+        "concept Look: rows with the concept and rows without it are both required"
+    )
 
 
 def test_an_inner_split_that_cannot_be_fitted_counts_for_no_option(
