@@ -8,6 +8,7 @@ times within the film; once a clip has a file of its own, its film times move to
 so that linking again, also to another folder, has the same result.
 """
 
+import math
 import os
 import re
 from collections import Counter, defaultdict
@@ -29,6 +30,8 @@ EXTENSIONS = (
     *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
 )
 FILM_COLUMNS = ("film_start_s", "film_end_s")
+# The times of a clip in a file of its own, while it is linked to its film instead.
+OWN_COLUMNS = ("video_start_s", "video_end_s")
 NAME_COLUMN = "video_name"
 _SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
 _NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
@@ -107,13 +110,36 @@ def manifest_of_folder(folder: Path, *, name: str | None = None) -> Manifest:
 
 def film_span(clip: Clip) -> tuple[float, float] | None:
     """Return start and end of a clip in its film, in seconds; None where they are unknown."""
-    first, last = (clip.extra.get(column, "") for column in FILM_COLUMNS)
-    if first and last:
-        return float(first), float(last)
+    start_s, end_s = (seconds_in_film(clip, column) for column in FILM_COLUMNS)
+    if start_s is not None and end_s is not None:
+        if end_s < start_s:
+            first, last = FILM_COLUMNS
+            raise FixInput(
+                f"{clip.clip_id}: {last} {end_s:g} is before {first} {start_s:g}",
+                hint="correct these times in the manifest",
+            )
+        return start_s, end_s
     # With a file name, the times are times in that file.
     if _file_name(clip) or clip.start_s is None or clip.end_s is None:
         return None
     return clip.start_s, clip.end_s
+
+
+def seconds_in_film(clip: Clip, column: str) -> float | None:
+    """Return a time of FILM_COLUMNS; None where it is empty, an error if it is no time."""
+    cell = clip.extra.get(column, "")
+    if not cell:
+        return None
+    try:
+        seconds = float(cell)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise FixInput(
+            f"{clip.clip_id}: {column} must be a number of seconds, got {cell!r}",
+            hint="correct this column of the manifest, or remove it",
+        )
+    return seconds
 
 
 class VideoFiles(NamedTuple):
@@ -215,7 +241,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         else:
             (by_name if own else by_time).append(clip.clip_id)
             if span and not own:
-                clip = replace(clip, start_s=span[0], end_s=span[1])
+                clip = _in_film(clip, span)
             elif span and not _file_name(clip):
                 extra = {
                     **clip.extra,
@@ -224,8 +250,11 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
                 clip = replace(clip, start_s=None, end_s=None, extra=extra)
             clip = replace(clip, video=found[0])
         clips.append(clip)
-    timed = any(clip.extra.get(FILM_COLUMNS[0]) for clip in clips)
-    blank = dict.fromkeys((NAME_COLUMN, *(FILM_COLUMNS if timed else ())), "")
+    new_columns = [NAME_COLUMN]
+    for columns in (FILM_COLUMNS, OWN_COLUMNS):
+        if any(clip.extra.get(columns[0]) for clip in clips):
+            new_columns += columns
+    blank = dict.fromkeys(new_columns, "")
     linked = replace(
         manifest,
         header=replace(manifest.header, video_root=str(folder.resolve())),
@@ -256,8 +285,23 @@ def _original(clip: Clip) -> Clip:
         and clip.extra.get(FILM_COLUMNS[0])
         and video.stem not in ("", PurePosixPath(name).stem)
     ):
-        clip = replace(clip, start_s=None, end_s=None)
-    return replace(clip, video="", extra={**clip.extra, NAME_COLUMN: name})
+        own = [clip.extra.get(column, "") for column in OWN_COLUMNS]
+        start_s, end_s = (float(cell) if cell else None for cell in own)
+        clip = replace(clip, start_s=start_s, end_s=end_s)
+    extra = {**clip.extra, NAME_COLUMN: name}
+    extra |= {column: "" for column in OWN_COLUMNS if column in extra}
+    return replace(clip, video="", extra=extra)
+
+
+def _in_film(clip: Clip, span: tuple[float, float]) -> Clip:
+    """Return a clip with its times in its film; those in a file of its own are kept."""
+    times = (clip.start_s, clip.end_s)
+    extra = dict(clip.extra)
+    if _file_name(clip):
+        for column, seconds in zip(OWN_COLUMNS, times, strict=True):
+            if seconds is not None:
+                extra[column] = repr(seconds)
+    return replace(clip, start_s=span[0], end_s=span[1], extra=extra)
 
 
 class _Files:

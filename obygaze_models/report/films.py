@@ -12,6 +12,7 @@ from obygaze_features.core.figures import (
     PALE,
     draw_bars,
 )
+from obygaze_features.manifest.link import FILM_COLUMNS, seconds_in_film
 from obygaze_features.manifest.model import Clip, clock
 from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record
 from obygaze_models.report.figure import MODEL, WRONG, FigureSet, hide_ticks
@@ -176,8 +177,8 @@ def place_unit(clips: Sequence[Clip]) -> str:
 
 def _start_s(clip: Clip) -> float | None:
     """Return the start in the film if the manifest has it, else the start in the video."""
-    in_film = clip.extra.get("film_start_s")
-    return float(in_film) if in_film else clip.start_s
+    in_film = seconds_in_film(clip, FILM_COLUMNS[0])
+    return clip.start_s if in_film is None else in_film
 
 
 def _place(clip: Clip, unit: str, number: int) -> str:

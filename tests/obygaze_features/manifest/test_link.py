@@ -280,6 +280,44 @@ def test_linking_again_changes_nothing_and_another_folder_starts_afresh(
     assert link(nothing.manifest, folder) == first
 
 
+def test_times_in_an_own_file_come_back_after_a_link_to_the_film(
+    tmp_path: Path,
+) -> None:
+    of_films = touch(tmp_path / "films", "tt01.mp4")
+    of_parts = touch(tmp_path / "parts", "part.mp4")
+    in_film = {"film_start_s": "102.0", "film_end_s": "105.0"}
+    clip = named("tt01-001", "part.mp4", start_s=2.0, end_s=5.0, extra=in_film)
+    original = manifest_of(clip, columns=tuple(in_film))
+    linked = link(original, of_films).manifest
+    assert (linked.clips[0].start_s, linked.clips[0].end_s) == (102.0, 105.0)
+    assert link(linked, of_films).manifest == linked
+    check_manifest(linked)
+    again = link(linked, of_parts).manifest.clips[0]
+    assert (again.video, again.start_s, again.end_s) == ("part.mp4", 2.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "what"),
+    [
+        (
+            "0:01:02",
+            "0:01:12",
+            "film_start_s must be a number of seconds, got '0:01:02'",
+        ),
+        ("62", "nan", "film_end_s must be a number of seconds, got 'nan'"),
+        ("62", "12", "film_end_s 12 is before film_start_s 62"),
+    ],
+)
+def test_what_is_no_time_in_the_film_is_an_error_that_names_clip_and_column(
+    tmp_path: Path, start: str, end: str, what: str
+) -> None:
+    cells = {"film_start_s": start, "film_end_s": end}
+    manifest = manifest_of(named("a-1", "", extra=cells), columns=tuple(cells))
+    with pytest.raises(FixInput) as caught:
+        link(manifest, touch(tmp_path, "tt01.mp4"))
+    assert caught.value.what == f"a-1: {what}"
+
+
 def test_the_report_as_json(tmp_path: Path) -> None:
     touch(tmp_path, "a/v.mp4", "b/v.mp4", "w.mp4")
     clips = named("p", "v.mp4"), named("q", "w.avi"), named("r", "")
