@@ -146,7 +146,7 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
         from obygaze_features.backbones.own import card_of_code
 
         return card_of_code(name)
-    plain, _, preset = name.partition("@")
+    plain, preset = split_preset(name)
     sources = _sources(workspace)
     source = Path(plain) if plain.endswith(".toml") else sources.get(plain)
     if source is None:
@@ -165,6 +165,18 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
         hint = f"one of {', '.join(similar)}" if similar else "obygaze backbones ls"
         raise NotFound(f"no backbone called {plain!r}", hint=hint)
     return _card(source, sources).with_preset(preset or DEFAULT_PRESET)
+
+
+def split_preset(name: str) -> tuple[str, str]:
+    """Return the name or the path of a card, and its preset: "" for the default.
+
+    >>> split_preset("clip-l14@paper"), split_preset("me@lab/mine.toml")
+    (('clip-l14', 'paper'), ('me@lab/mine.toml', ''))
+    """
+    if "@" not in name or name.endswith(".toml"):
+        return name, ""  # the folders of a path may have an @ of their own
+    plain, _, preset = name.rpartition("@")
+    return plain, preset
 
 
 def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> FoundCards:

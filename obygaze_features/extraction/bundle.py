@@ -14,7 +14,7 @@ import click
 
 from obygaze_features import __version__
 from obygaze_features.backbones.base import Card
-from obygaze_features.backbones.cards import FRAMES, find_card
+from obygaze_features.backbones.cards import FRAMES, find_card, split_preset
 from obygaze_features.backbones.hub import SMALL_FILES, find_weights, repository_folder
 from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import count
@@ -110,7 +110,7 @@ class _Names:
 
 def _card_file(backbone: str) -> Path | None:
     """Return the file of a card that a plan names by its path."""
-    name = backbone.removeprefix(FRAMES).partition("@")[0]
+    name, _ = split_preset(backbone.removeprefix(FRAMES))
     return Path(name) if name.endswith(".toml") else None
 
 

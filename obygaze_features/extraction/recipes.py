@@ -8,7 +8,7 @@ from typing import Any
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card
-from obygaze_features.backbones.cards import FRAMES, find_card
+from obygaze_features.backbones.cards import FRAMES, find_card, split_preset
 from obygaze_features.backbones.geometry import Level
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
@@ -101,9 +101,14 @@ def complete_target(target: Target, manifest: Manifest, workspace: Workspace) ->
     kept = FRAMES if target.backbone.startswith(FRAMES) else ""
     source, _, function = target.backbone.removeprefix(kept).rpartition(":")
     name = card.name if source or kept else target.backbone.replace("@", "-")
-    store = target.store or f"{manifest.name}.{name}"
     if source.endswith(".py"):
         target = replace(target, backbone=f"{kept}{Path(source).resolve()}:{function}")
+    path, preset = split_preset(target.backbone.removeprefix(kept))
+    if path.endswith(".toml"):
+        end = f"@{preset}" if preset else ""
+        target = replace(target, backbone=f"{kept}{Path(path).resolve()}{end}")
+        name = card.label.replace("@", "-")
+    store = target.store or f"{manifest.name}.{name}"
     weights = target.weights
     if weights is not None:
         # Links stay: the name tells the form of weights, and their settings are beside that name.
@@ -113,10 +118,7 @@ def complete_target(target: Target, manifest: Manifest, workspace: Workspace) ->
     return replace(
         target,
         store=str(Path(workspace.store(store)).resolve()),
-        # Links stay: the name tells the form of weights, and their settings are beside that name.
-        weights=None
-        if target.weights is None
-        else str(Path(target.weights).expanduser().absolute()),
+        weights=weights,
         block_rows=target.block_rows or rows,
     )
 

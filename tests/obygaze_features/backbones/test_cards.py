@@ -259,6 +259,7 @@ def test_cards_of_installed_packages(
         monkeypatch.setattr(
             plugins, "entry_points", lambda group, point=point: (point,)
         )
+        monkeypatch.syspath_prepend(own.root / name)  # as if a package was installed
         assert find_card("clip-b32").checkpoint == "openai/clip-vit-base-patch32"
     monkeypatch.setattr(EntryPoint, "load", lambda self: 3)
     plugins.warn_once.cache_clear()
@@ -266,6 +267,18 @@ def test_cards_of_installed_packages(
         assert len(find_cards().cards) == len(NAMES)
     with pytest.raises(FixInput, match="must name a file or a folder"):
         find_card("value")
+
+
+def test_the_path_of_a_card_may_have_an_at_sign(tmp_path: Path) -> None:
+    folder = tmp_path / "me@lab"
+    folder.mkdir()
+    text = (
+        'schema = "obygaze-backbone/1"\nlike = "clip-b16"\nname = "mine"\ntitle = "t"\n'
+    )
+    path = folder / "mine.toml"
+    path.write_text(f"{text}[preset.wide]\nresize = 'squash'\n", encoding="utf-8")
+    assert find_card(str(path)).label == "mine"
+    assert find_card(f"{path}@wide").label == "mine@wide"
 
 
 def test_near_misses_are_suggested() -> None:
