@@ -162,24 +162,29 @@ def levels(run: ReportRun) -> Part:
 
 def annotators(run: ReportRun) -> Part:
     """Yield distances to what all annotators said, and the errors by annotator."""
-    names = {
-        f"error, {name or '-'}": name
-        for r in run.of("annotators")
-        for name in r["errors"]
-    }
+    records = run.of("annotators")
+    names = list(dict.fromkeys(name for record in records for name in record["errors"]))
     measures = ("manhattan", "wasserstein", "blind_manhattan")
-    yield from _by_pair(run, "annotators", (*measures, *names.values()), [*names])
+
+    def numbers(record: Record) -> list[Number]:
+        # An annotator may be called as a measure is.
+        errors = [number_of(record["errors"], name) for name in names]
+        return [*(number_of(record, measure) for measure in measures), *errors]
+
+    if records:
+        rows = run.rows_by_pair(records, numbers)
+        headers = [f"error, {name or '-'}" for name in names]
+        yield make_table("annotators", "annotators", rows, headers)
 
 
-def _by_pair(
-    run: ReportRun, kind: str, names: Sequence[str], headers: Sequence[str] = ()
-) -> Part:
+def _by_pair(run: ReportRun, kind: str, names: Sequence[str]) -> Part:
     """Yield a table of some numbers of the records of a kind."""
-    if records := [{**record, **record.get("errors", {})} for record in run.of(kind)]:
+    records = run.of(kind)
+    if records:
         rows = run.rows_by_pair(
             records, lambda r: [number_of(r, name) for name in names]
         )
-        yield make_table(kind, kind, rows, headers)
+        yield make_table(kind, kind, rows)
 
 
 def learning(run: ReportRun) -> Part:
