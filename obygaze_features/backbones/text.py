@@ -133,7 +133,8 @@ class TextTower:
         import torch
 
         cased = [each.lower() for each in texts] if self.text.lower else list(texts)
-        for each, ids in zip(texts, self.tokenizer(cased)["input_ids"], strict=True):
+        token_ids = self.tokenizer(cased)["input_ids"]
+        for each, ids in zip(texts, token_ids, strict=True):
             if len(ids) > self.max_length:
                 what = f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}"
                 raise FixInput(what, hint="use a shorter prompt")
@@ -150,7 +151,9 @@ class TextTower:
                 parts.append(self.text.embed(self.model, tokens).float().cpu().numpy())
         vectors: npt.NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
         # CLIP returns the vector of the end token, or of the first token if there is no end token.
-        if len(set(texts)) > 1 and (vectors == vectors[0]).all():
+        # Texts that differ in capitals only have the same tokens, and so the same vector.
+        n_different = len(set(map(tuple, token_ids)))
+        if n_different > 1 and (vectors == vectors[0]).all():
             what = "every text gets the same vector: the tokenizer does not mark the end of texts"
             hint = "put the tokenizer of the same checkpoint beside the weights"
             raise FixInput(what, hint=hint)

@@ -72,6 +72,14 @@ def test_vectors_are_the_whole_models_own_raw_and_one_by_one(
     assert np.ptp(lengths) > 0.01
 
 
+def test_texts_that_differ_in_capitals_only_have_one_vector(
+    folders: dict[str, Path],
+) -> None:
+    tower = load_text_tower(tiny_card("siglip"), folders["siglip"])
+    small, large = tower.embed(["a happy man", "A Happy MAN"])
+    np.testing.assert_array_equal(small, large)
+
+
 def test_siglip_reads_lower_case_padded_to_its_full_length(
     folders: dict[str, Path],
 ) -> None:
