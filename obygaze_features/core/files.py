@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 
 # Errors of file systems without hard links: USB sticks, memory cards, some network folders.
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
@@ -82,6 +82,7 @@ SPREADSHEET_LINE = (
     "# for spreadsheets: text that begins with = + - @ or ' has an apostrophe before it"
 )
 _QUOTED = re.compile(r'[,"\n\r]')
+SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -282,6 +283,16 @@ def take_name(temporary: Path, path: Path) -> bool:
     return True
 
 
+def refuse_spreadsheet_name(path: Path) -> None:
+    """Raise an error for a name that promises a spreadsheet: what is written is text."""
+    if path.suffix.lower() in SPREADSHEETS:
+        raise FixUsage(
+            f"{path.suffix} files are not written, only CSV, which spreadsheet programs open",
+            where=str(path),
+            hint=f"{path.with_suffix('.csv').name}, with --for-spreadsheets if it has that option",
+        )
+
+
 def write_new(path: Path, data: bytes, *, force: bool = False) -> None:
     """Write a result; an existing file with other bytes is an error without `force`."""
     write_all_new({path: data}, force=force)
@@ -289,6 +300,8 @@ def write_new(path: Path, data: bytes, *, force: bool = False) -> None:
 
 def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
     """Write several results in this order, or none if a name exists with other bytes."""
+    for path in files:
+        refuse_spreadsheet_name(path)
     wanted = [path for path, data in files.items() if force or free_for(path, data)]
     for path in wanted:
         if force:

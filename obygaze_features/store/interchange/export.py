@@ -30,6 +30,7 @@ from obygaze_features.core.files import (
     csv_table,
     free_for,
     pretty_json,
+    refuse_spreadsheet_name,
     sha256_bytes,
     spreadsheet_cell,
 )
@@ -134,6 +135,7 @@ def export_store(
         raise FixUsage(
             f"{format} without labels has no table for spreadsheets", hint="csv"
         )
+    refuse_spreadsheet_name(path)
     specs = _specs(store, format, levels)
     if format == "npz" and labels is not None:
         _check_label_arrays(specs)

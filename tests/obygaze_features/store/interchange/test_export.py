@@ -29,6 +29,7 @@ from support.stores import (
 )
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
+from obygaze_features.core.files import write_new
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import ArraySpec, RowStatus, Store, open_store
@@ -233,6 +234,18 @@ def test_a_partial_copy_exports_what_it_holds(tmp_path: Path, sealed: Path) -> N
         export_store(
             open_store(tmp_path / "part"), tmp_path / "g.npz", "npz", levels=["clip"]
         )
+
+
+@pytest.mark.parametrize("name", ["features.xlsx", "features.ODS"])
+def test_a_name_that_promises_a_spreadsheet_is_refused(
+    tmp_path: Path, sealed: Path, name: str
+) -> None:
+    with pytest.raises(FixUsage, match="files are not written, only CSV") as caught:
+        export_store(open_store(sealed), tmp_path / name, "csv", levels=["clip"])
+    assert str(caught.value.hint).startswith("features.csv")
+    with pytest.raises(FixUsage, match="files are not written, only CSV"):
+        write_new(tmp_path / name, b"a,b\n")
+    assert not list(tmp_path.glob("features*"))
 
 
 @pytest.mark.parametrize("clip", ["../evil", "a/b", "a\\b", ".hidden", "x" * 201])
