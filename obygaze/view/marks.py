@@ -168,8 +168,8 @@ class MarkTable:
             raise FixInput(f"the manifest has no film {movie!r}")
         if not isinstance(level, str) or level not in LEVELS:
             raise FixInput(f"level must be one of {', '.join(LEVELS)}")
-        are_frames = type(start) is int and type(end) is int
-        if not are_frames or not 0 <= start <= end:
+        is_span = type(start) is int and type(end) is int and 0 <= start <= end
+        if not is_span:
             raise FixInput("expected the first and the last frame, from 0")
         if not isinstance(concepts, list):
             raise FixInput("concepts: expected a list of names")

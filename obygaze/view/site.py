@@ -135,9 +135,10 @@ class Site:
         marks = self._own_marks()
         film = sent.get("movie_id")
         first, last = sent.get("start_frame"), sent.get("end_frame")
-        is_film = isinstance(film, str) and film in self.films
-        if not is_film or type(first) is not int or type(last) is not int:
+        if not isinstance(film, str) or film not in self.films:
             return marks.save(sent)  # which says what is wrong
+        if type(first) is not int or type(last) is not int:
+            return marks.save(sent)
         rate = self._rate_for_marks(film)
         return marks.save(sent, rate, (float(first / rate), float((last + 1) / rate)))
 
@@ -145,8 +146,7 @@ class Site:
         """Add what the annotator watched of a film, and return all that was watched of it."""
         self._own_marks()
         film = sent.get("movie_id")
-        is_film = isinstance(film, str) and film in self.films
-        if not is_film or self.watched is None:
+        if not isinstance(film, str) or film not in self.films or self.watched is None:
             raise FixUsage(f"the manifest has no film {film!r}")
         rate = self._rate_for_marks(film)
         end_s = lay_out(self.films[film], self._length, float(rate))["end"]
