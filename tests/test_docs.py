@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -108,11 +110,50 @@ def test_every_block_says_what_it_is(page):
 @pytest.mark.check("runs every page of the documentation")
 @pytest.mark.timeout(900)  # the guide is long, and a machine may be busy
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_every_page_can_be_followed_word_for_word(page, workspace):
+def test_every_page_can_be_followed_word_for_word(page, workspace, request):
+    followed = request.config.cache
+    name = f"pages/{page.relative_to(ROOT).as_posix()}"
+    state = page_state(page)
+    if not os.environ.get("CI") and followed.get(name, None) == state:
+        pytest.skip("followed before, and nothing has changed since (.pytest_cache)")
     for block in blocks(page):
         run_block(block, workspace)
     for picture in PICTURE.findall(page.read_text(encoding="utf-8")):
         assert (workspace / picture).is_file(), f"{page.name}: {picture}"
+    followed.set(name, state)
+
+
+def page_state(page: Path, root: Path = ROOT) -> str:
+    """Return a hash of a page and of all that its commands are: programs and their versions."""
+    sources = [page, root / "constraints.txt", root / "tests" / "support" / "pages.py"]
+    for package in ("obygaze", "obygaze_features", "obygaze_models"):
+        files = (root / package).rglob("*")
+        sources += sorted(file for file in files if "__pycache__" not in file.parts)
+    state = hashlib.sha256(sys.version.encode())
+    for file in sources:
+        if file.is_file():
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            state.update(f"{file.relative_to(root)} {digest}\n".encode())
+    return state.hexdigest()
+
+
+def test_a_page_is_followed_again_when_it_or_the_program_changed(tmp_path):
+    program = tmp_path / "obygaze_models" / "zoo" / "card.toml"
+    page, other = tmp_path / "page.md", tmp_path / "other.md"
+    program.parent.mkdir(parents=True)
+    for file in (program, page, other):
+        file.write_text("a", encoding="utf-8")
+    before = page_state(page, tmp_path)
+    (program.parent / "__pycache__").mkdir()
+    (program.parent / "__pycache__" / "a.pyc").write_text("b", encoding="utf-8")
+    other.write_text("b", encoding="utf-8")
+    assert page_state(page, tmp_path) == before
+    for file in (program, page):
+        file.write_text("b", encoding="utf-8")
+        assert page_state(page, tmp_path) != before
+        file.write_text("a", encoding="utf-8")
+    program.rename(program.with_name("other.toml"))
+    assert page_state(page, tmp_path) != before
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
