@@ -9,6 +9,7 @@ import codecs
 import html
 import math
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.frame_rate import (
@@ -49,6 +51,7 @@ _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 _TIME = r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})"
 _CUE = re.compile(rf"(?:.*\n)?{_TIME}[ \t]+-->[ \t]+{_TIME}(?:[ \t].*)?(?:\n([^\0]*))?")
 _VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
+_TAG = re.compile(r"<[^>]*>")
 _TEXT = re.compile(r"<c\.(level|concept|comment)>([^<]*)</c>|<[^>]*>|([^<\n]+)")
 _MS = re.compile(r"-?[0-9]{1,12}")
 
@@ -241,8 +244,12 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
     return files
 
 
-def read_elan(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
+def read_elan(
+    data: bytes, path: Path, fps: Fraction, warnings: list[str]
+) -> Iterator[Mark]:
     """Yield the annotations of an ELAN file that have times, each with those that refer to it.
+
+    A warning has the number of those without times.
 
     Those of a tier called "watched" (or of that type) say what its annotator has seen.
     """
@@ -280,6 +287,11 @@ def read_elan(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
     texts: dict[str, list[Text]] = defaultdict(list)
     for name, text in text_of.items():
         texts[_first_ancestor(name, parent_of)].append(text)
+    n_without = len(texts.keys() - {name for name, _, _ in timed})
+    if n_without:
+        warnings.append(
+            f"{path}: left out, because they have no times: {count(n_without, 'annotation')}"
+        )
     for name, annotator, slots in timed:
         start_s, end_s = (Fraction(int(origin) + int(ms), 1000) for ms in slots)
         yield "", annotator, start_s, end_s, texts[name]
@@ -294,8 +306,10 @@ def _first_ancestor(name: str, parent_of: Mapping[str, str]) -> str:
     return name
 
 
-def read_vtt(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
-    """Yield the cues of a WebVTT file; the annotator of a cue is its voice."""
+def read_vtt(
+    data: bytes, path: Path, fps: Fraction, warnings: list[str]
+) -> Iterator[Mark]:
+    """Yield the cues of a WebVTT file, one for each voice; the annotator of a cue is its voice."""
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
@@ -322,13 +336,27 @@ def read_vtt(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
             shown = next(line for line in block.splitlines() if "-->" in line)
             what = f"the cue ends before it begins: {shown}"
             raise FixInput(what, where=str(path), hint="correct its times")
-        voice = _VOICE.search(payload)
-        annotator = html.unescape(voice[1]) if voice else ""
-        texts = [
-            (match[1] or "", html.unescape(match[2] or match[3] or ""))
-            for match in _TEXT.finditer(payload)
-        ]
-        yield "", annotator, start_s, end_s, texts
+        for annotator, spoken in _voices(payload):
+            texts = [
+                (match[1] or "", html.unescape(match[2] or match[3] or ""))
+                for match in _TEXT.finditer(spoken)
+            ]
+            yield "", annotator, start_s, end_s, texts
+
+
+def _voices(payload: str) -> list[tuple[str, str]]:
+    """Return the text of each voice of a cue; of one voice (or none) it is the whole text."""
+    # The text before the first voice, then each name with the text that follows it.
+    before, *parts = _VOICE.split(payload)
+    names = [html.unescape(name) for name in parts[::2]]
+    if len(set(names)) < 2:
+        return [(names[0] if names else "", payload)]
+    spoken: dict[str, str] = {}
+    if _TAG.sub("", before).strip():
+        spoken[""] = before
+    for name, text in zip(names, parts[1::2], strict=True):
+        spoken[name] = spoken.get(name, "") + text
+    return list(spoken.items())
 
 
 def _clock_s(cells: Sequence[str]) -> Fraction:
@@ -336,7 +364,9 @@ def _clock_s(cells: Sequence[str]) -> Fraction:
     return 3600 * int(hours or 0) + 60 * int(minutes) + Fraction(seconds)
 
 
-def read_rows(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
+def read_rows(
+    data: bytes, path: Path, fps: Fraction, warnings: list[str]
+) -> Iterator[Mark]:
     """Yield the rows of a table of segments, or of the shots that PySceneDetect found."""
     data = data.removeprefix(codecs.BOM_UTF8)
     if data.startswith(b"Timecode List"):
@@ -373,8 +403,8 @@ def read_rows(data: bytes, path: Path, fps: Fraction) -> Iterator[Mark]:
 READERS = {".eaf": read_elan, ".vtt": read_vtt, ".csv": read_rows}
 
 
-def label_of(texts: Iterable[Text]) -> tuple[str, tuple[str, ...], str]:
-    """Return level, concepts and comment; text of another kind is what its words say it is."""
+def label_of(texts: Iterable[Text]) -> tuple[list[str], tuple[str, ...], str]:
+    """Return levels, concepts and comment; text of another kind is what its words say it is."""
     found: dict[str, list[str]] = {"level": [], "concept": [], "comment": []}
     for kind, text in ((kind, plain(text)) for kind, text in texts if text.strip()):
         names = {"level": canonical_level(text), "concept": canonical_concept(text)}
@@ -382,7 +412,7 @@ def label_of(texts: Iterable[Text]) -> tuple[str, tuple[str, ...], str]:
             kind = next((kind for kind, name in names.items() if name), "comment")
         found[kind].append(names.get(kind) or text)
     own = tuple(dict.fromkeys(name.replace("|", "/") for name in found["concept"]))
-    return "".join(found["level"][:1]), own, " ".join(found["comment"])
+    return list(dict.fromkeys(found["level"])), own, " ".join(found["comment"])
 
 
 def import_segments(
@@ -391,6 +421,8 @@ def import_segments(
     """Return the manifest of the segments in files (`READERS`), each called after its film."""
     rate = frame_rate(fps)
     clips: list[Clip] = []
+    warnings: list[str] = []
+    file_of: dict[str, Path] = {}
     for path in files:
         if path.suffix not in READERS:
             raise FixUsage(
@@ -398,11 +430,23 @@ def import_segments(
             )
         with open_file(path) as stream:
             data = stream.read()
-        stem = ascii_id(path.stem.removesuffix("-Scenes"))
-        for given, who, start, end, texts in READERS[path.suffix](data, path, rate):
-            film, (level, own, comment) = given or stem, label_of(texts)
+        stem = ascii_id(_film_name(path))
+        # Files may be called after one film, but not after two that only their ids confuse.
+        earlier = file_of.setdefault(stem, path)
+        if _film_name(earlier) != _film_name(path):
+            what = f"two films would have the id {stem!r}"
+            raise FixInput(what, where=f"{earlier}, {path}", hint="rename one of them")
+        marks = READERS[path.suffix](data, path, rate, warnings)
+        for given, who, start, end, texts in marks:
+            film, (levels, own, comment) = given or stem, label_of(texts)
             first, last = frames_between(start, end, rate)
             clip_id = ascii_id(f"{film}-{who or 'cue'}-{len(clips) + 1:04d}")
+            level = levels[0] if levels else ""
+            if len(levels) > 1:
+                shown = ", ".join(levels)
+                warnings.append(
+                    f"{path}: {clip_id} has the levels {shown}; it gets the first"
+                )
             cells = (
                 plain(who) or "cue",
                 str(first),
@@ -424,4 +468,10 @@ def import_segments(
         **concepts()
     }
     header = Header(name, known, unit="segment", sources=tuple(map(source_of, files)))
-    return ImportedManifest(Manifest(name, header, tuple(clips), EXTRA))
+    manifest = Manifest(name, header, tuple(clips), EXTRA)
+    return ImportedManifest(manifest, tuple(warnings))
+
+
+def _film_name(path: Path) -> str:
+    """Return the name of the film that a file is called after, however its accents are coded."""
+    return unicodedata.normalize("NFC", path.stem.removesuffix("-Scenes")).strip()

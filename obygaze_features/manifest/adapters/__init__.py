@@ -76,6 +76,15 @@ def known_sources(
     return tuple(sources.values()), tuple(unknown)
 
 
+def unread_columns(path: Path, columns: Collection[str], *known: str) -> list[str]:
+    """Return a warning that names the columns that are not among the known ones."""
+    unread = [name for name in columns if name not in known]
+    if not unread:
+        return []
+    names = ", ".join(map(repr, unread))
+    return [f"{path}: columns that are left out: {names}"]
+
+
 def string_list(text: str) -> tuple[str, ...] | None:
     """Return the strings of a list in Python's syntax, None where the text is anything else."""
     # literal_eval accepts more than lists: it would join 'a' 'b', where a comma is missing.

@@ -19,9 +19,10 @@ from obygaze_features.manifest.adapters import (
     published,
     published_header,
     source_of,
+    unread_columns,
 )
 from obygaze_features.manifest.io import clips_of
-from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, Manifest
+from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, Manifest, ascii_id
 from obygaze_features.manifest.tables import (
     TableRow,
     numbered_lines,
@@ -34,6 +35,7 @@ TEST, DEV = "0", "1"
 UNKNOWN_FILM = {"movie_id": "unknown"}
 DESCRIPTION = ("id", "name", "movie", "start", "end")
 _NO_ID = re.compile(r"[^A-Za-z0-9._+-]+")
+_ENDING = re.compile(r"\.[A-Za-z0-9]{2,4}")
 _FRAME = re.compile(r"[0-9]{1,9}")
 _ID = re.compile(r"-?[0-9]{1,15}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9]{2,4})?")
@@ -46,6 +48,8 @@ class _Excerpts:
     rows: dict[str, tuple[TableRow, dict[str, str]]] = field(default_factory=dict)
     id_of: dict[tuple[str, str], str] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
+    film_of: dict[str, str] = field(default_factory=dict)  # its file name, by its id
+    unread: list[str] = field(default_factory=list)
 
     def add(self, row: TableRow, family: str, **values: str) -> None:
         """Add values of a row; an excerpt has the same id in all files of one family."""
@@ -91,7 +95,7 @@ def read(
     sources = tuple(source_of(path) for path in paths)
     header = published_header("liris-accede", *sources)
     manifest = Manifest(name, header, clips, columns)
-    return ImportedManifest(manifest, tuple(_warnings(manifest)))
+    return ImportedManifest(manifest, (*excerpts.unread, *_warnings(manifest)))
 
 
 def _warnings(manifest: Manifest) -> Iterable[str]:
@@ -147,6 +151,7 @@ def _values(
             )
             return
         columns = {table.columns[2]: "violence"}
+    excerpts.unread += unread_columns(path, table.columns, "id", "name", *columns)
     form = re.compile(values["form"])
     for row in table.rows:
         for column in columns:
@@ -177,9 +182,22 @@ def _description(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
         for column in ("start", "end"):
             row.matching(column, _FRAME, "a frame number (whole, from 0)")
         # The file name of a film identifies it; an id has neither blanks nor separators.
-        film = _NO_ID.sub("_", PurePosixPath(row["movie"]).stem).lstrip(".+-") or "_"
+        film = _film_id(row["movie"])
+        first = excerpts.film_of.setdefault(film, row["movie"])
+        if first != row["movie"]:
+            what = f"{row['movie']!r} and {first!r} both become the film {film!r}; rename one"
+            row.add("movie", what)
         frames = {"start_frame": row["start"], "end_frame": row["end"]}
         excerpts.add(row, _family(path), movie_id=film, **frames)
+
+
+def _film_id(file_name: str) -> str:
+    """Return the id of a film by its file name, without an ending such as .mp4."""
+    path = PurePosixPath(file_name)
+    stem = path.stem if _ENDING.fullmatch(path.suffix) else path.name
+    if not stem.isascii():
+        return ascii_id(stem)
+    return _NO_ID.sub("_", stem).lstrip(".+-") or "_"
 
 
 def _media(path: Path, wrong: Violations) -> list[TableRow]:

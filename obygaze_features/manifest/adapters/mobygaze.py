@@ -16,6 +16,7 @@ from obygaze_features.manifest.adapters import (
     published,
     published_header,
     strings_of,
+    unread_columns,
 )
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.io import clips_of
@@ -46,6 +47,8 @@ EXTRA = (
     ),
     "comment",
 )
+# The row, the number of the film, and what the notes of the data set say.
+LEFT_OUT = ("", "movie_id", "subtitle", "start_clip", "end_clip")
 NAMES = {
     **{"clip_id": "clip_index", "movie_id": "imdb_key", "level": "label"},
     **{"start_s": "start_frame", "end_s": "end_frame"},
@@ -69,8 +72,9 @@ def read(csv: Path, *, name: str = "mobygaze") -> ImportedManifest:
     )
     clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
     violations.raise_if_any("this is not the table of MObyGaze")
+    unread = unread_columns(csv, table.columns, *REQUIRED, *LEFT_OUT)
     header = published_header("mobygaze", *sources, concepts=concepts(), unit="segment")
-    return ImportedManifest(Manifest(name, header, clips, EXTRA), warnings)
+    return ImportedManifest(Manifest(name, header, clips, EXTRA), (*warnings, *unread))
 
 
 def _cells(row: TableRow) -> dict[str, str]:

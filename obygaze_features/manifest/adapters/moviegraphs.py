@@ -79,6 +79,10 @@ def read(
         " would start before the film"
         for movie, n in early.items()
     )
+    warnings += tuple(
+        f"{movie}: left out, because it has no {SCENES}/{movie}{_SUFFIX}"
+        for movie in _without_scenes(source, found.movies)
+    )
     header = published_header("moviegraphs", *found.header.sources)
     return ImportedManifest(Manifest(name, header, clips, SHOT_COLUMNS), warnings)
 
@@ -123,9 +127,22 @@ def _read_shots(folder: Path) -> Manifest:
     )
 
 
+def _root(folder: Path) -> Path:
+    return folder if (folder / SCENES).is_dir() else folder / "mg_videoinfo"
+
+
+def _without_scenes(folder: Path, movies: Sequence[str]) -> list[str]:
+    """Return the films that have cuts or frames, but are not among those with scenes."""
+    found = set()
+    for path in (_root(folder) / VIDEO).iterdir():
+        if path.suffix in (".videvents", ".matidx"):
+            found.add(path.stem)
+    return sorted(found - set(movies))
+
+
 def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
     """Return the three files of each film by its id: scenes, cuts, frames."""
-    root = folder if (folder / SCENES).is_dir() else folder / "mg_videoinfo"
+    root = _root(folder)
     films = {
         movie: (
             path,

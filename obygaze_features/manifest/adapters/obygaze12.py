@@ -18,6 +18,7 @@ from obygaze_features.manifest.adapters import (
     published,
     published_header,
     strings_of,
+    unread_columns,
 )
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
@@ -28,6 +29,7 @@ REQUIRED = (
     *("util", "clip", "label", "overlap_ratio", "concepts", "id", "movie"),
     *("srt_name", "video_name", "graph_number"),
 )
+NUMBERS = ("", "idx")  # columns that number the rows
 KEPT = ("clip", "overlap_ratio", "util", "srt_name", "video_name", "graph_number")
 EXTRA = ("clip", "first_shot", "last_shot", *KEPT[1:])
 NAMES = {
@@ -84,6 +86,7 @@ def read(
     table = read_table(
         csv, required=REQUIRED, violations=wrong[0], content="clips", **LAYOUT
     )
+    warnings += unread_columns(csv, table.columns, *REQUIRED, *NUMBERS)
     clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
     manifest = Manifest(name, header, clips, EXTRA)
     seen = manifest.view("visual").by_id

@@ -495,12 +495,12 @@ def test_elan_links_the_video_of_the_film(workspace: Path) -> None:
 
 def test_texts_are_what_their_words_say() -> None:
     assert label_of([("", "sure"), ("", "type of plan"), ("", "hm")]) == (
-        "S",
+        ["S"],
         ("Type of shot",),
         "hm",
     )
     assert label_of([("comment", "S"), ("concept", "a|b"), ("level", "odd")]) == (
-        "",
+        [],
         ("a/b",),
         "S odd",
     )

@@ -1,0 +1,617 @@
+"""Files of data sets, drawn at random: what a plain reading has, the manifest has, or is refused.
+
+Each file is written as programs write them (columns in any order, a byte order mark, CRLF, lines of
+delimiters, Unicode, blanks around cells, rows twice, unknown words, missing cells) and read again
+with the csv module alone. `OBYGAZE_SOURCES=2000` draws that many files of each kind instead of the
+few of the suite.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import os
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.manifest.adapters import (
+    ImportedManifest,
+    liris_accede,
+    mobygaze,
+    moviegraphs,
+    obygaze12,
+)
+from obygaze_features.manifest.exchange import import_segments
+from obygaze_features.manifest.model import Clip
+
+N_DRAWN = int(os.environ.get("OBYGAZE_SOURCES", "60"))
+Random = np.random.Generator
+Rows = list[dict[str, str]]
+LEVELS = {
+    "Easy Neg": "EN",
+    "Easy Negative": "EN",
+    "Hard Neg": "HN",
+    "Not Sure": "NS",
+    "Sure": "S",
+    "sure": "S",
+}
+CONCEPTS = {
+    "Look": "Look",
+    "Gaze": "Look",
+    "Body": "Body",
+    "Type of plan": "Type of shot",
+    "Clothes": "Clothing",
+    "Exp of emotion": "Expression of emotion",
+    "Voice": "Voice",
+}
+FILMS = ["tt01", "tt02", "a_b", "Z-1", "10", "lake.2", "é", "名前", "a b", " tt01", ""]
+WORDS = [
+    "",
+    "plain",
+    " blank ",
+    "ünï",
+    "a;b",
+    "a,b",
+    'say "no"',
+    "名前",
+    "x\ty",
+    "a | b",
+]
+
+
+def pick(random: Random, items: Any) -> Any:
+    """Return one of the items."""
+    return items[int(random.integers(len(items)))]
+
+
+def rarely(random: Random, usual: str, odd: list[str], share: float = 0.01) -> str:
+    """Return a cell, now and then an odd one."""
+    return str(pick(random, odd)) if random.random() < share else usual
+
+
+def as_bytes(random: Random, columns: list[str], rows: Rows, delimiter: str) -> bytes:
+    """A table as a program writes it, its columns in any order."""
+    order = [columns[i] for i in random.permutation(len(columns))]
+    newline = pick(random, ["\n", "\r\n"])
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator=newline)
+    writer.writerow(order)
+    for row in rows:
+        writer.writerow([row[name] for name in order])
+    mark = b"\xef\xbb\xbf" if random.random() < 0.3 else b""
+    return mark + stream.getvalue().encode()
+
+
+def plainly_read(data: bytes, delimiter: str) -> Rows:
+    """The rows of a table that have a cell, by the csv module."""
+    text = data.decode("utf-8-sig")
+    rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
+    return [row for row in rows if any(row.values())]
+
+
+def unequal(clip: Clip, expected: dict[str, Any]) -> list[str]:
+    """The cells in which a clip is not what was expected."""
+    found = []
+    for name, value in expected.items():
+        got = clip.extra[name] if name in clip.extra else getattr(clip, name)
+        if got != value:
+            found.append(f"{name} is {got!r}, expected {value!r}")
+    return found
+
+
+def is_said(column: str, imported: ImportedManifest) -> bool:
+    """Whether a warning names a column."""
+    return any(repr(column) in warning for warning in imported.warnings)
+
+
+def listed(random: Random, *, repeats: bool = False) -> str:
+    """A list of concepts as Python writes it."""
+    names = list(CONCEPTS)
+    n = int(random.integers(0, 4))
+    chosen = [names[i] for i in random.permutation(len(names))[:n]]
+    if repeats and chosen and random.random() < 0.1:
+        chosen.append(chosen[0])
+    return repr(chosen) if chosen else pick(random, ["['']", "[]"])
+
+
+def table_of_obygaze12(random: Random) -> tuple[list[str], Rows]:
+    """The columns and rows of a table like the released one."""
+    columns = ["idx", "util", "clip", "label", "overlap_ratio", "concepts", "id"]
+    columns += ["movie", "srt_name", "video_name", "graph_number"]
+    columns += ["remark"] if random.random() < 0.2 else []
+    rows = []
+    for number in range(int(random.integers(1, 10))):
+        movie = rarely(random, pick(random, FILMS[:6]), FILMS, 0.03)
+        scene = f"{movie}scene-{number:03d}.ss-0001.es-{random.integers(1, 9):04d}"
+        row = {
+            "idx": str(number),
+            "util": pick(random, ["0", "1", ""]),
+            "clip": rarely(random, scene, ["", "x", f" {scene}"]),
+            "label": rarely(random, pick(random, list(LEVELS)), ["", "?", " sure "]),
+            "overlap_ratio": rarely(random, pick(random, ["1.00", "0.85"]), ["2", ""]),
+            "concepts": rarely(random, listed(random), ["", "['Nose']", "['a' 'b']"]),
+            "id": rarely(random, f"{movie}-{number:03d}", ["", "x"]),
+            "movie": movie,
+            "srt_name": pick(random, WORDS),
+            "video_name": rarely(
+                random, pick(random, ["", "a b.avi", "é.avi"]), ["../x"]
+            ),
+            "graph_number": rarely(random, str(number - 1), ["", "1.5", "١"]),
+            "remark": pick(random, WORDS),
+        }
+        rows.append(row)
+        if random.random() < 0.02:
+            rows.append(row)
+        if random.random() < 0.1:
+            rows.append(dict.fromkeys(row, ""))
+    return columns, rows
+
+
+def lost_by_obygaze12(random: Random, folder: Path) -> list[str]:
+    columns, rows = table_of_obygaze12(random)
+    data = as_bytes(random, columns, rows, ";")
+    path = folder / "clips.csv"
+    path.write_bytes(data)
+    imported = obygaze12.read(path)
+    plain = plainly_read(data, ";")
+    if len(plain) != len(imported.manifest):
+        return [f"{len(imported.manifest)} clips of {len(plain)} rows"]
+    found = []
+    for row, clip in zip(plain, imported.manifest, strict=True):
+        scene = row["clip"].removeprefix(row["movie"] + "scene-")
+        words = [word for word in ast.literal_eval(row["concepts"]) if word]
+        video = row["video_name"] and f"{row['movie']}/{row['video_name']}"
+        expected: dict[str, Any] = {
+            name: row[name] for name in ("clip", "util", "srt_name", "graph_number")
+        }
+        expected |= {
+            "clip_id": row["id"],
+            "movie_id": row["movie"],
+            "scene": int(scene[:3]),
+            "video": video,
+            "level": LEVELS[row["label"].strip()],
+            "concepts": tuple(CONCEPTS[word] for word in words),
+            "overlap_ratio": row["overlap_ratio"],
+            "first_shot": str(int(scene.split(".")[1].removeprefix("ss-"))),
+            "last_shot": str(int(scene.split(".")[2].removeprefix("es-"))),
+        }
+        found += unequal(clip, expected)
+    if "remark" in columns and not is_said("remark", imported):
+        found.append("nothing says that the column remark is left out")
+    return found
+
+
+def lost_by_mobygaze(random: Random, folder: Path) -> list[str]:
+    columns = ["clip_index", "annotator", "label", "concepts", "comment", "start_frame"]
+    columns += ["end_frame", "imdb_key", "movie_title", "framerate"]
+    columns += ["subtitle"] if random.random() < 0.5 else []
+    columns += ["sure of it"] if random.random() < 0.2 else []
+    rows = []
+    for number in range(int(random.integers(1, 10))):
+        first = int(random.integers(0, 5000))
+        comments = [word for word in WORDS if word and random.random() < 0.15]
+        drawn = {
+            "clip_index": rarely(random, f"id_{number}", ["", "id_x", "id_0", "id_00"]),
+            "annotator": rarely(random, pick(random, ["ada", "ben"]), ["", "a b"]),
+            "label": rarely(random, pick(random, list(LEVELS)), ["", "?"]),
+            "concepts": rarely(random, listed(random, repeats=True), ["", "[1]"]),
+            "comment": repr(comments),
+            "start_frame": rarely(random, str(first), ["", "-1", "1.0", "1e3"]),
+            "end_frame": rarely(random, str(first + 9), ["", str(first - 1)]),
+            "imdb_key": rarely(random, pick(random, FILMS[:6]), FILMS, 0.03),
+            "movie_title": pick(random, WORDS),
+            "framerate": rarely(random, pick(random, ["25", "24.0"]), ["", "0", "nan"]),
+            "subtitle": pick(random, WORDS),
+            "sure of it": pick(random, WORDS),
+        }
+        rows.append(drawn)
+        if random.random() < 0.02:
+            rows.append(drawn)
+    data = as_bytes(random, columns, rows, ";")
+    path = folder / "segments.csv"
+    path.write_bytes(data)
+    imported = mobygaze.read(path)
+    plain = plainly_read(data, ";")
+    if len(plain) != len(imported.manifest):
+        return [f"{len(imported.manifest)} clips of {len(plain)} rows"]
+    found = []
+    for row, clip in zip(plain, imported.manifest, strict=True):
+        words = [word for word in ast.literal_eval(row["concepts"]) if word]
+        rate, index = float(row["framerate"]), int(row["clip_index"][3:])
+        expected: dict[str, Any] = {
+            name: row[name]
+            for name in ("annotator", "start_frame", "end_frame", "movie_title")
+        }
+        expected |= {
+            "clip_id": f"{row['imdb_key']}-{row['annotator']}-{index:04d}",
+            "movie_id": row["imdb_key"],
+            "level": LEVELS[row["label"].strip()],
+            "concepts": tuple(dict.fromkeys(CONCEPTS[word] for word in words)),
+            "comment": " | ".join(ast.literal_eval(row["comment"])),
+            "start_s": int(row["start_frame"]) / rate,
+            "end_s": (int(row["end_frame"]) + 1) / rate,
+        }
+        found += unequal(clip, expected)
+    if "sure of it" in columns and not is_said("sure of it", imported):
+        found.append("nothing says that the column 'sure of it' is left out")
+    return found
+
+
+def lost_by_liris(random: Random, folder: Path) -> list[str]:
+    names = [f"ACCEDE{n:05d}" for n in range(int(random.integers(1, 8)))]
+    movies = ["Tom & I.mp4", "Tom_I.mp4", "Tom_I.avi", "Ночь.mp4", "День.mp4", "Mr. X"]
+    movies = [pick(random, movies) for _ in range(3)]
+    values: dict[str, dict[str, str]] = {name: {} for name in names}
+    has_extension = random.random() < 0.5
+
+    def write(
+        file: str, columns: list[str], target: dict[str, str], forms: Any
+    ) -> None:
+        rows = []
+        for number in random.permutation(len(names)):
+            name = names[int(number)]
+            shown = f"{name}.mp4" if has_extension else name
+            row = {"id": str(number), "name": rarely(random, shown, ["", "a b"])}
+            row |= {c: rarely(random, pick(random, forms), ["", "x"]) for c in columns}
+            row["more"] = "1"
+            if random.random() < 0.1:
+                continue
+            rows.append(row)
+            values[name] |= {target[column]: row[column] for column in columns}
+            if random.random() < 0.02:
+                rows.append(row)
+        own = ["id", "name", *columns]
+        order = own if "violence" in target.values() else [own[i] for i in (1, 0, 2)]
+        stream = io.StringIO(newline="")
+        end = pick(random, ["\n", "\r\n"])
+        csv.writer(stream, delimiter="\t", lineterminator=end).writerows(
+            [order, *([row[c] for c in order] for row in rows)]
+        )
+        (folder / file).write_bytes(stream.getvalue().encode())
+
+    write("ACCEDEsets.txt", ["set"], {"set": "set"}, ["0", "1", "2"])
+    if random.random() < 0.5:
+        classes = {"violent": "violence"}
+        write("ACCEDEviolence.txt", ["violent"], classes, ["0", "1"])
+    film_of = {}
+    if random.random() < 0.7:
+        media = []
+        for number, name in enumerate(names):
+            film_of[name] = pick(random, movies)
+            shown = film_of[name].replace("&", "&amp;")
+            media.append(
+                f"<media><id>{number}</id><name>{name}.mp4</name><movie> {shown}</movie>"
+                f"<start>{number}</start><end>{number + 5}</end></media>"
+            )
+        text = "<library>" + "\n".join(media) + "</library>"
+        (folder / "ACCEDEdescription.xml").write_text(text, encoding="utf-8")
+    manifest = liris_accede.read(folder).manifest
+    known = sorted(name for name in names if values[name] or name in film_of)
+    if list(manifest.clip_ids) != known:
+        return [f"clips {manifest.clip_ids}, expected {known}"]
+    found = []
+    for clip in manifest:
+        found += unequal(clip, values[clip.clip_id])
+    found += merged(
+        [film_of.get(clip.clip_id, "") for clip in manifest], manifest.clips
+    )
+    return found
+
+
+def merged(names: list[str], clips: Any) -> list[str]:
+    """Films of other names that became one film, and films that became several."""
+    pairs = {(name, clip.movie_id) for name, clip in zip(names, clips, strict=True)}
+    if len(pairs) == len(set(names)) == len({movie for _, movie in pairs}):
+        return []
+    return [f"films became others: {sorted(pairs)}"]
+
+
+def lost_by_moviegraphs(random: Random, folder: Path) -> list[str]:
+    expected = {}
+    newline = pick(random, ["\n", "\r\n", " \n"])
+    mark = pick(random, ["", "", "\ufeff"])
+    names = list(dict.fromkeys(pick(random, FILMS[:9]) for _ in range(3)))
+    for name in names:
+        n_frames = int(random.integers(20, 60))
+        drawn = random.integers(1, n_frames, 3)
+        cuts = sorted({int(frame) for frame in drawn})
+        starts = [0, *cuts, n_frames]
+        lines = []
+        for number in range(int(random.integers(1, 5))):
+            first = int(random.integers(1, len(cuts) + 2))
+            last = int(random.integers(first, len(cuts) + 2))
+            if random.random() < 0.1:
+                lines.append("")
+            lines.append(rarely(random, f"{first} {last} 1", ["1", "2 1 1", "1 99 1"]))
+            span = str(starts[first - 1]), str(starts[last] - 1)
+            expected[f"{name}-{number + 1:03d}"] = (name, *span)
+        texts = {
+            f"scene_boundaries/{name}.scenes.gt": lines,
+            f"video_boundaries/{name}.videvents": [
+                "HEADER",
+                *(f"{cut} {cut / 25:.3f} CUT" for cut in cuts),
+            ],
+            f"video_boundaries/{name}.matidx": [
+                f"{frame} {frame / 25:.3f}" for frame in range(n_frames)
+            ],
+        }
+        for file, own in texts.items():
+            (folder / file).parent.mkdir(exist_ok=True)
+            text = mark + newline.join(own) + newline
+            (folder / file).write_bytes(text.encode())
+    left_out = "tt99" if random.random() < 0.2 else ""
+    if left_out:
+        (folder / f"video_boundaries/{left_out}.matidx").write_text("0 0.0\n1 0.04\n")
+    imported = moviegraphs.read(folder)
+    found = {
+        clip.clip_id: (
+            clip.movie_id,
+            clip.extra["start_frame"],
+            clip.extra["end_frame"],
+        )
+        for clip in imported.manifest
+    }
+    wrong = [] if found == expected else [f"{found}, expected {expected}"]
+    if left_out and not any(left_out in text for text in imported.warnings):
+        wrong.append("nothing says that a film without scenes is left out")
+    return wrong
+
+
+def lost_by_segments(random: Random, folder: Path) -> list[str]:
+    stems = [
+        "lake",
+        "a b",
+        "a_b",
+        "A b",
+        "é",
+        "e\u0301",
+        "名前",
+        "鏡",
+        "lake.2",
+        "-x",
+        "x",
+    ]
+    stems = list(dict.fromkeys(pick(random, stems) for _ in range(3)))
+    paths, expected = [], []
+    for stem in stems:
+        ending = pick(random, [".vtt", ".csv", ".eaf"])
+        marks = []
+        for _ in range(int(random.integers(1, 4))):
+            first = 25 * int(random.integers(0, 50))
+            voices = some_voices(random)
+            level = pick(random, ["Sure", "Easy Neg", ""])
+            words = [word for word in ("Look", "Body", "Nose") if random.random() < 0.3]
+            comment = pick(random, ["", "ünï", "a; b", "two words"])
+            marks.append((first, first + 24, voices, level, words, comment))
+        path = folder / f"{stem}{ending}"
+        path.write_bytes(WRITERS[ending](random, marks))
+        paths.append(path)
+        for first, last, voices, level, words, comment in marks:
+            facts = (
+                str(first),
+                str(last),
+                LEVELS.get(level, ""),
+                tuple(words),
+                comment,
+            )
+            film = unicodedata.normalize("NFC", stem)
+            expected += [(film, voice, *facts) for voice in voices]
+    manifest = import_segments(paths, "made-up", 25).manifest
+    found = []
+    got = []
+    for clip in manifest:
+        facts = (clip.extra["start_frame"], clip.extra["end_frame"], clip.level)
+        got.append(
+            (clip.extra["annotator"], *facts, clip.concepts, clip.extra["comment"])
+        )
+    wanted = [row[1:] for row in expected]
+    if sorted(map(repr, got)) != sorted(map(repr, wanted)):
+        return [f"{got}, expected {wanted}"]
+    found += merged([row[0] for row in expected], manifest.clips)
+    return found
+
+
+def some_voices(random: Random) -> list[str]:
+    """One annotator, now and then two."""
+    names = ["ada", "Ça", "ben k"]
+    n = 2 if random.random() < 0.05 else 1
+    return [names[i] for i in random.permutation(3)[:n]]
+
+
+def clock(frame: int) -> str:
+    """The time of a frame at 25 a second, as WebVTT writes it."""
+    ms = frame * 40
+    return f"{ms // 60_000:02d}:{ms // 1000 % 60:02d}.{ms % 1000:03d}"
+
+
+def as_vtt(random: Random, marks: Any) -> bytes:
+    lines = ["WEBVTT", ""]
+    for first, last, voices, level, words, comment in marks:
+        texts = [f"<c.level>{level}</c>", *(f"<c.concept>{w}</c>" for w in words)]
+        texts.append(f"<c.comment>{comment}</c>")
+        body = " ".join(texts)
+        spoken = [f"<v {voice}>{body}</v>" for voice in voices]
+        lines += [f"{clock(first)} --> {clock(last + 1)}", *spoken, ""]
+    newline = pick(random, ["\n", "\r\n"])
+    mark = pick(random, ["", "\ufeff"])
+    return (mark + newline.join(lines) + newline).encode()
+
+
+def as_eaf(random: Random, marks: Any) -> bytes:
+    slots, tiers, number = [], defaultdict(list), 0
+    for first, last, voices, level, words, comment in marks:
+        for voice in voices:
+            number += 1
+            times = f"s{number}", f"e{number}"
+            for slot, frame in zip(times, (first, last + 1), strict=True):
+                slots.append(
+                    f'<TIME_SLOT TIME_SLOT_ID="{slot}" TIME_VALUE="{frame * 40}"/>'
+                )
+            tiers[voice, "mark", ""].append(
+                f'<ANNOTATION><ALIGNABLE_ANNOTATION ANNOTATION_ID="a{number}"'
+                f' TIME_SLOT_REF1="{times[0]}" TIME_SLOT_REF2="{times[1]}">'
+                "<ANNOTATION_VALUE/></ALIGNABLE_ANNOTATION></ANNOTATION>"
+            )
+            texts = [("level", level), ("comment", comment)]
+            texts += [("concept", word) for word in words]
+            for place, (kind, text) in enumerate(texts):
+                tiers[voice, kind, "mark"].append(
+                    f'<ANNOTATION><REF_ANNOTATION ANNOTATION_ID="a{number}.{place}"'
+                    f' ANNOTATION_REF="a{number}"><ANNOTATION_VALUE>{text}'
+                    "</ANNOTATION_VALUE></REF_ANNOTATION></ANNOTATION>"
+                )
+    body = "".join(
+        f'<TIER TIER_ID="{kind} {voice}" ANNOTATOR="{voice}" LINGUISTIC_TYPE_REF="{kind}">'
+        + "".join(own)
+        + "</TIER>"
+        for (voice, kind, _), own in tiers.items()
+    )
+    head = '<HEADER TIME_UNITS="milliseconds"/>'
+    order = "<TIME_ORDER>" + "".join(slots) + "</TIME_ORDER>"
+    text = f"<ANNOTATION_DOCUMENT>{head}{order}{body}</ANNOTATION_DOCUMENT>"
+    return text.encode()
+
+
+def as_csv(random: Random, marks: Any) -> bytes:
+    columns = ["start_frame", "end_frame", "annotator", "level", "concepts", "comment"]
+    rows = []
+    for first, last, voices, level, words, comment in marks:
+        for voice in voices:
+            cells = (str(first), str(last), voice, level, "|".join(words), comment)
+            rows.append(dict(zip(columns, cells, strict=True)))
+    return as_bytes(random, columns, rows, ",")
+
+
+WRITERS: dict[str, Callable[[Random, Any], bytes]] = {
+    ".vtt": as_vtt,
+    ".eaf": as_eaf,
+    ".csv": as_csv,
+}
+READERS: list[Callable[[Random, Path], list[str]]] = [
+    lost_by_obygaze12,
+    lost_by_mobygaze,
+    lost_by_liris,
+    lost_by_moviegraphs,
+    lost_by_segments,
+]
+
+
+@pytest.mark.parametrize("lost", READERS, ids=lambda lost: lost.__name__)
+def test_files_of_any_form_are_read_as_the_csv_module_reads_them_or_refused(
+    tmp_path: Path, lost: Callable[[Random, Path], list[str]]
+) -> None:
+    found, n_read = {}, 0
+    for seed in range(N_DRAWN):
+        random = np.random.default_rng([43, seed])
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        try:
+            wrong = lost(random, folder)
+        except ObygazeError:
+            continue
+        n_read += 1
+        if wrong:
+            found[seed] = wrong[:3]
+    assert found == {}
+    assert n_read > N_DRAWN / 5
+
+
+MEDIA = (
+    "<media><id>{0}</id><name>A{0}.mp4</name><movie>{1}</movie>"
+    "<start>0</start><end>9</end></media>"
+)
+
+
+def one_cue(text: str) -> str:
+    """A WebVTT file of one cue."""
+    return f"WEBVTT\n\n00:00.000 --> 00:01.000\n{text}\n"
+
+
+def test_two_files_whose_films_would_have_one_id_are_refused(tmp_path: Path) -> None:
+    paths = [tmp_path / "a b.vtt", tmp_path / "a_b.vtt"]
+    for path in paths:
+        path.write_text(one_cue("Sure"))
+    with pytest.raises(FixInput) as raised:
+        import_segments(paths, "made-up", 25)
+    assert raised.value.what == "two films would have the id 'a_b'"
+
+
+def test_one_film_may_have_several_files_however_its_accents_are_coded(
+    tmp_path: Path,
+) -> None:
+    # Two folders: some file systems take the two spellings for one name.
+    for spelling in ("é", "e\u0301"):
+        folder = tmp_path / f"{len(spelling)}"
+        folder.mkdir()
+        (folder / f"{spelling}.vtt").write_text(one_cue("Sure"))
+    paths = sorted(tmp_path.rglob("*.vtt"))
+    assert import_segments(paths, "made-up", 25).manifest.movies == ("e",)
+
+
+def test_each_voice_of_a_cue_is_a_segment_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_text(one_cue("<v Ada>Sure</v>\n<v Ben>Easy Neg</v>"))
+    clips = import_segments([path], "made-up", 25).manifest.clips
+    assert [(clip.extra["annotator"], clip.level) for clip in clips] == [
+        ("Ada", "S"),
+        ("Ben", "EN"),
+    ]
+
+
+def test_a_second_level_of_a_segment_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "lake.vtt"
+    path.write_text(one_cue("<v Ada><c.level>Sure</c><c.level>Hard Neg</c>"))
+    imported = import_segments([path], "made-up", 25)
+    assert imported.manifest.clips[0].level == "S"
+    assert imported.warnings == (
+        f"{path}: lake-Ada-0001 has the levels S, HN; it gets the first",
+    )
+
+
+def test_annotations_without_times_are_counted_in_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "lake.eaf"
+    marks = [
+        (0, 24, ["ada"], "Sure", [], ""),
+        (25, 49, ["ada"], "Sure", [], ""),
+    ]
+    data = as_eaf(np.random.default_rng(0), marks)
+    path.write_bytes(
+        data.replace(b'TIME_SLOT_ID="e2" TIME_VALUE="2000"', b'TIME_SLOT_ID="e2"')
+    )
+    imported = import_segments([path], "made-up", 25)
+    assert len(imported.manifest) == 1
+    assert imported.warnings == (
+        f"{path}: left out, because they have no times: 1 annotation",
+    )
+
+
+def test_films_of_two_file_names_are_not_one_film(tmp_path: Path) -> None:
+    path = tmp_path / "ACCEDEdescription.xml"
+    texts = [MEDIA.format(0, "Tom &amp; I.mp4"), MEDIA.format(1, "Tom_I.mp4")]
+    path.write_text(f"<library>{''.join(texts)}</library>")
+    with pytest.raises(FixInput) as raised:
+        liris_accede.read(path)
+    assert raised.value.details == (
+        f"{path}:1: column 'movie': 'Tom_I.mp4' and 'Tom & I.mp4' both become the film"
+        " 'Tom_I'; rename one",
+    )
+
+
+def test_films_of_other_scripts_have_ids_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "ACCEDEdescription.xml"
+    texts = [
+        MEDIA.format(n, name)
+        for n, name in enumerate(["Ночь.mp4", "День.mp4", "Mr. X"])
+    ]
+    path.write_text(f"<library>{''.join(texts)}</library>", encoding="utf-8")
+    movies = [clip.movie_id for clip in liris_accede.read(path).manifest]
+    assert len(set(movies)) == 3
+    assert movies[2] == "Mr._X"
