@@ -25,6 +25,7 @@ from obygaze_models.audits.texts import (
     WordLists,
     by_label,
     column_names,
+    group_names,
     read_texts,
     read_words,
     source_name,
@@ -159,7 +160,7 @@ def audit_captions(
     captions = read_texts(
         source,
         text,
-        lambda cells: frozenset({" ".join(cells[column] for column in groups)}),
+        group_names(groups),
         columns=groups,
         cluster=column_names(cluster),
         names=names,

@@ -59,13 +59,37 @@ def read_texts(
                 raise NotFound(
                     what, where=where, hint="--text COLUMN, and --group or --cluster"
                 )
-        place = " ".join(cells[column] for column in cluster) if cluster else where
+        place = where
+        if cluster:  # cells have no NUL, so that other cells are never the same text
+            place = "\0".join(cells[column] for column in cluster)
         texts.append(LabelledText(cells[text], labels(cells), place))
     if not any(one.text.strip() for one in texts):
         raise FixInput(
             f"no texts in {text!r}", where=source_name(source), hint="--text COLUMN"
         )
     return texts
+
+
+def group_names(
+    columns: Sequence[str],
+) -> Callable[[Mapping[str, str]], frozenset[str]]:
+    """Return the function from cells to the name of their group; an error where two are alike."""
+    cells_of: dict[str, tuple[str, ...]] = {}
+
+    def name_group(cells: Mapping[str, str]) -> frozenset[str]:
+        own = tuple(cells[column] for column in columns)
+        name = " ".join(own)
+        first = cells_of.setdefault(name, own)
+        if first != own:
+            shown = " and ".join(" + ".join(map(repr, group)) for group in (first, own))
+            raise FixInput(
+                f"two groups have the name {name!r}: {shown}",
+                where=f"the columns {', '.join(columns)}",
+                hint="rename one of these values, so that no two groups are alike",
+            )
+        return frozenset({name})
+
+    return name_group
 
 
 def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
@@ -133,7 +157,9 @@ def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], st
             for i, part in enumerate(parts)
         )
     )
-    for path in sorted(folder.glob("*.txt")):
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() != ".txt" or not path.is_file():
+            continue
         found = pattern.fullmatch(path.stem)
         if found is None:
             what, hint = (
@@ -143,12 +169,13 @@ def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], st
             raise FixInput(what, where=str(folder), hint=hint)
         try:
             # A byte order mark would be a part of the first word.
-            lines = path.read_text("utf-8-sig").splitlines()
+            text = path.read_text("utf-8-sig")
         except UnicodeDecodeError:
             raise FixInput(
                 "not UTF-8", where=str(path), hint="save it as UTF-8"
             ) from None
-        for number, line in enumerate(lines, start=1):
+        # Only line breaks end a caption: splitlines() would also cut at a form feed or U+2028.
+        for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():
                 continue
             cells = {**found.groupdict(), "file": path.stem, "caption": line}
