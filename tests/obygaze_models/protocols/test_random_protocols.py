@@ -1,0 +1,75 @@
+"""Random protocols against a plain computation of every cell: see support.plain_cells.
+
+`OBYGAZE_PROTOCOLS=500` draws that many instead of the few of the suite.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.experiments import store_of
+from support.plain_cells import differences
+from support.plain_refusals import draw_wrong, unjustified
+from support.random_protocols import Experiment, draw_experiment
+
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
+from obygaze_models.protocols.reading import parse_protocol
+from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.run import gather, run_protocol
+
+N_DRAWN = int(os.environ.get("OBYGAZE_PROTOCOLS", "0"))
+# Few clips, of every kind of split; a choice of C, re-trainings, published folds.
+QUICK = (23, 38, 42, 181, 191, 201)
+SEEDS = range(N_DRAWN) if N_DRAWN else QUICK
+
+
+# Draws of which each is refused, for a reason of its own.
+REFUSED = (0, 5, 6, 8, 171, 174)
+
+
+def run_drawn(one: Experiment, folder: Path) -> Run:
+    """Run an experiment from the bytes of its protocol."""
+    protocol = parse_protocol(one.toml, "made-up.toml")
+    store = store_of(
+        folder / "store", one.manifest, one.X, failed=one.failed, without=one.absent
+    )
+    inputs = gather(protocol, one.manifest, "made-up", {"s": store})
+    return run_protocol(inputs, folder / "run", n_jobs=1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_cell_of_a_random_protocol_is_what_plain_code_computes(
+    tmp_path: Path, seed: int
+) -> None:
+    one = draw_experiment(seed)
+    try:
+        run = run_drawn(one, tmp_path)
+    except (FixInput, NotFound) as error:
+        assert unjustified(one, error.what, error.details) == []
+        pytest.skip(f"refused: {error.what}")
+    assert differences(one, run) == []
+
+
+@pytest.mark.parametrize("seed", REFUSED)
+def test_a_refusal_has_a_reason_that_a_plain_count_confirms(
+    tmp_path: Path, seed: int
+) -> None:
+    one = draw_experiment(seed)
+    with pytest.raises(FixInput) as raised:
+        run_drawn(one, tmp_path)
+    assert unjustified(one, raised.value.what, raised.value.details) == []
+
+
+def test_a_protocol_with_one_thing_wrong_is_refused_with_its_place() -> None:
+    found = {}
+    for seed in range(max(40, N_DRAWN)):
+        data, place = draw_wrong(seed)
+        try:
+            parse_protocol(data, "made-up.toml")
+            found[seed] = f"{place}: read"
+        except ObygazeError as error:
+            if not any(place in text for text in (error.what, *error.details)):
+                found[seed] = f"{place}: {error.what}, {error.details}"
+    assert found == {}

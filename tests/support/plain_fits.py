@@ -1,0 +1,523 @@
+"""Fit the models of a run again, plainly: which clips train, what is chosen, scores, thresholds.
+
+Each function yields what is different, in words. Training sets and validation sets are computed
+from the drawn words of an experiment, not with functions of the program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+from obygaze_features.manifest.model import Clip
+from support.random_protocols import Experiment, group_of
+
+Rows = list[dict[str, Any]]
+Floats = NDArray[np.float64]
+LINEAR = ("ridge", "logistic")  # kinds that are fitted again
+SIMPLE = ("prevalence", "all_positive", "film_prior", "oracle", "neighbour")
+INNER_FOLDS = 3
+
+
+@dataclass(frozen=True)
+class PlainFold:
+    """The clips of a fold that train or validate; `validation` is None where it is drawn."""
+
+    both: list[Clip]
+    validation: list[Clip] | None
+
+    @property
+    def train(self) -> list[Clip]:
+        """The clips that train and do not validate."""
+        validating = {clip.clip_id for clip in self.validation or ()}
+        return [clip for clip in self.both if clip.clip_id not in validating]
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """The fold of each clip that may train, and the number of folds."""
+
+    fold_of: Mapping[str, int]
+    n_folds: int
+
+
+def rows_by_fold(rows: Rows) -> dict[tuple[str, int], Rows]:
+    """The tests of each fold and seed."""
+    folds: dict[tuple[str, int], Rows] = defaultdict(list)
+    for row in rows:
+        folds[row["fold"], row["seed"]].append(row)
+    return folds
+
+
+def clips_of_task(one: Experiment, task: str) -> list[Clip]:
+    """The clips of a task that have a vector."""
+    has_vector = one.vectors()
+    return [
+        clip
+        for clip in one.clips
+        if clip.clip_id in has_vector and one.class_of(task, clip) is not None
+    ]
+
+
+def plain_folds(
+    one: Experiment, cell: Mapping[str, Any], rows: Rows
+) -> dict[str, PlainFold]:
+    """The clips that train and validate in each fold, where the drawn words alone say so."""
+    splits, task = one.protocol["splits"], cell["train"]
+    clips = clips_of_task(one, task)
+    names = list(dict.fromkeys(row["fold"] for row in rows))
+    if splits["kind"] == "fixed":
+        both = [clip for clip in clips if clip.extra["part"] in ("train", "dev")]
+        chosen = [clip for clip in both if clip.extra["part"] == "dev"]
+        return {"fixed": PlainFold(both, chosen if "choose" in splits else None)}
+    if follows_paper(one):
+        return {name: _paper_fold(one, task, clips, name) for name in names}
+    numbered = _numbered(one, cell, rows, clips)
+    if numbered is None:
+        return {}
+    return {name: _generated(one, task, clips, name, numbered) for name in names}
+
+
+def follows_paper(one: Experiment) -> bool:
+    """Whether training sets are those of the paper."""
+    splits = one.protocol["splits"]
+    return bool(splits["kind"] == "published" and splits["quirk"] != "none")
+
+
+def _numbered(
+    one: Experiment, cell: Mapping[str, Any], rows: Rows, clips: list[Clip]
+) -> Numbered | None:
+    splits = one.protocol["splits"]
+    if splits["kind"] == "published":
+        column = "fold:" + one.protocol["tasks"][cell["train"]]["folds"]
+        cells = {clip.clip_id: clip.extra[column] for clip in one.clips}
+        numbers = {name: int(cell) for name, cell in cells.items() if cell}
+        return Numbered(numbers, 1 + max(numbers.values()))
+    by_group = splits["kind"] == "leave_one_group_out" or not splits.get("folds")
+    if by_group:
+        names = sorted({group_of(clip, splits) for clip in one.clips})
+        numbers = {
+            clip.clip_id: names.index(group_of(clip, splits)) for clip in one.clips
+        }
+        return Numbered(numbers, len(names))
+    if cell["train"] != cell["test"] or cell["skipped"]:
+        return None  # clips of other folds are not known by what was tested
+    tested = {}
+    for row in rows:
+        number = row["fold"].split(",")[0].split()[1]
+        tested[row["clip_id"]] = int(number)
+    n_folds = splits["folds"]
+    never = splits.get("never", [])
+    if any(group_of(clip, splits) in never for clip in one.clips):
+        n_folds += 1
+    for clip in clips:
+        tested.setdefault(clip.clip_id, splits["folds"])
+    return Numbered(tested, n_folds)
+
+
+def _generated(
+    one: Experiment, task: str, clips: list[Clip], name: str, numbered: Numbered
+) -> PlainFold:
+    """One fold tests; one validates that has both classes, the next one or the one of the name."""
+    splits = one.protocol["splits"]
+    fold_of = numbered.fold_of
+    of_fold: dict[int, list[Clip]] = defaultdict(list)
+    for clip in clips:
+        if clip.clip_id in fold_of:
+            of_fold[fold_of[clip.clip_id]].append(clip)
+    test = int(name.split(",")[0].split()[1])
+    both = [clip for fold in of_fold if fold != test for clip in of_fold[fold]]
+    chosen: int | None = None
+    if name.startswith("test "):
+        chosen = int(name.rpartition(" ")[2])
+    elif splits["validation"] != "none":
+        others = [
+            (test + step) % numbered.n_folds for step in range(1, numbered.n_folds)
+        ]
+        able = []
+        for fold in others:
+            if {one.class_of(task, clip) for clip in of_fold[fold]} == {0, 1}:
+                able.append(fold)
+        if len(able) > 1:
+            chosen = able[0]
+    validation = [] if chosen is None else of_fold[chosen]
+    return PlainFold(both, validation)
+
+
+def _paper_fold(one: Experiment, task: str, clips: list[Clip], name: str) -> PlainFold:
+    """The training set of a run of the released code, or of the text of the paper."""
+    splits = one.protocol["splits"]
+    is_code = splits["quirk"] == "authors"
+    column = "fold:" + one.protocol["tasks"][task]["folds"]
+    fold_of = {c.clip_id: int(c.extra[column]) for c in one.clips if c.extra[column]}
+    last = max(fold_of.values())
+    run = int(name.removeprefix("run "))
+    validates = splits["validation"] != "none"
+    held_out = last - 1
+    if is_code:
+        held_out = run if validates else -1
+    validation = [clip for clip in clips if fold_of[clip.clip_id] == held_out]
+    pool = [clip for clip in clips if fold_of[clip.clip_id] not in (held_out, last)]
+    if not validates or one.protocol.get("balancing") == "none":
+        return PlainFold(pool + validation, validation)
+    by_class: dict[int | None, list[Clip]] = defaultdict(list)
+    for clip in pool:
+        by_class[one.class_of(task, clip)].append(clip)
+    if is_code:
+        # A list of folds that lacks fold 0 and the one after the validation fold.
+        turns = [fold for fold in range(1, last + 1) if fold != 1 + run % last]
+        sizes = {label: len(own) // 10 for label, own in by_class.items()}
+    else:
+        turns = list(range(last - 1))
+        sizes = {label: len(own) for label, own in by_class.items()}
+    train = []
+    for label, own in by_class.items():
+        share = min(sizes.values()) / sizes[label]
+        n = round(share * len(turns))
+        if not is_code:
+            n = max(1, n)
+        folds = [turns[(run * n + step) % len(turns)] for step in range(n)]
+        train += [clip for clip in own if fold_of[clip.clip_id] in folds]
+    return PlainFold(train + validation, validation)
+
+
+def sizes_differ(
+    one: Experiment, run: Any, cell: dict[str, Any], rows: Rows
+) -> Iterator[str]:
+    """Numbers of training and validation clips."""
+    if cell["model"] == "annotator":
+        return
+    folds = plain_folds(one, cell, rows)
+    for record in cell["folds"]:
+        fold = folds.get(record["fold"])
+        if fold is None:
+            continue
+        got = record["n_train"], record["n_validation"]
+        if fold.validation is None and sum(got) != len(fold.both):
+            yield f"{record['fold']} has {got} clips, expected {len(fold.both)} together"
+        if fold.validation is not None:
+            expected = len(fold.train), len(fold.validation)
+            if got != expected:
+                yield f"{record['fold']} has {got} clips, expected {expected}"
+
+
+def fits_differ(
+    one: Experiment, run: Any, cell: dict[str, Any], rows: Rows
+) -> Iterator[str]:
+    """Scores, choices and thresholds of linear models and of baselines, fitted again."""
+    model = one.protocol["models"].get(cell["model"])
+    task = one.protocol["tasks"][cell["train"]]
+    if task.get("labels") == "inverted":
+        return
+    if model is None and cell["model"] in SIMPLE:
+        yield from _baseline_differs(one, cell, rows)
+    if model is not None and model["kind"] in LINEAR:
+        yield from _linear_differs(one, model, cell, rows)
+
+
+def _baseline_differs(
+    one: Experiment, cell: dict[str, Any], rows: Rows
+) -> Iterator[str]:
+    folds = plain_folds(one, cell, rows)
+    clip_of = {clip.clip_id: clip for clip in one.clips}
+    for (name, _), tests in rows_by_fold(rows).items():
+        if name not in folds:
+            continue
+        used = folds[name].both
+        y = np.array([one.class_of(cell["train"], clip) for clip in used])
+        tested = [clip_of[row["clip_id"]] for row in tests]
+        if cell["model"] == "all_positive":
+            expected = np.ones(len(tests))
+        elif cell["model"] == "prevalence":
+            expected = np.full(len(tests), y.mean())
+        elif cell["model"] == "film_prior":
+            shares = [_film_share(used, y, clip.movie_id) for clip in tested]
+            expected = np.array(shares)
+        elif cell["model"] == "neighbour":
+            scene_of = _scenes(one)
+            votes = [_neighbours(used, y, clip, scene_of) for clip in tested]
+            expected = np.array(votes)
+        else:
+            expected = _oracle(one, used, y, tested)
+        yield from _scores_differ(name, tests, expected)
+
+
+def _scores_differ(name: str, tests: Rows, expected: Floats) -> Iterator[str]:
+    got = np.array([row["score"] for row in tests])
+    scale = max(1.0, float(np.abs(expected).max()))
+    worst = int(np.abs(got - expected).argmax())
+    if not np.allclose(got, expected, rtol=0, atol=2e-4 * scale):
+        clip_id = tests[worst]["clip_id"]
+        yield f"{name}: score {got[worst]} of {clip_id}, a refit has {expected[worst]}"
+
+
+def _film_share(used: list[Clip], y: NDArray[Any], film: str) -> float:
+    here = [label for clip, label in zip(used, y, strict=True) if clip.movie_id == film]
+    return float((sum(here) + y.mean()) / (len(here) + 1))
+
+
+def _scenes(one: Experiment) -> dict[str, float]:
+    """The scene of each clip, or its rank by time among all clips, film after film."""
+    clips = one.clips
+    if all(clip.scene is not None for clip in clips):
+        return {clip.clip_id: float(clip.scene or 0) for clip in clips}
+    if any(clip.start_s is None for clip in clips):
+        return {clip.clip_id: 0.0 for clip in clips}
+    ordered = sorted(clips, key=lambda clip: (clip.movie_id, clip.start_s))
+    return {clip.clip_id: float(rank) for rank, clip in enumerate(ordered)}
+
+
+def _neighbours(
+    used: list[Clip], y: NDArray[Any], clip: Clip, scene_of: Mapping[str, float]
+) -> float:
+    """The mean of the labels of the film, of which near scenes count more."""
+    here = [(own, label) for own, label in zip(used, y, strict=True)]
+    here = [(own, label) for own, label in here if own.movie_id == clip.movie_id]
+    if not here:
+        return float(y.mean())
+    won = total = 0.0
+    for own, label in here:
+        weight = math.exp(-abs(scene_of[own.clip_id] - scene_of[clip.clip_id]) / 2)
+        won += weight * label
+        total += weight
+    return won / total
+
+
+def _oracle(
+    one: Experiment, used: list[Clip], y: NDArray[Any], tested: list[Clip]
+) -> Floats:
+    vocabulary = one.manifest.header.concepts
+    names = [name for name, kind in vocabulary.items() if kind == "visual"]
+
+    def marks(clips: list[Clip]) -> Floats:
+        return np.array([[float(n in clip.concepts) for n in names] for clip in clips])
+
+    fit = LogisticRegression(class_weight="balanced", max_iter=1000)
+    fit.fit(marks(used), y)
+    return np.asarray(fit.predict_proba(marks(tested))[:, 1])
+
+
+def _linear_differs(
+    one: Experiment, model: dict[str, Any], cell: dict[str, Any], rows: Rows
+) -> Iterator[str]:
+    splits, task = one.protocol["splits"], cell["train"]
+    folds = plain_folds(one, cell, rows)
+    vectors = one.vectors()
+    clip_of = {clip.clip_id: clip for clip in one.clips}
+    records = {fold["fold"]: fold for fold in cell["folds"]}
+    strengths = offered_strengths(model)
+    is_grouped = splits["kind"] not in ("kfold", "published", "fixed")
+    chooses = len(strengths) > 1 and not is_grouped
+    is_joined = not follows_paper(one) and not chooses
+
+    def matrix(clips: Sequence[Clip]) -> Floats:
+        return np.array([vectors[clip.clip_id] for clip in clips])
+
+    def classes(clips: Sequence[Clip]) -> NDArray[Any]:
+        return np.array([one.class_of(task, clip) for clip in clips])
+
+    for (name, _), tests in rows_by_fold(rows).items():
+        fold = folds.get(name)
+        if fold is None or (fold.validation is None and not is_joined):
+            continue
+        # In the order of the manifest, by which inner folds are made.
+        place_of = {clip.clip_id: place for place, clip in enumerate(one.clips)}
+        used = fold.both if is_joined else fold.train
+        used = sorted(used, key=lambda clip: place_of[clip.clip_id])
+        validation = [] if is_joined else fold.validation or []
+        X, y = matrix(used), classes(used)
+        groups = np.array([group_of(clip, splits) for clip in used])
+        record = records[name]
+        inner = _inner_splits(y, groups)
+        parts = [(X[a], y[a], X[b], y[b]) for a, b in inner]
+        if validation and set(classes(validation).tolist()) == {0, 1}:
+            parts = [(X, y, matrix(validation), classes(validation))]
+        strength: float | None = None
+        if model["kind"] == "ridge":
+            strength = record["chosen"]["alpha"]
+            yield from _alpha_differs(name, model, X, y, groups, strength)
+        elif len(strengths) > 1:
+            strength = record["chosen"]["C"]
+            yield from _choice_differs(name, model, strengths, parts, strength)
+        else:
+            strength = strengths[0]
+        tested = [clip_of[row["clip_id"]] for row in tests]
+        expected = refit(model, X, y, matrix(tested), strength)
+        yield from _scores_differ(name, tests, expected)
+        scored: tuple[list[int], list[float]] = ([], [])
+        if not is_joined:
+            if validation:
+                scores = refit(model, X, y, matrix(validation), strength)
+                scored = classes(validation).tolist(), scores.tolist()
+        elif model["kind"] == "ridge":
+            scored = y.tolist(), _left_out(model, X, y, groups, strength).tolist()
+        else:
+            for A, a, B, b in parts:
+                scored[0].extend(b.tolist())
+                scored[1].extend(refit(model, A, a, B, strength).tolist())
+        yield from _threshold_differs(name, *scored, record["threshold"])
+
+
+def offered_strengths(model: Mapping[str, Any]) -> list[Any]:
+    """The values of C to choose from."""
+    strength = model.get("C")
+    if isinstance(strength, dict):
+        return list(strength["grid"])
+    return list(strength) if isinstance(strength, list) else [strength]
+
+
+def _inner_splits(
+    y: NDArray[Any], groups: NDArray[Any]
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Three inner folds of whole groups (of one group: of clips) that have both classes."""
+    names = set(groups.tolist())
+    n_fewest = min(int((y == label).sum()) for label in (0, 1))
+    n_parts = len(names) if len(names) > 1 else len(y)
+    if min(n_parts, n_fewest) < INNER_FOLDS:
+        return []
+    splitter: Any = StratifiedKFold(INNER_FOLDS)
+    if len(names) > 1:
+        splitter = StratifiedGroupKFold(INNER_FOLDS)
+    found = []
+    for train, rows in splitter.split(y, y, groups):
+        if 0 < y[train].mean() < 1 and len(rows) and 0 < y[rows].mean() < 1:
+            found.append((train, rows))
+    return found
+
+
+def _weights(model: Mapping[str, Any], y: NDArray[Any]) -> Floats:
+    if model["class_weight"] != "balanced":
+        return np.ones(len(y))
+    return np.array([len(y) / (2 * (y == label).sum()) for label in y])
+
+
+def refit(
+    model: Mapping[str, Any], X: Floats, y: NDArray[Any], T: Floats, strength: Any
+) -> Floats:
+    """The scores of some vectors, by scikit-learn's regressions."""
+    weights = _weights(model, y)
+    if model["kind"] == "ridge":
+        fit = Ridge(alpha=strength).fit(X, 2 * y - 1, sample_weight=weights)
+        return np.asarray(fit.predict(T))
+    shift, scale = X.mean(axis=0), X.std() or 1.0
+    # The same problem around 0 and of length 1, so that lbfgs comes near enough.
+    own = LogisticRegression(C=strength * scale**2, tol=1e-10, max_iter=20_000)
+    own.fit((X - shift) / scale, y, sample_weight=weights)
+    return np.asarray(own.predict_proba((T - shift) / scale)[:, 1])
+
+
+def _ridge(X: Floats, t: Floats, weights: Floats, alpha: float, T: Floats) -> Floats:
+    """Ridge regression by its normal equations."""
+    x_mean = np.average(X, axis=0, weights=weights)
+    t_mean = np.average(t, weights=weights)
+    own = (X - x_mean) * weights[:, None]
+    squares = own.T @ (X - x_mean) + alpha * np.eye(X.shape[1])
+    return np.asarray(
+        (T - x_mean) @ np.linalg.solve(squares, own.T @ (t - t_mean)) + t_mean
+    )
+
+
+def _left_out(
+    model: Mapping[str, Any], X: Floats, y: Any, groups: NDArray[Any], alpha: Any
+) -> Floats:
+    """The score of each row by a fit without its group (of one group: without the row)."""
+    names = groups if len(set(groups.tolist())) > 1 else np.arange(len(y))
+    weights = _weights(model, y)
+    scores = np.empty(len(y))
+    for name in dict.fromkeys(names.tolist()):
+        out = names == name
+        target = 2.0 * y[~out] - 1
+        scores[out] = _ridge(X[~out], target, weights[~out], alpha, X[out])
+    return scores
+
+
+def _alpha_differs(
+    name: str,
+    model: Mapping[str, Any],
+    X: Floats,
+    y: Any,
+    groups: NDArray[Any],
+    alpha: Any,
+) -> Iterator[str]:
+    """The strength of a ridge regression is the best one with each group left out."""
+    spread = float(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean()) or 1.0
+    weights = _weights(model, y)
+    errors = []
+    alphas = np.logspace(-5, 5, 21) * spread
+    for strength in alphas:
+        scores = _left_out(model, X, y, groups, strength)
+        errors.append(float((weights * (scores - (2 * y - 1)) ** 2).mean()))
+    at = int(np.abs(np.log(alphas) - np.log(alpha)).argmin())
+    if errors[at] > min(errors) * (1 + 1e-6):
+        steps = ", ".join(f"{a:g}: {e:g}" for a, e in zip(alphas, errors, strict=True))
+        yield f"{name}: alpha {alpha:g} is not the best: {steps}"
+
+
+def _choice_differs(
+    name: str,
+    model: Mapping[str, Any],
+    strengths: Sequence[float],
+    parts: Sequence[tuple[Floats, Any, Floats, Any]],
+    chosen: Any,
+) -> Iterator[str]:
+    """The chosen strength has the largest mean average precision over inner splits."""
+    if not parts:
+        if chosen != strengths[0]:
+            yield f"{name}: C {chosen} without an inner split, expected the first"
+        return
+    precisions = {}
+    for strength in strengths:
+        found = []
+        for A, a, B, b in parts:
+            found.append(average_precision_score(b, refit(model, A, a, B, strength)))
+        precisions[strength] = float(np.mean(found))
+    best = max(precisions.values())
+    if precisions[chosen] < best - 1e-6:
+        yield f"{name}: C {chosen} is not the best: {precisions}"
+
+
+def _f1_at(y: Sequence[int], scores: Sequence[float], threshold: float) -> float:
+    pairs = list(zip(y, scores, strict=True))
+    right = sum(label == 1 and score > threshold for label, score in pairs)
+    called = sum(score > threshold for score in scores)
+    return 2 * right / (sum(y) + called)
+
+
+def plain_threshold(y: Sequence[int], scores: Sequence[float]) -> float | None:
+    """The threshold with the largest F1, of equally good ones the nearest to one half."""
+    if set(y) != {0, 1}:
+        return None
+    distinct = sorted(set(scores))
+    middles = [(a + b) / 2 for a, b in pairwise(distinct)]
+    able = [math.nextafter(distinct[0], -math.inf), *middles, distinct[-1], 0.5]
+    best = max(_f1_at(y, scores, threshold) for threshold in able)
+    good = [t for t in able if _f1_at(y, scores, t) >= best - 1e-12]
+    return min(good, key=lambda threshold: (abs(threshold - 0.5), threshold))
+
+
+def _threshold_differs(
+    name: str, y: Sequence[int], scores: Sequence[float], got: float | None
+) -> Iterator[str]:
+    expected = plain_threshold(y, scores)
+    if expected is None or got is None:
+        if expected != got:
+            yield f"{name}: the threshold is {got}, expected {expected}"
+        return
+    scale = max(1.0, max(map(abs, scores)))
+    if abs(got - expected) <= 1e-3 * scale:
+        return
+    # Scores that differ in their last digits may make another one the nearest.
+    is_as_good = _f1_at(y, scores, got) >= _f1_at(y, scores, expected) - 1e-9
+    is_as_near = abs(abs(got - 0.5) - abs(expected - 0.5)) <= 1e-3 * scale
+    if not (is_as_good and is_as_near):
+        yield f"{name}: the threshold is {got}, expected {expected}"

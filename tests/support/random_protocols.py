@@ -1,0 +1,480 @@
+"""Draw an experiment: uneven films, features with holes and copies, and a protocol of any form.
+
+What a label is, which clips have features, and what is tested is computed here from the drawn
+words, not with functions of the program: see `Experiment`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.vocabulary import concepts
+
+Random = np.random.Generator
+RANK = {"": -1, "EN": 0, "HN": 1, "NS": 2, "S": 3}
+VISUAL = [name for name, kind in concepts().items() if kind == "visual"]
+HEARD = [name for name, kind in concepts().items() if kind != "visual"]
+FILMS = ["tt0000010", "tt0000009", "a", "B", "Z_1", "lake.2", "10", "9+"]
+REGIONS = ["", "north", "south", "Żółw", "a, b"]
+Rule = Callable[[Clip], bool]
+
+# Each expression with what it means.
+EXPRESSIONS: list[tuple[str, Rule]] = [
+    ("level == S", lambda clip: clip.level == "S"),
+    ("level in {S, NS}", lambda clip: clip.level in ("S", "NS")),
+    ("Look in concept", lambda clip: "Look" in clip.concepts),
+    ("not concept and level", lambda clip: not clip.concepts and bool(clip.level)),
+    (
+        "level != EN and Body not in concept",
+        lambda c: c.level != "EN" and "Body" not in c.concepts,
+    ),
+    (
+        "region == north or (level == S and not region)",
+        lambda c: (
+            c.extra["region"] == "north" or (c.level == "S" and not c.extra["region"])
+        ),
+    ),
+]
+NEGATIVES: list[tuple[str, Rule]] = [
+    ("level == EN", lambda clip: clip.level == "EN"),
+    ("level in {EN, HN}", lambda clip: clip.level in ("EN", "HN")),
+    ("level and level != S", lambda clip: clip.level not in ("", "S")),
+]
+WHERE: list[tuple[str, Rule]] = [
+    ("", lambda clip: True),
+    ("", lambda clip: True),
+    ("", lambda clip: True),
+    ("region != south", lambda clip: clip.extra["region"] != "south"),
+    ("level != NS", lambda clip: clip.level != "NS"),
+]
+
+
+@dataclass
+class Experiment:
+    """A drawn experiment. `labels` has the class of each clip by task, None outside of it."""
+
+    seed: int
+    manifest: Manifest
+    X: NDArray[np.float32]
+    failed: list[str]
+    absent: list[str]
+    protocol: dict[str, Any]
+    rules: dict[str, tuple[Rule, Rule | None]] = field(default_factory=dict)
+    where: Rule = lambda clip: True
+
+    @property
+    def toml(self) -> bytes:
+        """The protocol as a file."""
+        return to_toml({"schema": "obygaze-protocol/1", **self.protocol}).encode()
+
+    @property
+    def clips(self) -> list[Clip]:
+        """The clips that the protocol selects, as its view shows them."""
+        view = self.protocol["data"].get("view", "raw")
+        seen = [seen_clip(clip) if view == "visual" else clip for clip in self.manifest]
+        return [clip for clip in seen if self.where(clip)]
+
+    def class_of(self, name: str, clip: Clip) -> int | None:
+        """The class of a clip in a task."""
+        task = self.protocol["tasks"][name]
+        if task.get("folds") and not clip.extra["fold:" + task["folds"]]:
+            return None
+        if task.get("labels") == "aggregation":
+            clip = self.highest(clip)
+        if "classes" in task:
+            return task["classes"].get(clip.level)
+        if "column" in task:
+            return task["values"].get(clip.extra[task["column"]])
+        positive, negative = self.rules[name]
+        if positive(clip):
+            return 1
+        if negative is None:
+            return 0 if clip.level else None
+        return 0 if negative(clip) else None
+
+    def highest(self, clip: Clip) -> Clip:
+        """The row with the highest level about the same clip; of equal ones the own, the first."""
+        own = clip.extra.get("annotator", "")
+        in_film = [other for other in self.everyone if other.movie_id == clip.movie_id]
+        names = list(
+            dict.fromkeys(other.extra.get("annotator", "") for other in in_film)
+        )
+        rows = {
+            other.extra.get("annotator", ""): other
+            for other in in_film
+            if about(other) == about(clip)
+        }
+        ordered = [
+            clip,
+            *(rows[name] for name in names if own and name in rows and name != own),
+        ]
+        return max(ordered, key=lambda other: RANK[other.level])
+
+    @property
+    def everyone(self) -> list[Clip]:
+        """The clips of all annotators in the view, also those that `data.where` leaves out."""
+        view = self.protocol["data"].get("view", "raw")
+        return [seen_clip(clip) if view == "visual" else clip for clip in self.manifest]
+
+    def vectors(self) -> dict[str, NDArray[np.float64]]:
+        """The vector of each selected clip that has one."""
+        row_of = {clip.clip_id: row for row, clip in enumerate(self.manifest)}
+        lost = {*self.failed, *self.absent}
+        found = {}
+        for clip in self.clips:
+            vector = self.X[row_of[clip.clip_id]].astype(np.float64)
+            if clip.clip_id not in lost and np.isfinite(vector).all():
+                found[clip.clip_id] = vector
+        scale = self.protocol["data"].get("scale", "none")
+        if scale == "unit":
+            lengths = {
+                name: float(np.linalg.norm(vector)) for name, vector in found.items()
+            }
+            found = {
+                name: found[name] / lengths[name] for name in found if lengths[name] > 0
+            }
+        elif scale == "standard":
+            every = np.array(list(found.values()))
+            spread = every.std(axis=0)
+            spread[spread == 0] = 1
+            found = {
+                name: (own - every.mean(axis=0)) / spread for name, own in found.items()
+            }
+        if self.protocol["data"].get("copies") == "leave_out":
+            first_of: dict[bytes, Clip] = {}
+            clip_of = {clip.clip_id: clip for clip in self.clips}
+            for name in list(found):
+                key = (self.X[row_of[name]] + np.float32(0)).tobytes()
+                first = first_of.setdefault(key, clip_of[name])
+                if about(first) != about(clip_of[name]):
+                    del found[name]
+        return found
+
+
+def about(clip: Clip) -> tuple[str, str]:
+    """What a row is about: rows of several annotators may be about one clip."""
+    return clip.movie_id, clip.extra.get("given_clip_id") or clip.clip_id
+
+
+def seen_clip(clip: Clip) -> Clip:
+    """A clip as the visual view shows it: what is only heard is left out."""
+    shown = tuple(name for name in clip.concepts if name in VISUAL)
+    level = clip.level if shown or not clip.level else "EN"
+    return Clip(
+        clip.clip_id,
+        clip.movie_id,
+        clip.scene,
+        clip.video,
+        clip.start_s,
+        clip.end_s,
+        level,
+        shown,
+        clip.extra,
+    )
+
+
+def chance(random: Random, share: float) -> bool:
+    """Return true that often."""
+    return bool(random.random() < share)
+
+
+def pick(random: Random, items: Any) -> Any:
+    """Return one of the items."""
+    return items[int(random.integers(len(items)))]
+
+
+def some(random: Random, items: list[str], least: int = 1) -> list[str]:
+    """Return some of the items, in any order."""
+    n = int(random.integers(least, len(items) + 1))
+    return [items[i] for i in random.permutation(len(items))[:n]]
+
+
+def draw_experiment(seed: int) -> Experiment:
+    """Draw an experiment; the same seed gives the same one."""
+    random = np.random.default_rng([27, seed])
+    manifest = draw_manifest(random)
+    n = len(manifest)
+    width = int(random.integers(1, 12))
+    X = random.normal(size=(n, width)).astype(np.float32)
+    sure = np.array([clip.level == "S" for clip in manifest])
+    X[sure, 0] += np.float32(pick(random, [0.0, 1.0, 5.0]))
+    for column, name in enumerate(VISUAL[: width - 1]):
+        X[[name in clip.concepts for clip in manifest], column + 1] += 1
+    if chance(random, 0.2):
+        for _ in range(int(random.integers(1, 4))):
+            X[int(random.integers(n))] = X[int(random.integers(n))]
+    if chance(random, 0.1):
+        X[:, int(random.integers(width))] = 3.0
+    if chance(random, 0.1):
+        X[int(random.integers(n))] = 0.0
+    ids = list(manifest.clip_ids)
+    failed = some(random, ids)[: n // 8] if chance(random, 0.3) else []
+    absent = some(random, ids)[: n // 8] if chance(random, 0.2) else []
+    one = Experiment(seed, manifest, X, failed, absent, {})
+    draw_protocol(random, one)
+    return one
+
+
+def draw_manifest(random: Random) -> Manifest:
+    """Draw films of 1 to 20 clips, in any order of rows, some with several annotators."""
+    films = some(random, FILMS, least=2)
+    shares = (
+        random.dirichlet([1.0, 0.7, 0.4, 1.0])
+        if chance(random, 0.5)
+        else [0.4, 0.2, 0.1, 0.3]
+    )
+    has_scenes, has_times = pick(random, [(1, 1), (1, 0), (0, 1), (0, 0)])
+    annotators = (
+        some(random, ["ada", "ben", "Ça"], least=2) if chance(random, 0.25) else [""]
+    )
+    has_regions = chance(random, 0.6)
+    unlabelled = pick(random, [0.0, 0.0, 0.1])
+    clips = []
+    for film in films:
+        size = int(pick(random, [1, 3, 5, 8, 12, 20]))
+        region = pick(random, REGIONS)
+        for number in range(size):
+            scene = number + 1 if has_scenes and not chance(random, 0.003) else None
+            times = (3.0 * number, 3.0 * number + 2.5) if has_times else (None, None)
+            fold = str(random.integers(5)) if chance(random, 0.9) else ""
+            for annotator in annotators:
+                if annotator and chance(random, 0.2):
+                    continue
+                level = "" if chance(random, unlabelled) else pick_level(random, shares)
+                names = VISUAL + HEARD
+                n_concepts = {"": 0, "EN": 0, "HN": 1, "NS": 2, "S": 3}[level]
+                chosen = [names[i] for i in random.permutation(len(names))[:n_concepts]]
+                extra = {
+                    "region": region if has_regions and chance(random, 0.9) else "",
+                    "fold:P": fold,
+                    "fold:Q": str(random.integers(5)) if fold else "",
+                    "part": pick(random, ["train", "train", "dev", "test"]),
+                }
+                clip_id = f"{film}-{number:03d}"
+                if annotator:
+                    extra |= {"annotator": annotator, "given_clip_id": clip_id}
+                    clip_id = f"{clip_id}.{annotator.replace('Ç', 'C')}"
+                own = tuple(sorted(chosen))
+                clips.append(Clip(clip_id, film, scene, "", *times, level, own, extra))
+    if chance(random, 0.3):
+        clips = [clips[i] for i in random.permutation(len(clips))]
+    columns = tuple(clips[0].extra)
+    return Manifest("made-up", Header("made-up", concepts()), tuple(clips), columns)
+
+
+def pick_level(random: Random, shares: Any) -> str:
+    """Draw a level."""
+    return str(random.choice(["EN", "HN", "NS", "S"], p=shares))
+
+
+def draw_protocol(random: Random, one: Experiment) -> None:
+    """Draw the protocol of an experiment."""
+    has_annotators = "annotator" in one.manifest.columns
+    published = chance(random, 0.15)
+    tasks = {}
+    for name in some(random, ["EN_S", "HN_S", "t-3"]):
+        tasks[name] = draw_task(random, one, name, has_annotators)
+        if published or chance(random, 0.05):
+            tasks[name]["folds"] = pick(random, ["P", "P", "Q"])
+    where, one.where = pick(random, WHERE)
+    data = {"where": where} if where else {}
+    options = {
+        "view": ["raw", "raw", "visual"],
+        "scale": ["none", "none", "unit", "standard"],
+        "copies": ["keep", "keep", "leave_out"],
+    }
+    data |= {key: pick(random, values) for key, values in options.items()}
+    models = draw_models(random)
+    baselines = [
+        "random",
+        "all_positive",
+        "prevalence",
+        "film_prior",
+        "neighbour",
+        "oracle",
+    ]
+    grid: dict[str, Any] = {
+        "baselines": some(random, [*baselines, "annotator"], least=0)
+    }
+    if chance(random, 0.3):
+        grid["train"] = some(random, list(tasks))
+    if chance(random, 0.3):
+        grid["test"] = some(random, list(tasks))
+    if chance(random, 0.4):
+        grid["pairs"] = "same"
+    one.protocol = {
+        "leakage": pick(random, ["warn", "warn", "error"]),
+        "data": data,
+        "tasks": tasks,
+        "splits": draw_splits(random, one, published),
+        "models": models,
+        "grid": grid,
+        "fit": {"seed": int(random.integers(5)), "seeds": int(pick(random, [1, 1, 2]))},
+        "report": draw_report(random, list(tasks)),
+    }
+    if published and one.protocol["splits"]["quirk"] != "none":
+        balancing = pick(random, ["", "none", "rotated"])
+        if balancing:
+            one.protocol["balancing"] = balancing
+
+
+def draw_task(
+    random: Random, one: Experiment, name: str, has_annotators: bool
+) -> dict[str, Any]:
+    """Draw two classes of clips: by levels, by expressions, or by a column."""
+    task: dict[str, Any] = {}
+    way = pick(
+        random,
+        ["classes", "classes", "classes", "expressions", "expressions", "column"],
+    )
+    if way == "classes":
+        task["classes"] = {"S": 1, pick(random, ["EN", "HN"]): 0}
+        if chance(random, 0.5):
+            task["classes"] |= {
+                "EN": 0,
+                pick(random, ["HN", "NS"]): int(random.integers(2)),
+            }
+    elif way == "expressions":
+        text, positive = pick(random, EXPRESSIONS)
+        task["positive"] = text
+        one.rules[name] = positive, None
+        if chance(random, 0.5):
+            task["negative"], negative = pick(random, NEGATIVES)
+            one.rules[name] = positive, negative
+    else:
+        task |= {"column": "part", "values": {"train": 0, "test": 1, "dev": 1}}
+    if has_annotators and chance(random, 0.6):
+        task["labels"] = pick(random, ["aggregation", "inverted"])
+    return task
+
+
+def draw_splits(random: Random, one: Experiment, published: bool) -> dict[str, Any]:
+    """Draw the splits."""
+    kinds = ["nested", "nested", "leave_one_group_out", "kfold", "group_kfold", "fixed"]
+    kind = "published" if published else pick(random, kinds)
+    splits: dict[str, Any] = {"kind": kind, "seed": int(random.integers(4))}
+    if kind in ("kfold", "group_kfold") or (kind == "nested" and chance(random, 0.3)):
+        splits["folds"] = int(random.integers(2, 5))
+    splits["validation"] = pick(random, ["next", "next", "none", "each"])
+    if published:
+        splits["quirk"] = pick(random, ["none", "none", "text", "authors"])
+    elif kind == "fixed":
+        splits |= {"column": "part", "test": ["test"]}
+        if chance(random, 0.5):
+            splits["choose"] = ["dev"]
+    if chance(random, 0.15) and kind not in ("fixed", "published"):
+        splits["group"] = "region"
+        if len({clip.extra["region"] for clip in one.manifest}) < 2:
+            splits["group"] = "movie_id"
+    if kind not in ("fixed", "published") and chance(random, 0.15):
+        names = sorted({group_of(clip, splits) for clip in one.manifest} - {""})
+        splits["never"] = (
+            some(random, names)[: max(1, len(names) // 3)] if names else []
+        )
+    return splits
+
+
+def group_of(clip: Clip, splits: Mapping[str, Any]) -> str:
+    """The group of a clip, by which splits are made."""
+    return clip.extra["region"] if splits.get("group") == "region" else clip.movie_id
+
+
+def draw_models(random: Random) -> dict[str, Any]:
+    """Draw one or two models."""
+    known: dict[str, Callable[[], dict[str, Any]]] = {
+        "ridge": lambda: {"class_weight": pick(random, ["none", "balanced"])},
+        "logistic": lambda: {
+            "C": pick(
+                random, [0.01, 0.1, 1.0, 10.0, [0.1, 1.0], {"grid": [1.0, 0.01, 5.0]}]
+            ),
+            "class_weight": pick(random, ["none", "balanced"]),
+        },
+        "svm": lambda: {"C": pick(random, [0.1, 1.0, "paper", [0.1, "paper"]])},
+        "mlp": lambda: {"hidden": [4], "max_epochs": 3, "min_epochs": 1},
+        "pcbm-lr": lambda: {"C": pick(random, [0.1, 1.0, [0.1, 1.0]]), "cross_fit": 2},
+        "pcbm-dt": lambda: {"max_depth": 2, "method": "mean-difference"},
+        "ordinal": lambda: {"method": "mean-difference", "cross_fit": 0},
+        "pcbm-h": lambda: {"method": "mean-difference"},
+    }
+    kinds = [
+        "ridge",
+        "logistic",
+        "ridge",
+        "logistic",
+        "svm",
+        "ridge",
+        "logistic",
+        "mlp",
+        pick(random, list(known)[4:]),
+    ]
+    models = {}
+    for number in range(int(pick(random, [1, 1, 2]))):
+        kind = pick(random, kinds)
+        models[f"m{number}"] = {"kind": kind, **known[kind]()}
+    return models
+
+
+def draw_report(random: Random, tasks: list[str]) -> dict[str, Any]:
+    """Draw the keys of the report."""
+    metrics = [
+        "f1_binary",
+        "f1_weighted",
+        "f1_macro",
+        "precision",
+        "recall",
+        "accuracy",
+    ]
+    report: dict[str, Any] = {
+        "replicates": int(pick(random, [2, 20])),
+        "primary": pick(random, [*metrics, "ap", "auc", "brier", "ece"]),
+        "confidence": pick(random, [0.5, 0.9, 0.95]),
+        "compare": chance(random, 0.7),
+        "error_analysis": chance(random, 0.3),
+        "concepts": chance(random, 0.15),
+        "levels": chance(random, 0.3),
+    }
+    if len(tasks) > 1 and chance(random, 0.3):
+        report["contrast"] = tasks[:2]
+        report["contrast_seeds"] = int(pick(random, [1, 2]))
+    if chance(random, 0.15):
+        report["learning_films"] = [int(n) for n in random.integers(1, 6, 2)]
+    if chance(random, 0.1):
+        report["argmax"] = some(random, tasks)
+    return report
+
+
+def to_toml(value: Mapping[str, Any], place: str = "") -> str:
+    """The tables of a protocol as TOML."""
+    lines, tables = [], []
+    for key, item in value.items():
+        name = f"{place}.{key}" if place else key
+        if (
+            isinstance(item, dict)
+            and place.count(".") < 1
+            and key not in ("classes", "values")
+        ):
+            tables.append(f"[{name}]\n{to_toml(item, name)}")
+        else:
+            lines.append(f"{key} = {to_value(item)}")
+    return "\n".join([*lines, *tables]) + "\n"
+
+
+def to_value(value: Any) -> str:
+    """A value as TOML."""
+    if isinstance(value, dict):
+        cells = ", ".join(
+            f"{json.dumps(key)} = {to_value(item)}" for key, item in value.items()
+        )
+        return "{ " + cells + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(to_value(item) for item in value) + "]"
+    if isinstance(value, float):
+        return repr(value)  # nan and inf are words of TOML, too
+    return json.dumps(value, ensure_ascii=False)
