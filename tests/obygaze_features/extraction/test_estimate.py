@@ -13,11 +13,15 @@ from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_t
 from support.cli import run_obygaze, without_torch
 from support.extraction import film_folder, keep_manifest
 
+from obygaze_features.backbones.cards import find_card
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import devices as devices_module
 from obygaze_features.extraction.estimate import (
     FLOOR_BYTES,
     CostEstimate,
     StoreEstimate,
+    _peak_bytes,
+    _store,
     estimate,
 )
 from obygaze_features.extraction.plan import Target, make_plan
@@ -98,6 +102,8 @@ def test_the_hours_are_those_of_the_slower_stage_or_of_both() -> None:
         "forward_hours": None,
         "hours": None,
     }
+    # Of the store that is half done, half of 1800 * 4 s is left for four workers.
+    assert replace(found, stores=[half]).hours()["decode_hours"] == 0.25
     done = replace(whole, blocks_done=4, forward_s=None)
     assert replace(found, stores=[half, done]).hours()["forward_hours"] == 0.5
 
@@ -149,6 +155,52 @@ def test_the_batch_of_an_option_is_the_batch_of_the_estimate(world: Path) -> Non
     assert (
         used.batch_of(10**9, 70 * 10**9) == 16 and used.batch_of(10**9, 20 * 10**9) == 8
     )
+
+
+def test_peak_memory_by_hand() -> None:
+    """Two decoders; 64 rows of 10 bytes and 8 rows of 1000 bytes in a block, held twice."""
+    none = StoreEstimate("a", "a", {"clip": 100, "frames": 900}, 1, 0, 0, 0, 0.0, "")
+    first = replace(none, activation_bytes=1000)
+    second = replace(
+        none, levels={"clip": 10}, activation_bytes=3000, weight_bytes=5000
+    )
+    targets = (Target("a", "a", block_rows=8), Target("b", "b"))
+    plan: Any = types.SimpleNamespace(targets=targets)
+    blocks_and_weights = 2 * (8 * 1000 + 64 * 10) + 5000
+    # Pictures of 7 bytes: 2 * 2 + 1 ahead, 1 that is decoded, and three of each of two batches.
+    cpu = Resources(workers=2, batch=1, threads=4)
+    assert _peak_bytes(plan, [first, second], 7, cpu) == (
+        700_000_000 + 2 * 150_000_000 + 12 * 7 + 3000 + blocks_and_weights
+    )
+    # Batches of two are computed on the GPU: 2 * 2 + 2 ahead, 1, and three of each of two.
+    gpu = replace(cpu, device="cuda:0", batch=2)
+    assert _peak_bytes(plan, [first, second], 7, gpu) == (
+        700_000_000 + 2 * 150_000_000 + 19 * 7 + blocks_and_weights
+    )
+    plan.targets = targets[:1]
+    assert _peak_bytes(plan, [first], 7, cpu) == (
+        150_000_000 + 2 * 150_000_000 + (5 + 1 + 3) * 7 + 1000 + 2 * 8 * 1000
+    )
+
+
+def test_the_attention_of_a_target_goes_before_that_of_its_card(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(world / "empty"))
+    manifest = film_folder(world / "more", 1)
+    card = find_card(XCLIP, Workspace(world))
+    assert card.input.attention == "sdpa"
+    n_bytes = {"eager": 1, "sdpa": 2}
+    monkeypatch.setattr(
+        type(card.family), "activation_bytes", lambda *given: n_bytes[given[-1]]
+    )
+    found = {}
+    for attention in ("", "eager", "sdpa"):
+        target = Target(str(world / "s"), XCLIP, attention=attention)
+        plan = make_plan(manifest, [target], workspace=world)
+        store, _ = _store(plan, target, card)
+        found[attention] = store.activation_bytes
+    assert found == {"": 2, "eager": 1, "sdpa": 2}
 
 
 def test_a_forward_pass_of_each_backbone_is_timed(world: Path) -> None:

@@ -8,6 +8,7 @@ import http.server
 import json
 import subprocess
 import threading
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import chain, pairwise
@@ -22,6 +23,7 @@ from support.servers import need_program
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.exchange import (
     FilmSegments,
+    _span_in_film,
     export,
     films_of,
     frames_between,
@@ -30,6 +32,7 @@ from obygaze_features.manifest.exchange import (
 )
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.projection import Segment
 
 # The rates as players show them, and what they stand for.
@@ -699,3 +702,12 @@ def test_a_tier_of_elan_says_what_was_watched(tmp_path: Path) -> None:
     done = call_obygaze(*words, cwd=tmp_path).ok().json()
     assert [row["level"] for row in done["merged"]] == ["S", "EN", None]
     assert done["assumed_watched"] == []
+
+
+def test_a_clip_is_placed_by_its_times_in_the_film_or_in_its_window() -> None:
+    in_film = {"film_start_s": "9", "film_end_s": "10"}
+    clip = Clip("c", "m", start_s=1.0, end_s=2.0, extra=in_film)
+    assert _span_in_film(clip, "clip") == (9.0, 10.0)
+    assert _span_in_film(clip, "window") == (1.0, 2.0)
+    assert _span_in_film(replace(clip, start_s=None), "window") is None
+    assert _span_in_film(replace(clip, end_s=None), "window") is None

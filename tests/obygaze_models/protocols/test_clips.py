@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from obygaze_features.manifest.model import Clip
-from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.clips import (
+    ClipTable,
+    disputed,
+    other_annotators,
+    task_labels,
+)
+from obygaze_models.protocols.schema import Task
+
+EN_S = Task(classes={"EN": 0, "S": 1})
 
 
 def test_folds_are_numbers_and_empty_cells_are_outside() -> None:
@@ -22,3 +32,71 @@ def test_positions_are_scenes_or_ranks_by_start_time() -> None:
     assert ClipTable("m", clips[::2], ()).places is None, (
         "of one film nothing is near another"
     )
+
+
+def test_concepts_of_clips_in_the_order_of_their_names() -> None:
+    clips = [Clip("a", "m", concepts=("Look",)), Clip("b", "m")]
+    table = ClipTable("m", clips, ("Body", "Look"))
+    assert table.has_concept.tolist() == [[False, True], [False, False]]
+
+
+def test_segments_with_the_same_times_are_one_clip() -> None:
+    spans = [(0.0, 2.0), (0.0, 2.0), (0.0, 3.0), (0.0, None)]
+    clips = [Clip(f"c{i}", "m", start_s=s, end_s=e) for i, (s, e) in enumerate(spans)]
+    segments = ClipTable("m", clips, (), of_segments=True).clip_of
+    assert segments == {
+        "c0": "m: 0.0 to 2.0",
+        "c1": "m: 0.0 to 2.0",
+        "c2": "m: 0.0 to 3.0",
+        "c3": "m: c3",
+    }
+    whole_clips = ClipTable("m", clips, ()).clip_of
+    assert whole_clips == {f"c{i}": f"m: c{i}" for i in range(4)}
+
+
+def test_what_other_annotators_say_of_a_clip() -> None:
+    """Ada says S of clip 1; Ben says EN, Cy HN, which is in neither class; clip 2 is Ada's only."""
+    rows = [
+        ("1", "ada", "S"),
+        ("1", "ben", "EN"),
+        ("1", "cy", "HN"),
+        ("2", "ada", "EN"),
+    ]
+    clips = [
+        Clip(
+            f"{given}-{annotator}",
+            "m",
+            level=level,
+            extra={"given_clip_id": given, "annotator": annotator},
+        )
+        for given, annotator, level in rows
+    ]
+    table = ClipTable("m", clips, (), everyone=clips)
+    scores = other_annotators("EN_S", EN_S, table)
+    # The means of 0 and .5, of 1 and .5, and of 1 and 0; nobody else saw clip 2.
+    np.testing.assert_array_equal(scores, [0.25, 0.75, 0.5, np.nan])
+    labels = task_labels("EN_S", EN_S, table)
+    assert labels.tolist() == [1, 0, -1, 0]
+    assert disputed(table, labels).tolist() == [True, True, False, False]
+    alone = ClipTable("m", clips[3:], (), everyone=clips[3:])
+    np.testing.assert_array_equal(other_annotators("EN_S", EN_S, alone), [np.nan])
+
+
+def test_a_task_with_folds_has_the_clips_that_have_a_fold() -> None:
+    cells = [("EN", "0"), ("S", "1"), ("S", ""), ("EN", "")]
+    clips = [
+        Clip(f"c{i}", "m", level=level, extra={"fold:a": fold})
+        for i, (level, fold) in enumerate(cells)
+    ]
+    task = Task(classes={"EN": 0, "S": 1}, folds="a")
+    assert task_labels("t", task, ClipTable("m", clips, ())).tolist() == [0, 1, -1, -1]
+
+
+def test_classes_by_expressions() -> None:
+    levels = ("S", "HN", "EN", "")
+    clips = [Clip(f"c{i}", "m", level=level) for i, level in enumerate(levels)]
+    table = ClipTable("m", clips, ())
+    others = Task(positive="level in {S}")
+    assert task_labels("t", others, table).tolist() == [1, 0, 0, -1]
+    named = Task(positive="level in {S}", negative="level in {EN}")
+    assert task_labels("t", named, table).tolist() == [1, -1, 0, -1]

@@ -120,6 +120,7 @@ class TestFixed:
         assert set(table.movies[split.test]) == {"tt0000003"}
         assert len(set(table.movies[split.validation])) == 1
         assert not set(table.movies[split.validation]) & set(table.movies[split.train])
+        assert "tt0000003" not in set(table.movies[split.validation])
 
     def test_a_value_that_nobody_has(self) -> None:
         changes = ("splits.kind=fixed", "splits.column=level", 'splits.test=["9"]')

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.protocols.splits import Split, n_folds_of
+from obygaze_models.protocols.splits import Split, n_folds_of, paper_splits, rotated
 
 
 class TestSplit:
@@ -20,3 +20,45 @@ def test_number_of_folds() -> None:
     assert n_folds_of(np.array([-1, 0, 4])) == 5
     with pytest.raises(FixInput, match="no clip"):
         n_folds_of(np.array([-1]))
+
+
+# Rows 0 to 5 are three folds with both classes, row 6 a fold of one class, row 7 is in no fold.
+FOLDS = np.array([0, 0, 1, 1, 2, 2, 3, -1])
+LABELS = np.array([0, 1, 0, 1, 0, 1, 1, 1])
+
+
+def rows_of(splits: list[Split]) -> list[list[list[int]]]:
+    return [[part.tolist() for part in split.rows] for split in splits]
+
+
+def test_each_fold_tests_once_and_the_next_with_both_classes_validates() -> None:
+    splits = rotated(FOLDS, LABELS, np.ones(8, dtype=bool))
+    assert rows_of(splits) == [
+        [[4, 5, 6], [2, 3], [0, 1]],
+        [[0, 1, 6], [4, 5], [2, 3]],
+        [[2, 3, 6], [0, 1], [4, 5]],
+        [[2, 3, 4, 5], [0, 1], [6]],
+    ]
+    assert [split.validation_fold for split in splits] == [1, 2, 0, 0]
+
+
+def test_a_fold_that_never_tests_and_rows_that_do_not_train() -> None:
+    trains = np.arange(8) != 3  # so that fold 1 cannot validate
+    splits = rotated(FOLDS, LABELS, trains, never=[3])
+    assert rows_of(splits) == [
+        [[2, 4, 5, 6], [], [0, 1]],
+        [[0, 1, 6], [4, 5], [2, 3]],
+        [[0, 1, 2, 6], [], [4, 5]],
+    ]
+
+
+def test_of_a_larger_class_another_fold_trains_in_each_run_of_the_text() -> None:
+    # Folds 0 and 1 train, 2 validates, 3 tests; in each 1 row of class 0 and 9 of class 1.
+    folds, labels = np.repeat(np.arange(4), 10), np.tile([0] + [1] * 9, 4)
+    splits = paper_splits("text", folds, labels, np.ones(40))
+    assert [split.train.tolist() for split in splits] == [
+        [*range(10), 10],
+        [0, *range(10, 20)],
+    ]
+    assert {tuple(split.validation) for split in splits} == {tuple(range(20, 30))}
+    assert {tuple(split.test) for split in splits} == {tuple(range(30, 40))}
