@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.timing import Comparison, Contestant, Settings, compare
 from obygaze_features.core.machine import duration
-from obygaze_models.audits.permutation import permutation_p
+from obygaze_models.evaluation.permutation import permutation_p
 
 N_ITEMS, N_FIRST = 40, 20
 N_LOOP, N_SAMPLED = 1_000, 1_000_000

@@ -18,10 +18,15 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze.extensions.audits import audit_annotations as audit_annotations
+    from obygaze.extensions.audits import audit_captions as audit_captions
+    from obygaze.extensions.audits import audit_cooc as audit_cooc
+    from obygaze.extensions.audits import audit_eat as audit_eat
+    from obygaze.extensions.audits import audit_gender_score as audit_gender_score
+    from obygaze.extensions.audits import audit_mediaeval as audit_mediaeval
+    from obygaze.extensions.audits import audit_pixels as audit_pixels
     from obygaze.features import extract as extract
     from obygaze.features import load_backbone as load_backbone
-    from obygaze.features import open_store as open_store
-    from obygaze.features import read_manifest as read_manifest
     from obygaze.models import Dataset as Dataset
     from obygaze.models import dataset as dataset
     from obygaze.models import load_model as load_model
@@ -34,18 +39,13 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.explaining import draw_maps as draw_maps
     from obygaze_features.extraction.explaining import write_saliency as write_saliency
     from obygaze_features.extraction.search import search as search
-    from obygaze_models.audits import audit_annotations as audit_annotations
-    from obygaze_models.audits import audit_captions as audit_captions
-    from obygaze_models.audits import audit_cooc as audit_cooc
-    from obygaze_models.audits import audit_eat as audit_eat
-    from obygaze_models.audits import audit_gender_score as audit_gender_score
-    from obygaze_models.audits import audit_mediaeval as audit_mediaeval
-    from obygaze_models.audits import audit_pixels as audit_pixels
+    from obygaze_features.manifest import read_manifest as read_manifest
+    from obygaze_features.store import open_store as open_store
     from obygaze_models.maps import audit_boxes as audit_boxes
     from obygaze_models.maps import write_concept_maps as write_concept_maps
 else:
     _EXPORTS = {
-        "obygaze.features": ("extract", "load_backbone", "open_store", "read_manifest"),
+        "obygaze.features": ("extract", "load_backbone"),
         "obygaze.models": (
             "Dataset",
             "dataset",
@@ -59,7 +59,9 @@ else:
         "obygaze_features.core.errors": ("ObygazeError",),
         "obygaze_features.extraction.explaining": ("draw_maps", "write_saliency"),
         "obygaze_features.extraction.search": ("search",),
-        "obygaze_models.audits": (
+        "obygaze_features.manifest": ("read_manifest",),
+        "obygaze_features.store": ("open_store",),
+        "obygaze.extensions.audits": (
             "audit_annotations",
             "audit_captions",
             "audit_cooc",

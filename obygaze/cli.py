@@ -86,10 +86,6 @@ COMMANDS = {
         "obygaze.commands:explain",
         "Show where in the picture and when in the clip a model finds a concept or a text.",
     ),
-    "audit": (
-        "obygaze_models.audits.commands:audit",
-        "Measure bias in vectors and texts, or score MediaEval runs.",
-    ),
     "bench": (
         "obygaze_features.extraction.bench:bench",
         "Measure this machine on your own films, backbones and stores.",
@@ -115,6 +111,7 @@ SYSTEM_HINTS = {
 @click.group(
     cls=LazyGroup,
     table=COMMANDS,
+    words=(),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(

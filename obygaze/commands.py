@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from obygaze import models
-from obygaze.features import open_store, read_manifest
 from obygaze_features.core.commands import (
     F,
     LazyGroup,
@@ -24,6 +23,8 @@ from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.workspace import is_url, last_part
+from obygaze_features.manifest import read_manifest
+from obygaze_features.store import open_store
 
 FORMATS = ("html", "md", "latex", "csv")
 file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -376,7 +377,7 @@ def model_(
 
     from obygaze_features.extraction.explaining import write_saliency
     from obygaze_features.store.maps import random_directions
-    from obygaze_models.audits.vectors import (
+    from obygaze_models.text_vectors import (
         attribute_vectors,
         check_spaces,
         read_text_table,

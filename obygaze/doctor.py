@@ -21,7 +21,15 @@ from obygaze_features.core.machine import (
     package_version,
     this_machine,
 )
-from obygaze_features.core.plugins import BACKBONES, DATASETS, MODELS, Plugin, plugins
+from obygaze_features.core.plugins import (
+    ANALYSES,
+    BACKBONES,
+    COMMANDS,
+    DATASETS,
+    MODELS,
+    Plugin,
+    plugins,
+)
 from obygaze_features.core.workspace import Workspace
 
 # The codecs of film files, from DivX to today.
@@ -46,7 +54,9 @@ REQUIREMENT = re.compile(
 Facts = dict[str, Any]
 # For each group of plugins, the function that raises an error for one that does not work.
 PLUGIN_CHECKS = {
+    ANALYSES: "obygaze_models.report.findings:load_analysis",
     BACKBONES: "obygaze_features.backbones.cards:check_plugin",
+    COMMANDS: "obygaze_features.core.extension_commands:check_plugin",
     DATASETS: "obygaze_features.manifest.installed:check_plugin",
     MODELS: "obygaze_models.models.registry:check_plugin",
 }

@@ -15,62 +15,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from obygaze_features.core.console import Console, Progress
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest import read_manifest
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.base import Backbone
     from obygaze_features.extraction import StoreStatus
     from obygaze_features.manifest import Manifest
-    from obygaze_features.store import Store
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 ProgressBars: TypeAlias = Callable[[str, int], "AbstractContextManager[Progress]"]
-
-
-def open_store(
-    store: PathLike | Store,
-    *,
-    workspace: PathLike | None = None,
-    expect: str | None = None,
-) -> Store:
-    """Open a feature store; only one small file is read.
-
-    Args:
-        store: A name in the workspace, a folder, a packed zip, or an https://, s3:// or hf:// URL.
-        workspace: The workspace, if it is not the current one.
-        expect: The sha256 of its seal, from its publisher; another store is an error.
-
-    Example:
-        >>> store = og.open_store("mine")
-        >>> len(store), store.levels
-        (72, ('clip',))
-    """
-    from obygaze_features.store import Store, open_store
-
-    if isinstance(store, Store):
-        return store
-    location = workspace_of(workspace).existing_store(os.fspath(store))
-    return open_store(location, expect=expect)
-
-
-def read_manifest(
-    manifest: PathLike | Manifest, *, workspace: PathLike | None = None
-) -> Manifest:
-    """Read a manifest: clips with their labels.
-
-    Args:
-        manifest: A name in the workspace, or the path of the TOML or the CSV file.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> films = og.read_manifest("films")
-        >>> films["alba-001"].movie_id
-        'alba'
-    """
-    from obygaze_features.manifest import Manifest, read_manifest
-
-    if isinstance(manifest, Manifest):
-        return manifest
-    return read_manifest(workspace_of(workspace).existing_manifest(os.fspath(manifest)))
 
 
 def load_backbone(
@@ -198,7 +151,7 @@ def extract(
 
 def workspace_of(root: PathLike | None) -> Workspace:
     """Return the workspace in a folder, by default the current one."""
-    return Workspace.current() if root is None else Workspace(Path(root))
+    return Workspace.of(root)
 
 
 def progress_bars(progress: bool | ProgressBars, unit: str) -> ProgressBars:

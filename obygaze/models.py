@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from obygaze.features import (
     PathLike,
     ProgressBars,
-    open_store,
     progress_bars,
-    read_manifest,
     workspace_of,
 )
 from obygaze_features.core.console import count, few
@@ -24,6 +22,8 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import is_url, last_part
+from obygaze_features.manifest import read_manifest
+from obygaze_features.store import open_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -362,9 +362,8 @@ def named_manifest(
             what = f"no manifest is named, and the workspace has {count(len(known), 'manifest')}"
             raise FixUsage(what, hint=shown)
         manifest = known[0]
-    return read_manifest(manifest, workspace=workspace), str(
-        place.manifest(os.fspath(manifest))
-    )
+    path = place.manifest(os.fspath(manifest))
+    return read_manifest(manifest, workspace=workspace), str(path)
 
 
 def _stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:

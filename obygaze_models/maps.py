@@ -32,7 +32,7 @@ from obygaze_features.store.maps import (
     random_directions,
     write_maps,
 )
-from obygaze_models.audits.group_tests import compare_groups, with_holm
+from obygaze_models.evaluation.group_tests import compare_groups, with_holm
 from obygaze_models.models.common import with_padding
 from obygaze_models.models.frames import FrameProbe, attend
 from obygaze_models.protocols.kinds import trainable

@@ -27,7 +27,7 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_models.protocols import load_protocol, training_protocol
 
 # These list names that are gone.
-HISTORY = ("0012-names.md", "CHANGELOG.md")
+HISTORY = ("CHANGELOG.md",)
 PAGES = [page for page in pages() if page.suffix == ".md" and page.name not in HISTORY]
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 # Options of other programs, and what begins with a hyphen and is no option.

@@ -23,7 +23,8 @@ ROOMS = [
         f"obygaze_models.{name}"
         for name in ("models", "evaluation", "protocols", "zoo")
     ),
-    *(f"obygaze_models.{name}" for name in ("audits", "report")),
+    "obygaze.extensions.audits",
+    "obygaze_models.report",
 ]
 HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib"}
 

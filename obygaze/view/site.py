@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import normalize
 
-from obygaze.features import PathLike, open_store, workspace_of
+from obygaze.features import PathLike, workspace_of
 from obygaze.models import load_model, named_manifest, read_run
 from obygaze.view.decisions import (
     Explainer,
@@ -47,7 +47,7 @@ from obygaze_features.manifest.projection import (
 )
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
-from obygaze_features.store import Store
+from obygaze_features.store import Store, open_store
 from obygaze_features.store.maps import map_names
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.report.lookup import ReportRun, grouped

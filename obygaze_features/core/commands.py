@@ -13,6 +13,8 @@ from click.shell_completion import CompletionItem
 
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.extension_commands import extension_commands
+from obygaze_features.core.plugins import warn_once
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 
@@ -134,7 +136,9 @@ class SessionCommand(click.Command):
 class LazyGroup(click.Group):
     """A group whose table has 'module:attribute' and one line of help for each command.
 
-    Listing the commands imports none of them; only the command that runs is imported.
+    Listing the commands imports none of them; only the command that runs is imported. `words` are
+    what a person types before the commands: () for the program itself, ("manifest",) for that
+    group. Extensions add commands by these words, and a group without them has no extensions.
     """
 
     command_class = SessionCommand
@@ -143,26 +147,46 @@ class LazyGroup(click.Group):
         self,
         *args: Any,
         table: Mapping[str, tuple[str, str]] | None = None,
+        words: tuple[str, ...] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.table = dict(table or {})
+        self.words = words
         if (
             not self.params
         ):  # the root group has options of its own, which make the session
             _verbose_option(_quiet_option(_hidden_json_option(self)))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the table."""
-        return [*self.table, *super().list_commands(ctx)]
+        """Return the commands in the order of the table, then those of extensions."""
+        return [*self.lazy_table(), *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the one command that was asked for."""
-        if cmd_name not in self.table:
-            return super().get_command(ctx, cmd_name)
-        module, attribute = self.table[cmd_name][0].split(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        table = self.lazy_table()
+        command = super().get_command(ctx, cmd_name)
+        if cmd_name in table:
+            module, attribute = table[cmd_name][0].split(":")
+            command = getattr(importlib.import_module(module), attribute)
+        if isinstance(command, LazyGroup) and self.words is not None:
+            command.words = (*self.words, cmd_name)
         return command
+
+    def lazy_table(self) -> dict[str, tuple[str, str]]:
+        """Return the commands of the table and of extensions; no extension replaces a command."""
+        table = dict(self.table)
+        if self.words is None:
+            return table
+        for name, entry in extension_commands().get(" ".join(self.words), {}).items():
+            if name in self.table or name in self.commands:
+                typed = " ".join([*self.words, name])
+                warn_once(
+                    f"an extension adds {typed!r}, a command of obygaze; it is skipped"
+                )
+                continue
+            table[name] = entry
+        return table
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -189,7 +213,8 @@ class LazyGroup(click.Group):
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
-        rows = [(name, summary) for name, (_, summary) in self.table.items()]
+        table = self.lazy_table()
+        rows = [(name, summary) for name, (_, summary) in table.items()]
         for name in super().list_commands(ctx):
             command = super().get_command(ctx, name)
             if command is not None and not command.hidden:

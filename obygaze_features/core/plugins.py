@@ -26,7 +26,11 @@ from obygaze_features.core.machine import is_out_of_memory
 from obygaze_features.core.schema_rules import near
 
 T = TypeVar("T")
-BACKBONES, DATASETS, MODELS = "obygaze.backbones", "obygaze.datasets", "obygaze.models"
+ANALYSES = "obygaze.analyses"
+BACKBONES = "obygaze.backbones"
+COMMANDS = "obygaze.commands"
+DATASETS = "obygaze.datasets"
+MODELS = "obygaze.models"
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,11 @@ class Workspace:
         """Return the workspace of the variable OBYGAZE_WORKSPACE, else the current folder."""
         return cls(Path(os.environ.get("OBYGAZE_WORKSPACE") or "."))
 
+    @classmethod
+    def of(cls, root: str | os.PathLike[str] | None) -> Self:
+        """Return the workspace in a folder, by default the current one."""
+        return cls.current() if root is None else cls(Path(root))
+
     def folder(self, kind: str) -> Path:
         """Return the folder of one kind: manifests, stores, runs or models."""
         return self.root / kind

@@ -22,6 +22,7 @@ from obygaze_features.core.files import (
     write_atomic,
 )
 from obygaze_features.core.schema_check import Violations, read_toml, table_of
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import (
     COLUMNS,
     FOLD_PREFIX,
@@ -44,16 +45,35 @@ ID_FORM = "an id (letters, digits, . _ + -)"
 SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
 
 
-def read_manifest(path: Path) -> Manifest:
-    """Read a manifest and check every value in it.
+def read_manifest(
+    manifest: str | os.PathLike[str] | Manifest,
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Manifest:
+    """Read a manifest: clips with their labels. Every value in it is checked.
 
     Args:
-        path: The TOML file of the manifest; the CSV file of the same name is beside it.
+        manifest: A name in the workspace, or the path of the TOML or the CSV file. A manifest
+            that is read already is returned as it is.
+        workspace: The workspace, if it is not the current one.
 
     Raises:
-        NotFound: There is no such file.
+        NotFound: There is no such manifest.
         FixInput: The manifest is not valid; `details` lists every violation with its line.
+
+    Example:
+        >>> films = og.read_manifest("films")
+        >>> films["alba-001"].movie_id
+        'alba'
     """
+    if isinstance(manifest, Manifest):
+        return manifest
+    place = Workspace.of(workspace)
+    if isinstance(manifest, str):
+        path = place.existing_manifest(manifest)
+    else:
+        # A path object is the path of a file, never a name: "./films" has become "films" in it.
+        path = place.manifest(os.path.join(".", manifest))  # noqa: PTH118
     if not path.is_file():
         raise NotFound("no such manifest", where=str(path), hint="obygaze manifest ls")
     return _parse(path, path.read_bytes(), None)

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from obygaze_models.evaluation.error_analysis import (
         analyse_success as analyse_success,
     )
+    from obygaze_models.evaluation.group_tests import GroupTest as GroupTest
     from obygaze_models.evaluation.leakage import check_leaks as check_leaks
     from obygaze_models.evaluation.leakage import count_leak as count_leak
     from obygaze_models.evaluation.logistic import fit_logistic as fit_logistic
     from obygaze_models.evaluation.metrics import evaluate as evaluate
+    from obygaze_models.evaluation.permutation import permutation_p as permutation_p
     from obygaze_models.evaluation.predictions import Predictions as Predictions
     from obygaze_models.evaluation.predictions import tune_threshold as tune_threshold
 else:
@@ -26,9 +28,11 @@ else:
         "obygaze_models.evaluation.bootstrap": ("Estimate", "estimate"),
         "obygaze_models.evaluation.compare": ("holm", "nadeau_bengio", "sign_flip"),
         "obygaze_models.evaluation.error_analysis": ("analyse_success",),
+        "obygaze_models.evaluation.group_tests": ("GroupTest",),
         "obygaze_models.evaluation.leakage": ("check_leaks", "count_leak"),
         "obygaze_models.evaluation.logistic": ("fit_logistic",),
         "obygaze_models.evaluation.metrics": ("evaluate",),
+        "obygaze_models.evaluation.permutation": ("permutation_p",),
         "obygaze_models.evaluation.predictions": ("Predictions", "tune_threshold"),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -18,11 +18,11 @@ from obygaze_features.core.files import write_atomic
 from obygaze_features.core.metadata import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import Store
-from obygaze_models.audits.result import read_findings
 from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import AGAIN, RESULTS_FILE, read_run
 from obygaze_models.report import comparisons, concepts, decisions, films, results
 from obygaze_models.report.figure import Figure, FigureSet
+from obygaze_models.report.findings import findings_of
 from obygaze_models.report.lookup import ReportRun, grouped
 from obygaze_models.report.maps import draw_maps
 from obygaze_models.report.tables import (
@@ -188,7 +188,7 @@ def provenance(run: ReportRun) -> Part:
 
 def audits(run: ReportRun) -> Part:
     """Yield a table per audit finding, with its sentences as the note."""
-    for name, finding in read_findings(run.folder).items():
+    for name, finding in findings_of(run.folder).items():
         texts = {"name": finding.title, "sentences": " ".join(finding.sentences)}
         yield make_table(
             "audit", f"audit-{slug(name)}", finding.rows, finding.headers, **texts
@@ -250,8 +250,8 @@ def draw_figures(
     kinds = (*FIGURES, partial(draw_maps, maps)) if maps else FIGURES
     drawn = map_jobs([partial(draw, kind) for kind in kinds], 0, progress or Quiet())
     made = FigureSet(folder, [figure for figures in drawn for figure in figures])
-    for name, finding in read_findings(run.folder).items():
-        svg = finding.svg(run.folder)
+    for name, finding in findings_of(run.folder).items():
+        svg = finding.figure
         if svg is not None:
             key = made.names.name_of(f"audit-{slug(name)}")
             made.add("audit", key, svg, svg.with_suffix(".png"), name=finding.title)

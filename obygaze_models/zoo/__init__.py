@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.info import ModelInfo as ModelInfo
     from obygaze_models.zoo.info import TrainingClips as TrainingClips
     from obygaze_models.zoo.info import TrainingData as TrainingData
+    from obygaze_models.zoo.mediaeval_file import write_run_file as write_run_file
     from obygaze_models.zoo.predicting import Predicted as Predicted
     from obygaze_models.zoo.predicting import predict as predict
     from obygaze_models.zoo.saving import SavedModel as SavedModel
@@ -27,6 +28,7 @@ else:
             "TrainingClips",
             "TrainingData",
         ),
+        "obygaze_models.zoo.mediaeval_file": ("write_run_file",),
         "obygaze_models.zoo.predicting": ("Predicted", "predict"),
         "obygaze_models.zoo.saving": (
             "SavedModel",

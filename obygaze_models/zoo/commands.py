@@ -216,7 +216,7 @@ def _write_run(
     model: SavedModel, found: Predicted, path: Path, *, external_data: bool, force: bool
 ) -> tuple[Path, Path]:
     """Write the scores of the positive class as a run of MediaEval, as `audit mediaeval` reads."""
-    from obygaze_models.audits.mediaeval_runs import official_name, write_run_file
+    from obygaze_models.zoo.mediaeval_file import official_name, write_run_file
 
     if len(model.info.classes) != 2:
         raise FixUsage(

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import permutation
 from benchmarks.timing import Settings
-from obygaze_models.audits.permutation import permutation_p
+from obygaze_models.evaluation.permutation import permutation_p
 
 pytestmark = pytest.mark.check("benchmarks")
 

@@ -38,11 +38,9 @@ def walk(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[Walked]:
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
         assert command is not None
-        line = (
-            group.table[name][1]
-            if isinstance(group, LazyGroup) and name in group.table
-            else None
-        )
+        line = None
+        if isinstance(group, LazyGroup) and name in group.lazy_table():
+            _, line = group.lazy_table()[name]
         yield (*path, name), command, line
         if isinstance(command, click.Group):
             yield from walk(command, (*path, name))

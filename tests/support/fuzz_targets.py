@@ -333,7 +333,7 @@ def _vectors(folder: Path) -> Tree:
 
 
 def _vectors_read(files: Tree, folder: Path) -> None:
-    from obygaze_models.audits.vectors import read_vectors
+    from obygaze_models.text_vectors import read_vectors
 
     read_vectors(written(files, folder) / "v.npz")
 
@@ -342,13 +342,13 @@ def text_targets(folder: Path) -> list[Target]:
     """Manifests, protocols, cards, tables and lists of words."""
     from importlib.resources import files as package
 
+    import obygaze.extensions.audits
     import obygaze_features.backbones
-    import obygaze_models.audits
     import obygaze_models.protocols
 
     protocols = package(obygaze_models.protocols).joinpath("shipped")
     cards = package(obygaze_features.backbones).joinpath("cards")
-    words = package(obygaze_models.audits).joinpath("words")
+    words = package(obygaze.extensions.audits).joinpath("words")
     return [
         Target("protocol", _each(protocols, "p.toml"), _read_protocol, 16),
         Target("card", _each(cards, "c.toml"), _read_card, 8),
@@ -436,7 +436,7 @@ def _read_card(files: Tree, folder: Path) -> None:
 
 
 def _read_words(files: Tree, folder: Path) -> None:
-    from obygaze_models.audits.texts import read_words
+    from obygaze.extensions.audits.texts import read_words
 
     read_words(written(files, folder) / "w.toml")
 
@@ -513,7 +513,7 @@ def _read_exchanged(files: Tree, folder: Path) -> None:
 
 
 def _read_trec(files: Tree, folder: Path) -> None:
-    from obygaze_models.audits.mediaeval_runs import read_qrels, read_trec_run
+    from obygaze.extensions.audits.mediaeval_runs import read_qrels, read_trec_run
 
     place = written(files, folder)
     read_trec_run(place / "r.txt")

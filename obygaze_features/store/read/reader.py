@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from obygaze_features.core.notebook import (
     short_repr,
     unknown_name,
 )
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import LicenceHistory, Plan, Terms
@@ -142,15 +144,38 @@ class Matrix:
         return self.selection.clip_ids
 
 
-def open_store(location: str | Path | Files, *, expect: str | None = None) -> Store:
-    """Open a store: a folder, a packed zip, a URL, or an object with the methods of `Files`.
-
-    Reads one small file, whatever the size of the store.
+def open_store(
+    store: str | os.PathLike[str] | Files | Store,
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+    expect: str | None = None,
+) -> Store:
+    """Open a feature store; only one small file is read, whatever the size of the store.
 
     Args:
-        location: where the store is; `#sha256=...` at its end is the same as `expect`.
-        expect: the sha256 of its seal, from its publisher. Another store is an error.
+        store: A name in the workspace, a folder, a packed zip, an https://, s3:// or hf:// URL, or
+            an object with the methods of `Files`. `#sha256=...` at its end is the same as `expect`.
+            A store that is open already is returned as it is.
+        workspace: The workspace, if it is not the current one.
+        expect: The sha256 of its seal, from its publisher. Another store is an error.
+
+    Example:
+        >>> store = og.open_store("mine")
+        >>> len(store), store.levels
+        (72, ('clip',))
     """
+    location: str | Path | Files
+    if isinstance(store, Store):
+        if expect is None:
+            return store
+        location = store._opened
+    elif isinstance(store, str):
+        location = Workspace.of(workspace).existing_store(store)
+    elif isinstance(store, os.PathLike):
+        # A path object is a path, never a name: "./mine" has become "mine" in it.
+        location = Path(store)
+    else:
+        location = store
     sha256 = ""
     if isinstance(location, str | Path):
         _, sha256 = split_expected(str(location), expect)
@@ -164,9 +189,9 @@ def open_store(location: str | Path | Files, *, expect: str | None = None) -> St
             where=files.location,
             hint="obygaze store ls",
         )
-    store = Store(files, plan, sha256, location)
-    store.commits.require_expected()
-    return store
+    opened = Store(files, plan, sha256, location)
+    opened.commits.require_expected()
+    return opened
 
 
 class Store:

@@ -10,9 +10,9 @@ import pytest
 from support.experiments import films
 from support.stores import fill_store, plan_store, some_ids
 
+from obygaze.extensions.audits.pixels import _rows
 from obygaze_features.store import ArraySpec, Store, open_store
 from obygaze_features.store.remote.fetch import pull
-from obygaze_models.audits.pixels import _rows
 from obygaze_models.maps import attention_maps
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.common import FixTraining

@@ -1,0 +1,58 @@
+"""Audits of bias: association tests, captions, co-occurrence, gender score, MediaEval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from obygaze.extensions.audits.annotations import (
+        audit_annotations as audit_annotations,
+    )
+    from obygaze.extensions.audits.captions import audit_captions as audit_captions
+    from obygaze.extensions.audits.cooccurrence import audit_cooc as audit_cooc
+    from obygaze.extensions.audits.cooccurrence import (
+        bias_amplification as bias_amplification,
+    )
+    from obygaze.extensions.audits.eat import audit_eat as audit_eat
+    from obygaze.extensions.audits.gender import (
+        audit_gender_score as audit_gender_score,
+    )
+    from obygaze.extensions.audits.gender import gender_score as gender_score
+    from obygaze.extensions.audits.mediaeval import audit_mediaeval as audit_mediaeval
+    from obygaze.extensions.audits.mediaeval_runs import (
+        read_affect_run as read_affect_run,
+    )
+    from obygaze.extensions.audits.mediaeval_runs import read_qrels as read_qrels
+    from obygaze.extensions.audits.mediaeval_runs import read_trec_run as read_trec_run
+    from obygaze.extensions.audits.mediaeval_runs import score_affect as score_affect
+    from obygaze.extensions.audits.mediaeval_runs import score_ranking as score_ranking
+    from obygaze.extensions.audits.pixels import audit_pixels as audit_pixels
+    from obygaze.extensions.audits.result import Audit as Audit
+COMMANDS = {
+    "audit": (
+        "obygaze.extensions.audits.commands:audit",
+        "Measure bias in vectors and texts, or score MediaEval runs.",
+    )
+}
+
+if not TYPE_CHECKING:
+    _EXPORTS = {
+        "obygaze.extensions.audits.annotations": ("audit_annotations",),
+        "obygaze.extensions.audits.captions": ("audit_captions",),
+        "obygaze.extensions.audits.cooccurrence": ("audit_cooc", "bias_amplification"),
+        "obygaze.extensions.audits.eat": ("audit_eat",),
+        "obygaze.extensions.audits.gender": ("audit_gender_score", "gender_score"),
+        "obygaze.extensions.audits.mediaeval": ("audit_mediaeval",),
+        "obygaze.extensions.audits.mediaeval_runs": (
+            "read_affect_run",
+            "read_qrels",
+            "read_trec_run",
+            "score_affect",
+            "score_ranking",
+        ),
+        "obygaze.extensions.audits.pixels": ("audit_pixels",),
+        "obygaze.extensions.audits.result": ("Audit",),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

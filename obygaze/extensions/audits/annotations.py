@@ -1,0 +1,188 @@
+"""The audit of annotations: which values of a column are more frequent in one group of clips.
+
+The values of a clip (emotions, relationships, concepts) are joined with | in its cell. Clips of one
+film are alike, so they are exchanged only within films.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze.extensions.audits.figure import Plot, Point
+from obygaze.extensions.audits.result import Audit, ratio_interval
+from obygaze.extensions.audits.texts import CONCEPTS
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_models.evaluation.group_tests import (
+    ALPHA,
+    GroupTest,
+    compare_groups,
+    summary,
+    with_holm,
+)
+from obygaze_models.evaluation.permutation import p_equals, p_text
+from obygaze_models.report.findings import Finding
+from obygaze_models.text_vectors import Selection, select_groups
+
+Interval = list[float | None]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnnotationAudit(Audit):
+    """The test of each value of a column between two groups of clips, corrected together.
+
+    `intervals` has, for each test, the 95 % intervals of the shares of both groups over films.
+    """
+
+    source: str
+    column: str
+    min_count: int
+    n_empty: int
+    n_left_out: int
+    tests: tuple[GroupTest, ...]
+    intervals: tuple[tuple[Interval, Interval], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, shares and p-values of each value."""
+        values = []
+        for test, (in_x, in_y) in zip(self.tests, self.intervals, strict=True):
+            tested = test.to_json()
+            values.append(
+                {
+                    "value": test.a,
+                    **{"count_x": int(test.s_x.sum()), "count_y": int(test.s_y.sum())},
+                    **{
+                        "share_x": float(test.s_x.mean()),
+                        "share_y": float(test.s_y.mean()),
+                    },
+                    **{"interval_x": in_x, "interval_y": in_y},
+                    **{
+                        key: tested[key]
+                        for key in ("p", "p_blocked", "verdict", "p_holm")
+                    },
+                    **{key: tested[key] for key in ("blocks", "why")},
+                }
+            )
+        first = self.tests[0]
+        groups = {
+            "x": first.x,
+            "y": first.y,
+            "n_x": len(first.s_x),
+            "n_y": len(first.s_y),
+        }
+        counts = {"n_empty": self.n_empty, "n_left_out": self.n_left_out}
+        about = {
+            "source": self.source,
+            "column": self.column,
+            "min_count": self.min_count,
+        }
+        return {**about, **groups, **counts, "values": values}
+
+    def finding(self) -> Finding:
+        """Return one row per value, and sentences with the results."""
+        first, rows = self.tests[0], list[tuple[object, ...]]()
+        for test, (in_x, in_y) in zip(self.tests, self.intervals, strict=True):
+            x, y = ((int(s.sum()), float(s.mean())) for s in (test.s_x, test.s_y))
+            rows.append((test.a, *x, *in_x, *y, *in_y, *test.p_cells()))
+        sentences = [
+            f"X is {first.x}, {len(first.s_x)} clips; Y is {first.y}, {len(first.s_y)} clips. "
+            "Shares are of all clips of a group, with 95 % intervals over films."
+        ]
+        if self.n_empty:
+            sentences.append(
+                f"{self.n_empty} of these clips have no value in this column."
+            )
+        headers = ["value"]
+        for group in "XY":
+            headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]
+        headers += ["p", "method", "p across films", "Holm"]
+        title = f"Annotations: {self.column} of {self.source}"
+        sentences += summary(self.tests, _sentence)
+        return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
+
+    def plot(self) -> Plot:
+        """Return the share of the clips of both groups with each value, the smallest p first."""
+        points = []
+        pairs = sorted(
+            zip(self.tests, self.intervals, strict=True), key=lambda pair: pair[0].p
+        )
+        for test, (in_x, in_y) in pairs:
+            note = f"{p_equals(test.p)}, Holm {p_text(test.p_holm)}"
+            points.append(
+                Point(f"{test.a}: {test.x}", float(test.s_x.mean()), in_x, note)
+            )
+            points.append(Point(f"{test.a}: {test.y}", float(test.s_y.mean()), in_y))
+        label = "share of the clips of a group, with 95 % over films"
+        return Plot(f"Clips with each value of {self.column}", points, label)
+
+
+def audit_annotations(
+    manifest: Manifest | str | Path,
+    column: str = CONCEPTS,
+    *,
+    x: Selection,
+    y: Selection,
+    view: str | None = None,
+    min_count: int = 0,
+    seed: int = 0,
+) -> AnnotationAudit:
+    """Test which values of a column are more frequent in one group of clips than in another.
+
+    All p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
+    only within films. Holm's correction is over the values.
+
+    Args:
+        manifest: The manifest, or its name or path.
+        column: The column, with values joined by `|`.
+        x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
+        y: The second group, likewise.
+        view: The view of the manifest: "raw", "visual" or "as_published".
+        min_count: Leave out values that fewer clips of both groups have.
+        seed: The seed of the bootstrap.
+
+    Example:
+        audit = audit_annotations("obygaze12", x="level == S", y="level == EN")
+    """
+    manifest = read_manifest(manifest)
+    if view is not None:
+        manifest = manifest.view(view)
+    if column != CONCEPTS and column not in manifest.columns:
+        known = ", ".join((CONCEPTS, *manifest.columns))
+        hint = "name one of these, or add columns with obygaze manifest join"
+        raise NotFound(
+            f"no column {column!r}; found {known}", where=manifest.name, hint=hint
+        )
+    groups = select_groups((x, y), manifest)
+    clips = [[manifest[clip] for clip in ids] for _, ids in groups]
+    cells = [[frozenset(clip.values(column)) for clip in own] for own in clips]
+    films = [[clip.movie_id for clip in own] for own in clips]
+    counts = Counter(value for own in cells for cell in own for value in cell)
+    names = sorted(value for value, n in counts.items() if n >= min_count)
+    if not names:
+        what = f"no clip of the groups has a value in column {column!r}"
+        raise FixInput(
+            what, where=manifest.name, hint="--min-count" if counts else "--column"
+        )
+    tests, intervals = [], []
+    for name in names:
+        s_x, s_y = (np.array([name in cell for cell in own]) for own in cells)
+        labels = (groups[0][0], groups[1][0], name, "")
+        tests.append(compare_groups(labels, s_x, s_y, np.array([*films[0], *films[1]])))
+        in_x, in_y = (
+            ratio_interval(s, np.ones(len(s)), own, seed=seed)
+            for s, own in zip((s_x, s_y), films, strict=True)
+        )
+        intervals.append((in_x, in_y))
+    n_empty = sum(not cell for own in cells for cell in own)
+    about = (manifest.name, column, min_count, n_empty, len(counts) - len(names))
+    return AnnotationAudit(*about, with_holm(tests), tuple(intervals))
+
+
+def _sentence(test: GroupTest) -> str:
+    shares = f"{100 * test.s_x.mean():.1f} % of X, {100 * test.s_y.mean():.1f} % of Y"
+    agree = test.within and (test.p < ALPHA) == (test.p_across < ALPHA)
+    why = "" if agree else f" {test.explain()}"
+    return f"{test.a}: {shares}, two-sided {p_equals(test.p)}.{why}"

@@ -1,0 +1,253 @@
+"""The caption audit: how often captions use the words of a list, by group.
+
+Intervals and tests are over clusters (images, films), because captions of one image are alike.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+from obygaze.extensions.audits.figure import Plot, Point
+from obygaze.extensions.audits.result import Audit, ratio_interval
+from obygaze.extensions.audits.texts import (
+    NAMES,
+    LabelledText,
+    TextSource,
+    WordLists,
+    by_label,
+    column_names,
+    group_names,
+    read_texts,
+    read_words,
+    source_name,
+    tokens,
+)
+from obygaze_models.evaluation.compare import holm
+from obygaze_models.evaluation.permutation import (
+    PValue,
+    p_equals,
+    p_text,
+    permutation_p,
+)
+from obygaze_models.report.findings import Finding
+
+HEADERS = ("words", "group", "captions", "clusters", "count", "per 1000", "low", "high")
+
+
+@dataclass(frozen=True)
+class WordRate:
+    """How often the captions of one group use the words of one list.
+
+    `ci` is the 95 % interval of `occurrences_per_1000`, over clusters.
+    """
+
+    group: str
+    words: str
+    n_captions: int
+    n_clusters: int
+    count: int
+    captions_with_hit: int
+    occurrences_per_1000: float
+    captions_with_hit_per_1000: float
+    ci: list[float | None]
+
+
+@dataclass(frozen=True)
+class GroupContrast:
+    """Whether the first of two groups uses the words of a list more often than the second.
+
+    In a `paired` design the captions of both groups describe the same clusters: `n_paired` clusters
+    have both, and `difference` is the mean difference of their occurrences per 1000 captions.
+    """
+
+    words: str
+    first: str
+    second: str
+    p: PValue
+    p_holm: float
+    paired: bool = False
+    n_paired: int = 0
+    n_left_out: int = 0
+    difference: float | None = None
+
+    def __str__(self) -> str:
+        tested = (
+            f"{self.words}, {self.first} against {self.second}: two-sided "
+            f"{p_equals(self.p.two_sided)} ({self.p.method}), {p_text(self.p_holm)} after Holm; "
+        )
+        if not self.paired:
+            return f"{tested}whole clusters were exchanged."
+        return (
+            f"{tested}paired, {self.difference:+.1f} words per 1000 captions in the mean of "
+            f"{self.n_paired} clusters with both groups, which were exchanged within each cluster."
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CaptionAudit(Audit):
+    """The rate of each list in each group, and the test of each list between two groups."""
+
+    source: str
+    n_captions: int
+    rates: tuple[WordRate, ...]
+    contrasts: tuple[GroupContrast, ...]
+
+    def finding(self) -> Finding:
+        """Return a row for each list and group, and sentences with the tests."""
+        rows = tuple(
+            (
+                *(rate.words, rate.group, rate.n_captions, rate.n_clusters, rate.count),
+                *(rate.occurrences_per_1000, *rate.ci, rate.captions_with_hit_per_1000),
+            )
+            for rate in self.rates
+        )
+        sentences = ["Intervals (95 %) are bootstrapped over clusters, not captions."]
+        sentences += map(str, self.contrasts)
+        if not self.contrasts and len({rate.group for rate in self.rates}) == 2:
+            sentences.append(
+                "The groups were not tested: one cluster has captions of both, and pairs need two."
+            )
+        title = f"Words of {self.n_captions} captions: {self.source}"
+        headers = (*HEADERS, "captions with a hit per 1000")
+        return Finding(title, headers, rows, sentences=tuple(sentences))
+
+    def plot(self) -> Plot:
+        """Return the rate of each list in each group."""
+        rates = sorted(self.rates, key=lambda rate: rate.words)
+        points = [
+            Point(f"{r.words}, {r.group}", r.occurrences_per_1000, r.ci) for r in rates
+        ]
+        return Plot(
+            "Words of lists",
+            points,
+            "words per thousand captions, with 95 % over clusters",
+        )
+
+
+def audit_captions(
+    source: TextSource,
+    *,
+    text: str = "caption",
+    group: str | Sequence[str] = "group",
+    cluster: str | Sequence[str] | None = None,
+    words: str | Path | WordLists = "emotions",
+    names: str = NAMES,
+    permutations: int = 1_000_000,
+    seed: int = 0,
+) -> CaptionAudit:
+    """Count how often captions use the words of a list, by group.
+
+    Two groups are also tested against each other: by exchanging whole clusters, or, if clusters
+    have captions of both groups, by exchanging the groups within each of these clusters.
+
+    Args:
+        source: A CSV table, a manifest or its name, a folder of .txt files with one caption per
+            line, or rows.
+        text: The column of the captions.
+        group: The columns whose values are the groups.
+        cluster: The columns of what is described; by default each caption is its own cluster.
+        words: Word lists: "emotions", "gender", a TOML file, or sets of words by name.
+        names: How the files of a folder are named; each field becomes a column.
+        permutations: How many permutations are drawn if they are too many to count.
+        seed: The seed of all random draws.
+
+    Example:
+        audit = audit_captions("captions.csv", group="condition", cluster="image")
+    """
+    groups, lists = column_names(group), read_words(words)
+    captions = read_texts(
+        source,
+        text,
+        group_names(groups),
+        columns=groups,
+        cluster=column_names(cluster),
+        names=names,
+    )
+    rates = word_rates(captions, lists, seed=seed)
+    tests = contrasts(captions, lists, permutations=permutations, seed=seed)
+    return CaptionAudit(source_name(source), len(captions), tuple(rates), tuple(tests))
+
+
+def word_rates(
+    captions: Sequence[LabelledText], lists: WordLists, *, seed: int = 0
+) -> list[WordRate]:
+    """Return the rate of each list in each group, with a 95 % interval over clusters."""
+    rates = []
+    for group, inside in by_label(captions).items():
+        clusters, n = [caption.cluster for caption in inside], len(inside)
+        for name, words in lists.items():
+            hits = _occurrences(inside, words)
+            n_hits = sum(hit > 0 for hit in hits)
+            per_1000 = (1000 * sum(hits) / n, 1000 * n_hits / n)
+            ci = ratio_interval(hits, [1] * n, clusters, scale=1000, seed=seed)
+            counts = (n, len(set(clusters)), sum(hits), n_hits)
+            rates.append(WordRate(group, name, *counts, *per_1000, ci))
+    return rates
+
+
+def contrasts(
+    captions: Sequence[LabelledText],
+    lists: WordLists,
+    *,
+    permutations: int = 1_000_000,
+    seed: int = 0,
+) -> list[GroupContrast]:
+    """Return the test of each list between two groups; none for one group, or for more than two.
+
+    Clusters that have captions of both groups are pairs, if there are at least two: the value of
+    each group is its mean number of words in a caption. Without such clusters, the value of a
+    cluster is the number of its words above the number that the rate over all captions predicts for
+    its size. So a cluster with many captions does not count as one that uses the words more often.
+    """
+    of_cluster = defaultdict[str, set[str]](set)
+    for caption in captions:
+        of_cluster[caption.cluster] |= caption.labels
+    groups = sorted(set().union(*of_cluster.values()))
+    pairs = sorted(name for name, found in of_cluster.items() if len(found) > 1)
+    if len(groups) != 2 or len(pairs) == 1:
+        return []
+    names, sizes = (
+        pairs or sorted(of_cluster),
+        Counter(caption.cluster for caption in captions),
+    )
+    is_first = [True, False] * len(pairs) or [
+        of_cluster[name] == {groups[0]} for name in names
+    ]
+    blocks = [name for name in pairs for _ in groups] or None
+    counts = (bool(pairs), len(pairs), len(of_cluster) - len(pairs) if pairs else 0)
+    tests = []
+    for title, words in lists.items():
+        hits = defaultdict[tuple[str, str], list[int]](list)
+        for caption, n in zip(captions, _occurrences(captions, words), strict=True):
+            for label in caption.labels:
+                hits[caption.cluster, label].append(n)
+        values, difference = list[float](), None
+        if pairs:
+            values = [fmean(hits[name, group]) for name in names for group in groups]
+            difference = 1000 * (fmean(values[::2]) - fmean(values[1::2]))
+        else:
+            found = {
+                name: sum(sum(hits[name, group]) for group in groups) for name in names
+            }
+            total = sum(found.values())
+            # In whole numbers, so that ties are ties.
+            values = [
+                found[name] * len(captions) - total * sizes[name] for name in names
+            ]
+        p = permutation_p(
+            values, is_first, blocks, permutations=permutations, seed=seed
+        )
+        tests.append(
+            GroupContrast(title, groups[0], groups[1], p, 1.0, *counts, difference)
+        )
+    corrected = holm([test.p.two_sided for test in tests])
+    return [
+        replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)
+    ]
+
+
+def _occurrences(captions: Sequence[LabelledText], words: frozenset[str]) -> list[int]:
+    """Return how many words of each caption are in a list."""
+    return [sum(word in words for word in tokens(caption.text)) for caption in captions]

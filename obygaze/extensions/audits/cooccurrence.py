@@ -1,0 +1,277 @@
+"""The co-occurrence audit: which things are named together with words of which gender.
+
+The bias of a thing is the share of one gender among its gendered texts (Zhao et al. 2017). A model
+amplifies it if the share in its predictions is further from one half than in its data.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze.extensions.audits.figure import Plot, Point
+from obygaze.extensions.audits.gender import cut_shares
+from obygaze.extensions.audits.result import Audit, ratio_interval
+from obygaze.extensions.audits.texts import (
+    CONCEPTS,
+    LabelledText,
+    TextSource,
+    WordLists,
+    bare_words,
+    by_label,
+    column_names,
+    read_texts,
+    read_words,
+    source_name,
+    split_cell,
+)
+from obygaze_features.core.errors import FixInput
+from obygaze_models.report.findings import Finding
+
+CUT = (
+    "Shares under 'cut' are cut after two decimals, as in published tables, so that the two of a "
+    "row may sum to .99; 'share' is exact."
+)
+
+
+@dataclass(frozen=True)
+class CoOccurrence:
+    """How often one thing is named with words of each gender; a text with both counts twice.
+
+    `share` is that of the first gender, `ci` its 95 % interval, and `printed` has both shares cut
+    after two decimals; None for more than two genders. `shares` and `intervals` are those of each.
+    """
+
+    thing: str
+    counts: Mapping[str, int]
+    share: float | None
+    ci: list[float | None] | None
+    printed: tuple[float, float] | None
+    shares: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, list[float | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Amplification:
+    """How much further from one half the shares of predictions are than those of the data."""
+
+    mean: float | None
+    by_thing: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CoocAudit(Audit):
+    """The counts of each thing, and how predictions differ from them."""
+
+    source: str
+    n_texts: int
+    genders: tuple[str, ...]
+    things: tuple[CoOccurrence, ...]
+    note: str = CUT
+    amplification: Amplification | None = None
+    compared: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, the shares and the amplification."""
+        return {
+            name: value
+            for name, value in super().to_json().items()
+            if name != "compared"
+        }
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The genders whose shares are shown: of two the first, of more all."""
+        return self.genders if len(self.genders) > 2 else self.genders[:1]
+
+    def finding(self) -> Finding:
+        """Return one row per thing, and sentences about intervals and amplification."""
+        is_pair, added = len(self.shown) == 1, self.amplification
+        headers = ["thing", *self.genders]
+        for gender in self.shown:
+            end = "" if is_pair else f" {gender}"
+            headers += [f"share {gender}", f"low{end}", f"high{end}"]
+        headers += [f"cut {gender}" for gender in self.genders if is_pair]
+        headers += ["amplified"] if added else []
+        rows = []
+        for thing in self.things:
+            row: list[object] = [thing.thing, *thing.counts.values()]
+            for gender in self.shown:
+                row += [
+                    thing.shares.get(gender),
+                    *thing.intervals.get(gender, (None, None)),
+                ]
+            if is_pair:
+                row += (
+                    [f"{cut:.2f}" for cut in thing.printed]
+                    if thing.printed
+                    else [None, None]
+                )
+            rows.append((*row, *([added.by_thing.get(thing.thing)] if added else [])))
+        sentences = [CUT] if is_pair else []
+        if all(thing.share is None for thing in self.things):
+            sentences.append(
+                f"No text with a thing has a word of {' or '.join(self.genders)}."
+            )
+        if any(thing.ci for thing in self.things):
+            sentences.append(
+                "Intervals (95 %) are bootstrapped over clusters; a text with several genders "
+                "counts for each."
+            )
+        if added and added.mean is not None:
+            equal = "one half" if is_pair else "equal shares"
+            further = (
+                f"further from {equal} than" if added.mean > 0 else "no further than"
+            )
+            sentences.append(
+                f"Mean bias amplification over {len(added.by_thing)} things: {added.mean:+.3f}. "
+                f"The shares of {self.compared} are {further} those of {self.source}."
+            )
+        title = "Co-occurrence" + (f": {self.source}" if self.source else "")
+        return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
+
+    def plot(self) -> Plot:
+        """Return the share of each thing, the largest first."""
+        is_pair, points = len(self.shown) == 1, []
+        amplified = self.amplification.by_thing if self.amplification else {}
+        for thing in sorted(self.things, key=lambda thing: -(thing.share or 0.0)):
+            for gender in self.shown if thing.shares else ():
+                label = thing.thing if is_pair else f"{thing.thing}: {gender}"
+                note = f"n = {sum(thing.counts.values())}"
+                if thing.thing in amplified:
+                    note += f", amplified {amplified[thing.thing]:+.2f}"
+                ends = thing.intervals.get(gender, ())
+                points.append(Point(label, thing.shares[gender], ends, note))
+        label = (
+            f"share of {self.genders[0]}, with 95 % over clusters"
+            if is_pair
+            else "share"
+        )
+        line = 1 / len(self.genders)
+        return Plot(
+            "Words of which gender are used with each thing", points, label, line
+        )
+
+
+def audit_cooc(
+    source: TextSource,
+    *,
+    text: str = "caption",
+    things: str | Path | WordLists = CONCEPTS,
+    words: str | Path | WordLists = "gender",
+    cluster: str | Sequence[str] | None = None,
+    compare: TextSource | None = None,
+    seed: int = 0,
+) -> CoocAudit:
+    """Count which things are named together with words of which gender.
+
+    Args:
+        source: A CSV table, a manifest, a folder of .txt files, or rows.
+        text: The column of the texts.
+        things: "concepts" (that column), or word lists: each list is a thing found in the text.
+        words: Two or more lists of gendered words.
+        cluster: The columns of the film or image; by default each text is its own cluster.
+        compare: The texts of a model, to measure how much it amplifies the bias.
+        seed: The seed of the bootstrap.
+
+    Example:
+        audit = audit_cooc("captions.csv", things="objects.toml", cluster="image")
+    """
+    genders, lists = (
+        read_words(words),
+        None if things == CONCEPTS else read_words(things),
+    )
+    column = CONCEPTS if lists is None else text
+
+    def find_things(cells: Mapping[str, str]) -> frozenset[str]:
+        if lists is None:
+            return split_cell(cells[column])
+        found = bare_words(cells[column])
+        return frozenset(name for name, listed in lists.items() if found & listed)
+
+    def count(one: TextSource) -> tuple[int, list[CoOccurrence]]:
+        texts = read_texts(
+            one, text, find_things, columns=(column,), cluster=column_names(cluster)
+        )
+        return len(texts), count_pairs(texts, genders, seed=seed)
+
+    n_texts, found = count(source)
+    if not found:
+        raise FixInput(
+            "no text has a thing", where=source_name(source), hint="--things, --text"
+        )
+    audit = CoocAudit(source_name(source), n_texts, tuple(genders), tuple(found))
+    if compare is None:
+        return audit
+    data, predicted = (
+        {pair.thing: tuple(pair.counts.values()) for pair in pairs}
+        for pairs in (found, count(compare)[1])
+    )
+    amplification = bias_amplification(data, predicted)
+    return replace(audit, amplification=amplification, compared=source_name(compare))
+
+
+def count_pairs(
+    texts: Sequence[LabelledText], genders: WordLists, *, seed: int = 0
+) -> list[CoOccurrence]:
+    """Return the counts of each thing and the share of each gender, with intervals over clusters.
+
+    Words are found beside punctuation as well: in quotes, in brackets, before 's.
+    """
+    if len(genders) < 2:
+        raise FixInput(
+            f"expected at least two lists of gendered words, got {len(genders)}"
+        )
+    found = []
+    for thing, inside in by_label(texts).items():
+        words = [bare_words(text.text) for text in inside]
+        flags = np.array(
+            [[not own.isdisjoint(w) for own in words] for w in genders.values()]
+        )
+        counts = dict(zip(genders, flags.sum(axis=1).tolist(), strict=True))
+        intervals = {}
+        if flags.any():
+            clusters, total = [text.cluster for text in inside], flags.sum(axis=0)
+            intervals = {
+                gender: ratio_interval(own, total, clusters, seed=seed)
+                for gender, own in zip(genders, flags, strict=True)
+            }
+        found.append(_co_occurrence(thing, counts, intervals))
+    return found
+
+
+def bias_amplification(
+    data: Mapping[str, Sequence[int]], predicted: Mapping[str, Sequence[int]]
+) -> Amplification:
+    """Return by how much the share of the majority gender grows from data to predictions.
+
+    Things without a gendered text on either side are left out. If the counts of the data are
+    equal, the majority is that of the predictions.
+
+    Args:
+        data: The counts of both genders for each thing, in the data.
+        predicted: The same counts in the predictions of a model.
+    """
+    by_thing = {}
+    for thing in sorted(data.keys() & predicted.keys()):
+        if not sum(data[thing]) or not sum(predicted[thing]):
+            continue
+        is_tie = sorted(data[thing])[-1] == sorted(data[thing])[-2]
+        majority = int(np.argmax((predicted if is_tie else data)[thing]))
+        before = data[thing][majority] / sum(data[thing])
+        by_thing[thing] = predicted[thing][majority] / sum(predicted[thing]) - before
+    mean = sum(by_thing.values()) / len(by_thing) if by_thing else None
+    return Amplification(mean, by_thing)
+
+
+def _co_occurrence(
+    thing: str, counts: Mapping[str, int], intervals: Mapping[str, list[float | None]]
+) -> CoOccurrence:
+    first, total = next(iter(counts)), sum(counts.values())
+    shares = {gender: n / total for gender, n in counts.items()} if total else {}
+    cut = cut_shares(*counts.values()) if total and len(counts) == 2 else None
+    return CoOccurrence(
+        thing, counts, shares.get(first), intervals.get(first), cut, shares, intervals
+    )

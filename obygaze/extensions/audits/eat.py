@@ -1,0 +1,287 @@
+"""Embedding association: is one group of vectors closer to an attribute than another group?"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from obygaze.extensions.audits.figure import Plot, Point
+from obygaze.extensions.audits.result import Audit
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest import Manifest
+from obygaze_features.store import Store
+from obygaze_models.evaluation.group_tests import (
+    TAILS,
+    GroupTest,
+    Tail,
+    compare_groups,
+    summary,
+    with_holm,
+)
+from obygaze_models.evaluation.permutation import Floats, p_equals, p_text
+from obygaze_models.report.findings import Finding
+from obygaze_models.text_vectors import (
+    Selection,
+    VectorGroup,
+    read_store_vectors,
+    read_vectors,
+    unit_rows,
+)
+
+NAMES = ("store", "x", "y", "a", "b")
+HEADERS = (
+    "X",
+    "Y",
+    "A",
+    "B",
+    "n X",
+    "n Y",
+    "d",
+    "p",
+    "method",
+    "p across films",
+    "Holm",
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EatAudit(Audit):
+    """The association tests of one call, corrected together."""
+
+    tests: tuple[GroupTest, ...]
+    source: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tests; the values of a single test also stand at the top."""
+        tests = [test.to_json() for test in self.tests]
+        single = tests[0] if len(tests) == 1 else {}
+        return {**single, "source": self.source, "tests": tests}
+
+    def finding(self) -> Finding:
+        """Return one row per test, and sentences with the results."""
+        title = (
+            f"Embedding association: {self.source}" if self.source else "Association"
+        )
+        stores = any(test.store for test in self.tests)
+        rows = tuple(
+            (
+                *((test.store,) if stores else ()),
+                *(test.x, test.y or None, test.a, test.b, len(test.s_x), len(test.s_y)),
+                *(test.effect_size, *test.p_cells()),
+            )
+            for test in self.tests
+        )
+        sentences = summary(self.tests, _sentence)
+        first = self.tests[0]
+        if len(self.tests) == 1 and (normal := first.verdict.normal):
+            kind, p = first.tail.replace("_", "-"), p_text(normal[first.tail])
+            sentences.append(f"Normal approximation of the {kind} p: {p}.")
+        headers = (*(("store",) if stores else ()), *HEADERS)
+        return Finding(title, headers, rows, sentences=tuple(sentences))
+
+    def plot(self) -> Plot:
+        """Return the effect size of each test, the smallest p first."""
+        varying = {
+            name
+            for name in NAMES
+            if len({getattr(test, name) for test in self.tests}) > 1
+        }
+        points = []
+        for test in sorted(self.tests, key=lambda test: test.p):
+            label = " / ".join(getattr(test, name) for name in NAMES if name in varying)
+            p = p_equals(test.p) + (
+                f", Holm {p_text(test.p_holm)}" if len(self.tests) > 1 else ""
+            )
+            if test.effect_size is not None:
+                points.append(Point(label or test.x, test.effect_size, (), p))
+        return Plot(
+            self.finding().title,
+            points,
+            "d, above 0 if X is closer to A than Y is",
+            0.0,
+        )
+
+
+def _sentence(test: GroupTest) -> str:
+    d = test.effect_size
+    groups = f"{test.x} against {test.y}" if test.y else test.x
+    size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
+    p = f"{test.tail.replace('_', '-')} {p_equals(test.p)} ({test.method})"
+    groups = f"{test.store}: {groups}" if test.store else groups
+    return (
+        f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}".rstrip()
+    )
+
+
+def audit_eat(
+    store: Store | str | Path | None = None,
+    manifest: Manifest | str | Path | None = None,
+    *,
+    vectors: str | Path | Mapping[str, ArrayLike] | None = None,
+    x: Selection | None = None,
+    y: Selection | None = None,
+    stores: Sequence[Store | str | Path] = (),
+    groups: Sequence[tuple[Selection, Selection]] = (),
+    attributes: Sequence[tuple[str, str]] = (),
+    text: str | Path | None = None,
+    level: str = "clip",
+    view: str | None = None,
+    single: bool = False,
+    tail: Tail = "two_sided",
+    permutations: int = 1_000_000,
+    seed: int = 0,
+    drop_missing: bool = False,
+    assume_space: bool = False,
+) -> EatAudit:
+    """Test whether one group of clips is closer to some words than another group.
+
+    Permutations are counted exactly if possible. If a film has clips of both groups, the reported
+    p-value exchanges clips only within films.
+
+    Args:
+        store: The store that has the vectors of the clips, or its name, path or URL.
+        manifest: The manifest that the expressions `x` and `y` select from, or its name or path.
+        vectors: Arrays X, Y, A, B (and x_block, y_block), or their npz file, instead of a store.
+        x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
+        y: The second group, likewise.
+        stores: Further stores, in which the same groups are tested.
+        groups: Further pairs of groups, each like `x` and `y`.
+        attributes: Pairs of attributes of the texts; by default the only two.
+        text: An npz file of text vectors; by default the texts of the store.
+        level: The feature level of the store.
+        view: The view of the manifest: "raw", "visual" or "as_published".
+        single: Test each item of `x` alone: is it closer to A than to B?
+        tail: The p-value to report and correct: "two_sided", "greater" or "less".
+        permutations: How many permutations are drawn if they are too many to count.
+        seed: The seed of these draws.
+        drop_missing: Leave out clips that the store does not have.
+        assume_space: Assume one embedding space if the store or the texts do not name theirs.
+
+    Example:
+        audit = audit_eat(vectors={"X": men, "Y": women, "A": career, "B": family})
+    """
+    if tail not in TAILS:
+        raise FixUsage(f"unknown tail {tail!r}", hint=f"one of {', '.join(TAILS)}")
+    if (vectors is None) == (store is None):
+        given = "neither" if store is None else "both"
+        raise FixUsage(
+            f"expected a store or a file of vectors (--vectors), got {given}"
+        )
+    draws: dict[str, Any] = {"tail": tail, "permutations": permutations, "seed": seed}
+    if vectors is not None:
+        selections: dict[str, object] = {
+            "x": x,
+            "y": y,
+            "store": stores,
+            "groups": groups,
+        }
+        selections |= {"attributes": attributes, "text": text, "view": view}
+        for name in (name for name, value in selections.items() if value):
+            raise FixUsage(
+                f"--{name} is for a store; a file of vectors has its own groups"
+            )
+        source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
+        return EatAudit(
+            run_tests(*read_vectors(vectors, single=single), **draws), source
+        )
+    if store is None or x is None or (y is None) != single:
+        raise FixUsage("with a store, expected --x and --y, or --single and only --x")
+    if single and groups:
+        raise FixUsage(
+            "--groups is for two groups; --single tests the items of --x alone"
+        )
+    options: dict[str, Any] = {"text": text, "level": level, "view": view}
+    options |= {"drop_missing": drop_missing, "assume_space": assume_space}
+    tests: list[GroupTest] = []
+    names = _store_labels([store, *stores])
+    for name, one in zip(names, (store, *stores), strict=True):
+        for first, second in [(x, y), *groups]:
+            read = read_store_vectors(
+                one, manifest, first, second, attributes, **options
+            )
+            found = run_tests(*read, **draws)
+            tests += [replace(test, store=name if stores else "") for test in found]
+    # Corrected together: stores, groups and attributes are one family of tests.
+    return EatAudit(with_holm(tests), ", ".join(names))
+
+
+def _store_labels(stores: Sequence[Store | str | Path]) -> list[str]:
+    """Return the last part of the path of each store, and as many before it as tell them apart."""
+    parts_of = [
+        Path(one.location if isinstance(one, Store) else one).parts for one in stores
+    ]
+    labels = []
+    for parts in parts_of:
+        n_parts = 1
+        others = [other for other in parts_of if other != parts]
+        while n_parts < len(parts) and any(
+            other[-n_parts:] == parts[-n_parts:] for other in others
+        ):
+            n_parts += 1
+        labels.append(str(Path(*parts[-n_parts:])))
+    return labels
+
+
+def run_tests(
+    x: VectorGroup,
+    y: VectorGroup | None,
+    pairs: Sequence[tuple[VectorGroup, VectorGroup]],
+    **draws: Any,
+) -> tuple[GroupTest, ...]:
+    """Test `x` against `y` for each pair of attributes, with Holm's correction over all tests.
+
+    Without `y` each item of `x` is tested alone: is it closer to the first attribute? `draws` are
+    the settings of `compare_groups`: tail, permutations, seed.
+    """
+    if not pairs:
+        raise FixInput("expected at least one pair of attributes, got none")
+    groups = [
+        x,
+        *([] if y is None else [y]),
+        *(group for pair in pairs for group in pair),
+    ]
+    widths = [np.shape(group.vectors)[-1] for group in groups]
+    if len(set(widths)) > 1:
+        got = ", ".join(
+            f"{group.name} {n}" for group, n in zip(groups, widths, strict=True)
+        )
+        raise FixInput(
+            f"vectors must all have the same number of dimensions, got {got}"
+        )
+    blocks = None
+    if y is not None and (x.blocks is None) != (y.blocks is None):
+        raise FixInput("expected both x_block and y_block or neither, got one")
+    if y is not None and x.blocks is not None and y.blocks is not None:
+        blocks = np.concatenate([np.asarray(x.blocks), np.asarray(y.blocks)])
+    tests = []
+    for a, b in pairs:
+        for name, s_x, s_y in _associations(x, y, a, b):
+            names = (name, "" if y is None else y.name, a.name, b.name)
+            tests.append(compare_groups(names, s_x, s_y, blocks, **draws))
+    return with_holm(tests)
+
+
+def _associations(
+    x: VectorGroup, y: VectorGroup | None, a: VectorGroup, b: VectorGroup
+) -> Iterator[tuple[str, Floats, Floats]]:
+    """Yield the values that each test compares: of two groups, or of one item to two attributes."""
+    if y is not None:
+        s_x = association(x.vectors, a.vectors, b.vectors, name="X")
+        yield x.name, s_x, association(y.vectors, a.vectors, b.vectors, name="Y")
+        return
+    rows = unit_rows(np.atleast_2d(np.asarray(x.vectors, dtype=np.float64)), "W")
+    to_a, to_b = unit_rows(a.vectors, "A"), unit_rows(b.vectors, "B")
+    numbered = (
+        [f"{x.name} {i}" for i in range(len(rows))] if len(rows) > 1 else [x.name]
+    )
+    for name, row in zip(x.labels or numbered, rows, strict=True):
+        yield name, to_a @ row, to_b @ row
+
+
+def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Floats:
+    """Return, for each row of `w`, its mean cosine to the rows of `a` minus that to `b`."""
+    difference = unit_rows(a, "A").mean(axis=0) - unit_rows(b, "B").mean(axis=0)
+    return np.asarray(unit_rows(w, name) @ difference)

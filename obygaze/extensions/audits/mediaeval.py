@@ -1,0 +1,281 @@
+"""The MediaEval 2015 audit: the runs of a team are scored, checked against the rules, and drawn."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from obygaze.extensions.audits.figure import Plot, Point
+from obygaze.extensions.audits.mediaeval_runs import (
+    AffectScore,
+    Precision,
+    RankingScore,
+    is_affect_run,
+    read_affect_run,
+    read_qrels,
+    read_trec_run,
+    score_affect,
+    score_ranking,
+)
+from obygaze.extensions.audits.result import Audit
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.schema_check import read_json
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_models.report.findings import Finding
+from obygaze_models.zoo.mediaeval_file import find_facts
+
+# The column of a manifest with the classes of each subtask.
+COLUMNS = {
+    "violence": "violence",
+    "valence": "valence_class",
+    "arousal": "arousal_class",
+}
+SPLIT, TEST = "mediaeval2015", 0
+MAX_RUNS = 5
+HEADERS = (
+    "run",
+    "subtask",
+    "measure",
+    "value",
+    "of the returned",
+    "chance",
+    "majority",
+)
+
+
+@dataclass(frozen=True)
+class RunScore:
+    """The scores of one run file; None for a subtask that it does not belong to."""
+
+    run: str
+    violence: RankingScore | None
+    valence: AffectScore | None
+    arousal: AffectScore | None
+    external_data: bool | None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MediaEvalAudit(Audit):
+    """The scores of the runs of one team, and the rules of the task that they break."""
+
+    precision: Precision
+    broken: tuple[str, ...]
+    runs: tuple[RunScore, ...]
+
+    @property
+    def scores(self) -> list[tuple[str, str, RankingScore | AffectScore]]:
+        """The file name, the subtask and the score of each run and subtask."""
+        return [
+            (Path(run.run).name, name, score)
+            for run in self.runs
+            for name in COLUMNS
+            if (score := getattr(run, name)) is not None
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every run; at the top, for each subtask, its first run."""
+        first = dict[str, Any].fromkeys(COLUMNS)
+        for _, name, score in reversed(self.scores):
+            first[name] = asdict(score)
+        return {**first, **asdict(self)}
+
+    def finding(self) -> Finding:
+        """Return a row for each run and measure, and sentences about ties and missing clips."""
+        rows: list[tuple[object, ...]] = []
+        sentences = [line for run in self.runs for line in run.warnings]
+        for run, name, score in self.scores:
+            sentences += [f"{run}, {name}: {line}" for line in score.to_sentences()]
+            if isinstance(score, AffectScore):
+                values = (
+                    score.accuracy,
+                    score.accuracy_returned,
+                    score.random,
+                    score.majority,
+                )
+                rows.append((run, name, "accuracy", *values))
+                continue
+            rows.append(
+                (run, name, "ap_trec", score.ap_trec, None, score.ap_random, None)
+            )
+            rows.append(
+                (run, name, "ap_sklearn", score.ap_sklearn, None, score.ap_random, None)
+            )
+            area = score.pr_auc_trapezoid
+            rows.append((run, name, "pr_auc_trapezoid", area, None, None, None))
+        sentences += [f"Against the rules of the task: {line}." for line in self.broken]
+        title = "MediaEval 2015, Affective Impact of Movies"
+        return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
+
+    def plot(self) -> Plot:
+        """Return the score of each run with its range under ties or missing clips."""
+        points = []
+        for run, name, score in self.scores:
+            if isinstance(score, AffectScore):
+                value, chance = score.accuracy, score.random
+                ends = value, value + (score.n - score.n_returned) / score.n
+            else:
+                value, chance = score.ap_trec, score.ap_random
+                ends = score.ap_ties_worst, score.ap_ties_best
+            points.append(Point(f"{run}, {name}", value, ends, f"chance {chance:.3f}"))
+        label = "line: other orders of ties, or clips not returned"
+        return Plot(
+            "ap_trec of violence, accuracy of valence and arousal", points, label
+        )
+
+
+def audit_mediaeval(
+    runs: Sequence[str | Path],
+    *,
+    qrels: str | Path | None = None,
+    manifest: Manifest | str | Path | None = None,
+    precision: Precision = "float32",
+) -> MediaEvalAudit:
+    """Score the runs of a team in MediaEval 2015 and check them against the rules of the task.
+
+    Runs are scored against either `qrels` or `manifest`. If the official split is known, only its
+    test clips are scored.
+
+    Args:
+        runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
+        qrels: TREC judgements of violence.
+        manifest: A manifest of LIRIS-ACCEDE, or its TOML file.
+        precision: How scores are compared: "float32" as in 2015, "float64" as later trec_eval.
+
+    Example:
+        audit = audit_mediaeval(["run1.txt"], qrels="violence.qrels")
+    """
+    if (qrels is None) == (manifest is None):
+        given = "neither" if qrels is None else "both"
+        raise FixUsage(f"expected --qrels or --manifest, got {given}")
+    if not runs:
+        raise FixInput("expected at least one run, got none")
+    grades = read_qrels(qrels) if qrels is not None else None
+    classes = classes_of(read_manifest(manifest)) if manifest is not None else {}
+    scores = [_score_run(path, grades, classes, precision) for path in map(Path, runs)]
+    of_subtask = {
+        "violence": [run for run in scores if run.violence is not None],
+        "affect": [run for run in scores if run.violence is None],
+    }
+    broken = [
+        f"{name}: {line}"
+        for name, own in of_subtask.items()
+        for line in check_rules(own)
+    ]
+    return MediaEvalAudit(precision, tuple(broken), tuple(scores))
+
+
+def check_rules(runs: Sequence[RunScore]) -> list[str]:
+    """Return which rules of the task are broken by the runs of one subtask and one team."""
+    broken = []
+    if len(runs) > MAX_RUNS:
+        broken.append(f"{len(runs)} runs, at most {MAX_RUNS} are allowed for a subtask")
+    broken += [
+        f"{run.run}: {Path(run.run).stem}.json with the field external_data is missing"
+        for run in runs
+        if run.external_data is None
+    ]
+    # A run whose file is missing may be the one without external data.
+    if runs and all(run.external_data for run in runs):
+        broken.append("all runs use external data; at least one must be without it")
+    return broken
+
+
+def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
+    """Return the classes of the official test clips by subtask and name without file ending.
+
+    Without an official split, the classes of all clips.
+    """
+    official = SPLIT in manifest.folds
+    clips = [clip for clip in manifest if not official or clip.fold(SPLIT) == TEST]
+    classes: dict[str, dict[str, int]] = {}
+    for subtask, column in COLUMNS.items():
+        cells = {
+            PurePosixPath(clip.clip_id).stem: clip.extra.get(column, "")
+            for clip in clips
+        }
+        try:
+            classes[subtask] = {stem: int(cell) for stem, cell in cells.items() if cell}
+        except ValueError:
+            raise FixInput(
+                f"column {column!r} must hold integers", where=manifest.name
+            ) from None
+    if not any(classes.values()):
+        raise FixInput(
+            f"no clip has a value in the columns {', '.join(COLUMNS.values())}",
+            where=manifest.name,
+            hint="obygaze manifest import liris-accede FOLDER",
+        )
+    return classes
+
+
+def _renamed(classes: Mapping[str, int], returned: Iterable[str]) -> dict[str, int]:
+    """Return classes by clip under the names of a run, with or without a file ending."""
+    names: dict[str, str] = {}
+    for name in returned:
+        other = names.setdefault(PurePosixPath(name).stem, name)
+        if other != name:
+            raise FixInput(f"{name!r} and {other!r} in the run are the same clip")
+    return {names.get(stem, stem): value for stem, value in classes.items()}
+
+
+def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> None:
+    """Raise an error if no clip of a run is judged: its score would be 0 whatever it says."""
+    judged_names, run_names = sorted(judged), sorted(returned)
+    if set(judged_names).isdisjoint(run_names):
+        raise FixInput(
+            f"no clip of the run is judged: its first name is {run_names[0]!r}, the first judged"
+            f" one is {judged_names[0]!r}",
+            where=str(run),
+            hint="write both with the same names; official ones have a file ending (.mp4)",
+        )
+
+
+def _uses_external_data(run: Path) -> bool | None:
+    """Return the field `external_data` of the JSON file beside a run; None without a file."""
+    path = find_facts(run)
+    if path is None:
+        return None
+    answer = read_json(path.read_bytes(), str(path)).tree.get("external_data")
+    if not isinstance(answer, bool):
+        raise FixInput("the field external_data must be true or false", where=str(path))
+    return answer
+
+
+def _score_run(
+    path: Path,
+    grades: Mapping[str, Mapping[str, int]] | None,
+    classes: Mapping[str, Mapping[str, int]],
+    precision: Precision,
+) -> RunScore:
+    """Score a run against TREC judgements (violence), or the classes of each subtask."""
+    external = _uses_external_data(path)
+    if is_affect_run(path):
+        predictions = zip(("valence", "arousal"), read_affect_run(path), strict=True)
+        affect: dict[str, AffectScore | None] = {}
+        for subtask, predicted in predictions:
+            affect[subtask] = None
+            if classes.get(subtask):
+                truth = _renamed(classes[subtask], predicted)
+                _check_names(truth, predicted, path)
+                affect[subtask] = score_affect(truth, predicted)
+        valence, arousal = affect["valence"], affect["arousal"]
+        if valence is None and arousal is None:
+            what = "no valence or arousal classes given"
+            raise FixInput(what, where=str(path), hint="--manifest")
+        return RunScore(str(path), None, valence, arousal, external)
+    scores, warnings = read_trec_run(path)
+    topic, returned = next(iter(scores.items()))
+    if grades is None and classes.get("violence"):
+        grades = {topic: _renamed(classes["violence"], returned)}
+    if not grades:
+        raise FixInput(
+            "no violence judgements for this run", where=str(path), hint="--qrels"
+        )
+    if len(scores) != 1 or topic not in grades:
+        topics = f"{', '.join(sorted(scores))} in the run, {', '.join(sorted(grades))} judged"
+        what = f"a run and its judgements must have the same topic, got {topics}"
+        raise FixInput(what, where=str(path))
+    _check_names(grades[topic], returned, path)
+    score = score_ranking(grades[topic], returned, precision)
+    return RunScore(str(path), score, None, None, external, warnings)

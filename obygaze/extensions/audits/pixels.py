@@ -1,0 +1,178 @@
+"""The audit of pixels: how much of the pictures of films a small decoder recovers from features."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import GroupKFold
+from sklearn.preprocessing import StandardScaler
+
+from obygaze.extensions.audits.figure import Plot, Point
+from obygaze.extensions.audits.result import Audit, ratio_interval
+from obygaze_features.core.errors import FixInput
+from obygaze_features.store import Store, open_store
+from obygaze_features.store.format.schema import PICTURES
+from obygaze_models.report.findings import Finding
+
+Floats = NDArray[np.float32]
+SIDE, FOLDS, MAX_CLIPS = 16, 5, 1_000
+PENALTIES = 10.0 ** np.arange(-4, 5)  # of a feature; the larger the less is learned
+
+
+class Recovered(NamedTuple):
+    """What is recovered from one level, on films that the decoder has not seen.
+
+    `r2` is the share of the variance explained beyond the mean picture, with its interval over
+    films; `psnr` and `blind_psnr`, that of the mean picture, are in decibels.
+    """
+
+    level: str
+    r2: float
+    low: float | None
+    high: float | None
+    psnr: float
+    blind_psnr: float
+    n_clips: int
+    n_films: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.level}: a linear decoder explains {self.r2:.2f} of the variance of grey "
+            f"pictures of {SIDE} x {SIDE} pixels beyond the mean picture, in films it has not "
+            f"seen, with a PSNR of {self.psnr:.1f} dB; the mean picture has {self.blind_psnr:.1f} "
+            f"dB ({self.n_clips} clips of {self.n_films} films)."
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PixelAudit(Audit):
+    """How much of small grey pictures is recovered from each level of a store."""
+
+    store: str
+    store_sha256: str
+    levels: tuple[Recovered, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every number, and the sentences for the card of the store."""
+        levels, sentences = (
+            [x._asdict() for x in self.levels],
+            [str(x) for x in self.levels],
+        )
+        return {**vars(self), "levels": levels, "sentences": sentences}
+
+    def finding(self) -> Finding:
+        """Return one row per level, and a sentence for each."""
+        title, sentences = (
+            f"Pixels recovered from {self.store}",
+            tuple(map(str, self.levels)),
+        )
+        return Finding(title, Recovered._fields, self.levels, sentences=sentences)
+
+    def plot(self) -> Plot:
+        """Return the share of each level with its interval."""
+        points = [Point(x.level, x.r2, (x.low, x.high)) for x in self.levels]
+        xlabel = "share of the variance of small pictures, with 95 % over films"
+        return Plot("Pixels recovered", points, xlabel, 0.0)
+
+
+def audit_pixels(
+    store: str | Path, pictures: str | Path, levels: Sequence[str] | None = None
+) -> PixelAudit:
+    """Measure how much of the pictures can be recovered from the features of the same clips.
+
+    A ridge regression learns the picture in the middle of each clip, in grey and 16 x 16 pixels,
+    from the features (those of the frame in the middle where a level has frames), and is tested on
+    other films. At most 1,000 clips are used, evenly spread.
+
+    Args:
+        store: The store of features.
+        pictures: The private store of the pictures of the same clips.
+        levels: The levels; by default all.
+
+    Example:
+        audit = audit_pixels("films.xclip", "films.frames-32x224-bicubic")
+    """
+    features, films = open_store(store), open_store(pictures)
+    clips = films.clip_ids[np.isin(films.clip_ids, features.clip_ids)].tolist()
+    clips = clips[:: math.ceil(len(clips) / MAX_CLIPS) or 1]
+    film_of = dict(zip(films.clip_ids.tolist(), films.movie_ids.tolist(), strict=True))
+    targets, found = _rows(films, PICTURES, clips), []
+    for level in levels or features.levels:
+        rows = _rows(features, level, clips)
+        ids = [clip for clip in clips if clip in rows and clip in targets]
+        if len({film_of[clip] for clip in ids}) < 2:
+            what = "clips of at least 2 films must have features and pictures"
+            raise FixInput(what, where=f"{store}: {level}")
+        X, Y = (np.stack([source[clip] for clip in ids]) for source in (rows, targets))
+        found.append(recovered(X, Y, [film_of[clip] for clip in ids], level))
+    return PixelAudit(Path(features.location).name, features.plan.sha256, tuple(found))
+
+
+def recovered(
+    X: ArrayLike, Y: ArrayLike, films: Sequence[str], level: str = ""
+) -> Recovered:
+    """Return how well pictures are decoded from features, each by a fit on other films.
+
+    Args:
+        X: The features of each clip.
+        Y: The pictures, as numbers from 0 to 1 in rows.
+        films: The film of each clip.
+        level: The name of the level.
+    """
+    features, pictures = np.asarray(X, np.float32), np.asarray(Y, np.float32)
+    errors, blind = np.empty(len(films)), np.empty(len(films))
+    folds = GroupKFold(min(FOLDS, len(set(films))))
+    for train, test in folds.split(features, groups=films):
+        scaler = StandardScaler().fit(features[train])
+        decoder = RidgeCV(PENALTIES * features.shape[1])
+        decoder.fit(scaler.transform(features[train]), pictures[train])
+        decoded = np.clip(decoder.predict(scaler.transform(features[test])), 0, 1)
+        errors[test] = ((decoded - pictures[test]) ** 2).mean(1)
+        blind[test] = ((pictures[train].mean(0) - pictures[test]) ** 2).mean(1)
+    r2 = 1 - float(errors.sum() / blind.sum())
+    high, low = (
+        x if x is None else 1 - x for x in ratio_interval(errors, blind, films)
+    )
+    psnr, blind_psnr = (
+        -10 * float(np.log10(max(x.mean(), 1e-10))) for x in (errors, blind)
+    )
+    return Recovered(
+        level, r2, low, high, psnr, blind_psnr, len(films), len(set(films))
+    )
+
+
+def _rows(store: Store, level: str, clips: Sequence[str]) -> dict[str, Floats]:
+    """Return one vector for each clip that has the level: of its frame in the middle, if any."""
+    spec, found = store.plan.array(level), dict[str, Floats]()
+    for block in store.stream(level, clips=clips, missing="drop"):
+        values = np.asarray(block.values)
+        if spec.dims[:1] in (("frame",), ("step",)):
+            values = _in_the_middle(values, store.real_frames(level, block.rows))
+        if level == PICTURES:  # in grey and 16 x 16 pixels, from 0 to 1
+            cells = np.array_split(values.mean(axis=-1) / 255, SIDE, axis=1)
+            grid = [np.array_split(cell, SIDE, axis=2) for cell in cells]
+            values = np.stack(
+                [x.mean(axis=(1, 2)) for row in grid for x in row], axis=1
+            )
+        rows = values.reshape(len(values), -1).astype(np.float32)
+        found |= dict(zip(block.clip_ids.tolist(), rows, strict=True))
+    return found
+
+
+def _in_the_middle(
+    values: NDArray[Any], real: NDArray[np.bool_] | None
+) -> NDArray[Any]:
+    """Return the frame in the middle of each clip; frames that pad a short clip do not count."""
+    n_frames = values.shape[1]
+    if real is None:
+        return np.asarray(values[:, n_frames // 2])
+    middle = [
+        np.flatnonzero(own)[own.sum() // 2] if own.any() else n_frames // 2
+        for own in real
+    ]
+    return np.asarray(values[np.arange(len(values)), middle])

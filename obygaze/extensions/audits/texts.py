@@ -1,0 +1,220 @@
+"""Texts with columns from a table, a manifest or a folder of files, and lists of words."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.schema_check import Table, read_toml
+from obygaze_features.core.schema_rules import list_of, mapping_of, near
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.tables import read_table
+
+WordLists = Mapping[str, frozenset[str]]
+TextSource = str | Path | Manifest | Sequence[Mapping[str, str]]
+SHIPPED = ("emotions", "gender")
+CONCEPTS = "concepts"
+OWN = ("clip_id", "movie_id", "level", CONCEPTS)
+NAMES = "{image}_{face}_{group}_{copy}"
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class LabelledText:
+    """A text, its labels (a group, or the things it is about), and its film or image."""
+
+    text: str
+    labels: frozenset[str]
+    cluster: str
+
+
+def read_texts(
+    source: TextSource,
+    text: str,
+    labels: Callable[[Mapping[str, str]], frozenset[str]],
+    *,
+    columns: Sequence[str] = (),
+    cluster: Sequence[str] = (),
+    names: str = NAMES,
+) -> list[LabelledText]:
+    """Return the texts of a CSV table, a manifest, a folder of .txt files, or rows.
+
+    Args:
+        source: The path, a manifest or its name, or one mapping from column to cell per text.
+        text: The column of the text.
+        labels: Returns the labels of a text from its cells.
+        columns: The columns that `labels` needs.
+        cluster: The columns of the film or image; without them each text is its own cluster.
+        names: How the files of a folder are named; each field becomes a column.
+    """
+    texts = []
+    for cells, where in _records(source, names):
+        for column in (text, *columns, *cluster):
+            if column not in cells:
+                what = f"no column {column!r}{near(column, cells)}; found {', '.join(cells)}"
+                raise NotFound(
+                    what, where=where, hint="--text COLUMN, and --group or --cluster"
+                )
+        place = where
+        if cluster:  # cells have no NUL, so that other cells are never the same text
+            place = "\0".join(cells[column] for column in cluster)
+        texts.append(LabelledText(cells[text], labels(cells), place))
+    if not any(one.text.strip() for one in texts):
+        raise FixInput(
+            f"no texts in {text!r}", where=source_name(source), hint="--text COLUMN"
+        )
+    return texts
+
+
+def group_names(
+    columns: Sequence[str],
+) -> Callable[[Mapping[str, str]], frozenset[str]]:
+    """Return the function from cells to the name of their group; an error where two are alike."""
+    cells_of: dict[str, tuple[str, ...]] = {}
+
+    def name_group(cells: Mapping[str, str]) -> frozenset[str]:
+        own = tuple(cells[column] for column in columns)
+        name = " ".join(own)
+        first = cells_of.setdefault(name, own)
+        if first != own:
+            shown = " and ".join(" + ".join(map(repr, group)) for group in (first, own))
+            raise FixInput(
+                f"two groups have the name {name!r}: {shown}",
+                where=f"the columns {', '.join(columns)}",
+                hint="rename one of these values, so that no two groups are alike",
+            )
+        return frozenset({name})
+
+    return name_group
+
+
+def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
+    """Return the texts that have each label, in the order of the labels."""
+    labels = sorted({label for text in texts for label in text.labels})
+    return {label: [text for text in texts if label in text.labels] for label in labels}
+
+
+def split_cell(cell: str) -> frozenset[str]:
+    """Return the values of a cell, which are joined with |."""
+    return frozenset(name.strip() for name in cell.split("|") if name.strip())
+
+
+def _records(source: TextSource, names: str) -> Iterator[tuple[Mapping[str, str], str]]:
+    """Yield the cells of each text by column, and where it was read."""
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if path.is_dir():
+            yield from _of_folder(path, names)
+            return
+        if is_table(path):
+            table = read_table(path, required=(), delimiter=None)
+            yield from ((row.cells, f"{path}:{row.line}") for row in table.rows)
+            return
+        source = read_manifest(source)
+    if isinstance(source, Manifest):
+        for clip in source:
+            own = {name: getattr(clip, name) for name in OWN}
+            yield {**clip.extra, **own, CONCEPTS: "|".join(clip.concepts)}, clip.clip_id
+        return
+    for number, cells in enumerate(source, start=1):
+        yield cells, f"row {number}"
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a path is a CSV table, not one of the two files of a manifest."""
+    return path.suffix == ".csv" and not path.with_suffix(".toml").exists()
+
+
+def source_name(source: TextSource) -> str:
+    """Return a short name of a source for titles."""
+    if isinstance(source, str | Path):
+        return Path(source).name.removesuffix(".toml")
+    return source.name if isinstance(source, Manifest) else "rows"
+
+
+def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], str]]:
+    fields, parts = _FIELD.findall(names), _FIELD.split(names)
+    if not fields or len(set(fields)) < len(fields):
+        what = f"names must have fields, each only once, got {names!r}"
+        raise FixInput(what, hint="'{image}_{group}'")
+    # A field has no underscore, so that each file name can be read in one way only.
+    pattern = re.compile(
+        "".join(
+            f"(?P<{part}>[^_]+?)" if i % 2 else re.escape(part)
+            for i, part in enumerate(parts)
+        )
+    )
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() != ".txt" or not path.is_file():
+            continue
+        found = pattern.fullmatch(path.stem)
+        if found is None:
+            what, hint = (
+                f"{path.name} does not match the pattern {names}",
+                "--names PATTERN",
+            )
+            raise FixInput(what, where=str(folder), hint=hint)
+        try:
+            # A byte order mark would be a part of the first word.
+            text = path.read_text("utf-8-sig")
+        except UnicodeDecodeError:
+            raise FixInput(
+                "not UTF-8", where=str(path), hint="save it as UTF-8"
+            ) from None
+        # Only line breaks end a caption: splitlines() would also cut at a form feed or U+2028.
+        for number, line in enumerate(text.split("\n"), start=1):
+            if not line.strip():
+                continue
+            cells = {**found.groupdict(), "file": path.stem, "caption": line}
+            yield cells, f"{path}:{number}"
+
+
+def column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names in a comma-separated text, or a sequence of names as it is."""
+    parts = names.split(",") if isinstance(names, str) else names or ()
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def tokens(caption: str) -> list[str]:
+    """Return the words of a caption: lower case, without full stops and commas, cut at blanks."""
+    return caption.lower().replace(".", "").replace(",", "").split(" ")
+
+
+def bare_words(caption: str) -> set[str]:
+    """Return the tokens of a caption, and its words without quotes, brackets, marks and 's."""
+    words = re.findall(r"[^\W_]+(?:[-'’][^\W_]+)*", caption.lower())
+    return {*tokens(caption), *words, *(re.sub(r"['’]s$", "", word) for word in words)}
+
+
+def _token(value: object) -> str | None:
+    is_token = isinstance(value, str) and value and tokens(value) == [value]
+    return (
+        None
+        if is_token
+        else "must be one token: lower case, no blank, comma or full stop"
+    )
+
+
+_WORDS = Table(
+    {"lists": mapping_of(list_of(_token, least=1, unique=False))}, ("lists",)
+)
+
+
+def read_words(lists: str | Path | WordLists) -> WordLists:
+    """Return the word lists of a shipped file ("emotions", "gender") or of a TOML file."""
+    if isinstance(lists, Mapping):
+        return lists
+    shipped = files(__package__).joinpath("words", f"{lists}.toml")
+    path = shipped if lists in SHIPPED else Path(lists)
+    if not path.is_file():
+        hint = f"one of {', '.join(SHIPPED)}, or the path of a TOML file"
+        raise NotFound(
+            f"no word lists called {str(lists)!r}", where=str(path), hint=hint
+        )
+    document = read_toml(path.read_bytes(), str(lists))
+    found = document.check(_WORDS)
+    document.raise_if_any("the word lists are not valid")
+    return {title: frozenset(words) for title, words in found["lists"].items()}

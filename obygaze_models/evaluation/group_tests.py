@@ -1,0 +1,245 @@
+"""Permutation tests of two groups of items from films: run, corrected together, and explained."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from obygaze_models.evaluation.compare import holm
+from obygaze_models.evaluation.permutation import (
+    PValue,
+    occurrence_p,
+    p_equals,
+    p_text,
+    permutation_p,
+)
+
+Tail = Literal["greater", "less", "two_sided"]
+TAILS: tuple[Tail, ...] = ("two_sided", "greater", "less")
+ALPHA = 0.05
+# More tests than this are summarised: how many are significant, and those with the smallest p.
+MANY = 12
+# If the means of the films explain this share of a difference, it is called one between films.
+MOSTLY = 0.5
+
+
+@dataclass(frozen=True)
+class FilmShare:
+    """A difference of means, and `of_blocks`: the difference between the means of the films.
+
+    `share` is `of_blocks` divided by the difference, None if there is no difference.
+    """
+
+    n_blocks: int
+    n_shared: int
+    n_items_shared: int
+    difference: float
+    of_blocks: float
+    share: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTest:
+    """Whether the values of the items of group `x` are larger than those of group `y`.
+
+    `a` and `b` name what the values are about. `across` exchanges items between films, `within`
+    only within films; it is None unless a film has items of both groups. `effect_size` is the
+    difference of means in standard deviations, None if the values are constant.
+    """
+
+    x: str
+    y: str
+    a: str
+    b: str
+    s_x: NDArray[Any]
+    s_y: NDArray[Any]
+    blocks: NDArray[Any] | None
+    effect_size: float | None
+    across: PValue
+    within: PValue | None
+    films: FilmShare | None
+    tail: Tail
+    p_holm: float = 1.0
+    store: str = ""
+
+    @property
+    def verdict(self) -> PValue:
+        """The p-values to report: within films if films could explain the difference."""
+        return self.within or self.across
+
+    @property
+    def p(self) -> float:
+        """The p-value to report."""
+        return float(getattr(self.verdict, self.tail))
+
+    @property
+    def p_across(self) -> float:
+        """The p-value of exchanging items between films."""
+        return float(getattr(self.across, self.tail))
+
+    @property
+    def method(self) -> str:
+        """How the reported p-value was computed: "exact" or "sampled"."""
+        return self.verdict.method.partition(",")[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result, what was tested, and the explanation of the p-values."""
+        return {
+            "effect_size": self.effect_size,
+            **{"n_x": len(self.s_x), "n_y": len(self.s_y)},
+            "p": asdict(self.across),
+            "p_blocked": asdict(self.within) if self.within else None,
+            "p_normal": self.across.normal["greater"] if self.across.normal else None,
+            **{name: getattr(self, name) for name in ("x", "y", "a", "b", "tail")},
+            **({"store": self.store} if self.store else {}),
+            "verdict": "blocked" if self.within else "unblocked",
+            "p_holm": self.p_holm,
+            "blocks": asdict(self.films) if self.films else None,
+            "why": self.explain(),
+        }
+
+    def p_cells(self) -> tuple[object, ...]:
+        """Return the cells of a table: p, method, p across films, p after Holm's correction."""
+        method = self.method + (", within films" if self.within else "")
+        across = p_text(self.p_across) if self.within else None
+        return p_text(self.p), method, across, p_text(self.p_holm)
+
+    def explain(self) -> str:
+        """Return why the p-values within and across films differ, or why there is only one."""
+        films, across, within = self.films, self.p_across, self.p
+        if films is None:
+            return (
+                "Items are treated as independent: no films were given."
+                if self.y
+                else ""
+            )
+        if self.within is None:
+            return (
+                "No film has items of both groups, so this p-value cannot separate a difference "
+                f"between films from a difference between {self.x} and {self.y}."
+            )
+        both = f"{p_equals(within)} within films, {p_equals(across)} across films"
+        part = "nothing"
+        if films.share is not None:
+            part = f"{films.of_blocks:+.3f} of {films.difference:+.3f} ({100 * films.share:.0f} %)"
+        part = f"the means of the films explain {part} of the difference"
+        shared = f"{films.n_shared} of {films.n_blocks} films have items of both groups"
+        shared += f" ({films.n_items_shared} items)"
+        if across < ALPHA <= within:
+            why, what = (
+                f"Only {shared}",
+                "is significant across films but not within films",
+            )
+            if films.share is not None and films.share >= MOSTLY:
+                why = f"{self.x} and {self.y} come from the same films in different proportions"
+                what = "is between films"
+            return f"The difference {what}: {both}. {why}, and {part}."
+        if within < ALPHA <= across:
+            return (
+                f"The difference is within films and is hidden across films: {both}. Films differ "
+                f"more than {self.x} and {self.y} do within a film, and {part}."
+            )
+        return f"Both ways of exchanging items agree: {both}; {part}, and {shared}."
+
+
+def compare_groups(
+    names: tuple[str, str, str, str],
+    s_x: NDArray[Any],
+    s_y: NDArray[Any],
+    blocks: NDArray[Any] | None = None,
+    *,
+    tail: Tail = "two_sided",
+    permutations: int = 1_000_000,
+    seed: int = 0,
+) -> GroupTest:
+    """Test whether the values of one group are larger than those of another.
+
+    Values of yes and no are tested with `occurrence_p`, others with `permutation_p`.
+
+    Args:
+        names: The names of both groups, and of what the values are about.
+        s_x: The values of the first group.
+        s_y: The values of the second group.
+        blocks: The film of each value, first those of `s_x`, then those of `s_y`; a second p-value
+            then exchanges within films.
+        tail: The p-value to report.
+        permutations: How many permutations are drawn if they are too many to count.
+        seed: The seed of these draws.
+    """
+    s, is_x = np.concatenate([s_x, s_y]), np.arange(len(s_x) + len(s_y)) < len(s_x)
+
+    def p_value(inside: NDArray[Any] | None) -> PValue:
+        if s.dtype == bool:
+            return occurrence_p(s, is_x, inside)
+        return permutation_p(s, is_x, inside, permutations=permutations, seed=seed)
+
+    across, within, films = p_value(None), None, None
+    if blocks is not None:
+        films = film_share(s, is_x, blocks)
+        within = p_value(blocks) if films.n_shared else None
+    effect = effect_size(s_x, s_y)
+    return GroupTest(*names, s_x, s_y, blocks, effect, across, within, films, tail)
+
+
+def with_holm(tests: Sequence[GroupTest]) -> tuple[GroupTest, ...]:
+    """Return the tests with p-values that are corrected over all of them."""
+    corrected = holm([test.p for test in tests])
+    return tuple(
+        replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)
+    )
+
+
+def summary(
+    tests: Sequence[GroupTest], sentence: Callable[[GroupTest], str]
+) -> list[str]:
+    """Return the results in sentences: of a few tests all, of many those that are significant."""
+    sentences, n_tests = [sentence(test) for test in tests], len(tests)
+    if n_tests > MANY:
+        held = sorted(
+            (test for test in tests if test.p_holm < ALPHA), key=lambda test: test.p
+        )
+        first = (
+            f"{len(held)} of {n_tests} tests have p < {ALPHA} after Holm's correction"
+        )
+        sentences = [f"{first}{':' if held else '.'}", *map(sentence, held[:MANY])]
+    if n_tests > 1:
+        sentences.append(f"Holm's correction is over these {n_tests} tests.")
+    if sampled := [test.verdict.method for test in tests if test.method != "exact"]:
+        sentences.append(f"The permutations are too many to count: {sampled[0]}.")
+    return sentences
+
+
+def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
+    """Return the difference of means in standard deviations; None if the values are constant.
+
+    As Caliskan et al. have it, with the sample standard deviation over both groups.
+    """
+    x, y = np.asarray(s_x, dtype=np.float64), np.asarray(s_y, dtype=np.float64)
+    both = np.concatenate([x, y])
+    spread = float(np.std(both, ddof=1))
+    if spread <= 1e-12 * max(1.0, float(np.abs(both).max())):
+        return None
+    return float(x.mean() - y.mean()) / spread
+
+
+def film_share(
+    s: NDArray[Any], is_x: NDArray[np.bool_], blocks: NDArray[Any]
+) -> FilmShare:
+    """Return how much of the difference of two means is a difference between films.
+
+    Shuffled within its film, an item has the mean of its film on average. The difference that is
+    left then comes from the films that the groups were taken from.
+    """
+    names, codes = np.unique(blocks, return_inverse=True)
+    sizes = np.bincount(codes)
+    means = (np.bincount(codes, weights=s) / sizes)[codes]
+    in_x = np.bincount(codes[is_x], minlength=len(names))
+    shared = (in_x > 0) & (in_x < sizes)
+    difference, of_blocks = (
+        float(v[is_x].mean() - v[~is_x].mean()) for v in (s, means)
+    )
+    share = of_blocks / difference if abs(difference) > 1e-12 else None
+    counts = (len(names), int(shared.sum()), int(sizes[shared].sum()))
+    return FilmShare(*counts, difference, of_blocks, share)

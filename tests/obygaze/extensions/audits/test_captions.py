@@ -1,0 +1,228 @@
+"""Word rates and co-occurrence, counted by hand and against the original script's output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from obygaze.extensions.audits.captions import (
+    WordRate,
+    audit_captions,
+    contrasts,
+    word_rates,
+)
+from obygaze.extensions.audits.cooccurrence import bias_amplification, count_pairs
+from obygaze.extensions.audits.texts import LabelledText, read_words, tokens
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_models.evaluation.permutation import permutation_p
+
+
+def in_group(text: str, group: str, cluster: str) -> LabelledText:
+    """A caption of one group."""
+    return LabelledText(text, frozenset({group}), cluster)
+
+
+LISTS = {"sad": frozenset({"sad", "crying"}), "glad": frozenset({"happy"})}
+CAPTIONS = [
+    in_group("A sad, crying woman.", "o", "1"),
+    in_group("a happy man", "o", "1"),
+    in_group("nothing here", "o", "2"),
+    in_group('a "sad" face', "n", "3"),
+    in_group("Crying. crying", "n", "4"),
+]
+
+
+def rates_by_group(rates: list[WordRate]) -> dict[str, dict[str, WordRate]]:
+    """The rates by list, then by group."""
+    nested: dict[str, dict[str, WordRate]] = {}
+    for rate in rates:
+        nested.setdefault(rate.words, {})[rate.group] = rate
+    return nested
+
+
+def test_words_of_a_caption() -> None:
+    assert tokens("A man, smiling.  Twice") == ["a", "man", "smiling", "", "twice"]
+
+
+def test_rates_by_hand() -> None:
+    rates = rates_by_group(word_rates(CAPTIONS, LISTS))
+    sad = rates["sad"]["o"]
+    assert (sad.count, sad.captions_with_hit, sad.n_captions, sad.n_clusters) == (
+        2,
+        1,
+        3,
+        2,
+    )
+    assert sad.occurrences_per_1000 == pytest.approx(2000 / 3)
+    assert sad.captions_with_hit_per_1000 == pytest.approx(1000 / 3)
+    # A word in quotes is another token.
+    assert rates["sad"]["n"].count == 2
+    assert rates["glad"]["n"].count == 0
+
+
+def test_the_interval_is_over_clusters_not_captions() -> None:
+    many = [in_group("sad", "g", str(i % 8)) for i in range(400)]
+    many += [in_group("fine", "g", str(i % 8)) for i in range(400)]
+    # Every cluster has the same rate: a width of zero is no interval.
+    assert word_rates(many, LISTS)[0].ci == [None, None]
+    lumped = [
+        in_group("sad" if i % 8 < 4 else "fine", "g", str(i % 8)) for i in range(800)
+    ]
+    low, high = word_rates(lumped, LISTS)[0].ci
+    assert low is not None
+    assert high is not None
+    assert low < 250
+    assert high > 750
+
+
+def test_groups_are_compared_by_exchanging_whole_clusters() -> None:
+    captions = [
+        in_group("sad" if i < 3 else "fine", "ab"[i >= 3], str(i)) for i in range(6)
+    ]
+    (sad, glad) = contrasts(captions, LISTS)
+    assert (sad.first, sad.second) == ("a", "b")
+    assert sad.p.greater == 1 / 20
+    assert glad.p.greater == 1.0
+    mixed = [in_group("sad", "a", "1"), in_group("sad", "b", "1")]
+    assert contrasts(mixed, LISTS) == []
+
+
+def sized(*clusters: tuple[str, int, int]) -> list[LabelledText]:
+    """For each cluster its group, how many captions it has, and how many of them are sad."""
+    return [
+        in_group("sad" if k < n_sad else "fine", group, str(name))
+        for name, (group, size, n_sad) in enumerate(clusters)
+        for k in range(size)
+    ]
+
+
+def test_cluster_size_is_not_mistaken_for_word_rate() -> None:
+    same = sized(*[("a", 6, 6), ("b", 1, 1)] * 10)
+    rates = rates_by_group(word_rates(same, LISTS))["sad"]
+    assert rates["a"].occurrences_per_1000 == rates["b"].occurrences_per_1000 == 1000
+    (sad, _) = contrasts(same, LISTS)
+    assert (sad.p.greater, sad.p.less, sad.p.two_sided) == (1.0, 1.0, 1.0)
+
+
+def test_groups_are_ordered_by_rate_not_by_count() -> None:
+    # 6 of 10 captions: beyond that the clusters have -0.4, -0.4 | 0.4, 0.4, and of the 6 ways to
+    # choose two of them one is as low as a's. By counts, 2, 2 | 1, 1, it would be the highest.
+    (sad, _) = contrasts(
+        sized(("a", 4, 2), ("a", 4, 2), ("b", 1, 1), ("b", 1, 1)), LISTS
+    )
+    assert (sad.p.greater, sad.p.less, sad.p.two_sided) == (1.0, 1 / 6, 2 / 6)
+
+
+def test_rates_need_at_least_one_caption() -> None:
+    with pytest.raises(FixInput, match="no texts"):
+        audit_captions([])
+
+
+GENDERS = {"man": frozenset({"man", "he"}), "woman": frozenset({"woman"})}
+
+
+def test_co_occurrence_by_hand() -> None:
+    texts = [
+        LabelledText("a man with a dog", frozenset({"dog"}), "1"),
+        LabelledText("he walks a dog", frozenset({"dog"}), "2"),
+        LabelledText("a woman, a dog and a man", frozenset({"dog", "tree"}), "3"),
+        LabelledText("a dog alone", frozenset({"dog"}), "4"),
+        LabelledText("an umbrella", frozenset({"umbrella"}), "4"),
+    ]
+    dog, tree, umbrella = count_pairs(texts, GENDERS)
+    assert (dog.thing, dog.counts, dog.share) == ("dog", {"man": 3, "woman": 1}, 0.75)
+    assert dog.ci is not None
+    low, high = dog.ci
+    assert low is not None
+    assert high is not None
+    assert low <= 0.75 <= high
+    assert (tree.counts, tree.share) == ({"man": 1, "woman": 1}, 0.5)
+    assert (umbrella.share, umbrella.printed) == (None, None)
+    assert dog.printed == (0.75, 0.25)
+
+
+def test_amplification_by_hand() -> None:
+    data = {"cooking": (33, 67), "driving": (70, 30), "even": (5, 5), "unseen": (1, 1)}
+    predicted = {
+        "cooking": (16, 84),
+        "driving": (60, 40),
+        "even": (6, 4),
+        "other": (1, 1),
+    }
+    result = bias_amplification(data, predicted)
+    assert result.by_thing == pytest.approx(
+        {"cooking": 0.17, "driving": -0.1, "even": 0.1}
+    )
+    assert result.mean == pytest.approx(0.17 / 3)
+    assert bias_amplification({}, {}).mean is None
+
+
+def test_co_occurrence_needs_two_lists() -> None:
+    with pytest.raises(FixInput):
+        count_pairs([], {"man": frozenset({"man"})})
+
+
+def test_shipped_lists_and_own_ones(tmp_path: Path) -> None:
+    assert set(read_words("emotions")) == {"AN", "SA", "HA"}
+    assert not read_words("gender")["man"] & read_words("gender")["woman"]
+    path = tmp_path / "own.toml"
+    path.write_text('[lists]\nx = ["a"]\n', encoding="utf-8")
+    assert read_words(str(path)) == {"x": frozenset({"a"})}
+    for text in (
+        '[lists]\nx = ["a b"]',
+        "[lists]\nx = []",
+        "[lists]\nx = 3",
+        "x = 1",
+        "x =",
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(FixInput):
+            read_words(str(path))
+    with pytest.raises(NotFound):
+        read_words("none")
+
+
+def test_published_cases() -> None:
+    from support.data import golden
+
+    cases = json.loads(golden("audits", "captions.json").read_text("utf-8"))
+    lists = {name: frozenset(words) for name, words in cases["word_lists"].items()}
+    assert lists == read_words("emotions")
+    captions = []
+    for name, text in cases["synthetic"]["files"].items():
+        image, emotion, condition, _ = name.split("_", 3)
+        group = {"NO": "Nonobjectified", "O": "Objectified"}[condition] + " " + emotion
+        captions += [
+            in_group(line, group, f"{image}{emotion}") for line in text.splitlines()
+        ]
+    rates = rates_by_group(word_rates(captions, lists))
+    for expected in cases["synthetic"]["expected"]:
+        emotion = expected["emotion"]
+        rate = rates[emotion[:2]][f"{expected['condition']} {emotion}"]
+        assert (rate.count, rate.n_captions) == (
+            expected["count"],
+            expected["n_captions"],
+        )
+        assert rate.occurrences_per_1000 == pytest.approx(
+            expected["occurrences_per_1000"]
+        )
+        hit_rate = expected["captions_with_hit_per_1000"]
+        assert rate.captions_with_hit_per_1000 == pytest.approx(hit_rate)
+    for image in cases["per_image_permutation"]:
+        values = [*image["per_image_NO"], *image["per_image_O"]]
+        p = permutation_p(values, np.arange(40) < 20)
+        assert (p.n_greater, p.n) == (image["ge"], image["n"])
+
+
+def test_files_of_captions_may_have_blank_lines_and_a_byte_order_mark(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "1_1_a_1.txt").write_bytes(b"\xef\xbb\xbfsad\n\n  \nsad woman\n")
+    (tmp_path / "2_1_b_1.txt").write_text("a man\nanother man\n")
+    audit = audit_captions(tmp_path, permutations=50)
+    rates = {(rate.words, rate.group): rate for rate in audit.rates}
+    (words,) = {words for words, _ in rates if rates[words, "a"].count}
+    assert (rates[words, "a"].n_captions, rates[words, "a"].count) == (2, 2)
