@@ -144,13 +144,14 @@ def _greedy(loads: FloatArray, n_folds: int, rng: np.random.Generator) -> IntArr
     ]
     deal = np.full(len(loads), OUTSIDE, dtype=np.intp)
     filled = np.zeros((n_folds, loads.shape[1]))
+    is_empty = np.ones(n_folds, dtype=np.bool_)
     for i, group in enumerate(order):
         cost = ((filled + loads[group]) ** 2 - filled**2).sum(axis=1)
         # The last movies must fill the folds that are still empty.
-        empty = np.flatnonzero(~np.isin(np.arange(n_folds), deal))
-        if empty.size >= len(order) - i:
-            cost[~np.isin(np.arange(n_folds), empty)] = np.inf
+        if is_empty.sum() >= len(order) - i:
+            cost[~is_empty] = np.inf
         deal[group] = int(np.argmin(cost))
+        is_empty[deal[group]] = False
         filled[deal[group]] += loads[group]
     return deal
 

@@ -7,10 +7,16 @@ of a training clip, a test clip next to a training scene of its film, whose anno
 and a test clip of a training film, in every split not grouped by movie.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
 
 from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation.predictions import BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -82,52 +88,137 @@ def count_leak(
     chosen = _distinct(validation, "validation", cell)
     tested = _distinct(test, "test", cell)
     found_on = _distinct(concepts, "concepts", cell)
-    seen = trained | chosen | found_on
-    in_train = _about(tested, trained, clip_of)
-    in_validation = _about(tested, chosen, clip_of)
-    in_concepts = _about(tested, found_on, clip_of)
-    leaked = in_train | in_validation | in_concepts
-    fresh = tested - leaked
-    copied: set[str] = set()
-    if copies:
-        groups = {copies[clip] for clip in seen if clip in copies}
-        copied = {clip for clip in fresh if copies.get(clip) in groups}
-    near, same = None, None
+    ids = sorted(trained | chosen | tested | found_on)
     if places is not None:
-        unplaced = sorted((tested | seen) - places.keys())
+        unplaced = [clip for clip in ids if clip not in places]
         if unplaced:
             what = f"{len(unplaced)} clips have no movie and scene, the first is {unplaced[0]}"
             raise FixInput(what, where=cell)
-        occupied = {places[clip] for clip in seen}
-        movies = {movie for movie, _ in occupied}
-        unseen = [places[clip] for clip in fresh]
-        near = sum(
-            not occupied.isdisjoint((movie, scene + step) for step in (-1, 0, 1))
-            for movie, scene in unseen
+    index = LeakIndex.of(ids, places=places, clip_of=clip_of, copies=copies)
+    row_of = {clip: row for row, clip in enumerate(ids)}
+    rows = []
+    for subset in (trained, chosen, tested, found_on):
+        rows.append(np.array([row_of[clip] for clip in subset], dtype=np.intp))
+    return index.count(*rows, cell=cell)
+
+
+@dataclass(frozen=True, eq=False)
+class LeakIndex:
+    """Clips by number, so that the leak of a cell is counted without a look at every name.
+
+    Of each clip: the number of what is read for it; of its group of copies, -1 for none; and the
+    places, where scenes are known.
+    """
+
+    ids: Sequence[str]
+    clips: IntArray
+    copies: IntArray
+    places: PlaceNumbers | None = None
+
+    @classmethod
+    def of(
+        cls,
+        ids: Sequence[str],
+        *,
+        places: Mapping[str, tuple[str, int]] | None = None,
+        clip_of: Mapping[str, str] | None = None,
+        copies: Mapping[str, int] | None = None,
+    ) -> Self:
+        """Return the index of some clips; the other arguments are as in `count_leak`."""
+        clips = _numbers(ids if clip_of is None else [clip_of[clip] for clip in ids])
+        known_copies = copies or {}
+        groups = [known_copies.get(clip) for clip in ids]
+        number_of_group: dict[int | None, int] = {None: -1}
+        for group in groups:
+            number_of_group.setdefault(group, len(number_of_group) - 1)
+        copied = np.array([number_of_group[group] for group in groups], dtype=np.intp)
+        if places is None:
+            return cls(ids, clips, copied)
+        own_places = [places[clip] for clip in ids]
+        return cls(ids, clips, copied, PlaceNumbers.of(own_places))
+
+    def count(
+        self,
+        train: IntArray,
+        validation: IntArray,
+        test: IntArray,
+        concepts: IntArray,
+        *,
+        cell: str = "",
+    ) -> Leak:
+        """Return the leak counts of one cell, from the numbers of its clips."""
+        in_train = _among(self.clips, train)[self.clips[test]]
+        in_validation = _among(self.clips, validation)[self.clips[test]]
+        in_concepts = _among(self.clips, concepts)[self.clips[test]]
+        is_leaked = in_train | in_validation | in_concepts
+        seen = np.concatenate([train, validation, concepts])
+        fresh = test[~is_leaked]
+        copied = fresh[_among(self.copies, seen)[self.copies[fresh]]]
+        leaked = test[is_leaked]
+        near, same = None, None
+        if self.places is not None:
+            near, same = self.places.count(fresh, seen)
+        return Leak(
+            cell=cell,
+            n_test=len(test),
+            in_train=int(in_train.sum()),
+            in_validation=int(in_validation.sum()),
+            in_concepts=int(in_concepts.sum()),
+            leaked=len(leaked),
+            neighbours=near,
+            same_movie=same,
+            clips=self._names([*leaked.tolist(), *copied.tolist()]),
+            copies=self._names(copied.tolist()),
         )
-        same = sum(movie in movies for movie, _ in unseen)
-    return Leak(
-        cell=cell,
-        n_test=len(tested),
-        in_train=len(in_train),
-        in_validation=len(in_validation),
-        in_concepts=len(in_concepts),
-        leaked=len(leaked),
-        neighbours=near,
-        same_movie=same,
-        clips=tuple(sorted(leaked | copied)),
-        copies=tuple(sorted(copied)),
-    )
+
+    def _names(self, rows: Sequence[int]) -> tuple[str, ...]:
+        return tuple(sorted(self.ids[row] for row in rows))
 
 
-def _about(
-    tested: set[str], used: set[str], clip_of: Mapping[str, str] | None
-) -> set[str]:
-    """Return the test rows about a clip that was used."""
-    if clip_of is None:
-        return tested & used
-    clips = {clip_of[row] for row in used}
-    return {row for row in tested if clip_of[row] in clips}
+@dataclass(frozen=True, eq=False)
+class PlaceNumbers:
+    """The numbers of the film and of the scene of each clip, and of the scenes beside it.
+
+    `beside` has the scene before, the scene itself and the one after it; -1 for one without a clip.
+    """
+
+    films: IntArray
+    scenes: IntArray
+    beside: IntArray
+
+    @classmethod
+    def of(cls, places: Sequence[tuple[str, int]]) -> Self:
+        """Return the numbers of the places of clips, which are film and scene."""
+        number_of_scene: dict[tuple[str, int], int] = {}
+        for place in places:
+            number_of_scene.setdefault(place, len(number_of_scene))
+        beside = np.empty((len(places), 3), dtype=np.intp)
+        for row, (film, scene) in enumerate(places):
+            around = [(film, scene + step) for step in (-1, 0, 1)]
+            beside[row] = [number_of_scene.get(place, -1) for place in around]
+        return cls(_numbers([film for film, _ in places]), beside[:, 1], beside)
+
+    def count(self, clips: IntArray, seen: IntArray) -> tuple[int, int]:
+        """Return how many clips are beside a clip that was seen, and how many in its film."""
+        is_near = _among(self.scenes, seen)[self.beside[clips]].any(axis=1)
+        is_same = _among(self.films, seen)[self.films[clips]]
+        return int(is_near.sum()), int(is_same.sum())
+
+
+def _numbers(names: Sequence[str]) -> IntArray:
+    """Return a number for each name; equal names have equal numbers."""
+    number_of: dict[str, int] = {}
+    for name in names:
+        number_of.setdefault(name, len(number_of))
+    return np.array([number_of[name] for name in names], dtype=np.intp)
+
+
+def _among(numbers: IntArray, rows: IntArray) -> BoolArray:
+    """Return whether each number is that of one of the rows; the last entry, of -1, is False."""
+    is_there = np.zeros(int(numbers.max(initial=-1)) + 2, dtype=np.bool_)
+    is_there[numbers[rows]] = True
+    is_there[-1] = False
+    return is_there
 
 
 def check_leaks(leaks: Sequence[Leak], *, allowed: bool = False) -> Sequence[Leak]:

@@ -1,6 +1,6 @@
 """Linear probes on clip features: logistic, ridge along its whole path, support vector machine."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -16,6 +16,7 @@ MAX_ROUNDS = 10
 SMALLEST = (
     1e-14  # of squared lengths, in units of the largest; smaller ones are rounding
 )
+BLOCK_ROWS = 2_000  # that are solved together where groups are small
 ALPHAS = tuple(
     float(alpha) for alpha in np.logspace(-5, 5, 21)
 )  # times the total variance
@@ -169,25 +170,52 @@ class RidgePath:
             free = 1 - share - self.U**2 @ keep[:, :, None]
             left_out /= np.maximum(free, 1e-12)
             return left_out / self.root
-        if len(np.unique(groups)) < 2:
+        if np.all(groups == groups[:1]):
             raise FixTraining("leaving out groups requires at least two groups")
         share = self.root / np.sqrt((self.root**2).sum())
-        for group in np.unique(groups):
-            rows = np.flatnonzero(groups == group)
-            # One strength at a time: a film of whole windows has thousands of rows.
-            for errors, kept in zip(left_out, np.sqrt(keep), strict=True):
-                half = np.hstack([self.U[rows] * kept, share[rows]])
-                errors[rows] = _solve_without(half, errors[rows])
+        factors, scales = np.hstack([self.U, share]), np.ones((len(keep), 1))
+        scales = np.hstack([np.sqrt(keep), scales])
+        for rows in _rows_of_groups(groups):
+            left_out[:, rows] = _solve_without(factors, scales, left_out, rows)
         return left_out / self.root
 
 
-def _solve_without(half: Floats, errors: Floats) -> NDArray[Any]:
-    """Return (1 - half @ half.T)^-1 @ errors, solved on the shorter side of `half`."""
-    n_rows, n_columns = half.shape
-    if n_rows <= n_columns:
-        return np.linalg.solve(np.eye(n_rows) - half @ half.T, errors)
-    inner = np.linalg.solve(np.eye(n_columns) - half.T @ half, half.T @ errors)
-    return errors + half @ inner
+def _rows_of_groups(groups: NDArray[Any]) -> Iterator[Ints]:
+    """Yield the rows of groups of one size, a line for each group; few enough to fit a block."""
+    _, codes, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    rows_by_group = np.argsort(codes, kind="stable")
+    starts = np.cumsum(sizes) - sizes
+    for size in np.unique(sizes):
+        first_rows = starts[sizes == size]
+        n_together = max(1, BLOCK_ROWS // int(size))
+        for begin in range(0, len(first_rows), n_together):
+            block = first_rows[begin : begin + n_together]
+            yield rows_by_group[block[:, None] + np.arange(size)]
+
+
+def _solve_without(
+    factors: Floats, scales: Floats, errors: Floats, rows: Ints
+) -> Floats:
+    """Return (1 - half @ half.T)^-1 @ errors of each strength and group, for groups of one size.
+
+    `half` are the factors of the rows of a group, times the scales of a strength. The equations are
+    those of its shorter side.
+    """
+    solved = np.empty((len(scales), *rows.shape, errors.shape[2]))
+    own_factors = factors[rows]
+    n_rows, n_columns = own_factors.shape[1:]
+    identity = np.eye(min(n_rows, n_columns))
+    # One strength at a time: a film of whole windows has thousands of rows.
+    for number, scale in enumerate(scales):
+        half = own_factors * scale
+        across = half.swapaxes(1, 2)
+        own_errors = errors[number][rows]
+        if n_rows <= n_columns:
+            solved[number] = np.linalg.solve(identity - half @ across, own_errors)
+        else:
+            inner = np.linalg.solve(identity - across @ half, across @ own_errors)
+            solved[number] = own_errors + half @ inner
+    return solved
 
 
 @dataclass(eq=False, repr=False)

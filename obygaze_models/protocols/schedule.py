@@ -25,10 +25,11 @@ from obygaze_features.manifest.folds import (
     grouped_folds,
     stratified_folds,
 )
-from obygaze_models.evaluation.leakage import Leak, count_leak
+from obygaze_models.evaluation.leakage import Leak, LeakIndex
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.schema import Protocol, Splits
 from obygaze_models.protocols.splits import (
+    NO_ROWS,
     BoolArray,
     Split,
     movie_pairs,
@@ -68,16 +69,57 @@ class Schedule:
             f"{train} -> {test}": own for (train, test), own in self.pairs.items()
         }
         digest = hashlib.sha256()
+        rows_as_json = _RowsAsJson()
         for number, name in enumerate(sorted(by_name)):
             digest.update(b"," if number else b"{")
             digest.update(canonical_json(name) + b":[")
             for place, split in enumerate(by_name[name]):
-                parts = [canonical_json(rows.tolist()) for rows in split.rows]
+                parts = [rows_as_json.of(rows) for rows in split.rows]
                 digest.update(b"," if place else b"")
                 digest.update(b"[" + b",".join(parts) + b"]")
             digest.update(b"]")
         digest.update(b"}" if by_name else b"{}")
         return digest.hexdigest()
+
+
+class _RowsAsJson:
+    """The canonical JSON of row numbers; a list that is much like the one before is cut from it.
+
+    Each fold trains on nearly all clips: writing every number of every fold anew would take a
+    minute for some hundred films, and grows with the square of the films.
+    """
+
+    def __init__(self) -> None:
+        self.rows: IntArray = NO_ROWS
+        self.text = b""
+        self.starts: IntArray = np.zeros(1, dtype=np.intp)
+
+    def of(self, rows: IntArray) -> bytes:
+        """Return the JSON of rising row numbers."""
+        place = np.searchsorted(self.rows, rows)
+        is_known = (
+            len(rows) > 0
+            and place[-1] < len(self.rows)
+            and np.array_equal(self.rows[place], rows)
+        )
+        if not is_known:
+            self._write(np.union1d(self.rows, rows))
+            place = np.searchsorted(self.rows, rows)
+        ends = np.flatnonzero(np.diff(place) != 1)
+        firsts = place[np.append(0, ends + 1)] if len(rows) else NO_ROWS
+        lasts = place[np.append(ends, len(rows) - 1)] if len(rows) else NO_ROWS
+        runs = []
+        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+            runs.append(self.text[self.starts[first] : self.starts[last + 1] - 1])
+        return b"[" + b",".join(runs) + b"]"
+
+    def _write(self, rows: IntArray) -> None:
+        """Write the text of these rows, each followed by a comma."""
+        texts = [b"%d," % row for row in rows.tolist()]
+        self.rows = rows
+        self.text = b"".join(texts)
+        lengths = np.array([len(text) for text in texts], dtype=np.intp)
+        self.starts = np.append(0, np.cumsum(lengths)).astype(np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +149,7 @@ class FoldData:
     def films(self) -> NDArray[np.str_] | None:
         """The film of each row to fit on; None if there is only one film."""
         films = self.groups[self.fit_rows]
-        return films if len(np.unique(films)) > 1 else None
+        return films if np.any(films != films[:1]) else None
 
     @property
     def y(self) -> NDArray[np.int64]:
@@ -162,30 +204,24 @@ def fewer_films(schedule: Schedule, n_films: int, seed: int) -> Schedule:
     return replace(schedule, pairs=pairs)
 
 
-def split_leak(
-    split: Split,
-    pair: Pair,
-    table: ClipTable,
-    found_on: IntArray | None = None,
-    *,
-    clip_of: Mapping[str, str] | None = None,
-    copies: Mapping[str, int] | None = None,
-) -> Leak:
-    """Return the leak of one split; `found_on` are the rows that concept vectors were found on.
+def leak_index(table: ClipTable, copies: Mapping[str, int] | None = None) -> LeakIndex:
+    """Return the clips of a table by number; `copies` is as in `count_leak`."""
+    return LeakIndex.of(
+        table.ids, places=table.places, clip_of=table.clip_of, copies=copies
+    )
 
-    `clip_of` and `copies` are as in `count_leak`.
-    """
-    ids = np.array(table.ids, dtype=np.str_)
+
+def split_leak(
+    split: Split, pair: Pair, clips: LeakIndex, found_on: IntArray = NO_ROWS
+) -> Leak:
+    """Return the leak of one split; `found_on` are the rows that concept vectors were found on."""
     train, test = pair
-    return count_leak(
-        ids[split.train].tolist(),
-        ids[split.validation].tolist(),
-        ids[split.test].tolist(),
-        concepts=() if found_on is None else ids[found_on].tolist(),
-        places=table.places,
+    return clips.count(
+        split.train,
+        split.validation,
+        split.test,
+        found_on,
         cell=f"{train} -> {test}, {split.name}",
-        clip_of=table.clip_of if clip_of is None else clip_of,
-        copies=copies,
     )
 
 
@@ -237,10 +273,16 @@ def _finish(clips: _Clips, train: str, test: str, split: Split) -> Split:
         return replace(split, test=np.flatnonzero(tested & (folds == split.test_fold)))
     return replace(
         split,
-        train=split.train[trains[split.train]],
-        validation=split.validation[trains[split.validation]],
-        test=split.test[tested[split.test]],
+        train=_inside(split.train, trains),
+        validation=_inside(split.validation, trains),
+        test=_inside(split.test, tested),
     )
+
+
+def _inside(rows: IntArray, is_inside: BoolArray) -> IntArray:
+    """Return the rows that are inside; where all are, no copy, so that test tasks share them."""
+    kept = is_inside[rows]
+    return rows if kept.all() else rows[kept]
 
 
 def _folds(clips: _Clips, train: str) -> IntArray:

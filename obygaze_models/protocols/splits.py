@@ -6,8 +6,10 @@ aside, from a list that still holds the test fold, leaves out fold 0, and leaves
 the validation fold instead of it. Clips without a video are removed before anything is counted.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +39,10 @@ class Split:
     def __post_init__(self) -> None:
         for part in ("train", "validation", "test"):
             rows = np.asarray(getattr(self, part), dtype=np.intp)
+            # Rows that rise already are sorted, and none is there twice: splits can share them.
+            if rows.ndim == 1 and np.all(rows[1:] > rows[:-1]):
+                object.__setattr__(self, part, rows)
+                continue
             if rows.ndim != 1 or np.unique(rows).size != rows.size:
                 raise FixInput(f"split {self.name}: {part} has a row twice")
             object.__setattr__(self, part, np.sort(rows))
@@ -72,11 +78,14 @@ def rotated(
         validates: Whether a fold validates.
     """
     y, k, splits = np.asarray(labels), n_folds_of(folds), []
+    # Each fold with each class that it trains; then the folds with two of them.
+    own_classes = set(zip(folds[trains].tolist(), y[trains].tolist(), strict=True))
+    n_classes = Counter(fold for fold, _ in own_classes)
+    has_both = [n_classes[fold] == 2 for fold in range(k)]
     for test in (fold for fold in range(k) if fold not in never):
-        others = [(test + step) % k for step in range(1, k)]
-        both = [
-            fold for fold in others if len(np.unique(y[trains & (folds == fold)])) == 2
-        ]
+        # The first two are enough: where there is only one, it trains.
+        steps = ((test + step) % k for step in range(1, k))
+        both = list(islice((fold for fold in steps if has_both[fold]), 2))
         chosen = both[0] if validates and len(both) > 1 else OUTSIDE
         inside = trains & (folds != test) & (folds != OUTSIDE)
         train = np.flatnonzero(inside & (folds != chosen))

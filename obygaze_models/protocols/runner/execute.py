@@ -17,7 +17,7 @@ import numpy as np
 from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE
-from obygaze_models.evaluation.leakage import Leak, check_leaks
+from obygaze_models.evaluation.leakage import Leak, LeakIndex, check_leaks
 from obygaze_models.evaluation.predictions import IntArray, Predictions, tune_threshold
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import find_kind
@@ -39,6 +39,7 @@ from obygaze_models.protocols.schedule import (
     Labels,
     Pair,
     Schedule,
+    leak_index,
     split_leak,
 )
 from obygaze_models.protocols.schema import Model, Protocol
@@ -104,13 +105,15 @@ class FitContext:
             for pair, number, split in self.folds
         }
 
-    def leak_of(
-        self, pair: Pair, split: Split, found_on: IntArray | None = None
-    ) -> Leak:
+    def leak_of(self, pair: Pair, split: Split, found_on: IntArray = NO_ROWS) -> Leak:
         """Return the leak of a split; `found_on` are the clips of concept vectors."""
+        return split_leak(split, pair, self.leak_index, found_on)
+
+    @cached_property
+    def leak_index(self) -> LeakIndex:
+        """The clips by number, with the copies of the store that models read."""
         reads = self.features is not None and self.reads_features
-        copies = self.store.copies.group if reads else None
-        return split_leak(split, pair, self.table, found_on, copies=copies)
+        return leak_index(self.table, self.store.copies.group if reads else None)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
         """Raise an error where the protocol forbids leaks."""
@@ -249,10 +252,13 @@ def _test_others(
     # All cells of a fold stay in one process, because they share fits and concept vectors.
     folds = list(by_number.values())
     splits = context.protocol.splits
-    fits: dict[tuple[str, str, bytes], FoldFit | str] = {}
+    # Of the last fold: where films are tested in pairs, the fold after it shares its fits. Those of
+    # all folds would need memory that grows with folds times clips.
+    fits_before: dict[tuple[str, str, bytes], FoldFit | str] = {}
 
     def work(part: int) -> Outcomes:
         outcomes: Outcomes = {}
+        fits: dict[tuple[str, str, bytes], FoldFit | str] = {}
         for key, split in folds[part]:
             name, pair, number, _ = key
             model, seed = models[name], context.protocol.fit.seed
@@ -264,8 +270,13 @@ def _test_others(
             data = context.fold_data(pair[0], split, seed=seed, join_validation=joins)
             fit = (name, pair[0], _rows_of(data, model, banks))
             if fit not in fits:
-                fits[fit] = try_fit(partial(fit_model, model, data, banks), data)
+                known = fits_before.get(fit)
+                if known is None:
+                    known = try_fit(partial(fit_model, model, data, banks), data)
+                fits[fit] = known
             outcomes[key] = _test(context, pair, number, data, fits[fit])
+        fits_before.clear()
+        fits_before.update(fits)
         return outcomes
 
     return map_parts(work, len(folds), context.n_jobs)

@@ -14,7 +14,13 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.execute import FitContext
-from obygaze_models.protocols.schedule import Pair, Schedule, schedule, split_leak
+from obygaze_models.protocols.schedule import (
+    Pair,
+    Schedule,
+    leak_index,
+    schedule,
+    split_leak,
+)
 from obygaze_models.protocols.schema import Protocol
 
 
@@ -30,7 +36,8 @@ def plan(
 
 
 def leaks(found: Schedule, pair: Pair, table: ClipTable) -> list[Leak]:
-    return [split_leak(split, pair, table) for split in found.pairs[pair]]
+    clips = leak_index(table)
+    return [split_leak(split, pair, clips) for split in found.pairs[pair]]
 
 
 class TestOneFoldAClip:
