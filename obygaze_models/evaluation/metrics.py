@@ -109,6 +109,10 @@ COUNTS = (
     "share_positive",
 )  # of clips; no value of them is better than another
 N_BINS = 10
+MOST_TABLED = (
+    128  # units; of more, sums over the rows take less time than tables of units
+)
+BLOCK_NUMBERS = 2_000_000
 
 
 def ranking_metric(primary: str) -> str:
@@ -184,9 +188,7 @@ class GroupedStats:
 
     def drawn(self, weights: FloatArray) -> FloatArray:
         """Return the summed weight of the rows under each row of weights."""
-        return np.asarray(
-            weights[:, self.units] @ self._by_unit(np.ones(len(self.codes)))[:, 0]
-        )
+        return np.asarray(weights[:, self.units] @ self.sizes)
 
     @cached_property
     def outcomes(self) -> FloatArray:
@@ -214,12 +216,12 @@ class GroupedStats:
 
     def _at_or_above(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return weighted positives and negatives at or above each distinct score."""
-        if len(self.units) < len(self.codes) // 2:
+        # The tables of `ranks` grow with units times rows; both ways add whole numbers exactly.
+        if len(self.units) < min(len(self.codes) // 2, MOST_TABLED):
             positive, negative = (
                 weights[:, self.units] @ table for table in self.ranks
             )
             return positive, negative
-        # With few rows per unit the tables of `ranks` are mostly zeros.
         order, ends = self.order
         own = weights[:, self.codes[order]]
         tp = np.cumsum(own * self.predictions.y[order], axis=1)[:, ends]
@@ -276,6 +278,53 @@ class GroupedStats:
             }
         return {name: found[name] for name in names}
 
+    def within_units(self, names: Sequence[str]) -> Values:
+        """Return some of METRICS within each unit, to the bits of weights that draw it alone."""
+        found: Values = {}
+        if not set(names).isdisjoint(DECISION_METRICS):
+            counts = Confusion(*self.outcomes.T)
+            for name in names:
+                if name in DECISION_METRICS:
+                    found[name] = DECISION_METRICS[name](counts)
+        if "ap" in names or "auc" in names:
+            ap, won, pairs = self.orders_within_units()
+            found |= {"ap": ap, "auc": divide(won, pairs)}
+        if not set(names).isdisjoint(CALIBRATION_METRICS):
+            for name, table in self.errors.items():
+                found[name] = divide(np.abs(table).sum(axis=1), self.sizes)
+        return {name: found[name] for name in names}
+
+    def orders_within_units(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return `order_metrics` of each unit alone, from its own rows."""
+        order, ends = self.order
+        step_of_row = np.searchsorted(ends, np.arange(len(order)))
+        n_positive = self._by_unit(self.predictions.y)[:, 0]
+        pairs = n_positive * (self.sizes - n_positive)
+        area, won = np.zeros(len(self.units)), np.zeros(len(self.units))
+        by_unit = np.argsort(self.at[order], kind="stable")
+        bounds = np.append(0, np.cumsum(self.sizes)).astype(np.intp)
+        n_together = max(1, BLOCK_NUMBERS // len(ends))
+        for start in range(0, len(self.units), n_together):
+            stop = min(start + n_together, len(self.units))
+            # Sums run over the steps of all units, as with weights: zeros change their last bits.
+            areas = np.zeros((stop - start, len(ends)))
+            for unit in range(start, stop):
+                rows = by_unit[bounds[unit] : bounds[unit + 1]]
+                steps, row_steps = np.unique(step_of_row[rows], return_inverse=True)
+                is_positive = self.predictions.y[order[rows]]
+                ones = np.bincount(row_steps, weights=is_positive)
+                zeros = np.bincount(row_steps, weights=~is_positive)
+                tp, fp = np.cumsum(ones), np.cumsum(zeros)
+                areas[unit - start, steps] = ones * (tp / (tp + fp))
+                won[unit] = (zeros * (tp - ones / 2)).sum()
+            area[start:stop] = areas.sum(axis=1)
+        return divide(area, n_positive), won, pairs
+
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """The number of rows of each unit."""
+        return self._by_unit(np.ones(len(self.codes)))[:, 0]
+
     def _by_unit(self, values: NDArray[Any]) -> FloatArray:
         """Return sums over the rows of each unit, a column for each column of values."""
         columns = values.reshape(len(values), -1).astype(np.float64)
@@ -301,6 +350,32 @@ def mean_over_folds(
                 {name: np.repeat(value, len(weights)) for name, value in own.items()}
             )
     return {name: weighted_mean([one[name] for one in found], drawn) for name in names}
+
+
+def means_within_units(
+    folds: Sequence[GroupedStats], names: Sequence[str], n_units: int
+) -> Values:
+    """Return `mean_over_folds` within each of `n_units` units."""
+    totals = {name: np.zeros(n_units) for name in names}
+    weights = {name: np.zeros(n_units) for name in names}
+    for fold in folds:
+        shares = fold.sizes / len(fold.codes)
+        for name, values in fold.within_units(names).items():
+            is_finite = np.isfinite(values)
+            units = fold.units[is_finite]
+            totals[name][units] += shares[is_finite] * values[is_finite]
+            weights[name][units] += shares[is_finite]
+    return {name: divide(totals[name], weights[name]) for name in names}
+
+
+def auc_within_units(folds: Sequence[GroupedStats], n_units: int) -> FloatArray:
+    """Return `auc_within` within each of `n_units` units."""
+    won, pairs = np.zeros(n_units), np.zeros(n_units)
+    for fold in folds:
+        _, own, all_pairs = fold.orders_within_units()
+        won[fold.units] += divide(own, fold.sizes, 0.0)
+        pairs[fold.units] += divide(all_pairs, fold.sizes, 0.0)
+    return divide(won, pairs)
 
 
 def weighted_mean(

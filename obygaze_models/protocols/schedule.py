@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.schema_rules import near
@@ -138,14 +139,14 @@ class FoldData:
     join_validation: bool = False
     disputed: BoolArray | None = None
 
-    @property
+    @cached_property
     def fit_rows(self) -> IntArray:
         """The training rows, and with `join_validation` the validation rows."""
         if self.join_validation:
             return np.union1d(self.split.train, self.split.validation)
         return self.split.train
 
-    @property
+    @cached_property
     def films(self) -> NDArray[np.str_] | None:
         """The film of each row to fit on; None if there is only one film."""
         films = self.groups[self.fit_rows]
@@ -253,6 +254,7 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
             return paper_splits(splits.quirk, folds, labels[train], usable, **options)
         return rotated(folds, labels[train], trains, validates=validates)
     folds = _folds(clips, train)
+    _check_size(clips, folds)
     if splits.kind == "fixed":
         rows = [np.flatnonzero((folds == part) & usable) for part in range(3)]
         return [Split("fixed", rows[0], rows[1], rows[2])]
@@ -262,6 +264,27 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
     return rotated(
         folds, labels[train], trains, never, validates=splits.validation == "next"
     )
+
+
+def _check_size(clips: _Clips, folds: IntArray) -> None:
+    """Raise an error where the row numbers of all splits would not fit into memory."""
+    from obygaze_models.models.linear_solvers import (
+        most_bytes,
+    )  # late: it loads scikit-learn
+
+    splits = clips.protocol.splits
+    n_splits = len(np.unique(folds))
+    if splits.validation == "each":
+        n_splits *= n_splits - 1
+    n_tasks = len({train for train, _ in clips.protocol.pairs})
+    n_bytes = 8 * n_splits * int(clips.usable.sum()) * n_tasks
+    if n_bytes > most_bytes():
+        raise FixInput(
+            f"{n_splits:,} splits of {len(folds):,} clips take {human(n_bytes)} of memory, more "
+            f"than half of this machine",
+            where=clips.table.name,
+            hint="--set splits.folds=10 (ten groups of films), or fewer clips (data.where)",
+        )
 
 
 def _finish(clips: _Clips, train: str, test: str, split: Split) -> Split:

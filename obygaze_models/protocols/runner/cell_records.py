@@ -185,21 +185,22 @@ def _label_inflation(
 def _by_movie(cell: Cell, groups: Groups) -> Record:
     names, values = cell.by_group(groups)
     movies, found = groups[cell.universe], dict[str, Record]()
-    films = [np.unique(groups[t.rows]).tolist() for t in cell.tested]
-    alone = [own[0] if len(own) == 1 else "" for own in films]
+    runs_of: dict[str, list[dict[str, float]]] = {}  # that test this film alone
+    for t, tested_values in zip(cell.tested, cell.fold_values, strict=True):
+        films = groups[t.rows]
+        if np.all(films == films[:1]):
+            runs_of.setdefault(str(films[0]), []).append(tested_values)
+    codes = np.searchsorted(np.array(names, dtype=np.str_), movies)
+    n_clips = np.bincount(codes, minlength=len(names)).tolist()
+    n_positive = np.bincount(codes[cell.y], minlength=len(names)).tolist()
     for i, movie in enumerate(names):
-        inside = movies == movie
         found[movie] = {
-            "n": int(inside.sum()),
-            "n_positive": int(cell.y[inside].sum()),
+            "n": n_clips[i],
+            "n_positive": n_positive[i],
             **{name: float(own[i]) for name, own in values.items()},
         }
-        runs = [
-            own
-            for own, film in zip(cell.fold_values, alone, strict=True)
-            if film == movie
-        ]
-        if len(runs) > 1:  # runs that test this film alone
+        runs = runs_of.get(movie, [])
+        if len(runs) > 1:
             spread = {
                 name: float(np.std([run[name] for run in runs], ddof=1))
                 for name in values

@@ -27,9 +27,11 @@ from obygaze_models.evaluation.metrics import (
     GroupedStats,
     Values,
     auc_within,
+    auc_within_units,
     divide,
     evaluate,
     mean_over_folds,
+    means_within_units,
     weighted_mean,
 )
 from obygaze_models.evaluation.predictions import FloatArray, Predictions
@@ -157,32 +159,38 @@ class Cell:
         column for each distinct name, in order.
         """
         codes = np.unique(units, return_inverse=True)[1].astype(np.intp)
+        metrics = only or (TUNED if tuned else self._metrics)
+        folds = self._folds(codes, seeds, tuned=tuned)
+        if self.share is not None:
+            return self._expected([fold for _, fold in folds], codes, self.share)
+        if self.averaged:
+            return partial(mean_over_folds, [fold for _, fold in folds], metrics)
+        return partial(_pooled, _runs(folds), metrics)
+
+    @property
+    def _metrics(self) -> Sequence[str]:
+        """The metrics that are defined for the scores of all folds."""
         every = all(t.are_probabilities for t in self.tested)
-        metrics = only or (TUNED if tuned else METRICS if every else MARGIN_METRICS)
-        folds: list[GroupedStats] = []
-        by_seed: dict[int, list[GroupedStats]] = {}
-        for t in (
-            self.tested
-            if seeds is None
-            else [t for t in self.tested if t.seed in seeds]
-        ):
+        return METRICS if every else MARGIN_METRICS
+
+    def _folds(
+        self,
+        codes: NDArray[np.intp],
+        seeds: Sequence[int] | None = None,
+        *,
+        tuned: bool = False,
+    ) -> list[tuple[int, GroupedStats]]:
+        """Return each test with its seed; `codes` is the unit of each clip of the universe."""
+        folds = []
+        for t in self.tested:
+            if seeds is not None and t.seed not in seeds:
+                continue
             p = t.predictions
             if tuned and t.tuned is not None:
                 p = Predictions.of(p.y, p.score, t.tuned)
-            folds.append(GroupedStats(p, codes[np.searchsorted(self.universe, t.rows)]))
-            by_seed.setdefault(t.seed, []).append(folds[-1])
-        if self.share is not None:
-            return self._expected(folds, codes, self.share)
-        if self.averaged:
-            return partial(mean_over_folds, folds, metrics)
-        runs = [
-            GroupedStats(
-                Predictions.join([fold.predictions for fold in own]),
-                np.concatenate([fold.codes for fold in own]),
-            )
-            for own in by_seed.values()
-        ]
-        return partial(_pooled, list(zip(runs, by_seed.values(), strict=True)), metrics)
+            own_codes = codes[np.searchsorted(self.universe, t.rows)]
+            folds.append((t.seed, GroupedStats(p, own_codes)))
+        return folds
 
     def draws(
         self,
@@ -279,21 +287,57 @@ class Cell:
         """Return the films, and each metric within each film, NaN where it is not defined."""
         own = groups[self.universe]
         names, codes = np.unique(own, return_inverse=True)
-        statistics = self.statistics(own, only=only)
-        # Blocks of films limit the memory: a whole table has films x clips numbers.
-        step = max(1, BLOCK // max(len(names), len(own)))
-        blocks = []
-        for start in range(0, len(names), step):
-            films = np.arange(start, min(start + step, len(names)))
-            weights = np.zeros((len(films), len(names)))
-            weights[np.arange(len(films)), films] = 1.0
-            blocks.append(statistics(weights))
-        values = {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]}
+        values = self._within_units(codes.astype(np.intp), only)
+        if values is None:
+            values = self._drawn_alone(own, len(names), only)
         without = np.bincount(codes, weights=self.y, minlength=len(names)) == 0
         for name in ("f1_binary", "recall"):
             if name in values:
                 values[name] = np.where(without, np.nan, values[name])
         return [str(name) for name in names], values
+
+    def _drawn_alone(
+        self, units: NDArray[Any], n_units: int, only: Sequence[str] | None
+    ) -> Values:
+        """Return each metric within each unit, by weights that draw one unit alone."""
+        statistics = self.statistics(units, only=only)
+        # Blocks of units limit the memory: a whole table has units x clips numbers.
+        step = max(1, BLOCK // max(n_units, len(units)))
+        blocks = []
+        for start in range(0, n_units, step):
+            drawn = np.arange(start, min(start + step, n_units))
+            weights = np.zeros((len(drawn), n_units))
+            weights[np.arange(len(drawn)), drawn] = 1.0
+            blocks.append(statistics(weights))
+        return {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]}
+
+    def _within_units(
+        self, codes: NDArray[np.intp], only: Sequence[str] | None
+    ) -> Values | None:
+        """Return each metric within each unit, to the bits of `statistics` with one unit drawn.
+
+        None where a run tests only some of the units, and for a closed form.
+        """
+        metrics, n_units = list(only or self._metrics), int(codes.max()) + 1
+        folds = self._folds(codes)
+        if self.share is not None:
+            return None
+        if self.averaged:
+            return means_within_units([fold for _, fold in folds], metrics, n_units)
+        values = []
+        for whole, own in _runs(folds):
+            if len(whole.units) < n_units:
+                return None
+            together = [name for name in metrics if name not in RANKING_METRICS]
+            found = whole.within_units(together)
+            if "ap" in metrics:
+                found |= means_within_units(own, ["ap"], n_units)
+            if "auc" in metrics:
+                found["auc"] = auc_within_units(own, n_units)
+            values.append(found)
+        return {
+            name: np.mean([run[name] for run in values], axis=0) for name in metrics
+        }
 
     def means(self, metric: str, key: Callable[[TestedFold], K]) -> dict[K, float]:
         """Return the mean of a metric over the tests that have the same key, such as a fold."""
@@ -350,6 +394,21 @@ def expected_random(
         }
 
     return compute
+
+
+def _runs(
+    folds: Sequence[tuple[int, GroupedStats]],
+) -> list[tuple[GroupedStats, list[GroupedStats]]]:
+    """Return the tests of each seed: joined, and one by one."""
+    by_seed: dict[int, list[GroupedStats]] = {}
+    for seed, fold in folds:
+        by_seed.setdefault(seed, []).append(fold)
+    runs = []
+    for own in by_seed.values():
+        predictions = Predictions.join([fold.predictions for fold in own])
+        codes = np.concatenate([fold.codes for fold in own])
+        runs.append((GroupedStats(predictions, codes), own))
+    return runs
 
 
 def _pooled(

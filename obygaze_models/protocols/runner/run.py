@@ -1,6 +1,7 @@
 """Run a protocol on a manifest and stores: gather the inputs, fit and test, write the run."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import canonical_json, json_values, sha256_bytes
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
@@ -64,6 +65,10 @@ from obygaze_models.protocols.schedule import Labels, schedule
 from obygaze_models.protocols.schema import Protocol
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
+MANY_FOLDS, FEW_FOLDS = (
+    300,
+    10,
+)  # of films: where a run warns, and what it then offers
 PACKAGES = ("numpy", "scipy", "scikit-learn", "zarr")
 
 
@@ -204,6 +209,7 @@ def run_protocol(
     An interrupted run keeps its finished tests beside the folder: the same call goes on from there.
     """
     check_free(folder, inputs.identity, force=force)
+    _warn_of_many_fits(inputs)
     seconds = {"read": read_s}
     finished = FinishedTests.beside(folder, inputs.identity_here)
     with fitting(), finished.explains_interrupt():
@@ -229,6 +235,34 @@ def run_protocol(
     about = write_run(folder, about, records, predictions)
     finished.remove()
     return Run(folder, json_values(about), json_values(records))
+
+
+def _warn_of_many_fits(inputs: Inputs) -> None:
+    """Warn where each of many films is left out, before the fits begin that take so long."""
+    protocol, table = inputs.protocol, inputs.table
+    splits = protocol.splits
+    n_folds = len(set(table.column(splits.group).tolist()))
+    leaves_out_each = splits.kind == "leave_one_group_out" or not splits.folds
+    if splits.kind in ("fixed", "published") or not leaves_out_each:
+        return
+    if splits.validation == "each":
+        n_folds *= n_folds - 1
+    if n_folds <= MANY_FOLDS or not protocol.model_names:
+        return
+    tasks = dict.fromkeys(train for train, _ in protocol.pairs)
+    n_fits_of_a_fold = 0
+    for task in tasks:
+        for name in protocol.model_names:
+            is_repeated = protocol.models[name].kind == "mlp"
+            n_fits_of_a_fold += protocol.n_seeds(task) if is_repeated else 1
+    n_fits = n_folds * n_fits_of_a_fold * len(inputs.features)
+    n_of_ten = FEW_FOLDS * n_fits_of_a_fold * len(inputs.features)
+    text = (
+        f"{n_fits:,} fits of up to {len(table):,} clips each: one {splits.group} at a time is left "
+        f"out. Ten groups of them take {n_of_ten:,} fits, {n_fits / n_of_ten:.0f} times less time. "
+        f"Try: --set splits.kind=nested --set splits.validation=next --set splits.folds={FEW_FOLDS}"
+    )
+    warnings.warn(text, ObygazeWarning, stacklevel=3)
 
 
 def _fit_all(

@@ -5,20 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import tracemalloc
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import optimize, special
-from sklearn.linear_model import LogisticRegression
-from support.experiments import films, planted, quick, run_on, store_of
+from sklearn.linear_model import LogisticRegression, Ridge
+from support.experiments import films, planted, quick, store_of
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation import logistic
-from obygaze_models.models import linear_solvers
+from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.metrics import GroupedStats
+from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.models import linear, linear_solvers
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner import cells
+from obygaze_models.protocols.runner import run
+from obygaze_models.protocols.runner.cells import Cell, TestedFold
 from obygaze_models.protocols.runner.level_records import pairs_in_order
 from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import schedule
@@ -131,32 +137,130 @@ def test_other_annotators_of_a_long_film_are_found_as_one_by_one() -> None:
         assert sorted(other.clip_id for other in others) == sorted(expected)
 
 
-def test_films_in_blocks_have_the_values_of_all_at_once(
+@pytest.mark.parametrize("n_folds", [3, 12])
+@pytest.mark.parametrize("averaged", [True, False])
+def test_values_within_films_are_those_of_weights_that_draw_one_film(
+    n_folds: int, averaged: bool
+) -> None:
+    rng = np.random.default_rng(4)
+    n_clips = rng.integers(5, 40, size=12)
+    films_of_clips = np.repeat(np.arange(12), n_clips)
+    tested = []
+    for number in range(n_folds):
+        rows = np.flatnonzero(films_of_clips % n_folds == number)
+        scores = rng.integers(0, 30, size=len(rows)) / 30
+        truth = rng.random(len(rows)) < 0.4
+        leak = Leak("", len(rows), 0, 0, 0, 0, None, None, ())
+        predictions = Predictions.of(truth, scores)
+        for seed in (0, 1):
+            fold = TestedFold(str(number), seed, rows, predictions, 9, 9, leak)
+            tested.append(fold)
+    cell = Cell("a", "a", "ridge", "", tested, averaged=averaged)
+    names, values = cell.by_group(films_of_clips.astype(np.str_))
+    films_in_order = np.array([str(film) for film in range(12)])
+    assert names == sorted(films_in_order.tolist())
+    compute = cell.statistics(films_of_clips.astype(np.str_))
+    expected = compute(np.eye(12))
+    for name in ("ap", "auc", "accuracy", "brier", "ece", "f1_macro"):
+        np.testing.assert_array_equal(values[name], expected[name], err_msg=name)
+
+
+def test_ten_times_the_films_are_ten_times_the_rows_ranked_within_films(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With weights that draw each film alone it was a hundred times the numbers."""
+    unique = np.unique
+    numbers = []
+    for n_films in (20, 200):
+        rng = np.random.default_rng(5)
+        codes = np.repeat(np.arange(n_films), 4)
+        truth = rng.random(len(codes)) < 0.5
+        n_rows = 0
+
+        def count_rows(values: np.ndarray, **options: bool) -> tuple[np.ndarray, ...]:
+            nonlocal n_rows
+            n_rows += len(values)
+            return unique(values, **options)
+
+        stats = GroupedStats(Predictions.of(truth, rng.random(len(codes))), codes)
+        with monkeypatch.context() as patched:
+            patched.setattr(np, "unique", count_rows)
+            stats.orders_within_units()
+        numbers.append(n_rows)
+    assert numbers[0] >= 80
+    assert numbers[1] <= 11 * numbers[0]
+
+
+def test_leaving_out_films_solves_many_of_them_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One call for each strength and block of films; it was one for each strength and film."""
+    n_calls = []
+    solve = np.linalg.solve
+
+    def count_call(*equations: np.ndarray) -> np.ndarray:
+        n_calls[-1] += 1
+        return np.asarray(solve(*equations))
+
+    monkeypatch.setattr(np.linalg, "solve", count_call)
+    for n_films in (10, 100, 400):
+        rng = np.random.default_rng(6)
+        X = rng.normal(size=(5 * n_films, 6))
+        films_of_rows = np.repeat(np.arange(n_films), 5)
+        path = linear.RidgePath(X, rng.normal(size=(len(X), 1)))
+        n_calls.append(0)
+        path.left_out([1.0, 10.0, 100.0], films_of_rows)
+    assert n_calls == [3, 3, 3]
+
+
+@pytest.mark.parametrize("block_rows", [1, 7, 2000])
+def test_films_of_many_sizes_are_left_out_as_by_refitting(
+    block_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "BLOCK_ROWS", block_rows)
+    rng = np.random.default_rng(7)
+    films_of_rows = rng.permutation(np.repeat(np.arange(6), [1, 2, 2, 9, 9, 12]))
+    X = rng.normal(size=(35, 8)) + 2
+    targets = rng.normal(size=(35, 1))
+    found = linear.RidgePath(X, targets).left_out([0.5, 20.0], films_of_rows)
+    for number, alpha in enumerate((0.5, 20.0)):
+        for film in range(6):
+            out = films_of_rows == film
+            model = Ridge(alpha=alpha).fit(X[~out], targets[~out, 0])
+            expected = targets[out, 0] - model.predict(X[out])
+            np.testing.assert_allclose(found[number, out, 0], expected, rtol=1e-9)
+
+
+def test_each_of_many_films_left_out_is_said_before_the_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manifest = films(5, 16)
+    manifest = films(4, 12)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    changes = ('grid.models=["ridge"]', "report.concepts=false", "report.compare=false")
-    changes += (
-        'grid.train=["EN_S"]',
-        'grid.test=["EN_S"]',
-        'grid.baselines=["random"]',
+    inputs = gather(
+        quick("honest", 'grid.models=["ridge"]'), manifest, "", {"x": store}
     )
-    found = []
-    for block in (cells.BLOCK, 1):
-        monkeypatch.setattr(cells, "BLOCK", block)
-        run = run_on(
-            tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store}
-        )
-        found.append([record["by_movie"] for record in (*run.cells, *run.baselines)])
-    for whole, in_blocks in zip(*found, strict=True):
-        assert whole.keys() == in_blocks.keys()
-        for film, values in whole.items():
-            pair = (values, in_blocks[film])
-            numbers = [
-                [np.nan if v is None else v for v in own.values()] for own in pair
-            ]
-            np.testing.assert_allclose(*numbers, rtol=1e-12)
+    monkeypatch.setattr(run, "MANY_FOLDS", 3)
+    text = "12 fits of up to 48 clips each: one movie_id at a time is left out"
+    with pytest.warns(ObygazeWarning, match=text):
+        run._warn_of_many_fits(inputs)
+    grouped = quick("honest", 'grid.models=["ridge"]', "splits.folds=2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run._warn_of_many_fits(replace(inputs, protocol=grouped))
+
+
+def test_splits_larger_than_the_machine_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four films of 12 clips, three training tasks, 8 bytes for each clip of each split."""
+    manifest = films(4, 12)
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    inputs = gather(quick("honest"), manifest, "", {"x": store})
+    monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 8 * 4 * 48 * 3)
+    inputs.context(None)
+    monkeypatch.setattr(linear_solvers, "most_bytes", lambda: 8 * 4 * 48 * 3 - 1)
+    with pytest.raises(FixInput, match="4 splits of 48 clips take"):
+        inputs.context(None)
 
 
 def test_products_larger_than_the_machine_are_refused(
