@@ -165,9 +165,8 @@ def run(
     named = manifest or chosen.data.segments or chosen.data.manifest or None
     clips, path = named_manifest(named, workspace)
     inputs = gather(chosen, clips, path, _stores(stores, workspace))
-    folder = workspace_of(workspace).target(
-        "runs", os.fspath(output or inputs.default_name)
-    )
+    name = inputs.default_name if output is None else os.fspath(output)
+    folder = workspace_of(workspace).target("runs", name)
     read_s = time.perf_counter() - started
     watch = progress_bars(progress, "steps")
     return run_protocol(
@@ -238,7 +237,8 @@ def train(
     chosen = training_protocol(model, task, clips, changes)
     inputs = gather(chosen, clips, path, _stores(store, workspace))
     place = workspace_of(workspace)
-    folder = place.target("runs", os.fspath(output or inputs.default_name))
+    name = inputs.default_name if output is None else os.fspath(output)
+    folder = place.target("runs", name)
     target = place.folder("models") / folder.name
     check_place(target, target.name)
     done = run_protocol(

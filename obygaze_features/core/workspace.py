@@ -3,7 +3,7 @@
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Self
 
 from obygaze_features.core.console import few
@@ -21,6 +21,8 @@ MAKERS = {
     "runs": "obygaze run --help",
     "models": "obygaze train --help",
 }
+# File systems allow 255 bytes; .toml and .zip are added.
+MAX_NAME_BYTES = 250
 # A scheme of one letter would be a Windows drive.
 # At the end of a location, before the sha256 that the seal of the store must have.
 EXPECTED = "#sha256="
@@ -88,6 +90,8 @@ class Workspace:
             raise FixUsage(
                 f"invalid name {name!r}", hint="-o NAME: letters, digits, - and _"
             )
+        if "/" not in name:
+            _check_bare(name)
         return self.checked(Path(name) if "/" in name else self.folder(kind) / name)
 
     def new_store(self, name: str) -> Path:
@@ -96,6 +100,16 @@ class Workspace:
             raise FixUsage(
                 "expected a folder for the new store, got a URL",
                 hint="write it to a folder, then obygaze store push",
+            )
+        if EXPECTED in name:
+            raise FixUsage(
+                f"invalid name {name!r}: {EXPECTED} stands before the sha256 of a store to read",
+                hint="another name for the new store",
+            )
+        if ".." in PurePath(name).parts[1:]:
+            raise FixUsage(
+                f"invalid path {name!r}: it has '..' after another folder",
+                hint="the path without that folder and '..'",
             )
         # Never the packed store of that name, nor a store of the current folder: those are read.
         folder = self.folder("stores") / name if self._is_bare(name) else Path(name)
@@ -171,10 +185,29 @@ class Workspace:
 
     @staticmethod
     def _is_bare(name: str) -> bool:
-        if "/" in name or "\\" in name or name.endswith((".toml", ".csv", ".zip")):
+        is_windows_path = "\\" in name and os.sep == "\\"
+        is_file = name.endswith((".toml", ".csv", ".zip"))
+        if "/" in name or is_windows_path or is_file:
             return False
         if name in {"", ".", ".."} or not name.isprintable() or name.startswith("-"):
             raise FixUsage(
                 f"invalid name {name!r}", hint="use letters, digits, - and _"
             )
+        _check_bare(name)
         return True
+
+
+def _check_bare(name: str) -> None:
+    """Raise an error unless a folder can have the name, and a file with an ending too."""
+    # Where a backslash does not separate folders, it would be taken for one.
+    if "\\" in name and os.sep != "\\":
+        raise FixUsage(
+            f"invalid name {name!r}",
+            hint="/ between folders; names of letters, digits, - and _",
+        )
+    n_bytes = len(os.fsencode(name))
+    if n_bytes > MAX_NAME_BYTES:
+        raise FixUsage(
+            f"the name has {n_bytes} bytes, expected at most {MAX_NAME_BYTES}",
+            hint="a shorter name",
+        )

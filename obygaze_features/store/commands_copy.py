@@ -249,7 +249,8 @@ def unpack_(
         obygaze store unpack xclip.zip
         obygaze store unpack xclip.zip -o films-xclip
     """
-    target = session.workspace.new_store(output or packed.stem)
+    new_name = packed.stem if output is None else output
+    target = session.workspace.new_store(new_name)
     _transfer(session, "unpack", partial(unpack, packed, target, expect=expect))
 
 
@@ -278,7 +279,8 @@ def pull_(session: Session, source: str, output: str | None, **chosen: Any) -> N
         obygaze store pull s3://films/xclip --movie tt0108160 --level frames
     """
     name, sha256 = split_expected(source, chosen.pop("expect"))
-    target = session.workspace.new_store(output or _last_word(name))
+    new_name = _last_word(name) if output is None else output
+    target = session.workspace.new_store(new_name)
     place = name if is_url(name) else session.workspace.existing_store(name)
     _transfer(
         session, "pull", partial(pull, place, target, expect=sha256 or None, **chosen)

@@ -296,7 +296,8 @@ def pull(session: Session, location: str, name: str | None, force: bool) -> None
     """
     from obygaze_models.zoo.saving import pull_model
 
-    folder = session.workspace.target("models", name or last_part(location))
+    new_name = last_part(location) if name is None else name
+    folder = session.workspace.target("models", new_name)
     model = pull_model(location, folder, force=force)
     session.console.show(
         {"model": folder.name, "path": str(folder), "kind": model.info.kind},

@@ -102,7 +102,7 @@ class Experiment:
     def highest(self, clip: Clip) -> Clip:
         """The row with the highest level about the same clip; of equal ones the own, the first."""
         own = clip.extra.get("annotator", "")
-        in_film = [other for other in self.everyone if other.movie_id == clip.movie_id]
+        in_film = [other for other in self.clips if other.movie_id == clip.movie_id]
         names = list(
             dict.fromkeys(other.extra.get("annotator", "") for other in in_film)
         )
@@ -116,12 +116,6 @@ class Experiment:
             *(rows[name] for name in names if own and name in rows and name != own),
         ]
         return max(ordered, key=lambda other: RANK[other.level])
-
-    @property
-    def everyone(self) -> list[Clip]:
-        """The clips of all annotators in the view, also those that `data.where` leaves out."""
-        view = self.protocol["data"].get("view", "raw")
-        return [seen_clip(clip) if view == "visual" else clip for clip in self.manifest]
 
     def vectors(self) -> dict[str, NDArray[np.float64]]:
         """The vector of each selected clip that has one."""

@@ -1,0 +1,375 @@
+"""Names that nobody thought of: each works and comes back unchanged, or there is one clean error.
+
+Nothing that was there is overwritten, and a name that is not a path is written nowhere but in its
+folder of the workspace. `OBYGAZE_NAMES=500` draws that many names for each command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.cli import Result, call_obygaze
+from support.experiments import films, planted, write_workspace
+from support.stores import fill_store, plan_store
+
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.workspace import KINDS, Workspace
+from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import ArraySpec, open_store
+from obygaze_models.protocols.reading import parse_protocol
+
+N_NAMES = int(os.environ.get("OBYGAZE_NAMES", "0"))
+ODD = [
+    *("", " ", ".", "..", "...", ".x", "x.", "-", "-x", "--force", "~", "*", "?", "%s"),
+    *(
+        "a b",
+        " a",
+        "a ",
+        "a\tb",
+        "a\nb",
+        "a\rb",
+        "a\0b",
+        "\x1b[2J",
+        "\u202ex",
+        "\u2028",
+    ),
+    *("é", "e\u0301", "ß", "SS", "名前", "Ж", "١", "🎬", "\ud800", "\udcff", "\ufeffx"),
+    *("CON", "nul", "aux.toml", "com1.csv", "x:y", "C:", "a|b", "<b>", '"', "'", "=1"),
+    *(
+        "a[1]",
+        "{x}",
+        "$(x)",
+        "`x`",
+        "#x",
+        "x#sha256=0",
+        "a,b",
+        "a;b",
+        "a&b",
+        "\\",
+        "a\\b",
+    ),
+    *("..\\x", "x.toml", "x.csv", "x.zip", ".toml", ".zip", "x.h5", "store.json"),
+    *("made-up", "made-up ", "MADE-UP", "sig", "made-up.v2", "honest", "clip", "true"),
+    *(
+        "x" * 120,
+        "x" * 255,
+        "x" * 300,
+        "é" * 130,
+        "x" * 5000,
+        "1",
+        "1e5",
+        "None",
+        "nan",
+    ),
+    *(
+        "a/b",
+        "a//b",
+        "a/",
+        "./a",
+        "a/../b",
+        "manifests",
+        "manifests/made-up",
+        "a/b.toml",
+    ),
+]
+# Names that were once written into another folder, or made and not found again.
+FOUND = [
+    *(("store", name) for name in ("a\\b", "x#sha256=0", "x" * 255, "a/../b")),
+    *(("manifest", name) for name in ("a\\b", "..\\x")),
+    *(("run", name) for name in ("", "a\\b", "x" * 255)),
+]
+NAMES = st.one_of(st.sampled_from(ODD), st.text(max_size=12))
+# The command, the kind of what it makes, and the command that reads it.
+COMMANDS: dict[str, tuple[Sequence[str], str, Sequence[str]]] = {
+    "manifest": (
+        ["manifest", "import", "csv", "one.csv"],
+        "manifests",
+        ["manifest", "show"],
+    ),
+    "store": (["store", "import", "npz", "x.npz"], "stores", ["store", "info"]),
+    "subset": (
+        ["store", "subset", "sig", "--movie", "tt0000001"],
+        "stores",
+        ["store", "info"],
+    ),
+    "run": (["run", "baselines.toml", "--manifest", "made-up"], "runs", []),
+    "model": (["train", "ridge", "sig", "made-up"], "models", ["models", "show"]),
+}
+FEW = {"manifest": 25, "store": 8, "subset": 6, "run": 4, "model": 1}
+
+
+def tried(n: int) -> settings:
+    """The settings of hypothesis for so many names."""
+    return settings(
+        max_examples=N_NAMES or n,
+        deadline=None,
+        derandomize=not N_NAMES,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace in a folder of other files."""
+    root = tmp_path_factory.mktemp("names") / "ws"
+    root.mkdir()
+    (root.parent / "outside.txt").write_text("outside")
+    manifest = films(3, 8)
+    write_workspace(root, manifest, planted(manifest, width=20))
+    (root / "one.csv").write_text("clip_id,movie_id\na,a\n")
+    np.savez(root / "x.npz", clip_id=np.array(["a", "b"]), clip=np.ones((2, 3)))
+    protocol = 'schema = "obygaze-protocol/1"\n[tasks.t.classes]\nEN = 0\nS = 1\n'
+    protocol += '[grid]\nbaselines = ["prevalence"]\n[report]\nreplicates = 2\n'
+    (root / "baselines.toml").write_text(protocol)
+    return root
+
+
+def state_of(root: Path) -> dict[str, bytes]:
+    """Every file under a folder with its bytes, and every folder."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        found[str(path)] = path.read_bytes() if path.is_file() else b""
+    return found
+
+
+def finding(said: Result) -> str:
+    """What is wrong with an answer, or an empty text."""
+    text = said.stdout + said.stderr
+    if "a bug in obygaze" in text or "Traceback" in text:
+        return "a bug: " + said.stderr[-300:]
+    errors = [line for line in said.stderr.splitlines() if line.startswith("Error: ")]
+    if said.code and len(errors) != 1:
+        return f"exit {said.code} with {len(errors)} errors: {said.stderr[:300]}"
+    if said.code == 0 and errors:
+        return f"exit 0 with an error: {said.stderr[:300]}"
+    return ""
+
+
+def wrong_with(place: Path, command: str, name: str) -> str:
+    """What is wrong after a command made something of a name; what it made is removed."""
+    words, kind, reader = COMMANDS[command]
+    root = place.parent
+    before = state_of(root)
+    said = call_obygaze(*words, "-o", name, cwd=place)
+    after = state_of(root)
+    try:
+        wrong = finding(said)
+        if wrong:
+            return wrong
+        changed = [path for path, data in before.items() if after.get(path) != data]
+        if changed:
+            return f"changed {changed}"
+        made = sorted(after.keys() - before.keys())
+        if said.code:
+            # Folders of the workspace may be made, but no file.
+            files = [path for path in made if Path(path).is_file()]
+            return f"refused, but wrote {files}" if files else ""
+        is_path = "/" in name or name.endswith((".toml", ".csv", ".zip"))
+        # A model is saved beside the run that evaluated it.
+        kinds = ("models", "runs") if kind == "models" else (kind,)
+        inside = tuple(str(place / own) for own in kinds)
+        astray = [path for path in made if not path.startswith(inside)]
+        if astray and not is_path:
+            return f"wrote {astray}"
+        if reader:
+            # The model of a run that is given as a path has the last name of the path.
+            shown = Path(name).name if kind == "models" else name
+            again = call_obygaze(*reader, "--", shown, cwd=place)
+            if finding(again) or again.code:
+                return f"not found again: {again.stderr[:300]}"
+        once_more = call_obygaze(*words, "-o", name, cwd=place)
+        if finding(once_more):
+            return finding(once_more)
+        if made and state_of(root).keys() != after.keys():
+            return "the same command again wrote other files"
+        return ""
+    finally:
+        for path in sorted(state_of(root).keys() - before.keys(), reverse=True):
+            file = Path(path)
+            if file.is_dir():
+                shutil.rmtree(file, ignore_errors=True)
+            else:
+                file.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_on_the_command_line_works_or_is_refused_with_one_error(
+    place: Path, command: str
+) -> None:
+    @tried(FEW[command])
+    @given(name=NAMES)
+    def check(name: str) -> None:
+        # A path that leads out of the folder is where somebody asked for it.
+        if "/" in name and not (place / name).resolve().is_relative_to(place):
+            return
+        assert wrong_with(place, command, name) == ""
+
+    check()
+
+
+@tried(100)
+@given(name=NAMES, kind=st.sampled_from(KINDS[:4]))
+def test_a_bare_name_stays_in_its_folder_of_the_workspace(name: str, kind: str) -> None:
+    workspace = Workspace(Path("/nowhere/ws"))
+    places = {
+        "manifests": lambda: workspace.manifest(name),
+        "stores": lambda: workspace.new_store(name),
+        "runs": lambda: workspace.target("runs", name),
+        "models": lambda: workspace.target("models", name),
+    }
+    try:
+        path = places[kind]()
+    except ObygazeError as error:
+        assert error.what
+        return
+    is_path = "/" in name or name.endswith((".toml", ".csv", ".zip"))
+    if not is_path or (kind in ("runs", "models") and "/" not in name):
+        ending = ".toml" if kind == "manifests" else ""
+        assert path.parent == Path("/nowhere/ws") / kind
+        assert path.name == name + ending
+
+
+FIELDS = ("clip_id", "movie_id", "level", "concept", "column", "fold", "video", "cell")
+
+
+@tried(60)
+@given(name=NAMES, field=st.sampled_from(FIELDS))
+def test_a_name_in_a_manifest_comes_back_unchanged_or_is_refused(
+    name: str, field: str
+) -> None:
+    ids = {"clip_id": "a", "movie_id": "m", "level": "S", "video": "v.mp4"}
+    ids |= {field: name} if field in ids else {}
+    concepts = {"Look": "visual"}
+    shown: tuple[str, ...] = ("Look",)
+    if field == "concept":
+        concepts, shown = {**concepts, name: "unknown"}, (name,)
+    columns = {"column": name, "fold": f"fold:{name}"}
+    column = columns.get(field, "remark")
+    cell = name if field == "cell" else "1"
+    clip = Clip(
+        ids["clip_id"],
+        ids["movie_id"],
+        video=ids["video"],
+        level=ids["level"],
+        concepts=shown,
+        extra={column: cell},
+    )
+    manifest = Manifest("x", Header("x", concepts), (clip,), (column,))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "in" / "x.toml"
+        path.parent.mkdir()
+        try:
+            write_manifest(manifest, path)
+        except ObygazeError as error:
+            assert error.what
+            assert list(Path(folder).rglob("*")) == [path.parent]
+            return
+        assert read_manifest(path) == manifest
+        files = {file.name for file in path.parent.iterdir()}
+        assert files == {"x.toml", "x.csv"}
+
+
+@tried(8)
+@given(name=NAMES, field=st.sampled_from(["clip_id", "movie_id", "level"]))
+def test_a_name_in_a_store_comes_back_unchanged_or_is_refused(
+    name: str, field: str
+) -> None:
+    names = {"clip_id": "a", "movie_id": "m", "level": "clip"} | {field: name}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "in" / "s"
+        path.parent.mkdir()
+        try:
+            plan_store(
+                path,
+                clip_ids=[names["clip_id"], "other"],
+                movie_ids=[names["movie_id"], "other"],
+                arrays=(ArraySpec(names["level"], (3,)),),
+                block_rows=2,
+            )
+            values = np.arange(6, dtype=np.float32).reshape(2, 3)
+            fill_store(path, {names["level"]: values}).seal()
+        except ObygazeError as error:
+            assert error.what
+            files = [file for file in Path(folder).rglob("*") if file.is_file()]
+            assert all(file.is_relative_to(path) for file in files)
+            return
+        store = open_store(path)
+        assert list(store.clip_ids) == [names["clip_id"], "other"]
+        assert list(store.movie_ids) == [names["movie_id"], "other"]
+        assert np.array_equal(store[names["level"]].values, values)
+        inside = [file for file in Path(folder).rglob("*") if file.is_file()]
+        assert all(file.is_relative_to(path) for file in inside)
+
+
+@tried(40)
+@given(name=NAMES)
+def test_a_name_in_a_protocol_comes_back_unchanged_or_is_refused(name: str) -> None:
+    key = json.dumps(name)
+    text = f"""
+        schema = "obygaze-protocol/1"
+        [tasks.{key}.classes]
+        EN = 0
+        S = 1
+        [models.{key}]
+        kind = "ridge"
+        [grid]
+        train = [{key}]
+        models = [{key}]
+    """
+    try:
+        protocol = parse_protocol(text.encode("utf-8", "surrogatepass"), "x.toml")
+    except ObygazeError as error:
+        assert error.what
+        return
+    assert list(protocol.tasks) == [name]
+    assert protocol.model_names == [name]
+
+
+@tried(8)
+@given(name=NAMES)
+def test_a_name_of_folds_comes_back_unchanged_or_is_refused(name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        write_manifest(films(2, 3), place / "manifests" / "m.toml")
+        before = state_of(place)
+        words = ["manifest", "folds", "m", "-k", "2", "--as", name]
+        said = call_obygaze(*words, cwd=place)
+        assert finding(said) == ""
+        after = state_of(place)
+        assert after.keys() == before.keys()
+        if said.code:
+            assert after == before
+            return
+        manifest = read_manifest(place / "manifests" / "m.toml")
+        assert manifest.columns == (f"fold:{name}",)
+
+
+@tried(10)
+@given(name=NAMES)
+def test_a_name_of_a_backbone_is_found_or_refused_with_one_error(name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        said = call_obygaze("backbones", "show", "--", name, cwd=folder)
+        assert finding(said) == ""
+        assert list(Path(folder).rglob("*")) == []
+
+
+@pytest.mark.parametrize(("command", "name"), FOUND)
+def test_names_that_went_astray_once_are_refused_and_nothing_is_written(
+    place: Path, command: str, name: str
+) -> None:
+    before = state_of(place.parent)
+    said = call_obygaze(*COMMANDS[command][0], "-o", name, cwd=place)
+    assert said.code == 2
+    assert finding(said) == ""
+    after = state_of(place.parent)
+    assert [path for path in after if Path(path).is_file() and path not in before] == []
