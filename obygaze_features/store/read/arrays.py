@@ -188,25 +188,30 @@ class Arrays:
         out: npt.NDArray[Any],
     ) -> None:
         """Read ascending rows of one block into `out`."""
-        key, chunk_rows = self.plan.block_key(spec.name, block), layout.chunk_shape[0]
-        rows = rows - block * self.plan.block_rows
-        numbers = rows // chunk_rows
-        starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
-        chunks = self._chunks(key, layout, numbers[starts].tolist())
+        key = self.plan.block_key(spec.name, block)
+        chunk_rows = layout.chunk_shape[0]
+        rows_in_block = rows - block * self.plan.block_rows
+        chunk_of_row = rows_in_block // chunk_rows
+        # The rows are ascending, so those of a chunk are next to each other.
+        starts = np.flatnonzero(np.diff(chunk_of_row, prepend=-1)).tolist()
+        stops = [*starts[1:], len(rows)]
+        numbers = chunk_of_row[starts].tolist()
+        chunks = self._chunks(key, layout, numbers)
         try:
-            for start, stop, chunk in zip(
-                starts, [*starts[1:], len(rows)], chunks, strict=True
+            for start, stop, number, chunk in zip(
+                starts, stops, numbers, chunks, strict=True
             ):
                 if chunk is None:
-                    self._require_absent(spec, block, rows[start:stop])
+                    self._require_absent(spec, block, rows_in_block[start:stop])
                     out[start:stop] = np.nan if spec.is_float else 0
                     continue
-                mine = rows[start:stop] - int(numbers[start]) * chunk_rows
-                first, after = int(mine[0]), int(mine[-1]) + 1
+                rows_in_chunk = rows_in_block[start:stop] - number * chunk_rows
+                first, after = int(rows_in_chunk[0]), int(rows_in_chunk[-1]) + 1
                 values = layout.decode(chunk)
-                out[start:stop] = (
-                    values[first:after] if after - first == len(mine) else values[mine]
-                )
+                if after - first == len(rows_in_chunk):  # a slice is copied faster
+                    out[start:stop] = values[first:after]
+                else:
+                    out[start:stop] = values[rows_in_chunk]
         except DAMAGE as error:
             raise self._damaged(key, error) from error
 

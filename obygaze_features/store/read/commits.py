@@ -2,7 +2,14 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -292,36 +299,35 @@ class Commits:
 
         In a block that a partial copy holds of none of them, the rows that would be ok are missing.
         """
-        found: dict[int, RowStatus] = {}
         if blocks is None:
             _ = self.seal  # one request, in place of all pages of the index
+            blocks = range(self.plan.n_blocks)
         partial = self.partial
-        if (
-            self.is_sealed
-            and self._seal
-            and not partial
-            and len(self._seal.noted) < FEW_ROWS
-        ):
-            rows, step = self._seal.noted, self.plan.block_rows
-            wanted = None if blocks is None else set(blocks)
-            return {
-                n: rows[n]
-                for n in sorted(rows)
-                if wanted is None or n // step in wanted
-            }
-        for block in range(self.plan.n_blocks) if blocks is None else blocks:
+        seal = self._seal if self.is_sealed else None
+        if seal is not None and partial is None and len(seal.noted) < FEW_ROWS:
+            wanted = blocks if isinstance(blocks, range) else frozenset(blocks)
+            return self._few_statuses(seal, wanted)
+        statuses: dict[int, RowStatus] = {}
+        for block in blocks:
             noted = self.noted(block)
-            if partial is not None and not any(
-                partial.holds(name, block) for name in arrays
-            ):
-                found.update(
-                    dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED)
-                )
-                noted = {
-                    row: status for row, status in noted.items() if not status.is_ok
-                }
-            found.update(noted)
-        return found
+            if partial is None or any(partial.holds(name, block) for name in arrays):
+                statuses.update(noted)
+                continue
+            # Nothing of this block is here: what failed is known, all other rows are missing.
+            for row in range(*self.plan.block_range(block)):
+                statuses[row] = NOT_FETCHED
+            for row, status in noted.items():
+                if not status.is_ok:
+                    statuses[row] = status
+        return statuses
+
+    def _few_statuses(self, seal: Seal, blocks: Container[int]) -> dict[int, RowStatus]:
+        """Return the rows of some blocks that a seal notes, by row, without reading each block."""
+        statuses = {}
+        for row in sorted(seal.noted):
+            if row // self.plan.block_rows in blocks:
+                statuses[row] = seal.noted[row]
+        return statuses
 
     def not_ok(
         self, array: str, blocks: Iterable[int] | None = None
@@ -373,10 +379,12 @@ class Commits:
         While rows of a block are replaced, a file is that of the marker or that of the claim.
         """
         yield self._expected(name)
-        place = block_of(name)
-        if self.is_sealed or name in self.plan.files or place is None:
+        array_and_block = block_of(name)
+        never_changes = self.is_sealed or name in self.plan.files
+        if never_changes or array_and_block is None:
             return
-        array, block = place
+        array, block = array_and_block
+        # The marker may have been replaced since it was read: forget it, and read it again.
         with self._lock:
             self._markers.pop(block, None)
         yield self._expected(name)

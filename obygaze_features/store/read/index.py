@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -68,41 +68,56 @@ class IndexPage(Record):
 
 def index_records(store: Store, seal: Seal) -> dict[str, Record]:
     """Return the files of the index of a store, by name; the first is the list of movies."""
-    plan, clip_ids, movie_ids = store.plan, store.clip_ids, store.movie_ids
-    blocks = max(1, PAGE_ROWS // plan.block_rows)
-    firsts = range(0, plan.n_blocks, blocks)
-    words = {name: text.split() for name, text in seal.crc32c.items()}
+    plan = store.plan
+    page_blocks = max(1, PAGE_ROWS // plan.block_rows)
+    checksums = {array: text.split() for array, text in seal.crc32c.items()}
     pages: dict[str, Record] = {}
-    for page, first in enumerate(firsts):
-        own = range(first, min(first + blocks, plan.n_blocks))
-        rows = range(own[0] * plan.block_rows, plan.block_range(own[-1])[1])
-        names = (
-            plan.block_key(spec.name, block) for block in own for spec in plan.arrays
-        )
-        pages[f"index/{page}.json"] = IndexPage(
-            clip_id=clip_ids[rows.start : rows.stop].tolist(),
-            noted={row: seal.noted[row] for row in rows if row in seal.noted},
-            sources=dict(
-                chain(*(store.commits.sources(block).items() for block in own))
-            ),
-            makers=seal.makers.between(rows.start, rows.stop),
-            files={name: seal.files[name] for name in names if name in seal.files},
-            crc32c={
-                name: " ".join(words[name][own.start : own.stop]) for name in words
-            },
-        )
-    texts = {
-        n: mark for n, mark in seal.files.items() if n.startswith(f"{TEXT_FOLDER}/")
-    }
-    data = {name: page.to_bytes() for name, page in pages.items()}
-    marks = {name: FileMark.of(d) for name, d in data.items()}
+    for number, first in enumerate(range(0, plan.n_blocks, page_blocks)):
+        blocks = range(first, min(first + page_blocks, plan.n_blocks))
+        page = _index_page(store, seal, blocks, checksums)
+        pages[f"index/{number}.json"] = page
+    marks = {name: FileMark.of(page.to_bytes()) for name, page in pages.items()}
+    for name, mark in seal.files.items():
+        if name.startswith(f"{TEXT_FOLDER}/"):
+            marks[name] = mark
     movies = MovieIndex(
         plan=plan.sha256,
-        page_blocks=blocks,
-        movies=runs_of(movie_ids),
-        files={**marks, **texts},
+        page_blocks=page_blocks,
+        movies=runs_of(store.movie_ids),
+        files=marks,
     )
     return {MovieIndex.FILE: movies, **pages}
+
+
+def _index_page(
+    store: Store, seal: Seal, blocks: range, checksums: Mapping[str, Sequence[str]]
+) -> IndexPage:
+    """Return what the seal lists of some blocks; `checksums` are those of each array by block."""
+    plan = store.plan
+    first_row = blocks[0] * plan.block_rows
+    after_row = plan.block_range(blocks[-1])[1]
+    sources: dict[int, RowSource] = {}
+    files: dict[str, FileMark] = {}
+    for block in blocks:
+        sources.update(store.commits.sources(block))
+        for spec in plan.arrays:
+            name = plan.block_key(spec.name, block)
+            if name in seal.files:
+                files[name] = seal.files[name]
+    crc32c = {}
+    for array, of_blocks in checksums.items():
+        crc32c[array] = " ".join(of_blocks[blocks.start : blocks.stop])
+    noted = {
+        row: seal.noted[row] for row in range(first_row, after_row) if row in seal.noted
+    }
+    return IndexPage(
+        clip_id=store.clip_ids[first_row:after_row].tolist(),
+        noted=noted,
+        sources=sources,
+        makers=seal.makers.between(first_row, after_row),
+        files=files,
+        crc32c=crc32c,
+    )
 
 
 def runs_of(movie_ids: npt.NDArray[np.str_]) -> dict[str, list[tuple[int, int]]]:

@@ -334,30 +334,37 @@ class StoreWriter:
             self._agreed = kind
 
     def _put(self, marker: Marker, data: Mapping[str, Pieces]) -> bool:
+        """Commit a block; return False where its content was committed before.
+
+        Raise an error where other content is there.
+        """
         with disk_errors(self.path):
             commit.make_room(self.path)
-        found = commit.read_marker(self.path, marker.block)
+        committed = commit.read_marker(self.path, marker.block)
         for _ in range(ATTEMPTS):
-            if self._is_there(marker, found):
+            if self._is_there(marker, committed):
                 return False
             with disk_errors(self.path):
-                ours = self._try(marker, data)
-            found = commit.read_marker(self.path, marker.block)
-            if found != marker:
-                # Another process was first, and a cache may still hide its marker.
-                found = (
-                    commit.decided_marker(self.path, marker.block, marker.revision)
-                    or found
-                )
-            if ours and found == marker:
+                was_claimed = self._try(marker, data)
+            committed = self._marker_after(marker)
+            if was_claimed and committed == marker:
                 return True
-        if self._is_there(marker, found):
+        if self._is_there(marker, committed):
             return False
         raise AlreadyThere(
             f"block {marker.block} could not be committed: this store is being sealed or cleaned",
             where=str(self.path),
             hint="run the same command again",
         )
+
+    def _marker_after(self, marker: Marker) -> Marker | None:
+        """Return the marker of a block after an attempt to commit `marker`."""
+        committed = commit.read_marker(self.path, marker.block)
+        if committed == marker:
+            return committed
+        # Another process was first, and a cache may still hide its marker.
+        decided = commit.decided_marker(self.path, marker.block, marker.revision)
+        return decided or committed
 
     def _try(self, marker: Marker, data: Mapping[str, Pieces]) -> bool:
         """Try once to commit; return whether this content was the one that was claimed."""
