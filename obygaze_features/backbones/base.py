@@ -325,9 +325,8 @@ class Backbone(ABC):
         A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
         """
         check_pixels(pixels, self.geometry, self.card.label)
-        levels = {
-            n: level for n, level in self.levels.items() if only is None or n in only
-        }
+        wanted = self.levels.keys() if only is None else self._known_levels(only)
+        levels = {n: level for n, level in self.levels.items() if n in wanted}
         outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
         for name, level in levels.items():
             expected, got = (
@@ -340,6 +339,17 @@ class Backbone(ABC):
                     what, hint="compare [tokens] of the card with the checkpoint"
                 )
         return {name: outputs[level.source] for name, level in levels.items()}
+
+    def _known_levels(self, only: Collection[str]) -> set[str]:
+        """Return names of levels; raise an error for one that this backbone has not."""
+        names = {only} if isinstance(only, str) else set(only)
+        unknown = sorted(names - self.levels.keys())
+        if unknown:
+            raise FixUsage(
+                f"{self.card.label} has no level {unknown[0]!r}",
+                hint=f"one of {', '.join(self.levels)}",
+            )
+        return names
 
     def _checked_mask(self, mask: Any, n_clips: int) -> npt.NDArray[np.float32]:
         # Imported late: the help of commands imports this module.

@@ -82,8 +82,8 @@ _SHORT = {
 class Pooling:
     """The modes of a pooling, and what is done to texts before it.
 
-    `max_tokens` are the tokens of a longer text that count (None: as many as its tokenizer takes),
-    and `prompt` precedes every text.
+    `max_tokens` are the tokens of a longer text that count (None: as many as its tokenizer and its
+    positions allow), and `prompt` precedes every text.
     """
 
     modes: tuple[str, ...] = (_MEAN,)

@@ -260,6 +260,12 @@ class LanguageModel:
         import torch
 
         words = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        n_tokens, most = len(words) + 2, _positions(self.model)
+        if most is not None and n_tokens > most:
+            raise FixInput(
+                f"{n_tokens} tokens, the language model takes {most}: {text[:60]!r}",
+                hint="shorten this caption, or use another --lm",
+            )
         ids = torch.tensor([[self.begin, *words, self.end]])
         with torch.inference_mode():
             logits = self.model(input_ids=ids).logits[0, :-1].double()
@@ -283,8 +289,11 @@ class SentenceEncoder:
             "truncation": True,
             "return_tensors": "pt",
         }
-        if self.pooling.max_tokens is not None:
-            options["max_length"] = self.pooling.max_tokens
+        most = self.pooling.max_tokens
+        if most is None:  # as sentence-transformers does
+            lengths = [self.tokenizer.model_max_length, _positions(self.model)]
+            most = min(length for length in lengths if length is not None)
+        options["max_length"] = most
         parts = []
         for start in range(0, len(texts), SENTENCES):
             some = [
@@ -307,6 +316,12 @@ class SentenceEncoder:
         row = dict(zip(unique, self.embed(unique), strict=True))
         pairs = zip(texts, others, strict=True)
         return [float(row[text] @ row[other]) for text, other in pairs]
+
+
+def _positions(model: Any) -> int | None:
+    """Return the most tokens that a model has positions for; None if it does not say."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    return most if isinstance(most, int) and most > 0 else None
 
 
 def _load(name: str, kind: str) -> tuple[Any, Any]:

@@ -165,6 +165,21 @@ def test_texts_are_cut_cased_and_prompted_as_the_files_declare(tmp_path: Path) -
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+def test_a_text_longer_than_the_positions_is_cut_or_refused(tmp_path: Path) -> None:
+    # The tiny encoder has 32 positions and a tokenizer without a limit; as in
+    # sentence-transformers, the tokens after them do not count.
+    folder = save_encoder(tmp_path / "bert")
+    long = "a man on a bed " * 20
+    expected = unit(tokens_of(folder, long, 32).mean(axis=0))
+    found = SentenceEncoder(str(folder)).embed([long])[0]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    # A prior is of the whole text: 100 words, the begin and the end.
+    model = LanguageModel(str(save_language_model(tmp_path / "lm")))
+    with pytest.raises(FixInput, match="102 tokens, the language model takes 32"):
+        model.prior(long)
+    assert 0 < model.prior("a man " * 15) < 1  # 32 tokens
+
+
 @pytest.mark.parametrize(
     ("others", "pooling", "message"),
     [
