@@ -52,7 +52,8 @@ class StoreEstimate:
     """The size and progress of one store of a plan, and the status of its backbone's weights.
 
     `forward_s` is the time to prepare and compute one clip, None if it was not measured, and
-    `activation_bytes` the memory of computing it.
+    `activation_bytes` the memory of computing it. `disk` is the number of the disk that the store
+    is on, and `disk_free_bytes` what is free there.
     """
 
     store: str
@@ -68,6 +69,8 @@ class StoreEstimate:
     activation_bytes: int = 0
     why: str = ""
     forward_s: float | None = None
+    disk: int = 0
+    disk_free_bytes: int = 0
 
     @property
     def share_left(self) -> float:
@@ -77,7 +80,10 @@ class StoreEstimate:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """What a plan needs; `decode_s` is the time of a few clips, None if none could be decoded."""
+    """What a plan needs; `decode_s` is the time of a few clips, None if none could be decoded.
+
+    `free_bytes` is what is free on the disk of a store; of several disks, on the fullest one.
+    """
 
     clips: int
     with_video: int
@@ -127,11 +133,15 @@ class CostEstimate:
         if self.with_video < self.clips:
             without = self.clips - self.with_video
             found.append(f"{without} clips have no video: their rows stay missing")
-        needed = sum(store.n_bytes * store.share_left for store in self.stores)
-        if needed > self.free_bytes:
-            found.append(
-                f"{human(needed)} of disk needed, {human(self.free_bytes)} free"
-            )
+        for disk in dict.fromkeys(store.disk for store in self.stores):
+            stores = [store for store in self.stores if store.disk == disk]
+            needed = sum(store.n_bytes * store.share_left for store in stores)
+            free = stores[0].disk_free_bytes
+            if needed > free:
+                names = few([Path(store.store).name for store in stores])
+                found.append(
+                    f"{human(needed)} of disk needed, {human(free)} free: {names}"
+                )
         found += [
             f"{s.backbone}: weights {s.weights}"
             + (
@@ -227,9 +237,6 @@ def estimate(
         both = zip(stores, plan.targets, strict=True)
         stores = [_timed(store, target, workspace, shares[0]) for store, target in both]
     on_cpu = device == "cpu" and any(store.weight_bytes for store in stores)
-    folder = Path(plan.targets[0].store)
-    while not folder.exists():
-        folder = folder.parent
     return CostEstimate(
         clips=len(plan.rows),
         with_video=len(with_video),
@@ -240,7 +247,7 @@ def estimate(
         peak_bytes=sum(
             _peak_bytes(plan, stores, clip_bytes, share) for share in shares
         ),
-        free_bytes=shutil.disk_usage(folder).free,
+        free_bytes=min(store.disk_free_bytes for store in stores),
         workers=sum(share.workers for share in shares),
         device=",".join(share.device for share in shares),
         idle_gpus=idle_gpus() if on_cpu else (),
@@ -305,6 +312,9 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate
     # The two times of each frame, and whether it is real.
     times = (2 * 8 + has_mask) * card.geometry.frames
     attention = target.attention or card.input.attention
+    on_disk = folder
+    while not on_disk.exists():
+        on_disk = on_disk.parent
     store = StoreEstimate(
         store=target.store,
         backbone=card.label,
@@ -322,6 +332,8 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate
             card.geometry, target.dtype, attention
         ),
         why=why,
+        disk=on_disk.stat().st_dev,
+        disk_free_bytes=shutil.disk_usage(on_disk).free,
     )
     return store, view_of(card, target)
 

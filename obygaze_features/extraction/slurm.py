@@ -35,7 +35,7 @@ MAX_RESTARTS = 200
 GPU_OPTIONS = ("gpus", "G", "gpus-per-node", "gpus-per-socket", "gpus-per-task")
 MEMORY_OPTIONS = ("mem", "mem-per-cpu", "mem-per-gpu")
 
-WALLTIME = re.compile(r"(\d{1,3}):(\d\d)")
+WALLTIME = re.compile(r"([0-9]{1,3}):([0-5][0-9])")
 SCRIPT_MARK = b"clips; task i takes unit i and each "
 
 

@@ -108,6 +108,21 @@ def test_the_hours_are_those_of_the_slower_stage_or_of_both() -> None:
     assert replace(found, stores=[half, done]).hours()["forward_hours"] == 0.5
 
 
+def test_each_disk_needs_room_for_the_stores_on_it() -> None:
+    # 600 bytes fit on a disk with 1000, not on one with 400; the third store is written.
+    first = StoreEstimate(
+        *("/a/one", "a", {}, 4, 0, 0, 600, 0.0, "cached"), disk=1, disk_free_bytes=1000
+    )
+    second = replace(first, store="/b/two", disk=2, disk_free_bytes=400)
+    third = replace(second, store="/b/three", n_bytes=300, blocks_done=4)
+    found = CostEstimate(9, 9, [], [first, second, third], 1.0, {}, 0, 400, workers=1)
+    assert found.obstacles == ["600 B of disk needed, 400 B free: two, three"]
+    same = replace(first, store="/a/two")
+    found = replace(found, stores=[first, same])
+    assert found.obstacles == ["1.2 kB of disk needed, 1.0 kB free: one, two"]
+    assert replace(found, stores=[first]).obstacles == []
+
+
 def test_several_devices_share_the_clips_and_each_holds_its_own_model(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -254,7 +254,14 @@ def test_submitting_without_slurm_is_an_error(
 
 
 @pytest.mark.parametrize(
-    "words", [("--time", "soon"), ("--time", "0:00"), ("-k", "0"), ("--sbatch", "a\nb")]
+    "words",
+    [
+        ("--time", "soon"),
+        ("--time", "0:00"),
+        ("--time", "1:75"),
+        ("-k", "0"),
+        ("--sbatch", "a\nb"),
+    ],
 )
 def test_invalid_options(
     plan: ExtractPlan, tmp_path: Path, words: tuple[str, ...]
