@@ -131,6 +131,13 @@ def save_model(
     }
     document["sha256"] = document_sha256(document)
     contents[MODEL_FILE] = pretty_json(document)
+    for name, content in contents.items():
+        if len(content) > MAX_BYTES[name]:
+            raise FixInput(
+                f"{name} would have {len(content):,} bytes; at most {MAX_BYTES[name]:,} are read",
+                where=str(folder),
+                hint="a level with fewer numbers for each clip, or fewer training clips",
+            )
     return _write(folder, contents, force=force)
 
 
@@ -328,8 +335,12 @@ def _read_checked(folder: Path, name: str, mark: FileMark) -> bytes:
     if not path.is_file() or path.is_symlink():
         raise Corrupt(f"{name} is missing", where=str(path))
     size = path.stat().st_size
-    if size != mark.n_bytes or size > MAX_BYTES[name]:
+    if size != mark.n_bytes:
         raise Corrupt(f"expected {mark.n_bytes} bytes, got {size}", where=str(path))
+    if size > MAX_BYTES[name]:
+        raise Corrupt(
+            f"{size:,} bytes; at most {MAX_BYTES[name]:,} are read", where=str(path)
+        )
     data = path.read_bytes()
     if sha256_bytes(data) != mark.sha256:
         raise Corrupt(

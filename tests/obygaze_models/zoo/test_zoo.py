@@ -47,6 +47,7 @@ from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.zoo import saving
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData, card_text
 from obygaze_models.zoo.predicting import predict
 from obygaze_models.zoo.saving import (
@@ -515,6 +516,20 @@ def test_a_card_of_gigabytes_does_not_come_with_a_model(
         Corrupt, match=r"README\.md has 4\.0 GB, expected at most 10\.0 MB"
     ):
         pull_model(str(tmp_path / "theirs"), tmp_path / "ours")
+
+
+def test_a_model_too_large_to_be_read_is_not_saved_and_says_its_size(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, size = load_model(saved), (saved / "model.safetensors").stat().st_size
+    monkeypatch.setitem(saving.MAX_BYTES, "model.safetensors", size - 1)
+    with pytest.raises(
+        Corrupt, match=f"^{size:,} bytes; at most {size - 1:,} are read"
+    ):
+        load_model(saved)
+    with pytest.raises(FixInput, match=r"model\.safetensors would have .* bytes"):
+        save_model(model.estimator, model.info, tmp_path / "large")
+    assert not (tmp_path / "large").exists()
 
 
 @pytest.mark.parametrize("name", ["README.md", "croissant.json"])
