@@ -142,7 +142,7 @@ def _read_packets(
     codec = stream.codec_context.codec.canonical_name
     rows: list[tuple[int, ...]] = []
     damaged: list[bool] = []
-    cut, reported = False, 0
+    cut, n_reported = False, 0
     with logged_errors(container) as count_errors:
         try:
             for packet in demux(container, stream):
@@ -163,13 +163,14 @@ def _read_packets(
                 if kept is not None:
                     packet.pts = packet.dts = len(kept)
                     kept.append(packet)
-                if codec in _UNREPORTED_DAMAGE and reported < (
-                    reported := count_errors()
-                ):
+                if codec not in _UNREPORTED_DAMAGE:
+                    continue
+                n_before, n_reported = n_reported, count_errors()
+                if n_reported > n_before:
                     # The damage is in this packet, in the one before, or between them; a key
                     # frame after it is whole.
                     damaged[-2:] = [True, not packet.is_keyframe][: len(damaged)]
-            if codec in _UNREPORTED_DAMAGE and reported < count_errors() and rows:
+            if codec in _UNREPORTED_DAMAGE and n_reported < count_errors() and rows:
                 damaged[-1] = True
         except av().FFmpegError:
             cut = True
