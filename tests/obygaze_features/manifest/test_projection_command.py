@@ -393,3 +393,16 @@ def test_only_whole_clips_are_cut(
     assert [(span.clip_id, span.start_frame, span.end_frame) for span in spans] == [
         (f"a-{start // 24 + 1:04d}", start, start + 23) for start in starts
     ]
+
+
+def test_a_clip_that_ends_before_the_first_marked_frame_is_not_cut(
+    tmp_path: Path,
+) -> None:
+    """30 s are 719.28 frames at 24000 / 1001: the first clip is frames 0-718, rounded down."""
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    (tmp_path / "s.csv").write_text(f"{header}a,ada,719,2157,S,\n")
+    _, spans = read_inputs(tmp_path / "s.csv", Fraction(30), fps="23.976")
+    assert [(span.clip_id, span.start_frame, span.end_frame) for span in spans] == [
+        ("a-0002", 719, 1438),
+        ("a-0003", 1439, 2157),
+    ]

@@ -204,6 +204,14 @@ def test_of_two_numbers_the_larger_one_means_present() -> None:
     assert concept_columns([1, 1, -1], 3).tolist() == [[1], [1], [-1]]
 
 
+def test_rows_of_another_width_have_no_margins() -> None:
+    X, Y, _ = clips(40, width=3)
+    bank = ConceptBank(NAMES, C=0.01).fit(X, Y)
+    with pytest.raises(ValueError, match="X has 4 features"):
+        bank.transform(np.zeros((2, 4)))
+    assert bank.transform(X).shape == (40, 3)
+
+
 def test_without_inner_folds_the_middle_tolerance_is_taken() -> None:
     X, Y, _ = clips(40, width=3)
     bank = ConceptBank(["Body"], C="inner", tolerances=(1.0, 2.0, 3.0, 4.0, 5.0))

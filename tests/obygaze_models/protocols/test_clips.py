@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
-from obygaze_features.manifest.model import Clip
+import numpy as np
+import pytest
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.clips import (
     ClipTable,
+    clip_table,
     disputed,
     other_annotators,
     task_labels,
 )
-from obygaze_models.protocols.schema import Task
+from obygaze_models.protocols.schema import Data, Task
 
 EN_S = Task(classes={"EN": 0, "S": 1})
 
@@ -100,3 +105,28 @@ def test_classes_by_expressions() -> None:
     assert task_labels("t", others, table).tolist() == [1, 0, 0, -1]
     named = Task(positive="level in {S}", negative="level in {EN}")
     assert task_labels("t", named, table).tolist() == [1, -1, 0, -1]
+
+
+def test_a_row_of_another_annotator_is_about_a_clip_from_a_fifth_of_it() -> None:
+    """Ada's clip is from 10 to 20 s, so that two seconds are a fifth."""
+    spans = {"late": (18.0, 30.0), "later": (18.5, 30.0), "early": (5.0, 12.5)}
+    ada = Clip("ada", "m", level="S", start_s=10.0, end_s=20.0)
+    others = [
+        replace(ada, clip_id=name, level="EN", start_s=start, end_s=end)
+        for name, (start, end) in spans.items()
+    ]
+    clips = [
+        replace(clip, extra={"annotator": clip.clip_id}) for clip in (ada, *others)
+    ]
+    table = ClipTable("m", clips, (), everyone=clips)
+    assert [clip.clip_id for clip in table.others[0]] == ["late", "early"]
+
+
+def test_rated_clips_without_any_concept_have_no_visual_view() -> None:
+    films = Header(dataset="made up")
+    rated = Manifest("films", films, (Clip("a", "m", level="S"),))
+    with pytest.raises(FixInput, match="no clip has a concept"):
+        clip_table(rated, Data(view="visual"))
+    assert clip_table(rated, Data(view="raw")).levels.tolist() == ["S"]
+    unrated = Manifest("films", films, (Clip("a", "m", level="EN"),))
+    assert clip_table(unrated, Data(view="visual")).levels.tolist() == ["EN"]

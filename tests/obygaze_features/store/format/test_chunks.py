@@ -13,13 +13,13 @@ import google_crc32c
 import numpy as np
 import pytest
 import zarr
-from numcodecs import Blosc
+from numcodecs import Blosc, Zstd
 from support.store_damage import changed
 from support.stores import fill_store, plan_store, sealed_store, some_ids
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, open_store
-from obygaze_features.store.format.chunks import ChunkLayout
+from obygaze_features.store.format.chunks import ChunkLayout, _compressor, _zstd_size
 from obygaze_features.store.read.verify import verify
 
 ROWS = np.arange(4 * 4096, dtype="<f4").reshape(4, 4096)
@@ -103,7 +103,7 @@ def test_a_block_outside_a_chunk_of_blosc_is_found_before_the_decoder(
 def test_no_other_byte_of_a_chunk_of_blosc_ends_the_process() -> None:
     program = """
 import numpy as np, test_chunks as t
-from numcodecs import Blosc
+from numcodecs import Blosc, Zstd
 layout, random = t.layout_of(Blosc(cname="zstd")), np.random.default_rng(3)
 for _ in range(4000):
     data = bytearray(t.CHUNK)
@@ -297,3 +297,50 @@ def test_a_shard_of_zarr_is_in_the_order_that_is_asked_for(tmp_path: Path) -> No
         "tokens", movies=["tt0000100", "tt0000106"], missing="drop"
     )
     np.testing.assert_array_equal(found.values, values[[0, 1, 2, 3, 4, 32, 33, 34]])
+
+
+def test_a_shard_of_fewer_rows_by_hand() -> None:
+    """Three rows in chunks of two: the second is filled, the third chunk is left out."""
+    layout = ChunkLayout((9, 2), (2, 2), np.dtype("<f4"), None, 3, True)
+    pieces, crcs = layout.encode(np.array([[1, 2], [3, 4], [5, 6]]), fill_value=7)
+    chunks = [struct.pack("<4f", 1, 2, 3, 4), struct.pack("<4f", 5, 6, 7, 7)]
+    # A chunk has 16 bytes and 4 of its checksum.
+    absent = 2**64 - 1
+    index = struct.pack("<6Q", 0, 20, 20, 20, absent, absent)
+    expected = b"".join(bytes(with_crc(data)) for data in (*chunks, index))
+    assert b"".join(bytes(piece) for piece in pieces) == expected
+    written = [struct.pack("<I", google_crc32c.value(data)) for data in chunks]
+    assert crcs == b"".join(written).hex()
+    assert layout.crc32c(np.frombuffer(expected, np.uint8)) == crcs
+
+
+@pytest.mark.parametrize("size", [1, 255, 256, 65_791, 65_792, 100_000])
+def test_the_size_in_a_frame_of_zstd(size: int) -> None:
+    assert _zstd_size(Zstd().encode(bytes(size))[:18]) == size
+
+
+@pytest.mark.parametrize(
+    ("flags", "after", "size"),
+    [
+        (0x00, b"\x58", -1),  # a window, no size
+        (0x20, b"\x09", 9),  # one segment, one byte
+        (0x40, b"\x58\x02\x01", 256 + 0x0102),  # a window, two bytes
+        (0x43, b"\x58abcd\x02\x01", 256 + 0x0102),  # a dictionary of four bytes
+        (0x81, b"\x58a\x01\x00\x02\x00", 0x20001),  # one of one byte, four of size
+        (0xC0, b"\x58" + bytes(7) + b"\x01", 2**56),
+    ],
+)
+def test_the_header_of_a_frame_of_zstd_by_hand(
+    flags: int, after: bytes, size: int
+) -> None:
+    """RFC 8878, 3.1.1.1: magic number, flags, window, dictionary, size of the content."""
+    head = b"\x28\xb5\x2f\xfd" + bytes([flags]) + after
+    assert _zstd_size(head) == size
+
+
+def test_the_settings_of_blosc_are_those_of_the_document() -> None:
+    settings = {"cname": "lz4", "clevel": 3, "shuffle": "bitshuffle", "blocksize": 64}
+    document = {"name": "blosc", "configuration": {"typesize": 4, **settings}}
+    codec = _compressor(document)
+    found = (codec.cname, codec.clevel, codec.shuffle, codec.blocksize)
+    assert found == ("lz4", 3, Blosc.BITSHUFFLE, 64)
