@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.protocols.splits import Split, n_folds_of, paper_splits, rotated
+from obygaze_models.protocols.splits import (
+    Split,
+    movie_pairs,
+    n_folds_of,
+    paper_splits,
+    rotated,
+)
 
 
 class TestSplit:
@@ -62,3 +68,12 @@ def test_of_a_larger_class_another_fold_trains_in_each_run_of_the_text() -> None
     ]
     assert {tuple(split.validation) for split in splits} == {tuple(range(20, 30))}
     assert {tuple(split.test) for split in splits} == {tuple(range(30, 40))}
+
+
+def test_each_pair_of_films_tests_and_validates() -> None:
+    has_video = np.arange(8) != 1
+    splits = movie_pairs(FOLDS, has_video, never=[2, 3])
+    assert rows_of(splits) == [
+        [[4, 5, 6], [2, 3], [0]],
+        [[4, 5, 6], [0], [2, 3]],
+    ]
