@@ -233,8 +233,24 @@ class GroupedStats:
         """Return average precision, and pairs of both classes: ranked correctly, and all.
 
         Average precision is the mean over the steps of recall; tied scores are one step, and a tied
-        pair counts 0.5.
+        pair counts 0.5. The result for the last weights is kept: AP and AUC both ask for it.
         """
+        if self._last_order and self._last_order[0][0] is weights:
+            return self._last_order[0][1]
+        found = self._order_metrics(weights)
+        self._last_order[:] = [(weights, found)]
+        return found
+
+    @cached_property
+    def _last_order(
+        self,
+    ) -> list[tuple[FloatArray, tuple[FloatArray, FloatArray, FloatArray]]]:
+        """The last weights with their `order_metrics`, if there were any."""
+        return []
+
+    def _order_metrics(
+        self, weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         tp, fp = self._at_or_above(weights)
         steps = np.diff(tp, axis=1, prepend=0.0)
         area = (steps * divide(tp, tp + fp, 0.0)).sum(axis=1)
