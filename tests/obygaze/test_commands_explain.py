@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.checkpoints import save_tiny, write_tiny_card
-from support.cli import run_obygaze
+from support.cli import call_obygaze
 from support.experiments import VISUAL, films
 from support.extraction import film_folder, keep_manifest
 from support.maps import token_store
@@ -50,7 +50,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
         place / "t.npz",
         TextTable(vectors, *names, space_of_level(recipe, "clip") or ""),
     )
-    done = run_obygaze(
+    done = call_obygaze(
         *(
             "-C",
             place,
@@ -86,7 +86,7 @@ def test_maps_are_those_of_the_model_on_the_same_frames(
 
 def test_score_cam_of_texts(world: tuple[Path, list[Any]]) -> None:
     place, (a, b, c) = world
-    done = run_obygaze(
+    done = call_obygaze(
         *(
             "-C",
             place,
@@ -114,7 +114,7 @@ def test_score_cam_of_texts(world: tuple[Path, list[Any]]) -> None:
 
 def test_rollout_without_a_text(world: tuple[Path, list[Any]]) -> None:
     place, _ = world
-    run_obygaze(
+    call_obygaze(
         *("-C", place, "explain", "model", "films.tiny-clip", "tt0-001"),
         *("--weights", place / "weights", "-o", "rollout"),
     ).ok()
@@ -130,7 +130,7 @@ def test_a_sheet_for_each_direction_over_the_exact_pictures(
 ) -> None:
     place, _ = world
     words = ("-C", place, "explain", "draw", "joy", "tt0-003", "-o", place / "sheets")
-    found = run_obygaze(*words, "--json").ok().json()["files"]
+    found = call_obygaze(*words, "--json").ok().json()["files"]
     assert [Path(one).name for one in found] == ["tt0-003.joy.png", "tt0-003.fear.png"]
     store = open_store(place / "stores" / "films.tiny-clip")
     decoded = exact_pictures(Workspace(place), store, "tt0-003")
@@ -186,7 +186,7 @@ def test_another_video_is_refused(world: tuple[Path, list[Any]]) -> None:
     video = place / "videos" / "tt0" / "tt0-000.mp4"
     before = video.read_bytes()
     write_video(video, numbers=range(50, 68), size=(64, 48))
-    done = run_obygaze(
+    done = call_obygaze(
         "-C", place, "explain", "draw", "joy", "tt0-000", "-o", place / "s"
     )
     video.write_bytes(before)
@@ -196,7 +196,7 @@ def test_another_video_is_refused(world: tuple[Path, list[Any]]) -> None:
 def test_other_weights_are_refused(world: tuple[Path, list[Any]]) -> None:
     place, _ = world
     save_tiny("clip", place / "other", seed=1)
-    done = run_obygaze(
+    done = call_obygaze(
         *("-C", place, "explain", "model", "films.tiny-clip", "-o", "x"),
         *("--weights", place / "other"),
     )
@@ -208,11 +208,11 @@ def test_concepts_and_boxes(tmp_path: Path) -> None:
     write_manifest(manifest, tmp_path / "manifests" / "made-up.toml")
     token_store(tmp_path / "stores" / "tokens", manifest, VISUAL[:10])
     words = ("-C", tmp_path, "explain", "concepts", "tokens", "made-up", "-o", "maps")
-    assert "maps of 120 of 120 clips" in run_obygaze(*words).ok().stdout
+    assert "maps of 120 of 120 clips" in call_obygaze(*words).ok().stdout
     has = [clip.clip_id for clip in manifest if VISUAL[0] in clip.concepts]
     lines = ["clip_id,x0,y0,x1,y1", *(f"{clip},0,0,0.5,1" for clip in has)]
     (tmp_path / "boxes.csv").write_text("\n".join(lines), encoding="utf-8")
-    done = run_obygaze(
+    done = call_obygaze(
         "-C", tmp_path, "explain", "boxes", "maps", tmp_path / "boxes.csv"
     ).ok()
     assert VISUAL[0] in done.stdout
@@ -231,7 +231,7 @@ def test_a_clip_without_maps_is_an_error_that_names_it(
             "no clip 'nobody'",
         ),
     ):
-        result = run_obygaze("explain", *words, "-o", "new", cwd=place)
+        result = call_obygaze("explain", *words, "-o", "new", cwd=place)
         assert result.code == 1
         assert what in result.stderr
         assert "  Try: " in result.stderr

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from support.cli import ROOT, call_obygaze, run_obygaze
+from support.cli import ROOT, call_obygaze
 
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import SHIPPED, card_from, find_card, find_cards
@@ -437,7 +437,7 @@ def test_listing_imports_no_torch() -> None:
         [sys.executable, "-c", script], capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert run_obygaze("backbones", "--help").ok().stdout.count("\n") < 20
+    assert call_obygaze("backbones", "--help").ok().stdout.count("\n") < 20
 
 
 def test_downloads_are_four_bytes_for_each_parameter() -> None:
@@ -478,9 +478,9 @@ def test_the_page_for_nodes_without_a_network_has_every_checkpoint() -> None:
 
 
 def test_ls_shows_the_size_of_the_download() -> None:
-    shown = run_obygaze("backbones", "ls", "dinov*").ok().stdout
+    shown = call_obygaze("backbones", "ls", "dinov*").ok().stdout
     assert "0.3 GB, gated" in shown and shown.count("0.3 GB") == 2
     (card,) = (
-        run_obygaze("backbones", "ls", "dinov3-b16", "--json").ok().json()["backbones"]
+        call_obygaze("backbones", "ls", "dinov3-b16", "--json").ok().json()["backbones"]
     )
     assert (card["download_mb"], card["gated"]) == (343, True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.cli import Result, run_obygaze
+from support.cli import Result, call_obygaze
 from support.extraction import a_plan, array_bytes, film_folder, keep_manifest
 
 from obygaze_features.extraction import StopFlag
@@ -31,7 +31,7 @@ def unlinked(manifest: Manifest, *numbers: int) -> Manifest:
 
 
 def run(folder: Path, *words: str) -> Result:
-    return run_obygaze(
+    return call_obygaze(
         "-C", folder, "extract", "run", "films", "-b", "descriptors", *words
     )
 
@@ -44,7 +44,7 @@ def test_a_run_before_the_link_is_refused_and_leaves_no_store(
     assert done.code == 1 and "no clip of films is linked to a video" in done.stderr
     assert "obygaze manifest link films FOLDER" in done.stderr
     assert not (tmp_path / STORE).exists()
-    run_obygaze("-C", tmp_path, "manifest", "link", "films", tmp_path / "videos").ok()
+    call_obygaze("-C", tmp_path, "manifest", "link", "films", tmp_path / "videos").ok()
     assert run(tmp_path, "--json").ok().json()["ok"] == N_CLIPS
 
 

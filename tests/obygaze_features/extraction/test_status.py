@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from support.cli import run_obygaze
+from support.cli import call_obygaze
 from support.extraction import film_folder, keep_manifest
 from support.stores import block_of, plan_store, some_values
 
@@ -82,7 +82,7 @@ def test_the_last_line_of_a_run_is_its_whole_document(tmp_path: Path) -> None:
     manifest = film_folder(tmp_path / "films", 5, bad={3: b"broken"})
     keep_manifest(manifest, tmp_path)
     command = ("extract", "run", "films", "-b", "descriptors", "--json")
-    done = run_obygaze("-C", tmp_path, *command)
+    done = call_obygaze("-C", tmp_path, *command)
     assert done.code == 3
     (last,) = map(json.loads, done.stdout.splitlines())
     assert {"store", "clips", "ok", "failed", "missing", "seconds"} <= last.keys()

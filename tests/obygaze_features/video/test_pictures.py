@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image
-from support.cli import run_obygaze
+from support.cli import call_obygaze
 
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.store import open_store
@@ -203,18 +203,18 @@ def test_a_folder_of_pictures_is_extracted(tmp_path: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(scene(number)).save(folder / name, lossless=True)
     (folder / "new" / "d.png").write_bytes(b"\x89PNG\r\n\x1a\n, and no more")
-    assert run_obygaze(
+    assert call_obygaze(
         "-C", tmp_path, "manifest", "import", "folder", folder, "-o", "art"
     ).ok()
     (tmp_path / "table.csv").write_text(
         "clip_id,movie_id,video\nx,old,old/a.png\ny,old,old/b.jpg\n"
     )
     table = ("manifest", "import", "csv", tmp_path / "table.csv", "-o", "table")
-    assert run_obygaze("-C", tmp_path, *table).ok()
-    assert run_obygaze("-C", tmp_path, "manifest", "link", "table", folder).ok()
+    assert call_obygaze("-C", tmp_path, *table).ok()
+    assert call_obygaze("-C", tmp_path, "manifest", "link", "table", folder).ok()
     for name, code in (("art", 3), ("table", 0)):
         assert (
-            run_obygaze(
+            call_obygaze(
                 "-C", tmp_path, "extract", "run", name, "-b", "descriptors"
             ).code
             == code

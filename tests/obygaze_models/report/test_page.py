@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from PIL import Image
-from support.cli import run_obygaze
+from support.cli import call_obygaze
 from support.experiments import films, store_of
 from support.runs import analysis, cell, concepts, head, predictions, usual, write_run
 from support.stores import a_recipe
@@ -255,12 +255,12 @@ def test_run_with_a_missing_record_is_reported_as_corrupt(tmp_path, lost):
 
 def test_command_finds_runs_by_name_and_lists_files(tmp_path):
     write_run(tmp_path / "runs" / "mine", [cell()])
-    done = run_obygaze(
+    done = call_obygaze(
         "-C", tmp_path, "report", "mine", "--format", "csv", "--json"
     ).ok()
     files = done.json()["files"]
     assert str(tmp_path / "runs" / "mine" / "tables" / "films.csv") in files
-    lost = run_obygaze("-C", tmp_path, "report", "yours")
+    lost = call_obygaze("-C", tmp_path, "report", "yours")
     assert lost.code == 1 and "Try: one of mine" in lost.stderr
 
 
@@ -317,7 +317,7 @@ def test_the_maps_of_the_surest_errors_are_drawn(tmp_path: Path) -> None:
     )  # Look in frame 3 at the lower left; Body in frame 1
     recipe = a_recipe(maps={"directions": ["Look", "Body", "random 1"]})
     store_of(tmp_path / "stores" / "looks", manifest, X, level="maps", recipe=recipe)
-    run_obygaze("-C", tmp_path, "report", "run", "--maps", "looks").ok()
+    call_obygaze("-C", tmp_path, "report", "run", "--maps", "looks").ok()
     assert [path.name for path in folder.glob("figures/maps-*.png")] == [
         "maps-tt3-004.png"
     ]
@@ -348,7 +348,7 @@ def test_a_store_without_maps_of_the_errors_is_named(tmp_path: Path) -> None:
     recipe = a_recipe(maps={"directions": ["Look"]})
     X = np.zeros((1, 1, 4, 2, 2))
     store_of(tmp_path / "stores" / "looks", films(1, 1), X, level="maps", recipe=recipe)
-    done = run_obygaze("-C", tmp_path, "report", "run", "--maps", "looks")
+    done = call_obygaze("-C", tmp_path, "report", "run", "--maps", "looks")
     assert done.code == 1
     assert (
         "none of the surest errors has maps" in done.stderr

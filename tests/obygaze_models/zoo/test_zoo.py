@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load, save
-from support.cli import run_obygaze
+from support.cli import call_obygaze
 from support.folder_hub import FolderHub
 from support.kills import kill_everywhere
 from support.saved_models import write_model_json
@@ -214,7 +214,7 @@ def test_a_run_of_mediaeval_has_the_names_of_the_official_judgements(
 ) -> None:
     store = a_store(tmp_path / "accede", data[0], ids="ACCEDE{:05d}")
     run, qrels = tmp_path / "run.txt", tmp_path / "qrels"
-    run_obygaze(
+    call_obygaze(
         "-C", tmp_path, "models", "predict", "toy", store, "--mediaeval", run
     ).ok()
     names = {line.split()[2] for line in run.read_text("utf-8").splitlines()}
@@ -223,7 +223,7 @@ def test_a_run_of_mediaeval_has_the_names_of_the_official_judgements(
         "".join(f"violence 0 {name} 1\n" for name in sorted(names)), "utf-8"
     )
     words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
-    assert run_obygaze(*words).ok().json()["violence"]["ap_trec"] == 1.0
+    assert call_obygaze(*words).ok().json()["violence"]["ap_trec"] == 1.0
 
 
 def test_a_bottleneck_tells_its_margins_and_what_each_adds(
@@ -395,7 +395,7 @@ def test_an_edited_card_loads_and_is_found_by_verify(
     assert load_model(saved).info.classes == ("HN", "S")
     with pytest.raises(Corrupt, match="checksum"):
         verify_model(saved)
-    assert run_obygaze("-C", tmp_path, "models", "verify", "toy").code == 4
+    assert call_obygaze("-C", tmp_path, "models", "verify", "toy").code == 4
 
 
 def test_a_model_of_an_older_version_loads_and_verify_warns(
@@ -405,7 +405,7 @@ def test_a_model_of_an_older_version_loads_and_verify_warns(
     del document["sha256"], document["card"]
     (saved / "model.json").write_text(json.dumps(document), "utf-8")
     assert load_model(saved).info.classes == ("HN", "S")
-    done = run_obygaze("-C", tmp_path, "models", "verify", "toy").ok()
+    done = call_obygaze("-C", tmp_path, "models", "verify", "toy").ok()
     assert "toy: valid" in done.stdout
     assert "has no checksum" in done.stderr
 
@@ -566,19 +566,19 @@ def test_a_model_goes_to_another_lab_and_back(saved: Path, tmp_path: Path) -> No
 
 
 def test_the_commands(saved: Path, tmp_path: Path) -> None:
-    listed = run_obygaze("-C", tmp_path, "models", "ls", "--json").ok().json()
+    listed = call_obygaze("-C", tmp_path, "models", "ls", "--json").ok().json()
     assert [(m["name"], m["ap"]) for m in listed["models"]] == [("toy", 0.8)]
     assert (
         "toy: valid, a"
-        in run_obygaze("-C", tmp_path, "models", "verify", "toy").ok().stdout
+        in call_obygaze("-C", tmp_path, "models", "verify", "toy").ok().stdout
     )
     assert (
         "HN against S"
-        in run_obygaze("-C", tmp_path, "models", "show", "toy").ok().stdout
+        in call_obygaze("-C", tmp_path, "models", "show", "toy").ok().stdout
     )
     store = tmp_path / "store"
     asked = (
-        run_obygaze("-C", tmp_path, "models", "predict", "toy", store, "--json")
+        call_obygaze("-C", tmp_path, "models", "predict", "toy", store, "--json")
         .ok()
         .json()
     )
@@ -586,12 +586,12 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     assert set(asked["rows"][0]) == {"clip_id", "basis", "decision", "p:HN", "p:S"}
     assert asked["absent"] == {"c-07": "failed: open unreadable: x"}
     words = ("-C", tmp_path, "models", "predict", "toy", store)
-    plain: str = run_obygaze(*words).ok().stdout
-    protected: str = run_obygaze(*words, "--for-spreadsheets").ok().stdout
+    plain: str = call_obygaze(*words).ok().stdout
+    protected: str = call_obygaze(*words, "--for-spreadsheets").ok().stdout
     assert protected.splitlines()[0].startswith("# for spreadsheets: ")
     assert protected.splitlines()[1:] == plain.splitlines()
     _tamper(saved, "flipped")
-    done = run_obygaze("-C", tmp_path, "models", "verify", "toy")
+    done = call_obygaze("-C", tmp_path, "models", "verify", "toy")
     assert done.code == 4
     assert "model.safetensors" in done.stderr
 
@@ -705,11 +705,11 @@ def test_pull_replaces_nothing_but_a_model(
     source = saved if words else saved / "x" / ".."  # whose last part is the name
     (saved / "x").mkdir()
     before = _tree(tmp_path)
-    done = run_obygaze("models", "pull", source, *words, "--force", cwd=home)
+    done = call_obygaze("models", "pull", source, *words, "--force", cwd=home)
     assert done.code in (1, 2)
     assert "Traceback" not in done.stderr
     assert _tree(tmp_path) == before
-    run_obygaze("models", "pull", saved, "-o", "a", "--force", cwd=home).ok()
+    call_obygaze("models", "pull", saved, "-o", "a", "--force", cwd=home).ok()
     assert _tree(home) == {str(Path(k).relative_to("home")): v for k, v in before.items()
                            if k.startswith("home/")}  # fmt: skip
 
@@ -739,10 +739,10 @@ def test_push_to_a_folder_replaces_another_model_only_with_force(
 ) -> None:
     there, other = tmp_path / "there", _another(saved, tmp_path, data)
     push_model(saved, str(there))
-    done = run_obygaze("models", "push", f"./{other.name}", there, cwd=other.parent)
+    done = call_obygaze("models", "push", f"./{other.name}", there, cwd=other.parent)
     assert (done.code, "another model has this name" in done.stderr) == (1, True)
     assert _tree(there) == _tree(saved)
-    run_obygaze(
+    call_obygaze(
         "models", "push", f"./{other.name}", there, "--force", cwd=other.parent
     ).ok()
     assert _tree(there) == _tree(other)

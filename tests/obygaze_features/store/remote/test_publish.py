@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import environment, obygaze_argv, run_obygaze
+from support.cli import call_obygaze, environment, obygaze_argv
 from support.fake_hub import FakeHub, fake_hub
 from support.stores import copy_of_sealed, plan_store, sealed_store
 
@@ -154,20 +154,20 @@ def test_what_cannot_be_published(
     plan_store(workspace / "stores" / "open")
     run = ["-C", workspace, "store", "publish"]
     by = ["--creator", "Doe, Jane"]
-    refused = run_obygaze(*run, "open", "--to", tmp_path / "z", *by)
+    refused = call_obygaze(*run, "open", "--to", tmp_path / "z", *by)
     assert (
         refused.code == 1
         and "only a whole, sealed store is published" in refused.stderr
     )
-    assert run_obygaze(*run, "toy", "--to", "s3://films/toy", *by).code == 2
-    assert run_obygaze(*run, "toy", "--to", tmp_path / "z", "--creator", " ").code == 2
+    assert call_obygaze(*run, "toy", "--to", "s3://films/toy", *by).code == 2
+    assert call_obygaze(*run, "toy", "--to", tmp_path / "z", "--creator", " ").code == 2
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    assert run_obygaze(*run, "toy", "--to", tmp_path / "mine", *by).code != 0
+    assert call_obygaze(*run, "toy", "--to", tmp_path / "mine", *by).code != 0
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
-    run_obygaze(*run, "toy", "--to", tmp_path / "z", *by).ok()
+    call_obygaze(*run, "toy", "--to", tmp_path / "z", *by).ok()
     other = ("--creator", "Roe, Richard")
-    assert run_obygaze(*run, "toy", "--to", tmp_path / "z", *other).code != 0
+    assert call_obygaze(*run, "toy", "--to", tmp_path / "z", *other).code != 0
     assert sorted(path.name for path in (tmp_path / "z").iterdir()) == [
         *(".zenodo.json", "CITATION.cff", "README.md", "croissant.json", "z.zip")
     ]
@@ -187,7 +187,7 @@ def test_the_card_says_what_was_measured_on_this_store(workspace: Path) -> None:
     )
     run = ["-C", workspace, "store", "card"]
     croissant = workspace / "croissant.json"
-    said = run_obygaze(
+    said = call_obygaze(
         *run, "toy", "--recovered", measured, "--croissant", croissant
     ).ok()
     assert "## What can be recovered" in said.stdout and "- a third" in said.stdout
@@ -196,9 +196,9 @@ def test_the_card_says_what_was_measured_on_this_store(workspace: Path) -> None:
         in json.loads(croissant.read_bytes())["rai:personalSensitiveInformation"]
     )
     validated(workspace)
-    assert run_obygaze(*run, "other", "--recovered", measured).code == 5
+    assert call_obygaze(*run, "other", "--recovered", measured).code == 5
     measured.write_text("{}")
-    assert run_obygaze(*run, "toy", "--recovered", measured).code == 1
+    assert call_obygaze(*run, "toy", "--recovered", measured).code == 1
 
 
 def _publishing(hub: FakeHub, home: Path, *words: str) -> subprocess.Popen[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli import run_obygaze
+from support.cli import call_obygaze
 from support.stores import block_of, plan_store, some_values, tree
 
 from obygaze_features.core.errors import Corrupt, Mismatch
@@ -197,9 +197,9 @@ def test_a_mixture_is_shown_wherever_a_store_is_described(tmp_path: Path) -> Non
         "cuda, float32"
     )
     versions = "its clips were made with 2 versions of torch: 2.8, 2.9"
-    info = run_obygaze("store", "info", store).ok().stdout
-    card = run_obygaze("store", "card", store).ok().stdout
-    checked = run_obygaze("store", "verify", store).ok()
+    info = call_obygaze("store", "info", store).ok().stdout
+    card = call_obygaze("store", "card", store).ok().stdout
+    checked = call_obygaze("store", "verify", store).ok()
     for text in (
         info,
         card,
@@ -208,7 +208,7 @@ def test_a_mixture_is_shown_wherever_a_store_is_described(tmp_path: Path) -> Non
     ):
         for expected in (words, mixture, versions):
             assert expected in " ".join(text.split()), expected
-    facts = run_obygaze("store", "info", store, "--json").ok().json()
+    facts = call_obygaze("store", "info", store, "--json").ok().json()
     assert (facts["mixed"], facts["made_by_unknown"]) == (True, 0)
     assert [(item["device"], item["clips"]) for item in facts["made_by"]] == [
         ("cpu", 4),
@@ -218,9 +218,9 @@ def test_a_mixture_is_shown_wherever_a_store_is_described(tmp_path: Path) -> Non
     pure = a_store(tmp_path / "pure", CPU, CPU)
     found = diff_stores(open_store(pure), open_store(store))
     assert found.same
-    shown = run_obygaze("store", "diff", pure, store).ok().stdout
+    shown = call_obygaze("store", "diff", pure, store).ok().stdout
     assert f"made by, second: 4 clips: {words}" in shown
-    assert "made by" not in run_obygaze("store", "diff", pure, pure).ok().stdout
+    assert "made by" not in call_obygaze("store", "diff", pure, pure).ok().stdout
 
 
 def test_copies_keep_what_made_their_rows(tmp_path: Path) -> None:
