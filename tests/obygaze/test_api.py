@@ -244,6 +244,7 @@ def test_unknown_names_list_the_known_ones(here):
         og.extract("trailers", "descriptors", stores={"clip-b16": "x"})
 
 
+@pytest.mark.check("three blocks of the default size, three times")
 @pytest.mark.parametrize("kind", [ProcessPoolExecutor, ThreadPoolExecutor])
 def test_workers_of_any_pool_give_the_bytes_of_one_process(tmp_path, kind):
     """Three blocks of the default size, from two workers; threads cannot handle signals."""

@@ -53,6 +53,7 @@ def test_a_copy_has_the_pictures_and_times_of_its_original(
             )  # AAC has pieces of 1,024 samples
 
 
+@pytest.mark.check("kills it before every change of the disk")
 def test_a_kill_leaves_no_half_copy(tmp_path: Path) -> None:
     video = KINDS["mp4_five_pictures"](tmp_path).path
     folder, indexes = tmp_path / "proxies", tmp_path / "indexes"

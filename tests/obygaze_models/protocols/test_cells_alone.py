@@ -71,6 +71,7 @@ def manifest() -> Manifest:
     return films(4, 40, seed=2)
 
 
+@pytest.mark.check("runs every cell alone and in its grid")
 @pytest.mark.parametrize("splits", SPLITS)
 def test_every_kind_of_model(manifest: Manifest, tmp_path: Path, splits: str) -> None:
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
@@ -88,6 +89,7 @@ SHIPPED = {
 }
 
 
+@pytest.mark.check("runs every cell alone and in its grid")
 @pytest.mark.parametrize("name", shipped())
 def test_every_protocol_that_is_shipped(tmp_path: Path, name: str) -> None:
     manifest = with_classes(with_folds(films(5, 50, seed=2)))

@@ -786,6 +786,7 @@ def test_push_to_a_bucket_or_the_hub_replaces_another_model_only_with_force(
         np.testing.assert_array_equal(found, load_model(other).estimator.coef_)
 
 
+@pytest.mark.check("kills it before every change of the disk")
 def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
     saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
 ) -> None:

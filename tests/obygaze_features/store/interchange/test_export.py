@@ -322,6 +322,7 @@ def test_force_replaces_an_export_and_no_other_folder(
     assert names == {"data", "out", "s"}
 
 
+@pytest.mark.check("kills it before every change of the disk")
 @pytest.mark.parametrize("format", ["npz", "npy"])
 def test_a_kill_at_any_instant_leaves_the_old_export_or_the_new_one(
     tmp_path: Path, format: str

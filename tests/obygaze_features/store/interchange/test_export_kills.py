@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from support.torture import is_bad, kills
 
+pytestmark = pytest.mark.check("kills exports before every change of the disk")
+
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
 def test_a_killed_export_leaves_nothing_once_it_was_repeated(

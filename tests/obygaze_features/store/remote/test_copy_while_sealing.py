@@ -13,6 +13,8 @@ from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote.fetch import unpack
 from obygaze_features.store.remote.files import FolderFiles, Piece
 
+pytestmark = pytest.mark.check("seals a store before every read of a copy")
+
 
 class SealedMeanwhile(FolderFiles):
     """A folder in which a store is sealed just before its n-th read."""

@@ -11,6 +11,8 @@ from support.stores import ARRAYS, fill_store, plan_store, some_values, tree
 
 from obygaze_features.store import StoreWriter, open_store, pack, pull
 
+pytestmark = pytest.mark.check("kills copies before every change of the disk")
+
 
 def two_stores(tmp_path: Path) -> tuple[Path, Path]:
     """A store of six blocks, and one of the same recipe of three."""

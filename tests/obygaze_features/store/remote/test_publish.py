@@ -232,6 +232,7 @@ def _killed_when(process: subprocess.Popen[str], is_time: Callable[[], bool]) ->
     assert process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.check("publishes 1,500 clips, killed twice")
 def test_many_small_clips_are_whole_on_the_hub_after_two_kills(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
