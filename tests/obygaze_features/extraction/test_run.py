@@ -174,6 +174,7 @@ def test_the_document_of_a_run_has_one_form(films: Manifest, tmp_path: Path) -> 
     assert keys[0] == keys[1]
 
 
+@pytest.mark.check("kills twenty times")
 def test_the_same_bytes_after_twenty_kills(
     films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
