@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,7 @@ from obygaze_features.store.interchange.array_files import read_arrays
 from obygaze_models.evaluation.permutation import Floats
 
 Selection = str | Path | Sequence[str]
+View = Literal["raw", "visual", "as_published"]
 # The bound of the logit scale in the training of CLIP, which its checkpoints reach.
 CLIP_SCALE = 100.0
 _PAIR = re.compile(r"A(?P<tag>(_.+)?)")

@@ -113,7 +113,15 @@ class SessionCommand(click.Command):
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """List the options by group, in the order in which the groups first appear."""
+        """List the arguments, then the options by group, as the groups first appear."""
+        described = [
+            (param.make_metavar(ctx), vars(param)["description"])
+            for param in self.get_params(ctx)
+            if "description" in vars(param)
+        ]
+        if described:
+            with formatter.section("Arguments"):
+                formatter.write_dl(described)
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)

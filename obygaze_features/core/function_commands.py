@@ -98,6 +98,10 @@ def command_of(
     own_names = {param.name for param in params}
     if then is not None:
         for param in parameters_of(then, skip_self=True):
+            if param.name in own_names:
+                raise TypeError(
+                    f"{function.__qualname__} and {then.__qualname__} both take {param.name!r}"
+                )
             vars(param)["group"] = "Results"
             params.append(param)
 
@@ -170,6 +174,7 @@ def _described_parameters(lines: Iterable[str]) -> dict[str, str]:
 
 def _param_of(parameter: inspect.Parameter, hint: Any, text: str) -> click.Parameter:
     """Return the argument or option of one parameter."""
+    text = text.replace("`", "")
     hint, option = _split_annotated(hint)
     settings = _settings_of(hint, option)
     is_positional = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
@@ -180,12 +185,14 @@ def _param_of(parameter: inspect.Parameter, hint: Any, text: str) -> click.Param
             settings["nargs"] = -1
         if not is_required:
             settings["default"] = parameter.default
-        return click.Argument([parameter.name], required=is_required, **settings)
+        argument = click.Argument([parameter.name], required=is_required, **settings)
+        vars(argument)["description"] = text  # read by SessionCommand
+        return argument
     flag = option.flag or f"--{parameter.name.replace('_', '-')}"
     if option.metavar:
         settings["metavar"] = option.metavar
     if not is_required:
-        settings["default"] = _default_of(parameter.default, settings)
+        settings["default"] = parameter.default
     repeats = " Repeatable." if settings.get("multiple") else ""
     return click.Option(
         [parameter.name, flag], required=is_required, help=text + repeats, **settings
@@ -234,26 +241,12 @@ def _members(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
-def _default_of(default: Any, settings: Mapping[str, Any]) -> Any:
-    """Return a default as the command line has it."""
-    words = settings.get("type")
-    if isinstance(words, _Words) and isinstance(default, str):
-        return default.replace("_", "-")
-    return default
+class _Words(click.Choice[Any]):
+    """One of the values of a `Literal`; a person may type `-` where it has `_`."""
 
-
-class _Words(click.Choice[str]):
-    """One of the values of a `Literal`; the command line has `-` where Python has `_`."""
-
-    def __init__(self, values: Sequence[str]) -> None:
-        super().__init__([value.replace("_", "-") for value in values])
-        self.values = {value.replace("_", "-"): value for value in values}
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        """Return the value as Python has it."""
-        return self.values[super().convert(value, param, ctx)]
+    def normalize_choice(self, choice: Any, ctx: click.Context | None) -> str:
+        """Return the form in which what was typed is compared with the values."""
+        return super().normalize_choice(choice, ctx).replace("-", "_")
 
 
 def _from_session(

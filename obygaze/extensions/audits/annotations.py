@@ -7,14 +7,15 @@ film are alike, so they are exchanged only within films.
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from obygaze.extensions.audits.figure import Plot, Point
-from obygaze.extensions.audits.result import Audit, ratio_interval
+from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
 from obygaze.extensions.audits.texts import CONCEPTS
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.function_commands import Option
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
@@ -25,7 +26,7 @@ from obygaze_models.evaluation.group_tests import (
 )
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.report.findings import Finding
-from obygaze_models.text_vectors import Selection, select_groups
+from obygaze_models.text_vectors import Selection, View, select_groups
 
 Interval = list[float | None]
 
@@ -121,17 +122,19 @@ class AnnotationAudit(Audit):
 
 def audit_annotations(
     manifest: Manifest | str | Path,
-    column: str = CONCEPTS,
     *,
-    x: Selection,
-    y: Selection,
-    view: str | None = None,
-    min_count: int = 0,
-    seed: int = 0,
+    column: str = CONCEPTS,
+    x: Annotated[Selection, Option(metavar="CLIPS")],
+    y: Annotated[Selection, Option(metavar="CLIPS")],
+    view: View | None = None,
+    min_count: Annotated[int, Option(least=0)] = 0,
+    seed: Annotated[int, Option(least=0)] = 0,
+    workspace: str | Path | None = None,
 ) -> AnnotationAudit:
-    """Test which values of a column are more frequent in one group of clips than in another.
+    """Test which values of a column go with a level, such as emotions or concepts.
 
-    All p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
+    For each value, the share of the clips that have it is compared between two groups, X and Y. All
+    p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
     only within films. Holm's correction is over the values.
 
     Args:
@@ -142,11 +145,18 @@ def audit_annotations(
         view: The view of the manifest: "raw", "visual" or "as_published".
         min_count: Leave out values that fewer clips of both groups have.
         seed: The seed of the bootstrap.
+        workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_annotations("obygaze12", x="level == S", y="level == EN")
+
+    Commands:
+        obygaze audit annotations obygaze12 --x 'level == S' --y 'level == HN'
+        obygaze audit annotations moviegraphs --column emotions --min-count 5 \\
+            --x 'level == S' --y 'level == EN' --figure figures/emotions
+        obygaze audit annotations moviegraphs --column relationships --x men.csv --y women.csv
     """
-    manifest = read_manifest(manifest)
+    manifest = read_manifest(manifest, workspace=workspace)
     if view is not None:
         manifest = manifest.view(view)
     if column != CONCEPTS and column not in manifest.columns:
@@ -186,3 +196,6 @@ def _sentence(test: GroupTest) -> str:
     agree = test.within and (test.p < ALPHA) == (test.p_across < ALPHA)
     why = "" if agree else f" {test.explain()}"
     return f"{test.a}: {shares}, two-sided {p_equals(test.p)}.{why}"
+
+
+command = audit_command(audit_annotations, "annotations")

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import Annotated
 
 from obygaze.extensions.audits.figure import Plot, Point
-from obygaze.extensions.audits.result import Audit, ratio_interval
+from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
 from obygaze.extensions.audits.texts import (
     NAMES,
     LabelledText,
@@ -24,6 +25,7 @@ from obygaze.extensions.audits.texts import (
     source_name,
     tokens,
 )
+from obygaze_features.core.function_commands import Option
 from obygaze_models.evaluation.compare import holm
 from obygaze_models.evaluation.permutation import (
     PValue,
@@ -134,8 +136,9 @@ def audit_captions(
     cluster: str | Sequence[str] | None = None,
     words: str | Path | WordLists = "emotions",
     names: str = NAMES,
-    permutations: int = 1_000_000,
-    seed: int = 0,
+    permutations: Annotated[int, Option(least=1)] = 1_000_000,
+    seed: Annotated[int, Option(least=0)] = 0,
+    workspace: str | Path | None = None,
 ) -> CaptionAudit:
     """Count how often captions use the words of a list, by group.
 
@@ -152,9 +155,15 @@ def audit_captions(
         names: How the files of a folder are named; each field becomes a column.
         permutations: How many permutations are drawn if they are too many to count.
         seed: The seed of all random draws.
+        workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_captions("captions.csv", group="condition", cluster="image")
+
+    Commands:
+        obygaze audit captions captions.csv --group condition --cluster image
+        obygaze audit captions captions/ --group group,face --cluster image,face --figure words
+        obygaze audit captions captions.csv --words my-words.toml --json
     """
     groups, lists = column_names(group), read_words(words)
     captions = read_texts(
@@ -164,6 +173,7 @@ def audit_captions(
         columns=groups,
         cluster=column_names(cluster),
         names=names,
+        workspace=workspace,
     )
     rates = word_rates(captions, lists, seed=seed)
     tests = contrasts(captions, lists, permutations=permutations, seed=seed)
@@ -251,3 +261,6 @@ def contrasts(
 def _occurrences(captions: Sequence[LabelledText], words: frozenset[str]) -> list[int]:
     """Return how many words of each caption are in a list."""
     return [sum(word in words for word in tokens(caption.text)) for caption in captions]
+
+
+command = audit_command(audit_captions, "captions")

@@ -7,13 +7,13 @@ amplifies it if the share in its predictions is further from one half than in it
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.gender import cut_shares
-from obygaze.extensions.audits.result import Audit, ratio_interval
+from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
 from obygaze.extensions.audits.texts import (
     CONCEPTS,
     LabelledText,
@@ -28,6 +28,7 @@ from obygaze.extensions.audits.texts import (
     split_cell,
 )
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.function_commands import Option
 from obygaze_models.report.findings import Finding
 
 CUT = (
@@ -162,10 +163,14 @@ def audit_cooc(
     things: str | Path | WordLists = CONCEPTS,
     words: str | Path | WordLists = "gender",
     cluster: str | Sequence[str] | None = None,
-    compare: TextSource | None = None,
-    seed: int = 0,
+    compare: Annotated[TextSource | None, Option(metavar="SOURCE")] = None,
+    seed: Annotated[int, Option(least=0)] = 0,
+    workspace: str | Path | None = None,
 ) -> CoocAudit:
     """Count which things are named together with words of which gender.
+
+    A text with words of both genders counts for both. Shares are printed exactly, and cut after two
+    decimals as in published tables.
 
     Args:
         source: A CSV table, a manifest, a folder of .txt files, or rows.
@@ -175,9 +180,14 @@ def audit_cooc(
         cluster: The columns of the film or image; by default each text is its own cluster.
         compare: The texts of a model, to measure how much it amplifies the bias.
         seed: The seed of the bootstrap.
+        workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_cooc("captions.csv", things="objects.toml", cluster="image")
+
+    Commands:
+        obygaze audit cooc mobygaze --text comment --cluster movie_id --figure figures/company
+        obygaze audit cooc captions.csv --things objects.toml --compare predicted.csv
     """
     genders, lists = (
         read_words(words),
@@ -193,7 +203,12 @@ def audit_cooc(
 
     def count(one: TextSource) -> tuple[int, list[CoOccurrence]]:
         texts = read_texts(
-            one, text, find_things, columns=(column,), cluster=column_names(cluster)
+            one,
+            text,
+            find_things,
+            columns=(column,),
+            cluster=column_names(cluster),
+            workspace=workspace,
         )
         return len(texts), count_pairs(texts, genders, seed=seed)
 
@@ -275,3 +290,6 @@ def _co_occurrence(
     return CoOccurrence(
         thing, counts, shares.get(first), intervals.get(first), cut, shares, intervals
     )
+
+
+command = audit_command(audit_cooc, "cooc")

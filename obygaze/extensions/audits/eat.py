@@ -3,16 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from obygaze.extensions.audits.figure import Plot, Point
-from obygaze.extensions.audits.result import Audit
+from obygaze.extensions.audits.result import Audit, audit_command
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest import Manifest
-from obygaze_features.store import Store
+from obygaze_features.core.function_commands import Option
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.store import Store, open_store
 from obygaze_models.evaluation.group_tests import (
     TAILS,
     GroupTest,
@@ -26,6 +27,7 @@ from obygaze_models.report.findings import Finding
 from obygaze_models.text_vectors import (
     Selection,
     VectorGroup,
+    View,
     read_store_vectors,
     read_vectors,
     unit_rows,
@@ -121,25 +123,31 @@ def audit_eat(
     manifest: Manifest | str | Path | None = None,
     *,
     vectors: str | Path | Mapping[str, ArrayLike] | None = None,
-    x: Selection | None = None,
-    y: Selection | None = None,
-    stores: Sequence[Store | str | Path] = (),
-    groups: Sequence[tuple[Selection, Selection]] = (),
-    attributes: Sequence[tuple[str, str]] = (),
+    x: Annotated[Selection | None, Option(metavar="CLIPS")] = None,
+    y: Annotated[Selection | None, Option(metavar="CLIPS")] = None,
+    stores: Annotated[
+        Sequence[Store | str | Path], Option("--store", metavar="STORE")
+    ] = (),
+    groups: Annotated[
+        Sequence[tuple[Selection, Selection]], Option(metavar="X Y")
+    ] = (),
+    attributes: Annotated[Sequence[tuple[str, str]], Option(metavar="A B")] = (),
     text: str | Path | None = None,
     level: str = "clip",
-    view: str | None = None,
+    view: View | None = None,
     single: bool = False,
     tail: Tail = "two_sided",
-    permutations: int = 1_000_000,
-    seed: int = 0,
+    permutations: Annotated[int, Option(least=1)] = 1_000_000,
+    seed: Annotated[int, Option(least=0)] = 0,
     drop_missing: bool = False,
     assume_space: bool = False,
+    workspace: str | Path | None = None,
 ) -> EatAudit:
     """Test whether one group of clips is closer to some words than another group.
 
     Permutations are counted exactly if possible. If a film has clips of both groups, the reported
-    p-value exchanges clips only within films.
+    p-value exchanges clips only within films; the one across films is shown beside it, with a
+    sentence that explains the difference.
 
     Args:
         store: The store that has the vectors of the clips, or its name, path or URL.
@@ -159,9 +167,16 @@ def audit_eat(
         seed: The seed of these draws.
         drop_missing: Leave out clips that the store does not have.
         assume_space: Assume one embedding space if the store or the texts do not name theirs.
+        workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_eat(vectors={"X": men, "Y": women, "A": career, "B": family})
+
+    Commands:
+        obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
+            --attributes happiness sadness --attributes happiness anger --figure figures/eat
+        obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
+        obygaze audit eat --vectors vectors.npz --json
     """
     if tail not in TAILS:
         raise FixUsage(f"unknown tail {tail!r}", hint=f"one of {', '.join(TAILS)}")
@@ -193,26 +208,24 @@ def audit_eat(
         raise FixUsage(
             "--groups is for two groups; --single tests the items of --x alone"
         )
+    opened = [open_store(named, workspace=workspace) for named in (store, *stores)]
+    clips = None if manifest is None else read_manifest(manifest, workspace=workspace)
     options: dict[str, Any] = {"text": text, "level": level, "view": view}
     options |= {"drop_missing": drop_missing, "assume_space": assume_space}
     tests: list[GroupTest] = []
-    names = _store_labels([store, *stores])
-    for name, one in zip(names, (store, *stores), strict=True):
+    names = _store_labels(opened)
+    for name, one in zip(names, opened, strict=True):
         for first, second in [(x, y), *groups]:
-            read = read_store_vectors(
-                one, manifest, first, second, attributes, **options
-            )
+            read = read_store_vectors(one, clips, first, second, attributes, **options)
             found = run_tests(*read, **draws)
             tests += [replace(test, store=name if stores else "") for test in found]
     # Corrected together: stores, groups and attributes are one family of tests.
     return EatAudit(with_holm(tests), ", ".join(names))
 
 
-def _store_labels(stores: Sequence[Store | str | Path]) -> list[str]:
+def _store_labels(stores: Sequence[Store]) -> list[str]:
     """Return the last part of the path of each store, and as many before it as tell them apart."""
-    parts_of = [
-        Path(one.location if isinstance(one, Store) else one).parts for one in stores
-    ]
+    parts_of = [Path(store.location).parts for store in stores]
     labels = []
     for parts in parts_of:
         n_parts = 1
@@ -285,3 +298,6 @@ def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Fl
     """Return, for each row of `w`, its mean cosine to the rows of `a` minus that to `b`."""
     difference = unit_rows(a, "A").mean(axis=0) - unit_rows(b, "B").mean(axis=0)
     return np.asarray(unit_rows(w, name) @ difference)
+
+
+command = audit_command(audit_eat, "eat")

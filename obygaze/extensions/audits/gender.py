@@ -8,15 +8,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from obygaze.extensions.audits.figure import Plot, Point
-from obygaze.extensions.audits.result import Audit
+from obygaze.extensions.audits.result import Audit, audit_command
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.function_commands import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, read_table
-from obygaze_features.store import Store
+from obygaze_features.store import Store, open_store
 from obygaze_models.report.findings import Finding
 from obygaze_models.text_vectors import store_word_probabilities
 
@@ -193,14 +194,15 @@ def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
 
 
 def audit_gender_score(
-    table: str | Path,
+    captions: str | Path,
     *,
-    by: str | None = None,
+    by: Annotated[str | None, Option(metavar="COLUMN")] = None,
     store: Store | str | Path | None = None,
     text: str | Path | None = None,
     level: str = "clip",
     logit_scale: float | None = None,
     assume_space: bool = False,
+    workspace: str | Path | None = None,
 ) -> GenderAudit:
     """Score how strongly each caption of a table leans to a gender.
 
@@ -209,7 +211,7 @@ def audit_gender_score(
     the cosine of clip and word. The column prob is then not used.
 
     Args:
-        table: A CSV file with the columns lm, sim, prob, or with caption, lm_man, sim_man,
+        captions: A CSV table with the columns lm, sim, prob, or with caption, lm_man, sim_man,
             lm_woman, sim_woman, prob for captions in both wordings.
         by: The column of the object that a caption is about: means of both wordings for each.
         store: The store that has the vectors of the clips, or its name, path or URL.
@@ -217,11 +219,17 @@ def audit_gender_score(
         level: The feature level of the store.
         logit_scale: The factor of the model's cosines; by default that of CLIP, 100.
         assume_space: Assume one embedding space if the store or the texts do not name theirs.
+        workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_gender_score("captions.csv")
+
+    Commands:
+        obygaze audit gender-score captions.csv
+        obygaze audit gender-score captions.csv --store obygaze12.clip-b16 --text objects.npz
+        obygaze audit gender-score captions.csv --by visual --json
     """
-    path = Path(table)
+    path = Path(captions)
     violations = Violations(path)
     given = ("prob",) if store is None else ("clip_id", "visual")
     read = read_table(path, required=given, violations=violations)
@@ -240,6 +248,7 @@ def audit_gender_score(
     violations.raise_if_any("this is not a table of captions", hint=hint)
     lines, context = read.rows, None
     if store is not None and lines:
+        store = open_store(store, workspace=workspace)
         options: dict[str, Any] = {
             "text": text,
             "level": level,
@@ -349,3 +358,6 @@ def _check_probability(name: str, value: float) -> None:
     if not 0.0 <= value <= 1.0:
         asked = ": is it in percent?" if 1.0 < value <= 100.0 else ""
         raise FixInput(f"{name} must be a probability, got {value}{asked}")
+
+
+command = audit_command(audit_gender_score, "gender-score")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
 from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.mediaeval_runs import (
@@ -17,8 +17,9 @@ from obygaze.extensions.audits.mediaeval_runs import (
     score_affect,
     score_ranking,
 )
-from obygaze.extensions.audits.result import Audit
+from obygaze.extensions.audits.result import Audit, audit_command
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.function_commands import Option
 from obygaze_features.core.schema_check import read_json
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_models.report.findings import Finding
@@ -125,25 +126,32 @@ class MediaEvalAudit(Audit):
 
 
 def audit_mediaeval(
-    runs: Sequence[str | Path],
+    runs: Annotated[Sequence[str | Path], Option("--run")],
     *,
     qrels: str | Path | None = None,
     manifest: Manifest | str | Path | None = None,
     precision: Precision = "float32",
+    workspace: str | Path | None = None,
 ) -> MediaEvalAudit:
     """Score the runs of a team in MediaEval 2015 and check them against the rules of the task.
 
     Runs are scored against either `qrels` or `manifest`. If the official split is known, only its
-    test clips are scored.
+    test clips are scored. A JSON file of the same name beside each run has the field
+    `external_data`; at most five runs per subtask are allowed, one of them without external data.
 
     Args:
         runs: The files: TREC lines for violence, or lines of name, valence class, arousal class.
         qrels: TREC judgements of violence.
         manifest: A manifest of LIRIS-ACCEDE, or its TOML file.
         precision: How scores are compared: "float32" as in 2015, "float64" as later trec_eval.
+        workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_mediaeval(["run1.txt"], qrels="violence.qrels")
+
+    Commands:
+        obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
+        obygaze audit mediaeval --manifest liris-accede --run affect.txt --figure figures/mediaeval
     """
     if (qrels is None) == (manifest is None):
         given = "neither" if qrels is None else "both"
@@ -151,7 +159,9 @@ def audit_mediaeval(
     if not runs:
         raise FixInput("expected at least one run, got none")
     grades = read_qrels(qrels) if qrels is not None else None
-    classes = classes_of(read_manifest(manifest)) if manifest is not None else {}
+    classes: Mapping[str, Mapping[str, int]] = {}
+    if manifest is not None:
+        classes = classes_of(read_manifest(manifest, workspace=workspace))
     scores = [_score_run(path, grades, classes, precision) for path in map(Path, runs)]
     of_subtask = {
         "violence": [run for run in scores if run.violence is not None],
@@ -279,3 +289,6 @@ def _score_run(
     _check_names(grades[topic], returned, path)
     score = score_ranking(grades[topic], returned, precision)
     return RunScore(str(path), score, None, None, external, warnings)
+
+
+command = audit_command(audit_mediaeval, "mediaeval")

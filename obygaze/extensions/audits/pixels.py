@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +13,9 @@ from sklearn.model_selection import GroupKFold
 from sklearn.preprocessing import StandardScaler
 
 from obygaze.extensions.audits.figure import Plot, Point
-from obygaze.extensions.audits.result import Audit, ratio_interval
+from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.function_commands import Option
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.format.schema import PICTURES
 from obygaze_models.report.findings import Finding
@@ -81,7 +82,11 @@ class PixelAudit(Audit):
 
 
 def audit_pixels(
-    store: str | Path, pictures: str | Path, levels: Sequence[str] | None = None
+    store: Store | str | Path,
+    pictures: Store | str | Path,
+    *,
+    levels: Annotated[Sequence[str], Option("--level")] = (),
+    workspace: str | Path | None = None,
 ) -> PixelAudit:
     """Measure how much of the pictures can be recovered from the features of the same clips.
 
@@ -93,11 +98,17 @@ def audit_pixels(
         store: The store of features.
         pictures: The private store of the pictures of the same clips.
         levels: The levels; by default all.
+        workspace: The workspace, if it is not the current one.
 
     Example:
         audit = audit_pixels("films.xclip", "films.frames-32x224-bicubic")
+
+    Commands:
+        obygaze audit pixels films.xclip films.frames-32x224-bicubic -o pixels.json
+        obygaze store publish films.xclip --to zenodo --creator "Doe, Jane" --recovered pixels.json
     """
-    features, films = open_store(store), open_store(pictures)
+    features = open_store(store, workspace=workspace)
+    films = open_store(pictures, workspace=workspace)
     clips = films.clip_ids[np.isin(films.clip_ids, features.clip_ids)].tolist()
     clips = clips[:: math.ceil(len(clips) / MAX_CLIPS) or 1]
     film_of = dict(zip(films.clip_ids.tolist(), films.movie_ids.tolist(), strict=True))
@@ -107,7 +118,7 @@ def audit_pixels(
         ids = [clip for clip in clips if clip in rows and clip in targets]
         if len({film_of[clip] for clip in ids}) < 2:
             what = "clips of at least 2 films must have features and pictures"
-            raise FixInput(what, where=f"{store}: {level}")
+            raise FixInput(what, where=f"{features.location}: {level}")
         X, Y = (np.stack([source[clip] for clip in ids]) for source in (rows, targets))
         found.append(recovered(X, Y, [film_of[clip] for clip in ids], level))
     return PixelAudit(Path(features.location).name, features.plan.sha256, tuple(found))
@@ -176,3 +187,6 @@ def _in_the_middle(
         for own in real
     ]
     return np.asarray(values[np.arange(len(values)), middle])
+
+
+command = audit_command(audit_pixels, "pixels")

@@ -3,12 +3,13 @@
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count as count_from
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -17,8 +18,10 @@ from obygaze_features.core.console import table as aligned
 from obygaze_features.core.errors import Corrupt, NotFound
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import csv_table, pretty_json, write_new
+from obygaze_features.core.function_commands import Option, command_of
 from obygaze_features.core.schema_check import read_json, table_of
 from obygaze_features.core.schema_rules import list_of
+from obygaze_features.core.workspace import Workspace
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.report.findings import Finding
 
@@ -122,12 +125,13 @@ class Audit(ABC):
     def write(
         self,
         *,
-        document: str | Path | None = None,
+        document: Annotated[str | Path | None, Option("-o")] = None,
         table: str | Path | None = None,
         figure: str | Path | None = None,
-        run: str | Path | None = None,
+        report: Annotated[str | Path | None, Option(metavar="RUN")] = None,
         for_spreadsheets: bool = False,
         force: bool = False,
+        workspace: str | Path | None = None,
     ) -> list[Path]:
         """Write the audit to the given files and return the paths that were written.
 
@@ -135,10 +139,11 @@ class Audit(ABC):
             document: The JSON file for `to_json()`.
             table: The CSV file for the table, at full precision.
             figure: The figure: PATH.svg and PATH.png.
-            run: The folder of a run, whose report then includes this audit.
+            report: The name or the folder of a run, whose report then includes this audit.
             for_spreadsheets: Put an apostrophe before text of the table that a spreadsheet program
                 would take for a formula; the first line says so.
             force: Replace files that have other contents.
+            workspace: The workspace, if it is not the current one.
         """
         written: list[Path] = []
         finding = self.finding()
@@ -153,7 +158,8 @@ class Audit(ABC):
             write_new(written[-1], data, force=force)
         if figure is not None:
             written += self.draw(figure_stem(Path(figure)), force=force)
-        if run is not None:
+        if report is not None:
+            run = Workspace.of(workspace).existing("runs", report)
             if not Path(run, "run.json").is_file():
                 what, hint = (
                     "not a run folder: run.json is missing",
@@ -167,6 +173,11 @@ class Audit(ABC):
                 document_path, _document_in_run(finding, document_path), force=force
             )
         return written
+
+
+def audit_command(function: Callable[..., Audit], name: str) -> click.Command:
+    """Return the command of a function that returns an audit, with the options of its files."""
+    return command_of(function, name, then=Audit.write)
 
 
 def _path_in_run(folder: Path, finding: Finding, *, force: bool) -> Path:

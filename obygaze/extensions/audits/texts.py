@@ -39,6 +39,7 @@ def read_texts(
     columns: Sequence[str] = (),
     cluster: Sequence[str] = (),
     names: str = NAMES,
+    workspace: str | Path | None = None,
 ) -> list[LabelledText]:
     """Return the texts of a CSV table, a manifest, a folder of .txt files, or rows.
 
@@ -49,9 +50,10 @@ def read_texts(
         columns: The columns that `labels` needs.
         cluster: The columns of the film or image; without them each text is its own cluster.
         names: How the files of a folder are named; each field becomes a column.
+        workspace: Where the name of a manifest is looked up.
     """
     texts = []
-    for cells, where in _records(source, names):
+    for cells, where in _records(source, names, workspace):
         for column in (text, *columns, *cluster):
             if column not in cells:
                 what = f"no column {column!r}{near(column, cells)}; found {', '.join(cells)}"
@@ -102,7 +104,9 @@ def split_cell(cell: str) -> frozenset[str]:
     return frozenset(name.strip() for name in cell.split("|") if name.strip())
 
 
-def _records(source: TextSource, names: str) -> Iterator[tuple[Mapping[str, str], str]]:
+def _records(
+    source: TextSource, names: str, workspace: str | Path | None
+) -> Iterator[tuple[Mapping[str, str], str]]:
     """Yield the cells of each text by column, and where it was read."""
     if isinstance(source, str | Path):
         path = Path(source)
@@ -113,7 +117,7 @@ def _records(source: TextSource, names: str) -> Iterator[tuple[Mapping[str, str]
             table = read_table(path, required=(), delimiter=None)
             yield from ((row.cells, f"{path}:{row.line}") for row in table.rows)
             return
-        source = read_manifest(source)
+        source = read_manifest(source, workspace=workspace)
     if isinstance(source, Manifest):
         for clip in source:
             own = {name: getattr(clip, name) for name in OWN}

@@ -147,7 +147,7 @@ def test_every_kind_of_parameter_is_typed() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("--draws", "0"), ("--scale", "nan"), ("--tail", "two_sided"), ("--tail", "x")],
+    [("--draws", "0"), ("--scale", "nan"), ("--tail", "x")],
 )
 def test_values_outside_the_type_are_refused(words: tuple[str, str]) -> None:
     assert typed("s", *words).exit_code == 2
@@ -165,9 +165,10 @@ def test_the_help_is_the_docstring() -> None:
     text = " ".join(typed("--help").output.split())
     assert "Count clips in a store. A second paragraph." in text
     assert (
-        "--tail [two-sided|less] The tail, of which there are two, on two lines."
+        "--tail [two_sided|less] The tail, of which there are two, on two lines."
         in text
     )
+    assert "Arguments: STORE The store. [MANIFEST] Its manifest. Options:" in text
     assert "--run RUN Some runs. Repeatable." in text
     assert "Examples: obygaze count s obygaze count s --tail less" in text
     assert ">>>" not in text and "workspace" not in text.lower()
@@ -181,6 +182,19 @@ def test_a_parameter_without_a_description_is_an_error() -> None:
 
     with pytest.raises(TypeError, match="does not describe 'n'"):
         command_of(count, "count")
+
+
+def test_a_parameter_of_the_function_and_of_the_method_is_an_error() -> None:
+    def count(*, force: bool = False) -> Counted:
+        """Count.
+
+        Args:
+            force: Count anyway.
+        """
+        raise NotImplementedError
+
+    with pytest.raises(TypeError, match="both take 'force'"):
+        command_of(count, "count", then=Counted.write)
 
 
 def test_a_type_that_no_word_can_be_is_an_error() -> None:

@@ -61,7 +61,7 @@ def enumerated(name: str) -> tuple[float, float]:
 
 def test_each_value_is_tested_by_all_exchanges_within_films() -> None:
     audit = audit_annotations(
-        manifest(CLIPS), "emotions", x="level == S", y="level == EN"
+        manifest(CLIPS), column="emotions", x="level == S", y="level == EN"
     )
     document = audit.to_json()
     assert (document["n_x"], document["n_y"], document["n_empty"]) == (3, 4, 1)
@@ -111,7 +111,7 @@ def test_a_value_of_one_film_is_no_difference_between_levels() -> None:
     rows = [("a", "S" if i < 16 else "EN", "anger") for i in range(20)]
     rows += [("b", "S" if i < 4 else "EN", "") for i in range(20)]
     audit = audit_annotations(
-        manifest(rows), "emotions", x="level == S", y="level == EN"
+        manifest(rows), column="emotions", x="level == S", y="level == EN"
     )
     (test,) = audit.tests
     assert test.p_across < 0.001
@@ -163,7 +163,9 @@ def test_the_command_finds_emotions_that_go_with_a_level(tmp_path: Path) -> None
 
 def test_clips_that_the_manifest_does_not_have_are_an_error() -> None:
     with pytest.raises(UnknownName, match="z-9"):
-        audit_annotations(manifest(CLIPS), "emotions", x=["a-0", "z-9"], y=["a-2"])
+        audit_annotations(
+            manifest(CLIPS), column="emotions", x=["a-0", "z-9"], y=["a-2"]
+        )
 
 
 def test_films_alone_make_no_value_significant_within_films() -> None:

@@ -126,7 +126,7 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
             audit.write(figure=folder / "f")
         assert audit.write(figure=folder / "f.png", force=True) == written[2:]
     with pytest.raises(NotFound, match=r"run\.json is missing"):
-        audits[0].write(run=tmp_path)
+        audits[0].write(report=tmp_path)
 
 
 def test_two_audits_of_one_title_are_both_kept_in_a_run(tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_two_audits_of_one_title_are_both_kept_in_a_run(tmp_path: Path) -> None:
     first = audit_captions(rows, group="by", permutations=50)
     second = audit_captions(rows, group="to", permutations=50)
     assert first.finding().title == second.finding().title
-    first.write(run=tmp_path)
-    first.write(run=tmp_path)
-    second.write(run=tmp_path)
+    first.write(report=tmp_path)
+    first.write(report=tmp_path)
+    second.write(report=tmp_path)
     kept = sorted(path.name for path in (tmp_path / "audits").glob("*.json"))
     assert len(kept) == 2
     assert kept[0].removesuffix(".json").endswith("-2") != kept[1].removesuffix(

@@ -257,7 +257,7 @@ def test_finding_is_written_into_the_run(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", rows + "a woman,a\n")
     words = ("-C", tmp_path, "audit", "cooc", table, "--report", "mine")
     done = call_obygaze(*words)
-    assert (done.code, "not a run folder" in done.stderr) == (1, True)
+    assert (done.code, "no run called 'mine'" in done.stderr) == (1, True)
     write(tmp_path / "runs" / "mine" / "run.json", "{}")
     call_obygaze(*words).ok()
     folder = tmp_path / "runs" / "mine" / "audits"
