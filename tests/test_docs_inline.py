@@ -37,6 +37,7 @@ OTHERS = {
     "dask": ("--nthreads", "--resources"),
     "hf": ("--revision",),
     "a file name": ("-Scenes.csv",),
+    "pytest": ("-m",),
     "python -m benchmarks": ("--device cpu ", "--films "),
     "an earlier version": ("--scheduler ", "--sampled "),
     "a value": ("- ", "-- ", "-1 "),
