@@ -149,6 +149,8 @@ def _cannot_be_trained(one: Experiment, match: re.Match[str]) -> bool:
         able.append(classes == {0, 1})
     # Folds of several groups, and films that only validate, leave fewer to train on.
     takes_more = splits.get("folds") or splits["validation"] == "each"
+    # A choice of C in splits of clips is made on the clips that validate, which then do not train.
+    takes_more = takes_more or splits["kind"] in ("fixed", "kfold", "published")
     return not any(able) or bool(takes_more) or splits.get("quirk", "none") != "none"
 
 
