@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -150,3 +151,12 @@ def test_either_variable_forbids_the_network(
     assert machine.offline() is False
     monkeypatch.setenv(name, value)
     assert machine.offline() is expected
+
+
+def test_cpu_time_is_of_this_process_and_its_children(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    children = SimpleNamespace(ru_utime=2.0, ru_stime=3.0)
+    monkeypatch.setattr(machine.resource, "getrusage", lambda who: children)
+    monkeypatch.setattr(machine.time, "process_time", lambda: 10.0)
+    assert machine._cpu_time() == 15.0
