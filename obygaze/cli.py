@@ -74,10 +74,6 @@ COMMANDS = {
         "obygaze.commands:report",
         "Write the report of runs: a page, tables, figures.",
     ),
-    "view": (
-        "obygaze.commands:view",
-        "Watch films, look at clips and scores, and mark segments, in the browser.",
-    ),
     "models": (
         "obygaze_models.zoo.commands:models",
         "Inspect, verify, use and share saved models.",

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from obygaze_features.core.files import csv_bytes, write_atomic
 from obygaze_features.core.lazy import need
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import SEGMENT_COLUMNS
 from obygaze_features.manifest.vocabulary import concepts
 
 FPS = 24
@@ -28,6 +27,14 @@ ANNOTATORS = ("ada", "ben")
 LEVEL_WEIGHTS = (40, 20, 15, 25)
 N_CONCEPTS = {"EN": (0, 0), "HN": (1, 1), "NS": (1, 2), "S": (2, 3)}
 WIDTH, HEIGHT = 192, 108
+SEGMENT_COLUMNS = (
+    "movie_id",
+    "annotator",
+    "start_frame",
+    "end_frame",
+    "level",
+    "concepts",
+)
 Picture = npt.NDArray[np.float32]
 _GRID = np.meshgrid(
     np.linspace(-1, 1, HEIGHT, dtype=np.float32),

@@ -168,7 +168,9 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table, then those of extensions."""
-        return [*self.lazy_table(), *super().list_commands(ctx)]
+        own = [*self.table, *super().list_commands(ctx)]
+        added = [name for name in self.lazy_table() if name not in self.table]
+        return [*own, *added]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the one command that was asked for."""
@@ -222,8 +224,11 @@ class LazyGroup(click.Group):
 
     def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
         table = self.lazy_table()
-        rows = [(name, summary) for name, (_, summary) in table.items()]
-        for name in super().list_commands(ctx):
+        rows = []
+        for name in self.list_commands(ctx):
+            if name in table:
+                rows.append((name, table[name][1]))
+                continue
             command = super().get_command(ctx, name)
             if command is not None and not command.hidden:
                 rows.append((name, command.get_short_help_str(limit=80)))

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.model import Clip as Clip
     from obygaze_features.manifest.model import Header as Header
     from obygaze_features.manifest.model import Manifest as Manifest
-    from obygaze_features.manifest.projection import ClipSpan as ClipSpan
-    from obygaze_features.manifest.projection import Projection as Projection
-    from obygaze_features.manifest.projection import Segment as Segment
-    from obygaze_features.manifest.projection import project as project
-    from obygaze_features.manifest.projection import read_inputs as read_inputs
     from obygaze_features.manifest.stats import Stats as Stats
     from obygaze_features.manifest.stats import compute_stats as compute_stats
     from obygaze_features.manifest.vocabulary import (
@@ -52,13 +47,6 @@ else:
             "write_manifest",
         ),
         "obygaze_features.manifest.model": ("Clip", "Header", "Manifest"),
-        "obygaze_features.manifest.projection": (
-            "ClipSpan",
-            "Projection",
-            "Segment",
-            "project",
-            "read_inputs",
-        ),
         "obygaze_features.manifest.stats": ("Stats", "compute_stats"),
         "obygaze_features.manifest.vocabulary": (
             "canonical_concept",

@@ -1,4 +1,4 @@
-"""`obygaze manifest`: show, count, link and split manifests; commands_* import and project."""
+"""`obygaze manifest`: show, count, link and split manifests; commands_import makes them."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -54,18 +54,6 @@ COMMANDS = {
     "stats": (f"{_HERE}.commands:stats", "Count levels, concepts, films and folds."),
     "link": (f"{_HERE}.commands:link_", "Find the video of each clip under a folder."),
     "folds": (f"{_HERE}.commands:folds", "Assign each clip to one fold."),
-    "project": (
-        f"{_HERE}.commands_projection:project",
-        "Turn experts' segments into clip labels.",
-    ),
-    "agree": (
-        f"{_HERE}.commands_projection:agree",
-        "Measure the agreement of the annotators.",
-    ),
-    "export": (
-        f"{_HERE}.commands_projection:export",
-        "Write segments for other programs.",
-    ),
 }
 
 

@@ -17,8 +17,8 @@ from obygaze_features.core.commands import (
 )
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.extension_commands import extension_commands
 from obygaze_features.core.plugins import DATASETS, Plugin, find_plugin, plugins
-from obygaze_features.manifest import exchange
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     csv_table,
@@ -59,14 +59,14 @@ def import_() -> None:
     """Make a manifest from a data set's own files."""
 
 
-def _importer(
+def importer(
     dataset: str,
 ) -> Callable[[Callable[..., ImportedManifest]], click.Command]:
     """Return a decorator that makes an import command of a function that reads a data set."""
 
     def decorate(read: Callable[..., ImportedManifest]) -> click.Command:
         @wraps(read)
-        def command(
+        def import_dataset(
             session: Session,
             /,
             name: str | None,
@@ -88,8 +88,21 @@ def _importer(
             if gone:
                 session.console.warn(f"only the old manifest had: {', '.join(gone)}")
 
-        with_options = name_option(force_option(terms_options(command)))
-        return import_.command(dataset)(with_options)
+        with_options = name_option(force_option(terms_options(import_dataset)))
+        return command(dataset)(with_options)
+
+    return decorate
+
+
+def _importer(
+    dataset: str,
+) -> Callable[[Callable[..., ImportedManifest]], click.Command]:
+    """Return a decorator like that of `importer`, which adds the command to the group."""
+
+    def decorate(read: Callable[..., ImportedManifest]) -> click.Command:
+        made = importer(dataset)(read)
+        import_.add_command(made)
+        return made
 
     return decorate
 
@@ -210,24 +223,6 @@ def import_csv(
     return csv_table.read(columns=named_values(pairs, "--map"), mapping=chosen, **given)
 
 
-@_importer("segments")
-@click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option(
-    "--fps", metavar="RATE", required=True, help="Frames per second: 25, 23.976."
-)
-def import_segments(session: Session, /, **given: Any) -> ImportedManifest:
-    """Segments from ELAN, WebVTT, PySceneDetect, or a table.
-
-    FILES are .eaf and .vtt, each called after its film, and .csv: lists of shots of PySceneDetect
-    or tables of segments as for `manifest project`.
-
-    Examples:
-        obygaze manifest import segments tt0108160.eaf --fps 23.976 -o marks
-        obygaze manifest import segments films/*-Scenes.csv --fps 25 -o shots
-    """
-    return exchange.import_segments(**given)
-
-
 @command()
 @click.argument("name")
 @click.argument("csv", type=FILE)
@@ -296,6 +291,7 @@ def _add_installed(plugin: Plugin) -> None:
     )
 
 
+_of_extensions = extension_commands().get("manifest import", {})
 for _plugin in plugins(DATASETS):
-    if _plugin.name not in import_.commands:
+    if _plugin.name not in {*import_.commands, *_of_extensions}:
         _add_installed(_plugin)

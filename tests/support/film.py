@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from obygaze_features.manifest.projection import (
+from obygaze.extensions.annotate.projection import (
     CLIP_COLUMNS,
     SEGMENT_COLUMNS,
     ClipSpan,

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from obygaze.view.app import server_of
-from obygaze.view.marks import MarkTable
-from obygaze.view.server import PageServer
-from obygaze.view.site import Site
+from obygaze.extensions.annotate.app import server_of
+from obygaze.extensions.annotate.marks import MarkTable
+from obygaze.extensions.annotate.projection import Segment
+from obygaze.extensions.annotate.server import PageServer
+from obygaze.extensions.annotate.site import Site
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.projection import Segment
 
 CONCEPTS = {"Look": "visual", "Body": "visual"}
 

@@ -471,7 +471,7 @@ def _read_table(files: Tree, folder: Path) -> None:
 def _read_segments(files: Tree, folder: Path) -> None:
     from fractions import Fraction
 
-    from obygaze_features.manifest.projection import read_inputs
+    from obygaze.extensions.annotate.projection import read_inputs
 
     place = written(files, folder)
     read_inputs(place / "s.csv", place / "c.csv")
@@ -481,8 +481,8 @@ def _read_segments(files: Tree, folder: Path) -> None:
 def _exchanged() -> list[Tree]:
     from fractions import Fraction
 
-    from obygaze_features.manifest.exchange import FilmSegments, export
-    from obygaze_features.manifest.projection import Segment
+    from obygaze.extensions.annotate.exchange import FilmSegments, export
+    from obygaze.extensions.annotate.projection import Segment
 
     segments = [
         Segment("f", "ada", 0, 9, "S", ("Look", "Body"), "why"),
@@ -496,7 +496,7 @@ def _exchanged() -> list[Tree]:
 
 
 def _read_exchanged(files: Tree, folder: Path) -> None:
-    from obygaze_features.manifest.exchange import (
+    from obygaze.extensions.annotate.exchange import (
         FORMATS,
         export,
         films_of,

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
+from obygaze.extensions.annotate.exchange import FilmSegments, frames_between
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.exchange import FilmSegments, frames_between
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
     frame_rate_text,

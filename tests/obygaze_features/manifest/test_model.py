@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from obygaze.extensions.annotate.projection import ClipSpan, Segment, project
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.manifest.link import LinkReport
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.projection import ClipSpan, Segment, project
 from obygaze_features.manifest.stats import compute_stats
 
 HEADER = Header(

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from obygaze.extensions.annotate.exchange import import_segments
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
@@ -29,7 +30,6 @@ from obygaze_features.manifest.adapters import (
     moviegraphs,
     obygaze12,
 )
-from obygaze_features.manifest.exchange import import_segments
 from obygaze_features.manifest.model import Clip
 
 N_DRAWN = int(os.environ.get("OBYGAZE_SOURCES", "60"))

@@ -30,12 +30,12 @@ from support.kills import kill_everywhere
 from support.runs import cell, write_run
 from support.videos import write_video
 
-from obygaze.view.marks import MarkTable, Outdated, first_marks
-from obygaze.view.watched import WatchedTable
+from obygaze.extensions.annotate.marks import MarkTable, Outdated, first_marks
+from obygaze.extensions.annotate.projection import read_segments
+from obygaze.extensions.annotate.watched import WatchedTable
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.projection import read_segments
 
 CLIPS = [
     replace(clip, extra={"framerate": "25"}) for clip in film_clips("lake", "lake.mp4")

@@ -13,9 +13,9 @@ from support.film_pages import ask, film_clips, mark, segment, served, site, tab
 from support.runs import cell, write_run
 from support.videos import read_number, write_video
 
-from obygaze.view.app import export
-from obygaze.view.decisions import scores_of
-from obygaze.view.site import FILM, ORDER, VIDEO, lay_out
+from obygaze.extensions.annotate.app import export
+from obygaze.extensions.annotate.decisions import scores_of
+from obygaze.extensions.annotate.site import FILM, ORDER, VIDEO, lay_out
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.manifest.model import Clip
 

@@ -16,8 +16,8 @@ from support.extraction import film_folder, keep_manifest
 from support.film_pages import ask, served
 
 import obygaze as og
-from obygaze.view.app import export
-from obygaze.view.site import Site, open_site
+from obygaze.extensions.annotate.app import export
+from obygaze.extensions.annotate.site import Site, open_site
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.explaining import overlay

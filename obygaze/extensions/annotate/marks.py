@@ -14,6 +14,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from obygaze.extensions.annotate.exchange import plain
+from obygaze.extensions.annotate.projection import (
+    SEGMENT_COLUMNS,
+    Segment,
+    read_segments,
+)
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.files import (
     csv_bytes,
@@ -22,10 +28,8 @@ from obygaze_features.core.files import (
     sha256_bytes,
     write_atomic,
 )
-from obygaze_features.manifest.exchange import plain
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import SEGMENT_COLUMNS, Segment, read_segments
 from obygaze_features.manifest.tables import read_table
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")

@@ -26,11 +26,11 @@ from support.stores import a_recipe, fill_store, plan_store
 from support.video_kinds import KINDS
 from support.videos import read_number, write_video
 
-from obygaze.view.app import export
-from obygaze.view.site import Site
+from obygaze.extensions.annotate.app import export
+from obygaze.extensions.annotate.projection import ClipSpan, project
+from obygaze.extensions.annotate.site import Site
 from obygaze_features.core.console import Console
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.projection import ClipSpan, project
 from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
 
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -173,7 +173,7 @@ def films(folder: Path, **more: Any) -> Site:
         folder / "segments.csv",
         [segment(25, 49), segment(50, 60, level="HN"), segment(30, 49, "ben")],
     )
-    from obygaze_features.manifest.projection import read_segments
+    from obygaze.extensions.annotate.projection import read_segments
 
     clips = film_clips("lake", "lake.mp4")
     return site(

@@ -20,8 +20,7 @@ import pytest
 from support.cli import call_obygaze
 from support.servers import need_program
 
-from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.exchange import (
+from obygaze.extensions.annotate.exchange import (
     FilmSegments,
     _span_in_film,
     export,
@@ -30,10 +29,11 @@ from obygaze_features.manifest.exchange import (
     import_segments,
     label_of,
 )
+from obygaze.extensions.annotate.projection import Segment
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.projection import Segment
 
 # The rates as players show them, and what they stand for.
 RATES = {

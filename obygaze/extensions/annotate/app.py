@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from obygaze.view.server import PageServer, Reply
-from obygaze.view.site import Site
+from obygaze.extensions.annotate.server import PageServer, Reply
+from obygaze.extensions.annotate.site import Site
 from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import json_values

@@ -18,8 +18,7 @@ from support.cli import call_obygaze
 from support.data import golden
 from support.film import clips, marks, write_segments, write_spans
 
-from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.agreement import (
+from obygaze.extensions.annotate.agreement import (
     NULLS,
     TENTHS,
     AnnotatorPair,
@@ -30,8 +29,9 @@ from obygaze_features.manifest.agreement import (
     pairs_of,
     shuffled_tables,
 )
+from obygaze.extensions.annotate.projection import ClipSpan, Segment, project
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import ClipSpan, Segment, project
 
 DISTANCES = {
     ("EN", "HN"): 0.3,

@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import normalize
 
-from obygaze.features import PathLike, workspace_of
-from obygaze.models import load_model, named_manifest, read_run
-from obygaze.view.decisions import (
+from obygaze.extensions.annotate.decisions import (
     Explainer,
     Score,
     agreement,
@@ -26,9 +24,19 @@ from obygaze.view.decisions import (
     run_facts,
     scores_of,
 )
-from obygaze.view.marks import NAME, SHOTS, MarkTable, first_marks
-from obygaze.view.media import Media
-from obygaze.view.watched import WatchedTable, checked_stretches
+from obygaze.extensions.annotate.marks import NAME, SHOTS, MarkTable, first_marks
+from obygaze.extensions.annotate.media import Media
+from obygaze.extensions.annotate.projection import (
+    WATCHED,
+    ClipSpan,
+    Segment,
+    project,
+    read_segments,
+    watched_path,
+)
+from obygaze.extensions.annotate.watched import WatchedTable, checked_stretches
+from obygaze.features import PathLike, workspace_of
+from obygaze.models import load_model, named_manifest, read_run
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
@@ -37,14 +45,6 @@ from obygaze_features.extraction.search import search
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.projection import (
-    WATCHED,
-    ClipSpan,
-    Segment,
-    project,
-    read_segments,
-    watched_path,
-)
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store, open_store

@@ -14,14 +14,14 @@ from support.cli import Result, call_obygaze
 from support.data import golden, real_data
 from support.film import clips, marks, write_segments, write_spans
 
-from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import (
+from obygaze.extensions.annotate.projection import (
     ClipSpan,
     Segment,
     project,
     projection_to_csv,
     read_inputs,
 )
+from obygaze_features.manifest.model import LEVELS
 
 
 def golden_cases() -> list[Path]:

@@ -16,8 +16,8 @@ from support.film import (
     write_spans,
 )
 
+from obygaze.extensions.annotate.projection import ClipSpan, Segment, read_inputs
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.manifest.projection import ClipSpan, Segment, read_inputs
 
 SEGMENTS = "movie_id,annotator,start_frame,end_frame,level,concepts"
 CLIPS = "clip_id,movie_id,start_frame,end_frame"

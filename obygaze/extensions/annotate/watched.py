@@ -11,15 +11,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.errors import FixInput
-from obygaze_features.core.files import csv_bytes, locked, write_atomic
-from obygaze_features.manifest.frame_rate import frame_rate_text
-from obygaze_features.manifest.projection import (
+from obygaze.extensions.annotate.projection import (
     SEGMENT_COLUMNS,
     WATCHED,
     Segment,
     Stretches,
 )
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import csv_bytes, locked, write_atomic
+from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.tables import read_table
 
 COLUMNS = (*SEGMENT_COLUMNS, "framerate")

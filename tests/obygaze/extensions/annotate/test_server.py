@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.film_pages import Answer, ask, film_clips, mark, save, served, site
 
-from obygaze.view.server import PageServer, byte_range
+from obygaze.extensions.annotate.server import PageServer, byte_range
 
 VIDEO = bytes(range(256)) * 40
 

@@ -1,4 +1,4 @@
-"""`obygaze manifest project`, `agree`, `export`: labels from segments, agreement, exchange."""
+"""`obygaze manifest project`, `agree`, `export` and `import segments`: what annotators marked."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,18 @@ from typing import Any
 
 import click
 
+from obygaze.extensions.annotate import exchange
+from obygaze.extensions.annotate.projection import (
+    ClipLevel,
+    ClipSpan,
+    Projection,
+    Segment,
+    as_threshold,
+    projection_to_csv,
+    read_inputs,
+    threshold_text,
+)
+from obygaze.extensions.annotate.projection import project as project_clips
 from obygaze_features.core.commands import (
     Session,
     command,
@@ -18,19 +30,9 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new, write_new
-from obygaze_features.manifest import exchange
+from obygaze_features.manifest.adapters import ImportedManifest
+from obygaze_features.manifest.commands_import import importer
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.projection import (
-    ClipLevel,
-    ClipSpan,
-    Projection,
-    Segment,
-    as_threshold,
-    projection_to_csv,
-    read_inputs,
-    threshold_text,
-)
-from obygaze_features.manifest.projection import project as project_clips
 from obygaze_features.manifest.vocabulary import canonical_concept
 
 FILE = click.Path(path_type=Path)
@@ -147,7 +149,7 @@ def agree(
         obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
         obygaze manifest agree segments/films.ada.csv segments/films.ben.csv --clips c.csv
     """
-    from obygaze_features.manifest.agreement import agreement, pairs_of
+    from obygaze.extensions.annotate.agreement import agreement, pairs_of
 
     share = as_threshold(threshold)
     inputs, made = _project(session, share, **source)
@@ -259,7 +261,7 @@ def _level_text(row: ClipLevel) -> str:
 
 def _agreement_text(document: Mapping[str, Any]) -> str:
     """Return the measures under each null, then gamma of each film and pair."""
-    from obygaze_features.manifest.agreement import NULLS
+    from obygaze.extensions.annotate.agreement import NULLS
 
     measures = []
     for name, means in sorted(document.items()):
@@ -320,3 +322,21 @@ def export(
         )
     document = {"written": [str(path) for path in files], "without_times": without}
     session.console.show(document, "\n".join(map(str, files)))
+
+
+@importer("segments")
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@click.option(
+    "--fps", metavar="RATE", required=True, help="Frames per second: 25, 23.976."
+)
+def import_segments(session: Session, /, **given: Any) -> ImportedManifest:
+    """Segments from ELAN, WebVTT, PySceneDetect, or a table.
+
+    FILES are .eaf and .vtt, each called after its film, and .csv: lists of shots of PySceneDetect
+    or tables of segments as for `manifest project`.
+
+    Examples:
+        obygaze manifest import segments tt0108160.eaf --fps 23.976 -o marks
+        obygaze manifest import segments films/*-Scenes.csv --fps 25 -o shots
+    """
+    return exchange.import_segments(**given)

@@ -17,6 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
 
+from obygaze.extensions.annotate.projection import WATCHED, Segment
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
@@ -27,7 +28,6 @@ from obygaze_features.manifest.frame_rate import (
 )
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
-from obygaze_features.manifest.projection import WATCHED, Segment
 from obygaze_features.manifest.tables import open_file, read_table
 from obygaze_features.manifest.vocabulary import (
     canonical_concept,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.experiments import films, planted, write_workspace
 
+from obygaze.extensions.annotate.site import Site, open_site
 from obygaze.models import train
-from obygaze.view.site import Site, open_site
 from obygaze_features.core.errors import FixUsage
 from obygaze_models.zoo import predict
 

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.film import clips, marks
 
-from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import (
+from obygaze.extensions.annotate.projection import (
     WATCHED,
     ClipLevel,
     ClipSpan,
@@ -26,6 +24,8 @@ from obygaze_features.manifest.projection import (
     read_inputs,
     threshold_text,
 )
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.manifest.model import LEVELS
 
 FIFTH = Fraction(1, 5)
 

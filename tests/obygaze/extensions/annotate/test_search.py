@@ -16,8 +16,8 @@ from support.cli import environment, without_torch
 from support.film_pages import Answer, ask, film_clips, served, site
 from support.stores import a_recipe, fill_store, plan_store, some_values
 
-from obygaze.view.app import export
-from obygaze.view.server import PageServer
+from obygaze.extensions.annotate.app import export
+from obygaze.extensions.annotate.server import PageServer
 from obygaze_features.store import (
     ArraySpec,
     Recipe,

@@ -23,9 +23,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze.extensions.annotate.projection import ClipLevel, ClipSpan, Projection
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import ClipLevel, ClipSpan, Projection
 
 Ints = NDArray[np.int64]
 Values = dict[str, float | None]
