@@ -76,7 +76,7 @@ CONTENTS = {
                 "api/protocols",
                 "api/zoo",
             ),
-            *("api/report", "api/audits", "api/core"),
+            *("api/report", "api/annotate", "api/audits", "api/core"),
         ]
     },
     "docs/design/README": {"": ["design/0*"]},

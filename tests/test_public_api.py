@@ -23,6 +23,7 @@ ROOMS = [
         f"obygaze_models.{name}"
         for name in ("models", "evaluation", "protocols", "zoo")
     ),
+    "obygaze.extensions.annotate",
     "obygaze.extensions.audits",
     "obygaze_models.report",
 ]
