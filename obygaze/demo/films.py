@@ -65,6 +65,11 @@ class DemoScene:
     level: str
     concepts: tuple[str, ...]
 
+    @property
+    def clip_id(self) -> str:
+        """The id of the scene's clip, in the form of MovieGraphs."""
+        return f"{self.movie_id}-{self.number:03d}"
+
 
 def make_films(seed: int = 17) -> list[DemoScene]:
     """Return the scenes of all films in order."""
@@ -116,18 +121,18 @@ def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]
     segments, clips = folder / "segments.csv", folder / "clips.csv"
     write_atomic(segments, csv_bytes(SEGMENT_COLUMNS, annotate(scenes)))
     names = ("clip_id", "movie_id", "scene", "start_frame", "end_frame")
-    rows = (  # ids are in the form of MovieGraphs
-        (
-            f"{s.movie_id}-{s.number:03d}",
-            s.movie_id,
-            s.number,
-            s.start_frame,
-            s.end_frame,
-        )
-        for s in scenes
+    rows = (
+        (s.clip_id, s.movie_id, s.number, s.start_frame, s.end_frame) for s in scenes
     )
     write_atomic(clips, csv_bytes(names, rows))
     return segments, clips
+
+
+def write_labels(scenes: Sequence[DemoScene], folder: Path) -> None:
+    """Write labels.csv with the true labels, where no command makes it of the segments."""
+    names = ("clip_id", "movie_id", "level", "concepts")
+    rows = ((s.clip_id, s.movie_id, s.level, "|".join(s.concepts)) for s in scenes)
+    write_atomic(folder / "labels.csv", csv_bytes(names, rows))
 
 
 def render(scenes: Sequence[DemoScene], folder: Path) -> list[Path]:
