@@ -76,7 +76,11 @@ CONTENTS = {
                 "api/protocols",
                 "api/zoo",
             ),
-            *("api/report", "api/annotate", "api/audits", "api/core"),
+            "api/report",
+            "api/annotate",
+            "api/audits",
+            "api/cluster",
+            "api/core",
         ]
     },
     "docs/design/README": {"": ["design/0*"]},

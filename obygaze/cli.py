@@ -58,10 +58,6 @@ COMMANDS = {
         "obygaze_features.extraction.commands:extract",
         "Extract features from videos, with several backbones in one pass.",
     ),
-    "bundle": (
-        "obygaze_features.extraction.bundle:bundle",
-        "Collect what a plan needs, for a node without a network.",
-    ),
     "train": (
         "obygaze.commands:train",
         "Train one model, evaluate it on unseen films, and save it.",

@@ -25,6 +25,7 @@ ROOMS = [
     ),
     "obygaze.extensions.annotate",
     "obygaze.extensions.audits",
+    "obygaze.extensions.cluster",
     "obygaze_models.report",
 ]
 HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib"}

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.extraction.pipeline import RATE, make_film
 from benchmarks.store.layouts import files_of
 from benchmarks.timing import OBYGAZE
+from obygaze.extensions.cluster.slurm import array_for, submit
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import sha256_file
 from obygaze_features.extraction.blocks import run_rows
@@ -32,7 +33,6 @@ from obygaze_features.extraction.run import (
     pending_rows,
 )
 from obygaze_features.extraction.shared_machine import StopFlag
-from obygaze_features.extraction.slurm import array_for, submit
 from obygaze_features.extraction.status import missing_units
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import View

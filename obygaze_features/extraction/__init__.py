@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.shared_machine import (
         stop_on_signals as stop_on_signals,
     )
-    from obygaze_features.extraction.slurm import SlurmArray as SlurmArray
-    from obygaze_features.extraction.slurm import array_for as array_for
     from obygaze_features.extraction.status import StoreStatus as StoreStatus
     from obygaze_features.extraction.status import store_status as store_status
     from obygaze_features.extraction.windows import make_windows as make_windows
@@ -35,7 +33,6 @@ else:
         ),
         "obygaze_features.extraction.run": ("Resources", "RowProgress", "extract"),
         "obygaze_features.extraction.shared_machine": ("StopFlag", "stop_on_signals"),
-        "obygaze_features.extraction.slurm": ("SlurmArray", "array_for"),
         "obygaze_features.extraction.status": ("StoreStatus", "store_status"),
         "obygaze_features.extraction.windows": ("make_windows",),
     }

@@ -42,10 +42,6 @@ COMMANDS = {
         "Embed prompts in the space of a backbone's clips.",
     ),
     "captions": (f"{_HERE}.commands:captions", "Score captions with language models."),
-    "slurm": (
-        f"{_HERE}.commands_plan:slurm",
-        "Write a plan as a Slurm array, and submit it.",
-    ),
     "status": (f"{_HERE}.commands:status", "Show the progress of stores."),
 }
 

@@ -15,11 +15,11 @@ from support.checkpoints import hub_cache, save_tiny, tiny_card, write_tiny_card
 from support.cli import ROOT, environment, run_obygaze
 from support.extraction import film_folder, keep_manifest
 
+from obygaze.extensions.cluster import bundle
+from obygaze.extensions.cluster.bundle import make_bundle
 from obygaze_features.backbones import load_backbone
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction import bundle
-from obygaze_features.extraction.bundle import make_bundle
 from obygaze_features.extraction.plan import (
     ExtractPlan,
     Target,

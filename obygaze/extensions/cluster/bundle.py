@@ -1,4 +1,4 @@
-"""`obygaze bundle`: what a machine without a network needs to run a plan, in one folder."""
+"""What a machine without a network needs to run a plan, in one folder."""
 
 import itertools
 import json
@@ -10,20 +10,16 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-import click
-
 from obygaze_features import __version__
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import FRAMES, find_card, split_preset
 from obygaze_features.backbones.hub import SMALL_FILES, find_weights, repository_folder
-from obygaze_features.core.commands import Session, command
-from obygaze_features.core.console import count
 from obygaze_features.core.drafts import draft_beside
 from obygaze_features.core.errors import AlreadyThere, FixUsage, ObygazeError
 from obygaze_features.core.files import write_atomic, write_new
 from obygaze_features.core.metadata import render
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.plan import ExtractPlan, read_plan_file
+from obygaze_features.extraction.plan import ExtractPlan
 
 
 def make_bundle(
@@ -53,9 +49,7 @@ def make_bundle(
     for path in [*of_workspace, *(path for path in named if path is not None)]:
         write_new(folder / "backbones" / path.name, path.read_bytes())
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    readme = render(
-        "bundle.md", "obygaze_features.extraction", plan=plan, python=python
-    )
+    readme = render("bundle.md", "obygaze.extensions.cluster", plan=plan, python=python)
     write_atomic(folder / "README.md", readme.encode())
     extra = "extract" if any(card.family.needs_torch for card in cards) else "video"
     _collect_wheels(folder / "wheels", [f"obygaze[{extra}]{_source()}", *pip])
@@ -201,36 +195,3 @@ def _collect_wheels(folder: Path, words: Sequence[str]) -> None:
             what = "pip could not collect the packages; its lines above have the reason"
             raise ObygazeError(what, where=str(folder), hint="options of pip after --")
         draft.rename(folder)
-
-
-@command("bundle")
-@click.argument("plan", type=click.Path(dir_okay=False, path_type=Path))
-@click.argument("pip_words", nargs=-1, metavar="[-- PIP_OPTIONS...]")
-@click.option(
-    "-o", "folder", type=click.Path(path_type=Path), required=True, help="A new folder."
-)
-def bundle(
-    session: Session, plan: Path, pip_words: tuple[str, ...], folder: Path
-) -> None:
-    """Collect what a plan needs, for a node without a network.
-
-    The folder holds packages, weights, the plan, and a README with the commands to type on the
-    node. Options of pip and the names of further packages follow `--`. The same command again adds
-    what is missing; remove the folder `wheels` to collect the packages again.
-
-    Examples:
-        obygaze bundle plan.json -o night
-        obygaze bundle plan.json -o night -- -c constraints.txt ./my-plugin
-        obygaze bundle plan.json -o night -- --index-url https://download.pytorch.org/whl/cu126
-    """
-    missing = make_bundle(read_plan_file(plan), folder, pip_words)
-    if missing:
-        hint = "the same command again, when the lines above are corrected"
-        details = [line for error in missing for line in str(error).splitlines()]
-        what = (
-            f"the bundle is not complete: {count(len(missing), 'checkpoint')} missing"
-        )
-        raise ObygazeError(what, where=str(folder), hint=hint, details=details)
-    session.console.show(
-        {"folder": str(folder)}, f"{folder}: complete; copy it to the node"
-    )

@@ -20,10 +20,10 @@ from support.servers import wait_until
 from support.slow_obygaze import clips_begun, install
 from support.slurm import Slurm, running_slurm
 
+from obygaze.extensions.cluster.slurm import SlurmArray
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.plan import ExtractPlan, make_plan
 from obygaze_features.extraction.run import load_targets
-from obygaze_features.extraction.slurm import SlurmArray
 from obygaze_features.extraction.status import missing_units
 from obygaze_features.manifest.model import Manifest
 

@@ -107,7 +107,7 @@ class SlurmArray:
         words = [*program, "extract", "run", str(plan_file), *self.run_options]
         return render(
             "slurm.sh",
-            "obygaze_features.extraction",
+            "obygaze.extensions.cluster",
             directives="\n".join(f"#SBATCH {line}" for line in self._directives()),
             n_units=plan.n_units,
             unit_rows=plan.unit_rows,

@@ -12,10 +12,10 @@ import pytest
 from support.cli import call_obygaze
 from support.extraction import a_plan, film_folder, plan_file
 
+from obygaze.extensions.cluster.slurm import array_for
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Resources, extract
 from obygaze_features.extraction.shared_machine import StopFlag
-from obygaze_features.extraction.slurm import array_for
 from obygaze_features.manifest.model import Manifest
 
 # Two units of four clips, of which each has one that cannot be read.
