@@ -80,6 +80,7 @@ CONTENTS = {
             "api/annotate",
             "api/audits",
             "api/cluster",
+            "api/maps",
             "api/core",
         ]
     },

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from obygaze.extensions.audits import audit_gender_score as audit_gender_score
     from obygaze.extensions.audits import audit_mediaeval as audit_mediaeval
     from obygaze.extensions.audits import audit_pixels as audit_pixels
+    from obygaze.extensions.maps import audit_boxes as audit_boxes
+    from obygaze.extensions.maps import write_concept_maps as write_concept_maps
+    from obygaze.extensions.maps import write_saliency as write_saliency
     from obygaze.features import extract as extract
     from obygaze.features import load_backbone as load_backbone
     from obygaze.models import Dataset as Dataset
@@ -36,13 +39,10 @@ if TYPE_CHECKING:
     from obygaze.models import run as run
     from obygaze.models import train as train
     from obygaze_features.core.errors import ObygazeError as ObygazeError
-    from obygaze_features.extraction.explaining import draw_maps as draw_maps
-    from obygaze_features.extraction.explaining import write_saliency as write_saliency
+    from obygaze_features.extraction.map_drawing import draw_maps as draw_maps
     from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
-    from obygaze_models.maps import audit_boxes as audit_boxes
-    from obygaze_models.maps import write_concept_maps as write_concept_maps
 else:
     _EXPORTS = {
         "obygaze.features": ("extract", "load_backbone"),
@@ -57,7 +57,7 @@ else:
             "train",
         ),
         "obygaze_features.core.errors": ("ObygazeError",),
-        "obygaze_features.extraction.explaining": ("draw_maps", "write_saliency"),
+        "obygaze_features.extraction.map_drawing": ("draw_maps",),
         "obygaze_features.extraction.search": ("search",),
         "obygaze_features.manifest": ("read_manifest",),
         "obygaze_features.store": ("open_store",),
@@ -70,6 +70,10 @@ else:
             "audit_mediaeval",
             "audit_pixels",
         ),
-        "obygaze_models.maps": ("audit_boxes", "write_concept_maps"),
+        "obygaze.extensions.maps": (
+            "audit_boxes",
+            "write_concept_maps",
+            "write_saliency",
+        ),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

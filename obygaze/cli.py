@@ -74,10 +74,6 @@ COMMANDS = {
         "obygaze_models.zoo.commands:models",
         "Inspect, verify, use and share saved models.",
     ),
-    "explain": (
-        "obygaze.commands:explain",
-        "Show where in the picture and when in the clip a model finds a concept or a text.",
-    ),
     "bench": (
         "obygaze_features.extraction.bench:bench",
         "Measure this machine on your own films, backbones and stores.",

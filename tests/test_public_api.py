@@ -26,6 +26,7 @@ ROOMS = [
     "obygaze.extensions.annotate",
     "obygaze.extensions.audits",
     "obygaze.extensions.cluster",
+    "obygaze.extensions.maps",
     "obygaze_models.report",
 ]
 HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib"}

@@ -28,7 +28,7 @@ from obygaze_features.core.drafts import new_file
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.explaining import map_sheets
+from obygaze_features.extraction.map_drawing import map_sheets
 from obygaze_features.manifest.link import EXTENSIONS
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Store

@@ -13,7 +13,6 @@ from support.stores import fill_store, plan_store, some_ids
 from obygaze.extensions.audits.pixels import _rows
 from obygaze_features.store import ArraySpec, Store, open_store
 from obygaze_features.store.remote.fetch import pull
-from obygaze_models.maps import attention_maps
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
@@ -153,13 +152,6 @@ def test_a_run_takes_the_mean_of_real_frames(
     np.testing.assert_allclose(joined.vectors, MEANS)
     np.testing.assert_array_equal(joined.by_frame, MARKED)
     assert joined.missing == {ids[3]: ALL_PADDING}
-
-
-def test_a_map_of_attention_has_the_mean_1_over_real_tokens() -> None:
-    tokens = np.concatenate([np.ones((2, 4, 3)), np.full((1, 4, 3), NAN)])
-    maps = attention_maps(tokens, {"query 1": np.zeros(3)}, (3, 2, 2))
-    np.testing.assert_allclose(maps[0, :2], 1)
-    np.testing.assert_allclose(maps[0, 2], 0)
 
 
 def test_the_frame_in_the_middle_is_that_of_the_real_ones(tmp_path: Path) -> None:

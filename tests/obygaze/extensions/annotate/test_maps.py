@@ -20,7 +20,7 @@ from obygaze.extensions.annotate.app import export
 from obygaze.extensions.annotate.site import Site, open_site
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.explaining import overlay
+from obygaze_features.extraction.map_drawing import overlay
 from obygaze_features.extraction.recipes import exact_pictures
 from obygaze_features.store import RowStatus, open_store
 from obygaze_features.store.maps import grid_of, write_maps

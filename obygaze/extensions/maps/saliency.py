@@ -8,7 +8,9 @@ kept; it takes no gradient and knows no direction.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +18,12 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.base import Backbone, check_pixels
 from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.recipes import exact_pictures, load_target, target_of
+from obygaze_features.store import RowStatus, Store
+from obygaze_features.store.maps import Directions, write_maps
+from obygaze_features.video.container import BadVideo
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -122,6 +129,70 @@ def rollout(backbone: Backbone, pixels: Any) -> Maps:
         total = (share + kept) / 2 @ total
     found: Maps = total[:, 0, own.geometry.prefix :].cpu().numpy()
     return found.reshape(-1, 1, *own.geometry.grid)
+
+
+METHODS = {"grad-cam": grad_cam, "score-cam": score_cam}
+
+
+def write_saliency(
+    path: Path,
+    workspace: Workspace,
+    store: Store,
+    clips: Sequence[str],
+    directions: Directions,
+    *,
+    level: str = "clip",
+    method: str = "grad-cam",
+    weights: str | None = None,
+    facts: Mapping[str, Any],
+) -> None:
+    """Write a store of maps of clips of a CLIP or X-CLIP, whose frames are decoded again.
+
+    Args:
+        path: The folder of the new store.
+        workspace: Where the manifest of the store is.
+        store: The store of the clips; model and frames are those of its recipe.
+        clips: The clips.
+        directions: What is looked for; without any, attention rollout is computed.
+        level: The level of the backbone that the directions are compared with.
+        method: How directions are looked for: "grad-cam", or "score-cam".
+        weights: The file or folder of the weights.
+        facts: What the directions were made from, for the recipe.
+    """
+    if method not in METHODS:
+        raise FixUsage(f"unknown method {method!r}", hint=" or ".join(METHODS))
+    recipe = store.recipe.to_json()
+    backbone = load_target(target_of(recipe, weights), workspace)
+    if backbone.hashes != recipe["weights"]:
+        raise Mismatch(
+            "these weights are not those of the store", hint="--weights PATH"
+        )
+
+    def made() -> Iterator[npt.NDArray[Any] | RowStatus]:
+        for clip in clips:
+            try:
+                frames = exact_pictures(workspace, store, clip).frames
+            except BadVideo as error:
+                yield RowStatus.failed(error.stage, error.reason, error.what)
+                continue
+            pixels = backbone.normalise(frames)[None]
+            if directions:
+                vectors = np.stack(list(directions.values()))
+                yield METHODS[method](backbone, pixels, level, vectors)[0]
+            else:
+                yield rollout(backbone, pixels)[0]
+
+    made_by = (
+        {"method": method, "level": level} if directions else {"method": "rollout"}
+    )
+    write_maps(
+        path,
+        store,
+        clips,
+        list(directions) or ["rollout"],
+        {**made_by, **facts},
+        made(),
+    )
 
 
 def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +16,14 @@ from support.maps import token_store
 from support.videos import write_video
 
 import obygaze as og
+from obygaze.extensions.maps.saliency import grad_cam, score_cam
 from obygaze_features.backbones.load import load_backbone
-from obygaze_features.backbones.saliency import grad_cam, score_cam
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction import explaining
-from obygaze_features.extraction.explaining import overlay
+from obygaze_features.extraction.map_drawing import overlay
 from obygaze_features.extraction.recipes import exact_pictures
 from obygaze_features.extraction.texts import write_texts
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.store import Store, TextTable, open_store
+from obygaze_features.store import TextTable, open_store
 from obygaze_features.store.format.recipe import space_of_level
 from obygaze_features.store.maps import MAPS, map_names
 from obygaze_features.video.decode import decode_clip
@@ -142,43 +141,6 @@ def test_a_sheet_for_each_direction_over_the_exact_pictures(
         .values[0, 0]
     )
     np.testing.assert_array_equal(cell, overlay(decoded.frames, maps)[0])
-
-
-def test_sheets_stay_in_their_folder_whatever_directions_are_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A store of maps may come from somebody else.
-    names = [
-        "/../../../pwned",
-        str(tmp_path / "pwned"),
-        "Joy",
-        "joy",
-        "Type of shot",
-        "..",
-        "лицо",
-    ]
-    sheets = [(name, name.encode()) for name in names]
-    monkeypatch.setattr(
-        explaining, "map_sheets", lambda workspace, store, clip: iter(sheets)
-    )
-    folder = tmp_path / "a" / "sheets"
-    paths = explaining.draw_maps(
-        Workspace(tmp_path), cast(Store, None), "../tt0:1", folder
-    )
-    assert [path.read_bytes().decode() for path in paths] == names
-    assert {path.parent for path in paths} == {folder}
-    assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(paths)
-    assert sum(".Type-of-shot." in path.name for path in paths) == 1
-
-
-def test_an_overlay_is_grey_where_nothing_is_seen() -> None:
-    pictures = np.full((2, 8, 8, 3), (30, 60, 90), dtype=np.uint8)
-    maps = np.zeros((2, 2, 2))
-    maps[1, 0, 1] = 1
-    found = overlay(pictures, maps)
-    assert (found[0] == 60).all()
-    assert found[1, 0, 7].tolist() == [216, 89, 12]  # a fifth of 60, and 0.8 of orange
-    assert (found[1, -1, 0] == 60).all()
 
 
 def test_another_video_is_refused(world: tuple[Path, list[Any]]) -> None:

@@ -9,9 +9,10 @@ import pytest
 from support.experiments import VISUAL, films
 from support.maps import GRID, places, token_store
 
+from obygaze.extensions.maps.boxes import audit_boxes, clip_shares, read_boxes
+from obygaze.extensions.maps.concept_maps import write_concept_maps
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store import open_store
-from obygaze_models.maps import audit_boxes, clip_shares, read_boxes, write_concept_maps
 
 
 def test_shares_by_hand() -> None:

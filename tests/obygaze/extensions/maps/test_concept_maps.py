@@ -10,11 +10,7 @@ import pytest
 from support.experiments import VISUAL, films
 from support.maps import GRID, places, token_store
 
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Store, open_store
-from obygaze_features.store.maps import MAPS, map_names
-from obygaze_models.maps import (
+from obygaze.extensions.maps.concept_maps import (
     attention_maps,
     common_names,
     directions_by_film,
@@ -22,6 +18,10 @@ from obygaze_models.maps import (
     project,
     write_concept_maps,
 )
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Store, open_store
+from obygaze_features.store.maps import MAPS, map_names
 from obygaze_models.models.frames import FrameProbe
 from obygaze_models.protocols import gather, training_protocol
 
@@ -230,3 +230,10 @@ def test_a_film_without_a_concept_has_no_map_under_its_name(tmp_path: Path) -> N
         of_film = by_film[str(clip).partition("-")[0]]
         wanted = project(own, {name: of_film[name] for name in names}, origin, GRID)
         np.testing.assert_allclose(values[: len(names)], wanted, atol=0.05, rtol=0.01)
+
+
+def test_a_map_of_attention_has_the_mean_1_over_real_tokens() -> None:
+    tokens = np.concatenate([np.ones((2, 4, 3)), np.full((1, 4, 3), np.nan)])
+    maps = attention_maps(tokens, {"query 1": np.zeros(3)}, (3, 2, 2))
+    np.testing.assert_allclose(maps[0, :2], 1)
+    np.testing.assert_allclose(maps[0, 2], 0)

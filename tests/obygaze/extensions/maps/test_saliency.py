@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support.checkpoints import save_tiny, tiny_card
 
+from obygaze.extensions.maps.saliency import grad_cam, rollout, score_cam
 from obygaze_features.backbones.load import load_backbone
-from obygaze_features.backbones.saliency import grad_cam, rollout, score_cam
 from obygaze_features.core.errors import FixUsage
 
 torch = pytest.importorskip("torch")

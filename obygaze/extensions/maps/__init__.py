@@ -1,0 +1,29 @@
+"""Maps of where in the picture and when in the clip a model finds a concept or a text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from obygaze.extensions.maps.boxes import audit_boxes as audit_boxes
+    from obygaze.extensions.maps.concept_maps import (
+        write_concept_maps as write_concept_maps,
+    )
+    from obygaze.extensions.maps.saliency import write_saliency as write_saliency
+
+COMMANDS = {
+    "explain": (
+        "obygaze.extensions.maps.commands:explain",
+        "Show where in the picture and when in the clip a model finds a concept or a text.",
+    ),
+}
+
+if not TYPE_CHECKING:
+    _EXPORTS = {
+        "obygaze.extensions.maps.boxes": ("audit_boxes",),
+        "obygaze.extensions.maps.concept_maps": ("write_concept_maps",),
+        "obygaze.extensions.maps.saliency": ("write_saliency",),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
