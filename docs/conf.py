@@ -81,6 +81,7 @@ CONTENTS = {
             "api/audits",
             "api/cluster",
             "api/maps",
+            "api/text",
             "api/core",
         ]
     },

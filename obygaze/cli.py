@@ -50,10 +50,6 @@ COMMANDS = {
         "obygaze_features.store.commands:store",
         "Inspect, verify, edit and share feature stores.",
     ),
-    "search": (
-        "obygaze_features.extraction.search:search_",
-        "Find clips by a text or a clip.",
-    ),
     "extract": (
         "obygaze_features.extraction.commands:extract",
         "Extract features from videos, with several backbones in one pass.",

@@ -27,6 +27,7 @@ ROOMS = [
     "obygaze.extensions.audits",
     "obygaze.extensions.cluster",
     "obygaze.extensions.maps",
+    "obygaze.extensions.text",
     "obygaze_models.report",
 ]
 HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib"}

@@ -17,13 +17,11 @@ from obygaze_features.core.commands import (
     option_group,
 )
 from obygaze_features.core.console import Console, count, table
-from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import MAX_WORKERS, usable_cores
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.status import StoreStatus
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
 # The failed clips that are listed without -v.
 SHOWN = 20
 
@@ -37,11 +35,6 @@ COMMANDS = {
         f"{_HERE}.commands_run:run",
         "Extract what is missing; the same command resumes.",
     ),
-    "text": (
-        f"{_HERE}.commands:text",
-        "Embed prompts in the space of a backbone's clips.",
-    ),
-    "captions": (f"{_HERE}.commands:captions", "Score captions with language models."),
     "status": (f"{_HERE}.commands:status", "Show the progress of stores."),
 }
 
@@ -123,99 +116,6 @@ def show_states(console: Console, states: Iterable[StoreStatus]) -> None:
         if state.failed > n_shown:
             more = state.failed - n_shown
             console.note(f"  and {more} more: obygaze -v extract status {state.store}")
-
-
-@command()
-@click.option(
-    *("-b", "backbone"),
-    required=True,
-    metavar="NAME",
-    help="A backbone with a text model.",
-)
-@click.option(
-    "--prompts",
-    required=True,
-    metavar="SET",
-    help="emotion, emotion-contrast, person, profession, or TOML.",
-)
-@click.option(
-    "--store", metavar="STORE", help="Add them to a store that is not sealed."
-)
-@click.option(
-    "-o", "out", type=_FILE, help="An npz file. [default: texts/BACKBONE.SET.npz]"
-)
-@click.option(
-    "--weights", metavar="PATH", help="Weights and tokenizer. [default: the hub's]"
-)
-@force_option
-def text(
-    session: Session, /, backbone: str, prompts: str, store: str | None, **options: Any
-) -> None:
-    """Embed prompts in the space of a backbone's clips.
-
-    The vectors are the output of the backbone's text model, not normalised, with the name of the
-    embedding space. Those of X-CLIP are taken before its video prompts, so they are the same for
-    every clip. Texts can be added to a store until it is sealed.
-
-    Examples:
-        obygaze extract text -b clip-b16 --prompts emotion --store obygaze12.clip-b16
-        obygaze extract text -b xclip-b16-k600-zs --prompts my-prompts.toml -o texts.npz
-        obygaze extract text -b clip-b16 --prompts person --weights folder --json
-    """
-    from obygaze_features.extraction.texts import embed_texts
-
-    place = None if store is None else Path(session.workspace.existing_store(store))
-    table, places = embed_texts(session.workspace, backbone, prompts, place, **options)
-    n_texts, width = table.embeddings.shape
-    names = list(dict.fromkeys(table.attribute))
-    facts = {
-        "texts": n_texts,
-        "width": width,
-        "attributes": names,
-        "space_id": table.space_id,
-    }
-    text = f"{n_texts} texts of {width} numbers: {', '.join(names)}\nin {' and '.join(places)}"
-    session.console.show({**facts, "written": places}, text)
-
-
-@command()
-@click.argument("table", type=_FILE)
-@click.option(
-    "--lm",
-    required=True,
-    metavar="MODEL",
-    help="Causal language model: folder or name.",
-)
-@click.option(
-    "--sim", required=True, metavar="MODEL", help="Sentence encoder: folder or name."
-)
-@click.option("-o", "out", type=_FILE, required=True, help="The table to write.")
-@force_option
-def captions(
-    session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool
-) -> None:
-    """Score captions with language models.
-
-    Adds the prior of each caption and its similarity to the visual word, which `obygaze audit
-    gender-score` needs. TABLE has the columns caption and visual (the word for what is seen).
-    Captions with [MASK] are scored with "man" and with "woman" in its place.
-
-    Examples:
-        obygaze extract captions captions.csv --sim sentence-transformers/all-mpnet-base-v2 \\
-            --lm gpt2 -o filled.csv
-        obygaze extract captions captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
-    """
-    from obygaze_features.backbones.text import LanguageModel, SentenceEncoder
-    from obygaze_features.extraction.texts import score_captions
-
-    if out.resolve() == table.resolve():
-        raise FixUsage("-o must not be the input table")
-    n_rows = score_captions(
-        table, out, LanguageModel(lm), SentenceEncoder(sim), force=force
-    )
-    session.console.note(f"wrote {n_rows} captions to {out}")
-    if session.console.as_json:
-        session.console.json({"captions": n_rows, "written": str(out)})
 
 
 @command()

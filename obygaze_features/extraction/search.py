@@ -1,19 +1,15 @@
-"""`obygaze search`: the clips of a store that are most like a text or a clip, by exact cosine."""
+"""Search: the clips of a store that are most like a text or a clip, by exact cosine."""
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.backbones.text import TextTower, load_text_tower
-from obygaze_features.core.commands import Session, command, force_option
-from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixUsage, Mismatch
-from obygaze_features.core.files import csv_bytes, write_new
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.format.recipe import same_space, space_of_level
@@ -122,38 +118,3 @@ def _of_text(
         raise Mismatch(what, where=store.location, hint="--weights of the store")
     wide: NDArray[np.float64] = vector.astype(np.float64)
     return wide
-
-
-@command("search")
-@click.argument("store")
-@click.option("--text", metavar="WORDS", help="Find clips like this text.")
-@click.option("--like", metavar="CLIP", help="Find clips like this one.")
-@click.option(
-    "--level", help="The features to compare. [default: clip, or the first level]"
-)
-@click.option("--top", type=click.IntRange(min=1), default=20, help="How many clips.")
-@click.option(
-    "--weights", help="Weights of the text tower. [default: the backbone's own]"
-)
-@click.option(
-    "-o", "out", type=click.Path(path_type=Path), help="Write the clips as CSV."
-)
-@force_option
-def search_(
-    session: Session, store: str, out: Path | None, force: bool, **query: Any
-) -> None:
-    """Find clips by a text or a clip.
-
-    A text needs a store of CLIP, SigLIP or X-CLIP. What -o writes becomes segments with
-    `obygaze manifest export csv MANIFEST --predictions FILE`.
-
-    Examples:
-        obygaze search obygaze12.clip-b16 --text "a woman on a bed"
-        obygaze search films.descriptors --like lake-001 --top 5 -o like.csv --json
-    """
-    hits = search(store, **query, workspace=session.workspace.root)
-    if out is not None:
-        write_new(out, csv_bytes(Hit._fields, hits), force=force)
-    session.console.show(
-        {"clips": [hit._asdict() for hit in hits]}, table(Hit._fields, hits)
-    )

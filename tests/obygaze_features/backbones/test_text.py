@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import save_tiny, tiny_card, write_tiny_card
-from support.cli import call_obygaze
+from support.checkpoints import save_tiny, tiny_card
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -211,46 +210,3 @@ def test_prompt_sets_that_are_not_valid(text: str, words: str, tmp_path: Path) -
     with pytest.raises(FixInput) as caught:
         prompts_of(text, tmp_path)
     assert words in "\n".join([str(caught.value), *caught.value.details])
-
-
-# ---- the command -------------------------------------------------------------------------------
-
-
-def test_the_command_writes_a_file_and_says_what_is_in_it(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    prompts = tmp_path / "p.toml"
-    prompts.write_text(PROMPTS, encoding="utf-8")
-    words = (
-        "-C",
-        tmp_path,
-        "extract",
-        "text",
-        "-b",
-        "tiny-xclip",
-        "--prompts",
-        prompts,
-    )
-    words = (*words, "--weights", folders["xclip"])
-    write_tiny_card("xclip", tmp_path / "backbones")
-    told = call_obygaze(*words, "--json").ok().json()
-    assert (told["texts"], told["width"], told["attributes"]) == (
-        6,
-        24,
-        ["joy", "grief"],
-    )
-    path = tmp_path / "texts" / "tiny-xclip.tiny.npz"
-    assert told["written"] == [str(path)]
-    with np.load(path) as kept:
-        assert kept["embeddings"].shape == (6, 24)
-        assert str(kept["space_id"]) == told["space_id"]
-    assert (
-        call_obygaze(*words).ok().stdout.startswith("6 texts of 24 numbers: joy, grief")
-    )
-    # The name of a prompt set, which may come from somebody else, stays in the folder.
-    prompts.write_text(PROMPTS.replace('"tiny"', '"/../../pwned"'), encoding="utf-8")
-    (other,) = call_obygaze(*words, "--json").ok().json()["written"]
-    assert Path(other).parent == tmp_path / "texts"
-    assert Path(other).name.startswith("tiny-xclip.pwned-")
-    done = call_obygaze(*words, "--store", "none")
-    assert (done.code, "no store called 'none'" in done.stderr) == (1, True)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import call_obygaze
 from support.stores import (
     a_recipe,
     fill_store,
@@ -175,47 +172,3 @@ def test_texts_of_another_space_are_refused(tmp_path: Path) -> None:
     StoreWriter(tmp_path / "s").add_text(table)
     with pytest.raises(Mismatch, match="another embedding space"):
         og.search(tmp_path / "s", text="a dog")
-
-
-def test_the_tower_of_the_store_embeds_any_text(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    from support.checkpoints import tiny_card, write_tiny_card
-    from support.words import save_text_model
-
-    from obygaze_features.backbones.load import load_backbone
-    from obygaze_features.backbones.text import load_text_tower
-
-    weights = save_text_model("clip", tmp_path / "weights")
-    write_tiny_card("clip", tmp_path / "backbones")
-    backbone = load_backbone(tiny_card("clip"), weights)
-    made: dict[str, Any] = {"sampling": {}, "decoder": {}, "storage": {}}
-    arrays = (ArraySpec("clip", backbone.levels["clip"].shape),)
-    recipe = Recipe.of(**backbone.recipe(), **made)
-    path = tmp_path / "stores" / "s"
-    plan_store(path, 9, 4, recipe=recipe, arrays=arrays)
-    values = some_values(9, arrays)
-    fill_store(path, values)
-    (query,) = (
-        load_text_tower(tiny_card("clip"), weights).embed(["a happy man"]).astype(float)
-    )
-    expected = cosines(values["clip"], query)
-    done = call_obygaze(
-        *("-C", tmp_path, "search", "s", "--text", "a happy man", "--weights", weights),
-        *("--top", "3", "-o", tmp_path / "found.csv", "--json"),
-    ).ok()
-    clips = json.loads(done.stdout)["clips"]
-    ids, _ = some_ids(9)
-    assert [clip["clip_id"] for clip in clips] == [
-        ids[row] for row in np.argsort(-expected)[:3]
-    ]
-    assert [clip["cosine"] for clip in clips] == pytest.approx(
-        sorted(expected)[::-1][:3]
-    )
-    with (tmp_path / "found.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    assert [float(row["cosine"]) for row in rows] == [clip["cosine"] for clip in clips]
-    shown = call_obygaze(
-        "-C", tmp_path, "search", "s", "--like", ids[0], "--top", "1"
-    ).ok()
-    assert shown.stdout.splitlines()[0].split() == ["clip_id", "movie_id", "cosine"]

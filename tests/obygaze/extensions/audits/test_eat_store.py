@@ -14,7 +14,7 @@ from support.stores import a_recipe, fill_store, plan_store, some_ids
 
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
+from obygaze_features.store import ArraySpec, TextTable, open_store
 from obygaze_features.store.format.recipe import same_space, space_id_of
 
 HASH = "ef" * 32
@@ -198,23 +198,6 @@ def test_spaces_are_compared_by_tensor_hash() -> None:
     assert not same_space("a@main#12", "a@main#13")
     assert same_space("lab-space", "lab-space")
     assert not same_space("lab-space", "a@main#12")
-
-
-def test_texts_go_into_an_open_store_of_their_space_only(tmp_path: Path) -> None:
-    from obygaze_features.core.errors import AlreadyThere, Mismatch
-    from obygaze_features.extraction.texts import add_texts
-
-    plan_store(tmp_path / "s", 4, recipe=recipe(), arrays=(ArraySpec("clip", (2,)),))
-    with pytest.raises(Mismatch):
-        add_texts(tmp_path / "s", texts("another#00"))
-    add_texts(tmp_path / "s", texts())
-    found = StoreWriter(tmp_path / "s")
-    assert found.path.joinpath("data.zarr", "text").is_dir()
-    plan_store(tmp_path / "t", 4, recipe=recipe(), arrays=(ArraySpec("clip", (2,)),))
-    fill_store(tmp_path / "t", {"clip": np.ones((4, 2), dtype=np.float32)}).seal()
-    with pytest.raises(AlreadyThere, match="sealed") as caught:
-        add_texts(tmp_path / "t", texts())
-    assert "--text" in (caught.value.hint or "")
 
 
 def test_several_stores_and_groups_are_corrected_together(place: Path) -> None:

@@ -1,0 +1,39 @@
+"""Texts: search by a text, prompts in the space of clips, captions scored by language models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from obygaze.extensions.text.texts import add_texts as add_texts
+    from obygaze.extensions.text.texts import embed_texts as embed_texts
+    from obygaze.extensions.text.texts import score_captions as score_captions
+    from obygaze.extensions.text.texts import write_texts as write_texts
+
+COMMANDS = {
+    "search": (
+        "obygaze.extensions.text.commands:search_",
+        "Find clips by a text or a clip.",
+    ),
+    "extract text": (
+        "obygaze.extensions.text.commands:text",
+        "Embed prompts in the space of a backbone's clips.",
+    ),
+    "extract captions": (
+        "obygaze.extensions.text.commands:captions",
+        "Score captions with language models.",
+    ),
+}
+
+if not TYPE_CHECKING:
+    _EXPORTS = {
+        "obygaze.extensions.text.texts": (
+            "add_texts",
+            "embed_texts",
+            "score_captions",
+            "write_texts",
+        ),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
