@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import json
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -244,26 +245,36 @@ def test_unknown_names_list_the_known_ones(here):
         og.extract("trailers", "descriptors", stores={"clip-b16": "x"})
 
 
-@pytest.mark.check("three blocks of the default size, three times")
-@pytest.mark.parametrize("kind", [ProcessPoolExecutor, ThreadPoolExecutor])
-def test_workers_of_any_pool_give_the_bytes_of_one_process(tmp_path, kind):
-    """Three blocks of the default size, from two workers; threads cannot handle signals."""
-    films = film_folder(tmp_path, 3)
+@pytest.fixture(scope="module")
+def three_blocks(tmp_path_factory):
+    """A workspace with a store of three blocks of the default size, by one process."""
+    place = tmp_path_factory.mktemp("blocks")
+    films = film_folder(place, 3)
     clips = tuple(
         replace(films.clips[n % 3], clip_id=f"clip-{n:03d}", movie_id="tt0")
         for n in range(140)
     )
-    write_manifest(replace(films, clips=clips), tmp_path / "manifests" / "films.toml")
-    call = partial(og.extract, "films", "descriptors", workers=1, workspace=tmp_path)
-    call(stores={"descriptors": "one"})
+    write_manifest(replace(films, clips=clips), place / "manifests" / "films.toml")
+    stores = {"descriptors": "one"}
+    og.extract("films", "descriptors", workers=1, workspace=place, stores=stores)
+    return place
+
+
+@pytest.mark.check("three blocks of the default size, three times")
+@pytest.mark.parametrize("kind", [ProcessPoolExecutor, ThreadPoolExecutor])
+def test_workers_of_any_pool_give_the_bytes_of_one_process(three_blocks, kind):
+    """From two workers; threads cannot handle signals."""
+    place = three_blocks
+    shutil.rmtree(place / "stores" / "films.descriptors", ignore_errors=True)
+    call = partial(og.extract, "films", "descriptors", workers=1, workspace=place)
     with kind(2) as pool:
         done = [pool.submit(call, worker=f"{i}/2") for i in range(2)]
         states = [future.result()[0] for future in done]
     assert [(state.ok, state.blocks) for state in states] == [(64 + 12, 2), (64, 1)]
-    assert array_bytes(tmp_path / "stores" / "films.descriptors") == array_bytes(
-        tmp_path / "stores" / "one"
+    assert array_bytes(place / "stores" / "films.descriptors") == array_bytes(
+        place / "stores" / "one"
     )
-    assert og.open_store("films.descriptors", workspace=tmp_path).sealed
+    assert og.open_store("films.descriptors", workspace=place).sealed
     with pytest.raises(FixUsage, match="--worker must be I/K"):
         call(worker="2/2")
     (state,) = call(worker="0/2", retry_failed=True)

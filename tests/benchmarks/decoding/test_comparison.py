@@ -26,7 +26,8 @@ from benchmarks.timing import Settings
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
 
-pytestmark = pytest.mark.check("benchmarks")
+# What its tests share is made once: they stay in one process.
+pytestmark = [pytest.mark.check("benchmarks"), pytest.mark.xdist_group("bench decode")]
 
 QUICK = {"preset": "ultrafast"}
 TIMED = FilmSpec("timed", options=QUICK, n_frames=60, width=320, height=240)

@@ -11,7 +11,8 @@ from benchmarks.store.comparison import Sizes, measure_sizes
 from benchmarks.store.over_http import measure_link
 from obygaze_features.core.errors import Corrupt
 
-pytestmark = pytest.mark.check("benchmarks")
+# What its tests share is made once: they stay in one process.
+pytestmark = [pytest.mark.check("benchmarks"), pytest.mark.xdist_group("bench store")]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from benchmarks.zoo.workspace import write_workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_models.models.mlp import MLPProbe, fit_many
 
-pytestmark = pytest.mark.check("benchmarks")
+# What its tests share is made once: they stay in one process.
+pytestmark = [pytest.mark.check("benchmarks"), pytest.mark.xdist_group("bench zoo")]
 
 
 @pytest.fixture(scope="module")

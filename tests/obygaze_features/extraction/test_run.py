@@ -53,12 +53,12 @@ def undisturbed(
 ) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("undisturbed")
     plan = plan_file(a_plan(films, folder, "descriptors"), folder / "plan.json")
-    assert run_obygaze("extract", "run", plan, "--workers", "1").code == 3
+    assert call_obygaze("extract", "run", plan, "--workers", "1").code == 3
     return array_bytes(folder / "stores" / "descriptors")
 
 
 def test_a_run_reports_its_counts(world: Path) -> None:
-    done = run_obygaze(
+    done = call_obygaze(
         "-C", world, "extract", "run", "films", "-b", "descriptors", "--json"
     )
     assert done.code == 3
@@ -79,7 +79,7 @@ def test_features_are_those_of_the_right_clip(world: Path, films: Manifest) -> N
     from obygaze_features.video.decode import decode_clip
     from obygaze_features.video.decoded_clip import View
 
-    run_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors")
+    call_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors")
     store = open_store(world / "stores" / "films.descriptors")
     backbone = load_backbone("descriptors")
     for clip_id in ("tt0-003", "tt1-011", "tt2-022"):
@@ -94,7 +94,7 @@ def test_the_same_bytes_from_four_decoders(
     films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
-    run_obygaze("extract", "run", plan, "--workers", "4", "--batch", "1")
+    call_obygaze("extract", "run", plan, "--workers", "4", "--batch", "1")
     assert array_bytes(tmp_path / "stores" / "descriptors") == undisturbed
 
 
@@ -120,7 +120,7 @@ def test_a_worker_reports_its_own_clips(
 ) -> None:
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     done = {
-        i: run_obygaze("extract", "run", plan, "--worker", f"{i}/2", "--json")
+        i: call_obygaze("extract", "run", plan, "--worker", f"{i}/2", "--json")
         for i in order
     }
     assert {i: result.code for i, result in done.items()} == {0: 0, 1: 3}
@@ -133,10 +133,10 @@ def test_a_worker_reports_its_own_clips(
     assert reported == {0: ("0/2", 12, 11, 0, 1, 3, 3), 1: ("1/2", 11, 9, 2, 0, 3, 3)}
     assert done[0].json()["failures"] == {}
     assert done[0].json()["seconds"]["forward"] > 0
-    again = run_obygaze("extract", "run", plan, "--worker", "0/2")
+    again = call_obygaze("extract", "run", plan, "--worker", "0/2")
     assert again.code == 0 and "worker 0/2 only" in again.stderr
     assert "tt0-005" not in again.stderr
-    status = run_obygaze(
+    status = call_obygaze(
         "extract", "status", tmp_path / "stores" / "descriptors", "--json"
     )
     assert status.json()["stores"][0]["failed"] == 2
@@ -194,7 +194,7 @@ def test_the_same_bytes_after_twenty_kills(
             # Complete already: the next kills would hit nothing.
             _forget_some_blocks(store, draw)
     print(f"blocks committed at each kill: {committed}")
-    assert run_obygaze("extract", "run", plan).code == 3
+    assert call_obygaze("extract", "run", plan).code == 3
     assert array_bytes(store) == undisturbed
 
 
@@ -267,7 +267,7 @@ def test_a_signal_keeps_committed_blocks(
         assert run.returncode == code, message
         assert f"stopped by {name}" in message.decode()
         assert b"the same command again" in message
-    run_obygaze("extract", "run", plan)
+    call_obygaze("extract", "run", plan)
     assert _n_blocks(store) == 6
 
 
@@ -306,16 +306,18 @@ def test_retry_extracts_failed_rows_only(films: Manifest, tmp_path: Path) -> Non
     manifest = film_folder(folder, 9, bad={4: b"broken"})
     keep_manifest(manifest, tmp_path)
     command = ("-C", tmp_path, "extract", "run", "films", "-b", "descriptors", "--json")
-    assert run_obygaze(*command).code == 3
+    assert call_obygaze(*command).code == 3
     store = tmp_path / "stores" / "films.descriptors"
     before = open_store(store).matrix("clip", missing="nan").values
     write_video(
         folder / "videos" / "tt0/tt0-004.mp4", numbers=range(4, 22), size=(64, 48)
     )
-    assert run_obygaze(*command).code == 3, (
+    assert call_obygaze(*command).code == 3, (
         "running again does not touch committed rows"
     )
-    done = run_obygaze("-C", tmp_path, "extract", "run", *command[4:], "--retry-failed")
+    done = call_obygaze(
+        "-C", tmp_path, "extract", "run", *command[4:], "--retry-failed"
+    )
     assert (done.code, done.json()["ok"], done.json()["sealed"]) == (0, 9, True)
     after = open_store(store).matrix("clip").values
     np.testing.assert_array_equal(np.delete(after, 4, 0), np.delete(before, 4, 0))
@@ -323,17 +325,17 @@ def test_retry_extracts_failed_rows_only(films: Manifest, tmp_path: Path) -> Non
 
 def test_retry_refuses_a_sealed_store(world: Path) -> None:
     words = ("films", "-b", "descriptors")
-    assert run_obygaze("-C", world, "extract", "run", *words, "--seal").code == 3
+    assert call_obygaze("-C", world, "extract", "run", *words, "--seal").code == 3
     # `retry` is the old name of `run --retry-failed`.
     for name in (("run", "--retry-failed"), ("retry",)):
-        done = run_obygaze("-C", world, "extract", *name, *words)
+        done = call_obygaze("-C", world, "extract", *name, *words)
         assert done.code == 1
         assert "sealed; 3 rows stay without features" in done.stderr
 
 
 def test_status_needs_no_engine(world: Path) -> None:
-    run_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors")
-    done = run_obygaze("-C", world, "extract", "status", "films.descriptors", "--json")
+    call_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors")
+    done = call_obygaze("-C", world, "extract", "status", "films.descriptors", "--json")
     (state,) = done.json()["stores"]
     assert (state["blocks"], state["blocks_done"]) == (1, 1)
     assert sum(state["reasons"].values()) == 2
@@ -342,7 +344,7 @@ def test_status_needs_no_engine(world: Path) -> None:
 
 
 def test_a_plan_reports_what_is_missing(world: Path) -> None:
-    done = run_obygaze(
+    done = call_obygaze(
         "-C", world, "extract", "plan", "films", "-b", "descriptors", "--json"
     )
     plan = done.ok().json()
@@ -351,7 +353,7 @@ def test_a_plan_reports_what_is_missing(world: Path) -> None:
     # clip 128 and pooled 64 in float32, 16 frames of 64 in float16, 16 times twice in float64.
     assert plan["stores"][0]["n_bytes"] == N_CLIPS * (192 * 4 + 1024 * 2 + 32 * 8)
     assert any("no video" in text for text in plan["obstacles"])
-    done = run_obygaze(
+    done = call_obygaze(
         "-C", world, "extract", "plan", "films", "-b", "clip-b16", "--json"
     )
     assert any("not cached" in text for text in done.json()["obstacles"])
@@ -360,9 +362,9 @@ def test_a_plan_reports_what_is_missing(world: Path) -> None:
 def test_a_plan_of_complete_stores_needs_nothing(tmp_path: Path) -> None:
     manifest = film_folder(tmp_path / "own", 3)
     keep_manifest(manifest, tmp_path)
-    run_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
+    call_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
     words = ("-C", tmp_path, "extract", "plan", "films", "-b", "descriptors", "--json")
-    plan = run_obygaze(*words).ok().json()
+    plan = call_obygaze(*words).ok().json()
     # The seal has replaced the markers.
     assert (plan["stores"][0]["blocks"], plan["stores"][0]["blocks_done"]) == (1, 1)
     assert plan["decode_hours"] == 0
@@ -391,12 +393,12 @@ def test_a_plans_file_is_not_changed_by_options(
         ("-b", "descriptors"),
         ("--tf32",),
     ):
-        done = run_obygaze("extract", "run", plan, *words)
+        done = call_obygaze("extract", "run", plan, *words)
         assert done.code == 2 and words[0] in done.stderr
     assert not (tmp_path / "stores").exists()
     words = ("extract", "plan", plan, "--probe", "1", "--timeout", "0.000001", "--json")
     assert "not decoded within 1e-06 s" in str(
-        run_obygaze(*words).ok().json()["unreadable"]
+        call_obygaze(*words).ok().json()["unreadable"]
     )
 
 
@@ -409,9 +411,9 @@ def test_parts_of_one_film_file(tmp_path: Path) -> None:
     table.write_text(
         "clip_id,movie_id,start_s,end_s\ntt7-001,tt7,0,2\ntt7-002,tt7,4,8\n", "utf-8"
     )
-    run_obygaze("-C", tmp_path, "manifest", "import", "csv", table, "-o", "films").ok()
-    run_obygaze("-C", tmp_path, "manifest", "link", "films", path.parent).ok()
-    run_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
+    call_obygaze("-C", tmp_path, "manifest", "import", "csv", table, "-o", "films").ok()
+    call_obygaze("-C", tmp_path, "manifest", "link", "films", path.parent).ok()
+    call_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
     times = (
         open_store(tmp_path / "stores" / "films.descriptors").matrix("time_s").values
     )
@@ -436,6 +438,7 @@ def test_parts_of_one_film_file(tmp_path: Path) -> None:
 def test_a_command_says_what_cannot_be_run(
     world: Path, words: tuple[str, ...], told: str
 ) -> None:
+    # A process of its own: torch looks for devices once.
     done = run_obygaze("-C", world, "extract", *words, env={"CUDA_VISIBLE_DEVICES": ""})
     assert done.code != 0
     assert told in done.stderr
@@ -460,16 +463,16 @@ def test_a_command_says_what_cannot_be_run(
 def test_invalid_options(
     world: Path, words: tuple[str, ...], code: int, message: str
 ) -> None:
-    done = run_obygaze("-C", world, "extract", "run", "films", *words)
+    done = call_obygaze("-C", world, "extract", "run", "films", *words)
     assert (done.code, message in done.stderr) == (code, True), done.stderr
     assert not list((world / "stores").glob("*"))
 
 
 def test_another_recipe_is_refused_before_anything_is_decoded(world: Path) -> None:
     command = ("-C", world, "extract", "run", "films", "-b", "descriptors")
-    run_obygaze(*command)
+    call_obygaze(*command)
     before = array_bytes(world / "stores" / "films.descriptors")
-    done = run_obygaze(*command, "--sampling", "keyframes")
+    done = call_obygaze(*command, "--sampling", "keyframes")
     assert done.code == 5
     assert "sampling.rule" in done.stderr
     assert array_bytes(world / "stores" / "films.descriptors") == before
@@ -479,7 +482,7 @@ def test_a_store_is_compared_with_its_videos(films: Manifest, tmp_path: Path) ->
     """Extracting clips again gives what the store holds; other pictures under the names do not."""
     manifest = film_folder(tmp_path / "own", 6)
     keep_manifest(manifest, tmp_path)
-    run_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
+    call_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
     command = (
         "-C",
         tmp_path,
@@ -490,7 +493,7 @@ def test_a_store_is_compared_with_its_videos(films: Manifest, tmp_path: Path) ->
         "6",
         "--json",
     )
-    found = run_obygaze(*command).ok().json()
+    found = call_obygaze(*command).ok().json()
     assert {
         level: cosine["least"] > 0.999999 for level, cosine in found["cosines"].items()
     } == {
@@ -501,4 +504,4 @@ def test_a_store_is_compared_with_its_videos(films: Manifest, tmp_path: Path) ->
     for clip in manifest:
         path = tmp_path / "own" / "videos" / clip.video
         write_video(path, numbers=range(900, 918), size=(64, 48))
-    assert run_obygaze(*command).code == 4
+    assert call_obygaze(*command).code == 4

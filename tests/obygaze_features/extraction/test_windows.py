@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli import environment, obygaze_argv, run_obygaze
+from support.cli import call_obygaze, environment, obygaze_argv
 from support.damage import change_packets, flip_bits
 from support.extraction import plan_file
 from support.video_kinds import KINDS, Made
@@ -82,26 +83,38 @@ def film_of(kind: str, folder: Path) -> Made:
     return replace(made, path=made.path.rename(folder / "films" / made.path.name))
 
 
-def swept(folder: Path, grid: Grid, views: tuple[View, ...]) -> tuple[Manifest, list]:
+@pytest.fixture(scope="module")
+def pool() -> Iterator[DecodePool]:
+    """Two processes that decode for many tests: starting them takes longer than their work."""
+    with DecodePool(2) as running:
+        yield running
+
+
+def swept(
+    folder: Path, grid: Grid, views: tuple[View, ...], pool: DecodePool
+) -> tuple[Manifest, list]:
     workspace = Workspace(folder)
     manifest = make_windows(folder / "films", grid, workspace=workspace, name="w")
     planned = [(n, clip, views) for n, clip in enumerate(planned_clips(manifest))]
-    with DecodePool(2) as pool:
-        results = decode_windows(grid, planned, pool, str(workspace.folder("indexes")))
-        return manifest, list(results)
+    results = decode_windows(grid, planned, pool, str(workspace.folder("indexes")))
+    return manifest, list(results)
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 @pytest.mark.parametrize("kind", SIX)
 def test_a_window_holds_exactly_its_pictures(
-    kind: str, grid: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    grid: Grid,
+    tmp_path: Path,
+    pool: DecodePool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Parts of one group each, so that windows lie across their borders.
     monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", 1)
     made = film_of(kind, tmp_path)
     times = made.times_s or [n / 25 for n in range(len(made.numbers))]
     view = View(4)
-    manifest, results = swept(tmp_path, grid, (view,))
+    manifest, results = swept(tmp_path, grid, (view,), pool)
     assert len(results) == len(manifest) > 3
     for window, result in enumerate(results):
         expected = pictures_of(grid, window, made.numbers, times)
@@ -109,7 +122,9 @@ def test_a_window_holds_exactly_its_pictures(
 
 
 @pytest.mark.parametrize("kind", ["mkv_h264_short_groups", "avi_packed_b"])
-def test_a_sweep_gives_what_each_window_alone_gives(kind: str, tmp_path: Path) -> None:
+def test_a_sweep_gives_what_each_window_alone_gives(
+    kind: str, tmp_path: Path, pool: DecodePool
+) -> None:
     """Also with damage, with every rule of sampling, and for several views at once."""
     made = film_of(kind, tmp_path)
     if kind.startswith("mkv"):
@@ -117,7 +132,7 @@ def test_a_sweep_gives_what_each_window_alone_gives(kind: str, tmp_path: Path) -
         change_packets(whole, made.path, [30, 61], flip_bits)
     views = View(8), View(3, "keyframes"), View(5, "fps"), View(8, resize=Resize(48))
     grid = Grid(16, 8)
-    _, results = swept(tmp_path, grid, views)
+    _, results = swept(tmp_path, grid, views, pool)
     indexes = Workspace(tmp_path).folder("indexes")
     n_damaged = 0
     for window, result in enumerate(results):
@@ -250,7 +265,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def windows(workspace: Path, films: Path, *grid: str) -> None:
-    made = run_obygaze("-C", workspace, "manifest", "windows", films, "-o", "w", *grid)
+    made = call_obygaze("-C", workspace, "manifest", "windows", films, "-o", "w", *grid)
     assert made.code == 0, made.stderr
 
 
@@ -269,9 +284,9 @@ def test_the_manifest_is_a_table_of_films(films: Path, tmp_path: Path) -> None:
     assert [c.clip_id for c in manifest.clips[38:42]] == [
         *("tt1:000038", "tt1:000039", "tt2:000000", "tt2:000001")
     ]
-    assert run_obygaze("-C", tmp_path, "manifest", "show", "w").code == 0
-    assert run_obygaze("-C", tmp_path, "manifest", "check", "w").code == 0
-    assert run_obygaze("-C", tmp_path, "manifest", "stats", "w").code == 0
+    assert call_obygaze("-C", tmp_path, "manifest", "show", "w").code == 0
+    assert call_obygaze("-C", tmp_path, "manifest", "check", "w").code == 0
+    assert call_obygaze("-C", tmp_path, "manifest", "stats", "w").code == 0
 
 
 def test_films_from_a_table_and_from_another_manifest(
@@ -346,7 +361,7 @@ def test_a_million_windows_make_a_small_plan(tmp_path: Path) -> None:
 
 
 def run(workspace: Path, *words: str) -> None:
-    done = run_obygaze(
+    done = call_obygaze(
         "-C", workspace, "extract", "run", "w", "-b", "descriptors", *words
     )
     assert done.code == 0, done.stderr
@@ -368,15 +383,17 @@ def test_a_store_of_windows(films: Path, tmp_path: Path) -> None:
     # Matroska has times in whole milliseconds.
     np.testing.assert_allclose(start_s, np.arange(40) * 8 / 25, atol=1e-3)
     np.testing.assert_allclose(end_s, (np.arange(40) * 8 + 16) / 25, atol=1e-3)
-    verified = run_obygaze(
+    verified = call_obygaze(
         "-C", tmp_path, "store", "verify", "w.descriptors", "--hash", "--decode", "5"
     )
     assert verified.code == 0, verified.stdout + verified.stderr
     assert (
-        run_obygaze("-C", tmp_path, "store", "verify", "w.descriptors", "--videos").code
+        call_obygaze(
+            "-C", tmp_path, "store", "verify", "w.descriptors", "--videos"
+        ).code
         == 0
     )
-    plan = run_obygaze(
+    plan = call_obygaze(
         "-C", tmp_path, "extract", "plan", "w", "-b", "descriptors", "--json"
     )
     assert plan.code == 0 and plan.json()["clips"] == 80
@@ -394,7 +411,7 @@ def test_a_window_has_the_vector_of_the_clip_cut_by_hand(
     clips = Manifest("cut", Header("x", video_root=str(films)), tuple(cut))
     write_manifest(clips, tmp_path / "manifests" / "cut.toml")
     assert (
-        run_obygaze("-C", tmp_path, "extract", "run", "cut", "-b", "descriptors").code
+        call_obygaze("-C", tmp_path, "extract", "run", "cut", "-b", "descriptors").code
         == 0
     )
     by_hand = open_store(tmp_path / "stores" / "cut.descriptors").matrix("clip").values
@@ -423,7 +440,7 @@ def test_workers_and_a_kill_change_no_byte(films: Path, tmp_path: Path) -> None:
         "window": 16,
         "stride": 4,
     }
-    assert run_obygaze("extract", "run", files["expected"]).code == 0
+    assert call_obygaze("extract", "run", files["expected"]).code == 0
     killed = subprocess.Popen(
         obygaze_argv("extract", "run", files["killed"]),
         env=environment(),
@@ -439,7 +456,7 @@ def test_workers_and_a_kill_change_no_byte(films: Path, tmp_path: Path) -> None:
         ("shared", ["--worker", "1/2"]),
         ("shared", []),
     ):
-        assert run_obygaze("extract", "run", files[name], *words).code == 0
+        assert call_obygaze("extract", "run", files[name], *words).code == 0
     stores = [open_store(tmp_path / "stores" / name) for name in files]
     for level in (*stores[0].levels, "time_s", "start_s", "end_s"):
         first, *others = (store.matrix(level).values.tobytes() for store in stores)
@@ -454,7 +471,7 @@ def test_a_film_that_got_shorter_or_cannot_be_read(films: Path, tmp_path: Path) 
     windows(tmp_path, folder, "--window", "16", "--stride", "16")
     write_video(folder / "tt1.mkv", numbers=range(200), size=(64, 48))
     (folder / "tt2.mp4").write_bytes(b"not a film")
-    done = run_obygaze("-C", tmp_path, "extract", "run", "w", "-b", "descriptors")
+    done = call_obygaze("-C", tmp_path, "extract", "run", "w", "-b", "descriptors")
     assert done.code == 3
     status = open_store(tmp_path / "stores" / "w.descriptors").status()
     # 200 pictures are 12 whole windows; the manifest has 20 of each film.
