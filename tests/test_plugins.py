@@ -18,6 +18,12 @@ from support.cli import ROOT, environment
 from support.experiments import films, planted, write_workspace
 from support.pages import blocks, run_block
 
+# What its tests share is made once: they stay in one process.
+pytestmark = [
+    pytest.mark.check("follows docs/plugins.md and installs its package"),
+    pytest.mark.xdist_group("plugins"),
+]
+
 PAGE = ROOT / "docs" / "plugins.md"
 FILMS = replace(films(), name="films")
 
