@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -55,9 +55,12 @@ from obygaze_models.report.lookup import ReportRun, grouped
 N_NEAREST = 12
 NOMINAL_S = 10.0  # the length of a clip on the axis, if it is unknown
 # What an axis counts.
-FILM, VIDEO = "time in the film", "time in the video"
+FILM = "time in the film"
+VIDEO = "time in the video"
 ORDER = "clips in a row: their times in the film are unknown"
 Document = dict[str, Any]
+# Start and end in seconds.
+Span = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +83,20 @@ class Site:
 
     def overview(self, cell: int = 0) -> Document:
         """Return what all parts of the page need: films, clips, levels, concepts, the run."""
-        scores, header = self._scores(cell), self.manifest.header
+        scores = self._scores(cell)
+        header = self.manifest.header
         levels = {
-            n: {"name": LEVEL_NAMES[n], "color": LEVEL_COLORS[n]} for n in LEVEL_NAMES
+            level: {"name": name, "color": LEVEL_COLORS[level]}
+            for level, name in LEVEL_NAMES.items()
         }
+        run = None
+        if self.run:
+            run = run_facts(self.run, cell, scores)
+        annotator = None
+        marks = None
+        if self.marks:
+            annotator = self.marks.annotator
+            marks = str(self.marks.path)
         return {
             "title": self.manifest.name,
             "dataset": header.dataset,
@@ -91,9 +104,9 @@ class Site:
             "concepts": {name: concept_meaning(name) for name in header.concepts},
             "films": [{"id": film, "title": self._title(film)} for film in self.films],
             "clips": [self._entry(clip, scores) for clip in self.shown.values()],
-            "run": run_facts(self.run, cell, scores) if self.run else None,
-            "annotator": self.marks.annotator if self.marks else None,
-            "marks": str(self.marks.path) if self.marks else None,
+            "run": run,
+            "annotator": annotator,
+            "marks": marks,
             "blind": self.blind,
         }
 
@@ -101,46 +114,54 @@ class Site:
         """Return a film: its axis, its videos, and what annotators marked in it."""
         notes: list[str] = []
         rate = self.rate(film)
-        found = lay_out(self.films[film], self._length, float(rate or 0))
-        if found["unknown"]:
-            missing = ", ".join(found["unknown"])
+        axis = lay_out(self.films[film], self._length, float(rate or 0))
+        if axis["unknown"]:
+            missing = ", ".join(axis["unknown"])
             notes.append(
                 f"The lengths of videos are not known, so marks have no place: {missing}."
             )
         pieces = [
-            {**piece, **self.media.describe(piece["video"])}
-            for piece in found["pieces"]
+            {**piece, **self.media.describe(piece["video"])} for piece in axis["pieces"]
         ]
-        marked = [asdict(one) for one in self._segments(notes) if one.movie_id == film]
-        own = self.marks.read().values() if self.marks else ()
+        segments = [
+            asdict(segment)
+            for segment in self._segments(notes)
+            if segment.movie_id == film
+        ]
+        marks: list[Document] = []
+        if self.marks:
+            saved = self.marks.read().values()
+            marks = [mark for mark in saved if mark["movie_id"] == film]
+        watched: list[tuple[int, int]] = []
+        if self.watched:
+            watched = self.watched.stretches(film)
         return {
-            **{
-                "id": film,
-                "title": self._title(film),
-                "rate": float(rate or 0),
-                "notes": notes,
-            },
-            **{
-                **found,
-                "pieces": pieces,
-                "segments": marked,
-                "shots": self._shots(film),
-            },
-            "marks": [mark for mark in own if mark["movie_id"] == film],
-            "watched": self.watched.stretches(film) if self.watched else [],
+            "id": film,
+            "title": self._title(film),
+            "rate": float(rate or 0),
+            "notes": notes,
+            **axis,
+            "pieces": pieces,
+            "segments": segments,
+            "shots": self._shots(film),
+            "marks": marks,
+            "watched": watched,
         }
 
     def save_mark(self, sent: Mapping[str, Any]) -> Document:
         """Add, change or delete a mark of the annotator, as `MarkTable.save` does."""
         marks = self._own_marks()
         film = sent.get("movie_id")
-        first, last = sent.get("start_frame"), sent.get("end_frame")
+        first = sent.get("start_frame")
+        last = sent.get("end_frame")
         if not isinstance(film, str) or film not in self.films:
             return marks.save(sent)  # which says what is wrong
         if type(first) is not int or type(last) is not int:
             return marks.save(sent)
         rate = self._rate_for_marks(film)
-        return marks.save(sent, rate, (float(first / rate), float((last + 1) / rate)))
+        start_s = float(first / rate)
+        end_s = float((last + 1) / rate)
+        return marks.save(sent, rate, (start_s, end_s))
 
     def save_watched(self, sent: Mapping[str, Any]) -> list[tuple[int, int]]:
         """Add what the annotator watched of a film, and return all that was watched of it."""
@@ -150,7 +171,8 @@ class Site:
             raise FixUsage(f"the manifest has no film {film!r}")
         rate = self._rate_for_marks(film)
         end_s = lay_out(self.films[film], self._length, float(rate))["end"]
-        stretches = checked_stretches(sent, max(1, round(end_s * rate)))
+        n_frames = max(1, round(end_s * rate))
+        stretches = checked_stretches(sent, n_frames)
         return self.watched.add(film, stretches, rate)
 
     def _own_marks(self) -> MarkTable:
@@ -191,9 +213,9 @@ class Site:
         """
         entry = self._entry(self.shown[clip_id], self._scores(cell))
         document = {**entry, "notes": [], "maps": self.media.directions(clip_id)}
-        switched = dict.fromkeys(on.split("|"), True) | dict.fromkeys(
-            off.split("|"), False
-        )
+        switched_on = dict.fromkeys(on.split("|"), True)
+        switched_off = dict.fromkeys(off.split("|"), False)
+        switched = switched_on | switched_off
         try:
             if self.explainer:
                 document["explanation"] = self.explainer.explain(clip_id, switched)
@@ -208,48 +230,52 @@ class Site:
         A film is in the arm in which its first mark was made. `marks` is "first" for the marks as
         they were first saved in that arm, "last" for the table as it is.
         """
-        run = self.run
-        task = run.protocol["tasks"][cells_of(run)[cell]["test"]] if run else {}
-        if not task.get("classes"):
+        classes = self._classes_of(cell)
+        if not classes:
             raise FixUsage(
                 "agreement needs a run whose classes are levels", hint="--run RUN"
             )
-        rows, spans, scores = list[Document](), self._spans(), self._scores(cell)
+        spans = self._spans()
+        scores = self._scores(cell)
+        rows = []
         for path in self._tables():
-            arms, first = first_marks(path)
+            arm_of, first = first_marks(path)
             states = {"first": first, "last": read_segments(path)}
-            for arm, marks in product(sorted(set(arms.values())), states):
-                own = [one for one in states[marks] if arms.get(one.movie_id) == arm]
-                names = {one.annotator for one in own}
-                films = {one.movie_id for one in own}
-                watched = [
-                    replace(stretch, annotator=name)
-                    for stretch in WatchedTable(watched_path(path), "").segments()
-                    for name in names
-                    if stretch.movie_id in films
+            arms = sorted(set(arm_of.values()))
+            for arm, state in product(arms, states):
+                marks = [
+                    mark for mark in states[state] if arm_of.get(mark.movie_id) == arm
                 ]
-                projected = project([*own, *watched], spans)
-                for name, found in projected.by_annotator.items():
-                    levels = {row.clip_id: row.level for row in found if row.labelled}
-                    is_assumed = any(who == name for _, who in projected.assumed)
-                    facts = {"annotator": name, "arm": arm, "marks": marks}
-                    facts["watched"] = "assumed" if is_assumed else "known"
-                    rows.append(facts | agreement(levels, task["classes"], scores))
+                projected = project([*marks, *_watched_beside(path, marks)], spans)
+                assumed = {annotator for _, annotator in projected.assumed}
+                for annotator, labels in projected.by_annotator.items():
+                    levels = {row.clip_id: row.level for row in labels if row.labelled}
+                    row = {"annotator": annotator, "arm": arm, "marks": state}
+                    row["watched"] = "assumed" if annotator in assumed else "known"
+                    rows.append(row | agreement(levels, classes, scores))
         return rows
+
+    def _classes_of(self, cell: int) -> dict[str, int]:
+        """Return the class of each level that a cell of the run tells apart; empty without them."""
+        if self.run is None:
+            return {}
+        task = self.run.protocol["tasks"][cells_of(self.run)[cell]["test"]]
+        classes: dict[str, int] = task.get("classes") or {}
+        return classes
 
     def _spans(self) -> list[ClipSpan]:
         """Return the pictures of the film that each clip has."""
-        found = []
+        spans = []
         for film, clips in self.films.items():
             rate = self.rate(film)
             axis = lay_out(clips, self._length, float(rate or 0))
             if rate is None or axis["unknown"]:
                 continue  # its marks cannot be placed on clips
-            for clip, (start, end) in axis["spans"].items():
-                found.append(
-                    ClipSpan(clip, film, round(start * rate), round(end * rate) - 1)
-                )
-        return found
+            for clip_id, (start_s, end_s) in axis["spans"].items():
+                first = round(start_s * rate)
+                last = round(end_s * rate) - 1
+                spans.append(ClipSpan(clip_id, film, first, last))
+        return spans
 
     def where(self, expression: str) -> list[str]:
         """Return the clips for which an expression holds."""
@@ -285,29 +311,32 @@ class Site:
         """The clips by id; in the blind arm without labels, and no segments of annotators."""
         if not self.blind:
             return dict(self.manifest.by_id)
-        of_clips = (
-            self.manifest.header.unit == "clip"
-            and "annotator" not in self.manifest.columns
-        )
-        clips = self.manifest if of_clips else ()
-        return {c.clip_id: replace(c, level="", concepts=(), extra={}) for c in clips}
+        is_of_clips = self.manifest.header.unit == "clip"
+        if not is_of_clips or "annotator" in self.manifest.columns:
+            return {}
+        return {
+            clip.clip_id: replace(clip, level="", concepts=(), extra={})
+            for clip in self.manifest
+        }
 
     @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
     def _scores(self, cell: int) -> dict[str, Score]:
-        return scores_of(self.run, cells_of(self.run)[cell]) if self.run else {}
+        if self.run is None:
+            return {}
+        return scores_of(self.run, cells_of(self.run)[cell])
 
     @cached_property
     def missing(self) -> dict[str, str]:
         """Why a clip has no features, by clip."""
         if self.store is None:
             return {}
-        ids, noted = self.store.clip_ids.tolist(), self.store.status().noted
-        absent = dict.fromkeys(
-            self.manifest.by_id.keys() - set(ids), "not in the store"
-        )
-        return absent | {
-            ids[row]: str(one) for row, one in noted.items() if not one.is_ok
-        }
+        ids = self.store.clip_ids.tolist()
+        absent = self.manifest.by_id.keys() - set(ids)
+        reasons = dict.fromkeys(absent, "not in the store")
+        for row, status in self.store.status().noted.items():
+            if not status.is_ok:
+                reasons[ids[row]] = str(status)
+        return reasons
 
     @cached_property
     def _features(self) -> tuple[list[str], NDArray[np.float64]]:
@@ -315,30 +344,48 @@ class Site:
         if self.store is None:
             return [], np.empty((0, 0))
         levels: Sequence[str] = self.store.levels
-        level = next((name for name in ("pooled", "clip") if name in levels), levels[0])
-        found = self.store.matrix(level, missing="drop")
-        values, real = found.values, self.store.real_frames(level, found.rows)
-        if real is not None:
-            values[~real] = 0  # padding is like nothing
-        return found.clip_ids.tolist(), normalize(values.reshape(len(found), -1))
+        level = levels[0]
+        if "pooled" in levels:
+            level = "pooled"
+        elif "clip" in levels:
+            level = "clip"
+        matrix = self.store.matrix(level, missing="drop")
+        values = matrix.values
+        is_real = self.store.real_frames(level, matrix.rows)
+        if is_real is not None:
+            values[~is_real] = 0  # padding is like nothing
+        vectors = normalize(values.reshape(len(matrix), -1))
+        return matrix.clip_ids.tolist(), vectors
 
     def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
         """Return the other clips whose features have the largest cosine to those of a clip."""
-        clips, rows = self._features
+        clips, vectors = self._features
         if clip_id not in clips:
             return []
-        cosines = rows @ rows[clips.index(clip_id)]
-        others = (one for one in zip(clips, cosines, strict=True) if one[0] != clip_id)
-        return nlargest(N_NEAREST, others, key=lambda one: float(one[1]))
+        cosines = vectors @ vectors[clips.index(clip_id)]
+        others = [
+            (other, cosine)
+            for other, cosine in zip(clips, cosines, strict=True)
+            if other != clip_id
+        ]
+        return nlargest(N_NEAREST, others, key=lambda pair: float(pair[1]))
 
     def _entry(self, clip: Clip, scores: Mapping[str, Score]) -> Document:
         """Return the facts of a clip; its times are in the film, or else in its video."""
         start, end = film_span(clip) or span_in_video(clip) or (None, None)
-        facts = {name: getattr(clip, name) for name in ("scene", "level", "concepts")}
-        facts |= {name: clip.extra.get(name, "") for name in ("annotator", "comment")}
-        ids = {"id": clip.clip_id, "film": clip.movie_id, "start": start, "end": end}
-        reason = {"missing": self.missing.get(clip.clip_id)}
-        return {**ids, **facts, **reason, **scores.get(clip.clip_id, {})}
+        return {
+            "id": clip.clip_id,
+            "film": clip.movie_id,
+            "start": start,
+            "end": end,
+            "scene": clip.scene,
+            "level": clip.level,
+            "concepts": clip.concepts,
+            "annotator": clip.extra.get("annotator", ""),
+            "comment": clip.extra.get("comment", ""),
+            "missing": self.missing.get(clip.clip_id),
+            **scores.get(clip.clip_id, {}),
+        }
 
     def _title(self, film: str) -> str:
         extra = self.films[film][0].extra
@@ -350,13 +397,13 @@ class Site:
 
     def rate(self, film: str) -> Fraction | None:
         """Return the pictures per second of a film: of the manifest, else of a video of it."""
-        for clip in self.films[film]:
+        clips = self.films[film]
+        for clip in clips:
             rate = known_frame_rate(clip.extra.get("framerate", ""))
             if rate is not None:
                 return rate
-        for video in dict.fromkeys(
-            clip.video for clip in self.films[film] if clip.video
-        ):
+        videos = dict.fromkeys(clip.video for clip in clips if clip.video)
+        for video in videos:
             rate = known_frame_rate(self.media.facts(video).rate)
             if rate is not None:
                 return rate
@@ -364,26 +411,29 @@ class Site:
 
     def _segments(self, notes: list[str]) -> Iterator[Segment]:
         """Yield the segments of all annotators: those given, those of `segments/MANIFEST.*.csv`."""
-        yield from (segment for segment in self.segments if segment.level != WATCHED)
-        own = self.marks.path if self.marks else None
-        for path in () if self.blind else self._tables():
-            if path != own:
-                try:
-                    segments = read_segments(path)
-                    yield from (
-                        segment for segment in segments if segment.level != WATCHED
-                    )
-                except ObygazeError as error:
-                    notes.append(f"{path.name} is not shown: {error.what}")
+        yield from _marked(self.segments)
+        if self.blind:
+            return
+        for path in self._tables():
+            if self.marks and path == self.marks.path:
+                continue
+            try:
+                segments = read_segments(path)
+            except ObygazeError as error:
+                notes.append(f"{path.name} is not shown: {error.what}")
+                continue
+            yield from _marked(segments)
 
     def _tables(self) -> list[Path]:
         """Return the tables of marks, one for each annotator: `segments/MANIFEST.NAME.csv`."""
-        start, folder = f"{self.manifest.name}.", self.workspace.folder("segments")
-        found = (
-            (path, path.stem.removeprefix(start))
-            for path in sorted(folder.glob(f"{glob.escape(start)}*.csv"))
-        )
-        return [path for path, name in found if NAME.fullmatch(name) and name != SHOTS]
+        start = f"{self.manifest.name}."
+        folder = self.workspace.folder("segments")
+        tables = []
+        for path in sorted(folder.glob(f"{glob.escape(start)}*.csv")):
+            name = path.stem.removeprefix(start)
+            if NAME.fullmatch(name) and name != SHOTS:
+                tables.append(path)
+        return tables
 
     def _shots(self, film: str) -> list[tuple[int, int]]:
         """Return the shots of a film, first and last frame: `segments/MANIFEST.shots.csv`."""
@@ -391,9 +441,35 @@ class Site:
         if not path.is_file():
             return []
         rows = read_table(path, required=("movie_id", "start_frame", "end_frame")).rows
-        return [
-            span for row in rows if row["movie_id"] == film and (span := row.frames())
-        ]
+        shots = []
+        for row in rows:
+            if row["movie_id"] != film:
+                continue
+            frames = row.frames()
+            if frames is not None:
+                shots.append(frames)
+        return shots
+
+
+def _marked(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """Yield the segments that are marks, and not only watched."""
+    for segment in segments:
+        if segment.level != WATCHED:
+            yield segment
+
+
+def _watched_beside(path: Path, marks: Sequence[Segment]) -> list[Segment]:
+    """Return what was watched of the films with marks, for each annotator who made them.
+
+    `path` is the table of the marks; what was watched is in the table beside it.
+    """
+    annotators = {mark.annotator for mark in marks}
+    films = {mark.movie_id for mark in marks}
+    watched = []
+    for stretch in WatchedTable(watched_path(path), "").segments():
+        if stretch.movie_id in films:
+            watched += [replace(stretch, annotator=name) for name in annotators]
+    return watched
 
 
 def open_site(
@@ -423,46 +499,57 @@ def open_site(
         blind: Show neither predictions nor what others marked.
         workspace: The workspace, if it is not the current one.
     """
-    place, marks = workspace_of(workspace), None
-    scored = ReportRun.of_run(read_run(run, workspace=workspace)) if run else None
+    place = workspace_of(workspace)
+    scored = None
+    if run:
+        scored = ReportRun.of_run(read_run(run, workspace=workspace))
     if manifest is None and scored:
         used = scored.about["manifest"]
-        manifest = (
-            used["name"] if used["name"] in place.names("manifests") else used["path"]
-        )
-    clips = named_manifest(manifest, workspace)[0]
+        is_here = used["name"] in place.names("manifests")
+        manifest = used["name"] if is_here else used["path"]
+    clips, _ = named_manifest(manifest, workspace)
+    marks = None
     if annotate is not None:
         path = place.folder("segments") / f"{clips.name}.{annotate}.csv"
         arm = "blind" if blind else "assisted"
-        marks = MarkTable(
-            path, annotate, arm, clips.movies, tuple(clips.header.concepts)
-        )
-    site: dict[str, Any] = {"workspace": place, "manifest": clips, "marks": marks}
+        concepts = tuple(clips.header.concepts)
+        marks = MarkTable(path, annotate, arm, clips.movies, concepts)
+    site = Site(place, clips, marks=marks, blind=blind)
     if blind:
-        return Site(**site, blind=True)
+        return site
     saved = load_model(model, workspace=workspace) if model else None
     if store is None and scored:
-        used = scored.about["stores"].get(cells_of(scored)[0]["feature"], {})
-        name = Path(used.get("location", "")).name
-        store = name if name in place.names("stores") else None
-    found = open_store(store, workspace=workspace) if store else None
-    if saved and not (found and isinstance(saved.estimator, Bottleneck)):
-        what = f"--model {saved.info.name} ({saved.info.kind}) must be a bottleneck, with --store"
-        raise FixUsage(
-            what, hint="a model of obygaze train pcbm-lr, and the store of its features"
-        )
-    opened = open_store(maps, workspace=workspace) if maps else None
-    if opened:
-        map_names(opened)  # raises an error for another kind of store
-    return Site(
-        **site,
+        store = _store_of(scored, place)
+    features = open_store(store, workspace=workspace) if store else None
+    explainer = None
+    if saved:
+        if not features or not isinstance(saved.estimator, Bottleneck):
+            kind = f"--model {saved.info.name} ({saved.info.kind})"
+            raise FixUsage(
+                f"{kind} must be a bottleneck, with --store",
+                hint="a model of obygaze train pcbm-lr, and the store of its features",
+            )
+        explainer = Explainer(saved, features, clips)
+    drawn = open_store(maps, workspace=workspace) if maps else None
+    if drawn:
+        map_names(drawn)  # raises an error for another kind of store
+    marked = read_segments(segments) if segments else ()
+    return replace(
+        site,
         run=scored,
-        store=found,
-        explainer=Explainer(saved, found, clips) if saved and found else None,
-        maps=opened,
+        store=features,
+        explainer=explainer,
+        maps=drawn,
         weights=weights,
-        segments=read_segments(segments) if segments else (),
+        segments=marked,
     )
+
+
+def _store_of(run: ReportRun, workspace: Workspace) -> str | None:
+    """Return the name of the store of a run's first cell; None if the workspace has none."""
+    used = run.about["stores"].get(cells_of(run)[0]["feature"], {})
+    name = Path(used.get("location", "")).name
+    return name if name in workspace.names("stores") else None
 
 
 def lay_out(
@@ -482,46 +569,91 @@ def lay_out(
         video shows, from its second `offset` on, where the film has its picture `frame`; `unknown`:
         videos without a known length, after which the places of clips in a row are not known.
     """
-    unknown: list[str] = []
-    in_film = {clip.clip_id: span for clip in clips if (span := film_span(clip))}
-    in_video = {clip.clip_id: span for clip in clips if (span := span_in_video(clip))}
+    in_film = _known_spans(clips, film_span)
+    in_video = _known_spans(clips, span_in_video)
     videos = {clip.video for clip in clips if clip.video}
+    unknown: list[str] = []
     if len(videos) == 1 and in_video and in_film in ({}, in_video):
+        axis = FILM if in_film else VIDEO
+        spans = in_video
         (video,) = videos
-        spans, end = (
-            in_video,
-            max(length_of(video), *(end for _, end in in_video.values())),
-        )
-        pieces = [Document(start=0.0, end=end, video=video, offset=0.0, frame=0)]
+        end = max(length_of(video), _last_end(in_video))
+        whole: Document = {"start": 0.0, "end": end, "video": video}
+        pieces = [{**whole, "offset": 0.0, "frame": 0}]
     else:
-        spans, end = (
-            dict(in_film),
-            max((end for _, end in in_film.values()), default=0.0),
-        )
-        for clip in () if in_film else sorted(clips, key=lambda clip: clip.scene or 0):
-            first, last = span_in_video(clip) or (0.0, length_of(clip.video))
-            if last <= first:
-                unknown.append(clip.video or clip.clip_id)
-                last = first + NOMINAL_S
-            spans[clip.clip_id] = (end, end := end + last - first)
-        pieces = [
-            {
-                **{"start": span[0], "end": span[1], "frame": round(span[0] * rate)},
-                **{"video": clip.video, "offset": clip.start_s or 0.0},
-            }
-            for clip in clips
-            if clip.video and (span := spans.get(clip.clip_id))
-        ]
-    axis = FILM if in_film else VIDEO if spans is in_video else ORDER
+        axis = FILM
+        spans = in_film
+        if not in_film:
+            axis = ORDER
+            spans, unknown = _in_a_row(clips, length_of)
+        end = _last_end(spans)
+        pieces = _pieces(clips, spans, rate)
     pieces.sort(key=lambda piece: piece["start"])
-    axis_facts = {"axis": axis, "end": end, "spans": spans, "pieces": pieces}
-    return {**axis_facts, "unknown": unknown}
+    return {
+        "axis": axis,
+        "end": end,
+        "spans": spans,
+        "pieces": pieces,
+        "unknown": unknown,
+    }
 
 
-def span_in_video(clip: Clip) -> tuple[float, float] | None:
+def _known_spans(
+    clips: Sequence[Clip], span_of: Callable[[Clip], Span | None]
+) -> dict[str, Span]:
+    """Return start and end of the clips that have them, by clip id."""
+    spans = {}
+    for clip in clips:
+        span = span_of(clip)
+        if span is not None:
+            spans[clip.clip_id] = span
+    return spans
+
+
+def _last_end(spans: Mapping[str, Span]) -> float:
+    return max((end for _, end in spans.values()), default=0.0)
+
+
+def _in_a_row(
+    clips: Sequence[Clip], length_of: Callable[[str], float]
+) -> tuple[dict[str, Span], list[str]]:
+    """Return spans of clips that follow each other by their scenes, and videos without a length."""
+    spans: dict[str, Span] = {}
+    unknown = []
+    end = 0.0
+    for clip in sorted(clips, key=lambda clip: clip.scene or 0):
+        first, last = span_in_video(clip) or (0.0, length_of(clip.video))
+        if last <= first:
+            unknown.append(clip.video or clip.clip_id)
+            last = first + NOMINAL_S
+        start = end
+        end = start + last - first
+        spans[clip.clip_id] = (start, end)
+    return spans, unknown
+
+
+def _pieces(
+    clips: Sequence[Clip], spans: Mapping[str, Span], rate: float
+) -> list[Document]:
+    """Return the stretch of the film that the video of each clip shows."""
+    pieces = []
+    for clip in clips:
+        if not clip.video or clip.clip_id not in spans:
+            continue
+        start, end = spans[clip.clip_id]
+        piece = {
+            "start": start,
+            "end": end,
+            "frame": round(start * rate),
+            "video": clip.video,
+            "offset": clip.start_s or 0.0,
+        }
+        pieces.append(piece)
+    return pieces
+
+
+def span_in_video(clip: Clip) -> Span | None:
     """Return start and end of a clip in its video; None if it is all of it."""
-    return (
-        None
-        if clip.start_s is None or clip.end_s is None
-        else (clip.start_s, clip.end_s)
-    )
+    if clip.start_s is None or clip.end_s is None:
+        return None
+    return clip.start_s, clip.end_s
