@@ -15,7 +15,7 @@ the distribution is the same, and the cost does not grow with the number of clip
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Self
@@ -55,15 +55,18 @@ class AnnotatorPair:
     @property
     def observed(self) -> float | None:
         """The mean distance between the two levels of a clip; None without clips."""
-        return (
-            int((self.counts * self.tenths).sum()) / (10 * self.n) if self.n else None
-        )
+        if not self.n:
+            return None
+        total = int((self.counts * self.tenths).sum())
+        return total / (10 * self.n)
 
     def expected(self, null: str) -> float | None:
         """Return the mean distance if both answered by chance; None without clips."""
+        if not self.n:
+            return None
         first, second = self._chances(null)
-        total = 10 * int(first.sum()) * int(second.sum())
-        return int(first @ self.tenths @ second) / total if self.n else None
+        n_pairs = int(first.sum()) * int(second.sum())
+        return int(first @ self.tenths @ second) / (10 * n_pairs)
 
     def gamma(self, null: str) -> float | None:
         """Return the agreement beyond chance; None where chance always agrees."""
@@ -85,16 +88,22 @@ class AnnotatorPair:
     def simulated(self, null: str, times: int, seed: int) -> Ints:
         """Return the sum of distances, in tenths, of each of `times` draws under the null."""
         # A stream of its own for each film, pair, null and set of levels.
-        name = "\n".join((self.movie_id, *self.annotators, null, str(len(self.counts))))
+        n_levels = len(self.counts)
+        name = "\n".join((self.movie_id, *self.annotators, null, str(n_levels)))
         generator = np.random.default_rng([seed, *name.encode()])
         tables = shuffled_tables(self.counts, null, times, generator)
         return np.asarray(np.einsum("tij,ij->t", tables, self.tenths))
 
     def _chances(self, null: str) -> tuple[Ints, Ints]:
-        first, second = self.counts.sum(axis=1), self.counts.sum(axis=0)
+        """Return how often each level is drawn for the first and for the second annotator."""
+        first = self.counts.sum(axis=1)
+        second = self.counts.sum(axis=0)
         if null == "uniform":
             return np.ones_like(first), np.ones_like(second)
-        return (first, second) if null == "own" else (first + second, first + second)
+        if null == "own":
+            return first, second
+        pooled = first + second
+        return pooled, pooled
 
 
 def pair_of(
@@ -122,22 +131,24 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
     threshold) says nothing of agreement, and is not counted as an easy negative.
     """
     movie_of = {span.clip_id: span.movie_id for span in spans}
-    films: dict[str, dict[str, list[ClipLevel]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    films: dict[str, dict[str, list[ClipLevel]]] = {}
     for annotator, rows in projection.by_annotator.items():
         for row in rows:
-            films[movie_of[row.clip_id]][annotator].append(row)
+            rows_of = films.setdefault(movie_of[row.clip_id], {})
+            rows_of.setdefault(annotator, []).append(row)
     pairs = []
-    for movie in sorted(films):
-        for first, second in combinations(sorted(films[movie]), 2):
+    for movie, rows_of in sorted(films.items()):
+        for names in combinations(sorted(rows_of), 2):
+            one, other = names
+            levels: list[str] = []
+            other_levels: list[str] = []
             # An annotator has a row for each clip of a film or for none, so that lists go together.
-            rows_of_both = zip(films[movie][first], films[movie][second], strict=True)
-            labelled = [
-                rows for rows in rows_of_both if all(row.labelled for row in rows)
-            ]
-            levels = [[rows[side].level for rows in labelled] for side in (0, 1)]
-            pairs.append(pair_of(*levels, movie_id=movie, annotators=(first, second)))
+            for row, other_row in zip(rows_of[one], rows_of[other], strict=True):
+                if row.labelled and other_row.labelled:
+                    levels.append(row.level)
+                    other_levels.append(other_row.level)
+            pair = pair_of(levels, other_levels, movie_id=movie, annotators=names)
+            pairs.append(pair)
     return pairs
 
 
@@ -149,8 +160,10 @@ def mean_of_groups(
     for group, value in zip(groups, values, strict=True):
         if value is not None:
             by_group[group].append(value)
-    means = [sum(own) / len(own) for own in by_group.values()]
-    return sum(means) / len(means) if means else None
+    if not by_group:
+        return None
+    means = [sum(of_group) / len(of_group) for of_group in by_group.values()]
+    return sum(means) / len(means)
 
 
 def p_value(
@@ -186,27 +199,25 @@ def agreement(
     A pair has no gamma where chance alone always agrees: it is null in `pairs`, and left out of
     means and p-values.
     """
-    reduced = [pair.without_ns() for pair in pairs]
-    draws = permutations, seed
-    less = {
-        f"{name}_without_ns": value
-        for name, value in _measures(reduced, *draws).items()
-    }
+    pairs_without_ns = [pair.without_ns() for pair in pairs]
+    measures = _measures(pairs, permutations, seed)
+    for name, value in _measures(pairs_without_ns, permutations, seed).items():
+        measures[f"{name}_without_ns"] = value
+    records = []
+    for pair, without_ns in zip(pairs, pairs_without_ns, strict=True):
+        record = {
+            "movie_id": pair.movie_id,
+            "annotators": list(pair.annotators),
+            **_record(pair, permutations, seed),
+            "without_ns": _record(without_ns, permutations, seed),
+        }
+        records.append(record)
     return {
-        **_measures(pairs, *draws),
-        **less,
+        **measures,
         "permutations": permutations,
         "seed": seed,
         "films": len({pair.movie_id for pair in pairs}),
-        "pairs": [
-            {
-                "movie_id": pair.movie_id,
-                "annotators": list(pair.annotators),
-                **_record(pair, *draws),
-                "without_ns": _record(less, *draws),
-            }
-            for pair, less in zip(pairs, reduced, strict=True)
-        ],
+        "pairs": records,
     }
 
 
@@ -214,38 +225,37 @@ def _measures(
     pairs: Sequence[AnnotatorPair], permutations: int, seed: int
 ) -> dict[str, Any]:
     """Return gamma and alpha as means over films and over pairs, and the p-values."""
-    films, each = [pair.movie_id for pair in pairs], range(len(pairs))
-
-    def means(
-        groups: Iterable[object], of: Callable[[AnnotatorPair, str], float | None]
-    ) -> Values:
-        return {
-            null: mean_of_groups(groups, [of(pair, null) for pair in pairs])
-            for null in NULLS
-        }
-
+    films = [pair.movie_id for pair in pairs]
+    # A group for each pair: the mean over groups is the mean over pairs.
+    numbers = range(len(pairs))
+    gamma: Values = {}
+    gamma_over_pairs: Values = {}
+    for null in NULLS:
+        gammas = [pair.gamma(null) for pair in pairs]
+        gamma[null] = mean_of_groups(films, gammas)
+        gamma_over_pairs[null] = mean_of_groups(numbers, gammas)
     alphas = [pair.alpha for pair in pairs]
     return {
-        "gamma": means(films, AnnotatorPair.gamma),
-        "gamma_over_pairs": means(each, AnnotatorPair.gamma),
+        "gamma": gamma,
+        "gamma_over_pairs": gamma_over_pairs,
         "alpha": mean_of_groups(films, alphas),
-        "alpha_over_pairs": mean_of_groups(each, alphas),
+        "alpha_over_pairs": mean_of_groups(numbers, alphas),
         "p_value": {null: p_value(pairs, null, permutations, seed) for null in NULLS},
     }
 
 
-def _record(pair: AnnotatorPair, *draws: int) -> dict[str, Any]:
+def _record(pair: AnnotatorPair, permutations: int, seed: int) -> dict[str, Any]:
+    """Return the measures of one pair, of which there are no means."""
+    measures = _measures([pair], permutations, seed)
+    del measures["gamma_over_pairs"], measures["alpha_over_pairs"]
     expected = {null: pair.expected(null) for null in NULLS}
-    own = {
-        name: v
-        for name, v in _measures([pair], *draws).items()
-        if "over_pairs" not in name
-    }
-    return {"n": pair.n, "observed": pair.observed, "expected": expected, **own}
+    return {"n": pair.n, "observed": pair.observed, "expected": expected, **measures}
 
 
 def _gamma(observed: float | None, expected: float | None) -> float | None:
-    return None if observed is None or not expected else 1.0 - observed / expected
+    if observed is None or not expected:
+        return None
+    return 1.0 - observed / expected
 
 
 def shuffled_tables(
@@ -256,20 +266,21 @@ def shuffled_tables(
     `uniform` draws levels at random, `own` shuffles one annotator's labels over the clips,
     `pooled` shuffles all labels of both between the two.
     """
-    first, second = counts.sum(axis=1), counts.sum(axis=0)
+    n_clips = int(counts.sum())
     if null == "uniform":
-        cells = np.full(counts.size, 1 / counts.size)
-        return generator.multinomial(int(counts.sum()), cells, times).reshape(
-            times, *counts.shape
-        )
+        chances = np.full(counts.size, 1 / counts.size)
+        tables = generator.multinomial(n_clips, chances, times)
+        return tables.reshape(times, *counts.shape)
+    first = counts.sum(axis=1)
+    second = counts.sum(axis=0)
     if null == "own":
         shape = (times, len(counts))
-        rows, columns = np.broadcast_to(first, shape), np.broadcast_to(second, shape)
+        rows = np.broadcast_to(first, shape)
+        columns = np.broadcast_to(second, shape)
         return _with_margins(rows, columns, generator)
-    rows = generator.multivariate_hypergeometric(
-        first + second, int(first.sum()), times
-    )
-    return _with_margins(rows, first + second - rows, generator)
+    pooled = first + second
+    rows = generator.multivariate_hypergeometric(pooled, n_clips, times)
+    return _with_margins(rows, pooled - rows, generator)
 
 
 def _with_margins(rows: Ints, columns: Ints, generator: np.random.Generator) -> Ints:
