@@ -13,8 +13,10 @@ from benchmarks.timing import Comparison, Contestant, Settings, compare
 from obygaze_features.core.machine import duration
 from obygaze_models.evaluation.permutation import permutation_p
 
-N_ITEMS, N_FIRST = 40, 20
-N_LOOP, N_SAMPLED = 1_000, 1_000_000
+N_ITEMS = 40
+N_FIRST = 20
+N_LOOP = 1_000
+N_SAMPLED = 1_000_000
 EXACT = f"all {comb(N_ITEMS, N_FIRST):,} splits, counted"
 SAMPLED = f"{N_SAMPLED:,} permutations, drawn"
 LOOP = f"plain Python loop, {N_LOOP:,} permutations"
@@ -25,7 +27,9 @@ def plain_loop(
 ) -> float:
     """Return the one-sided p as it is usually computed: shuffle, sum, compare."""
     generator = random.Random(seed)
-    items, observed, reached = list(values), sum(values[:n_first]), 0
+    items = list(values)
+    observed = sum(values[:n_first])
+    reached = 0
     for _ in range(permutations):
         generator.shuffle(items)
         reached += sum(items[:n_first]) >= observed

@@ -4,7 +4,7 @@
     python -m benchmarks.readability --rooms obygaze_features
     python -m benchmarks.readability /path/to/site-packages/zarr
 
-Each folder is a row. The numbers are to compare a tree with itself and with others; none is a limit.
+Each folder is a row. The numbers compare a tree with itself and with others; none is a limit.
 """
 
 import ast

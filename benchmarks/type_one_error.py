@@ -46,7 +46,8 @@ from obygaze_models.protocols.schema import Model, Protocol
 WIDTH = 64
 N_SIGNAL = 4
 NOMINAL = 0.05
-RANGE, MISS_RANGE = (0.03, 0.07), (0.02, 0.08)
+RANGE = (0.03, 0.07)
+MISS_RANGE = (0.02, 0.08)
 WINDOWS = 10  # of a clip, one second each, where segments are to be found
 # What a run gives an interval over films, by the kind of its records.
 COVERED = {
@@ -185,7 +186,8 @@ def simulate(
 
     Without a manifest, the films of each world are drawn anew from a population.
     """
-    rng, own = np.random.default_rng(seed), DESIGNS[design]
+    rng = np.random.default_rng(seed)
+    own = DESIGNS[design]
     counts: dict[str, list[bool]] = defaultdict(list)
     estimates: dict[str, list[Record]] = defaultdict(list)
     with TemporaryDirectory(prefix="obygaze-level-") as folder:

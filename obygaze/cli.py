@@ -226,10 +226,8 @@ def _explained(error: Exception) -> ObygazeError:
         found = ObygazeError(error.strerror or str(error), where=where, hint=hint)
     elif isinstance(error, ModuleNotFoundError):
         hint = "pip install --upgrade obygaze; obygaze doctor lists what is missing"
-        found, code = (
-            ObygazeError(f"the package {error.name!r} is not installed", hint=hint),
-            2,
-        )
+        found = ObygazeError(f"the package {error.name!r} is not installed", hint=hint)
+        code = 2
     else:
         first = (str(error).splitlines() or [""])[0]
         found = ObygazeError(

@@ -82,7 +82,10 @@ def doctor(session: Session) -> int:
 
 def check_up(workspace: Workspace) -> Facts:
     """Return all facts, as `--json` prints them; `ok` is true if there is no problem."""
-    packages, video, devices, installed = _packages(), _video(), _devices(), _plugins()
+    packages = _packages()
+    video = _video()
+    devices = _devices()
+    installed = _plugins()
     problems = problems_of(packages)
     broken = []
     for name, facts in (("PyAV", video), ("torch", devices)):

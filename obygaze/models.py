@@ -110,9 +110,11 @@ def dataset(
         if task not in tasks:
             what = f"unknown task {task!r}{near(task, tasks)}"
             raise FixUsage(what, hint=f"one of {', '.join(tasks)}")
-        name, chosen = task, tasks[task]
+        name = task
+        chosen = tasks[task]
     else:
-        name, chosen = "classes", Task(classes=dict(task))
+        name = "classes"
+        chosen = Task(classes=dict(task))
     table = clip_table(clips, data)
     labels = task_labels(name, chosen, table)
     features = join("features", open_store(store, workspace=workspace), table, data)
@@ -333,10 +335,8 @@ def report(
     folders = [
         r.folder if isinstance(r, Run) else place.existing("runs", r) for r in runs
     ]
-    out, drawn = (
-        None if output is None else Path(output),
-        len(FIGURES) + (maps is not None),
-    )
+    out = None if output is None else Path(output)
+    drawn = len(FIGURES) + (maps is not None)
     opened = None if maps is None else open_store(maps, workspace=workspace)
     with progress_bars(progress, "figures")("report", len(folders) * drawn) as shown:
         return report(folders, out, formats, shown, opened)

@@ -54,12 +54,11 @@ def read_vectors(
     With `single` the items are W (or X), and Y is ignored.
     """
     if isinstance(source, Mapping):
-        where, arrays = (
-            "arrays",
-            {name: np.asarray(array) for name, array in source.items()},
-        )
+        where = "arrays"
+        arrays = {name: np.asarray(array) for name, array in source.items()}
     else:
-        where, arrays = str(source), dict(read_arrays(Path(source)))
+        where = str(source)
+        arrays = dict(read_arrays(Path(source)))
     items = (
         next((name for name in ("W", "w") if name in arrays), "X") if single else "X"
     )
@@ -140,10 +139,12 @@ def select_groups(
     for selection in selections:
         where = None
         if not isinstance(selection, str | Path):
-            name, ids = "clips", list(selection)
+            name = "clips"
+            ids = list(selection)
         elif str(selection).endswith(".csv"):
             table = read_table(Path(selection), required=("clip_id",))
-            name, where = Path(selection).stem, str(selection)
+            name = Path(selection).stem
+            where = str(selection)
             ids = [row["clip_id"] for row in table.rows]
         elif manifest is None:
             raise FixUsage(
@@ -151,7 +152,8 @@ def select_groups(
                 hint="obygaze audit eat STORE MANIFEST ..., or a list of clips: --x clips.csv",
             )
         else:
-            name, where = str(selection), manifest.name
+            name = str(selection)
+            where = manifest.name
             ids = list(manifest.where(name).clip_ids)
         if not ids:
             raise FixInput(f"the group {name!r} has no clips", where=where)
@@ -200,10 +202,8 @@ def check_spaces(
 
     With `assume`, a space that is not named is assumed to be the same.
     """
-    shape, space = (
-        store.plan.array(level).tail_shape,
-        space_of_level(store.recipe, level),
-    )
+    shape = store.plan.array(level).tail_shape
+    space = space_of_level(store.recipe, level)
     if space is not None and texts.space_id:
         if not same_space(space, texts.space_id):
             raise Mismatch(

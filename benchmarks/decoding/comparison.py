@@ -33,7 +33,8 @@ REFERENCE = "obygaze"
 KEY_FRAMES = "obygaze, key frames"
 RIVALS = ("decord", "torchcodec")
 N_PICTURES = 32
-SECONDS, QUICK_SECONDS = 150, 4
+SECONDS = 150
+QUICK_SECONDS = 4
 LIMIT_S = 300.0
 
 
@@ -296,10 +297,8 @@ def _environment(libraries: Path) -> dict[str, str]:
     """
     home = Path(av().__file__).parent.with_name("av.libs")
     for library in home.glob("lib[as][vw]*-*.so.*"):
-        name, version = (
-            library.name.split("-")[0],
-            library.name.split(".so.")[1].split(".")[0],
-        )
+        name = library.name.split("-")[0]
+        version = library.name.split(".so.")[1].split(".")[0]
         (libraries / f"{name}.so.{version}").symlink_to(library)
     known = os.environ.get("LD_LIBRARY_PATH")
     paths = [str(libraries), str(home), *([known] if known else [])]

@@ -25,9 +25,11 @@ from obygaze_features.video.film import make_index
 from obygaze_features.video.resize import Resize
 
 CLIP_S = 40
-N_CLIPS, QUICK_CLIPS = 180, 3
+N_CLIPS = 180
+QUICK_CLIPS = 3
 # How many of the clips are decoded: with the index, and without it, along the film.
-N_MEASURED, N_WITHOUT = 12, 3
+N_MEASURED = 12
+N_WITHOUT = 3
 VIEW = View(32, resize=Resize(224))
 # The name of each container, its codec and the options of the codec.
 X264 = ("libx264", {"preset": "veryfast"})
@@ -157,7 +159,8 @@ def _measure(container: str, folder: Path, n_clips: int) -> ContainerCost:
 
     clip(0, indexes)
     # In turns, because the speed of a machine changes.
-    separate, pairs = list[Cost](), list[tuple[DecodedClip, Cost]]()
+    separate = list[Cost]()
+    pairs = list[tuple[DecodedClip, Cost]]()
     for number in chosen:
         separate.append(_cost(lambda: decode_clip(single, VIEW))[1])
         pairs.append(_cost(partial(clip, number, indexes)))
@@ -178,7 +181,8 @@ def _measure(container: str, folder: Path, n_clips: int) -> ContainerCost:
 
 
 def _cost(work: Callable[[], Any]) -> tuple[Any, Cost]:
-    n_bytes, started = _n_bytes_read(), time.process_time()
+    n_bytes = _n_bytes_read()
+    started = time.process_time()
     result = work()
     return result, Cost(time.process_time() - started, _n_bytes_read() - n_bytes)
 
@@ -215,10 +219,8 @@ def repeat(part: Path, target: Path, times: int, seconds: int) -> Path:
             for number in range(times):
                 for order, packet in enumerate(packets):
                     again = av().Packet(bytes(packet))
-                    again.time_base, again.is_keyframe = (
-                        stream.time_base,
-                        packet.is_keyframe,
-                    )
+                    again.time_base = stream.time_base
+                    again.is_keyframe = packet.is_keyframe
                     again.duration = packet.duration
                     shift = number * ticks
                     again.dts = shift + (packet.dts if known else order)

@@ -19,7 +19,8 @@ from obygaze_features.video.container import av
 from obygaze_features.video.resize import Pixels
 
 BITS = 12
-DARK, LIGHT = 40, 210
+DARK = 40
+LIGHT = 210
 RATE = 24
 DRAWING_VERSION = 1  # increase it when the code draws other pictures
 
@@ -100,11 +101,9 @@ def make_film(spec: FilmSpec, folder: Path) -> Path:
 def _write(spec: FilmSpec, path: Path) -> None:
     with av().open(str(path), "w") as out:
         stream = out.add_stream(spec.codec, rate=RATE, options=dict(spec.options))
-        stream.width, stream.height, stream.pix_fmt = (
-            spec.width,
-            spec.height,
-            spec.pix_fmt,
-        )
+        stream.width = spec.width
+        stream.height = spec.height
+        stream.pix_fmt = spec.pix_fmt
         tick = Fraction(1, 1000) if spec.ticks else Fraction(1, RATE)
         stream.codec_context.time_base = tick
         content = pictures(

@@ -95,7 +95,9 @@ class _Scene:
     def __init__(
         self, draw: np.random.Generator, character: Character, height: int, width: int
     ) -> None:
-        self.character, self.height, self.width = character, height, width
+        self.character = character
+        self.height = height
+        self.width = width
         self.back = _Sheet(draw, height + MARGIN, width + MARGIN, character.drawn)
         sizes = draw.uniform(0.25, 0.6, (character.bodies, 2)) * height
         self.bodies = [
@@ -137,7 +139,8 @@ class _Sheet:
     def __init__(
         self, draw: np.random.Generator, height: int, width: int, drawn: bool
     ) -> None:
-        self.height, self.width = height, width
+        self.height = height
+        self.width = width
         fine = _texture(draw, 2 * height, 2 * width, drawn)
         self.luma = {
             (dy, dx): np.ascontiguousarray(fine[dy::2, dx::2])
@@ -158,21 +161,21 @@ class _Sheet:
         width = planes.shape[1]
         luma = self._shifted(y, x)
         planes[:height] = luma[int(y) : int(y) + height, int(x) : int(x) + width]
-        top, left = int(y) // 2, int(x) // 2
+        top = int(y) // 2
+        left = int(x) // 2
         window = self.chroma[:, top : top + height // 2, left : left + width // 2]
         chroma_planes(planes, height)[:] = window
 
     def put(self, planes: Pixels, height: int, y: float, x: float) -> None:
         """Lay the sheet on the planes at (y, x)."""
         # A body goes right where a window would go left: the half pixel is taken back.
-        rows, columns = (
-            slice(int(y), int(y) + self.height),
-            slice(int(x), int(x) + self.width),
-        )
+        rows = slice(int(y), int(y) + self.height)
+        columns = slice(int(x), int(x) + self.width)
         np.copyto(
             planes[:height][rows, columns], self._shifted(-y, -x), where=self.mask
         )
-        top, left = int(y) // 2, int(x) // 2
+        top = int(y) // 2
+        left = int(x) // 2
         target = chroma_planes(planes, height)[
             :, top : top + self.height // 2, left : left + self.width // 2
         ]

@@ -125,7 +125,8 @@ def main(reader: str, path: str, count: int) -> None:
     except (ImportError, OSError, RuntimeError) as error:
         sys.stdout.write(json.dumps({"absent": _first_line(error)}))
         return
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
+    wall = time.perf_counter()
     try:
         pictures, index = read(path, count)
     except Exception as error:  # noqa: BLE001 - that a reader fails on a file is a result

@@ -24,9 +24,11 @@ from obygaze_features.video.picture import PictureConverter, PictureGeometry
 from obygaze_features.video.pool import DecodePool
 from obygaze_features.video.resize import Resize
 
-WIDTH, HEIGHT = 1280, 720
+WIDTH = 1280
+HEIGHT = 720
 PART_S = 20
-WINDOW, STRIDES = 16, (16, 4)
+WINDOW = 16
+STRIDES = (16, 4)
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,8 @@ class KindTimes:
 
 
 def _more(taken: WayTimes, work: WayTimes) -> str:
-    seconds, ratio = taken.overhead_s(work), taken.ratio(work) - 1
+    seconds = taken.overhead_s(work)
+    ratio = taken.ratio(work) - 1
     sign = "-" if seconds < 0 else "+"
     return f"{sign}{duration(abs(seconds))} ({ratio:+.0%})"
 

@@ -45,16 +45,15 @@ class GpuResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON."""
-        facts, tables = (
-            dict(self.facts),
-            {name: list(rows) for name, rows in self.tables.items()},
-        )
+        facts = dict(self.facts)
+        tables = {name: list(rows) for name, rows in self.tables.items()}
         return {"device": self.device, "tables": tables, "facts": facts}
 
 
 def measure(settings: Settings) -> GpuResult:
     """Measure every family and whole runs on a device; small models if quick."""
-    device, quick = settings.device, settings.quick
+    device = settings.device
+    quick = settings.quick
     if device.startswith("cuda") and (why_not := no_gpu()):
         raise NotMeasured(why_not)
     with tempfile.TemporaryDirectory(prefix="obygaze-gpu-") as name:
@@ -89,7 +88,8 @@ def _precisions(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each precision: difference to the CPU, and the speed of the best batch."""
     reference = model.load("cpu", folder)
-    size, n_frames = reference.geometry.size, reference.geometry.frames
+    size = reference.geometry.size
+    n_frames = reference.geometry.frames
     frames = np.random.default_rng(0).integers(
         0, 256, (n_frames, size, size, 3), dtype=np.uint8
     )

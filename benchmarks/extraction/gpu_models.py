@@ -45,7 +45,8 @@ PRECISIONS = {
     "bf16": ("bfloat16", False, 989),
 }
 # The sizes of the small models, which have the frames and patches of the real ones.
-WIDTH, LAYERS = 64, 2
+WIDTH = 64
+LAYERS = 2
 _SMALL = {
     "hidden_size": WIDTH,
     "intermediate_size": 4 * WIDTH,

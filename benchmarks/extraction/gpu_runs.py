@@ -37,7 +37,10 @@ from obygaze_features.extraction.run import MAX_BATCH, Resources, extract
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import open_store
 
-N_FILMS, FILM_S, N_CLIPS, N_KILLS = 16, 12, 256, 3
+N_FILMS = 16
+FILM_S = 12
+N_CLIPS = 256
+N_KILLS = 3
 # A batch does not extend over the end of a block, so a block has room for the largest.
 BLOCK_ROWS = MAX_BATCH
 Row = dict[str, Any]
@@ -155,8 +158,10 @@ def memory_rows(bench: Bench, models: Sequence[Model]) -> Iterator[Row]:
 
 def _timed(bench: Bench, plan: ExtractPlan, batch: int | None = None) -> Row:
     """Extract a plan; the time begins with the first clip, after loading and starting."""
-    add, restart = BlockMaker.add, BlockMaker.restart
-    first, halvings = list[float](), list[int]()
+    add = BlockMaker.add
+    restart = BlockMaker.restart
+    first = list[float]()
+    halvings = list[int]()
 
     def added(maker: BlockMaker, *row: Any) -> None:
         first.append(time.monotonic())
@@ -195,7 +200,8 @@ def _too_little_memory(bench: Bench, model: Model) -> Iterator[None]:
         finally:
             cuda.set_per_process_memory_fraction(1.0, bench.device)
         return
-    forward, fails = Computer.forward, iter([True])
+    forward = Computer.forward
+    fails = iter([True])
 
     def fails_once(computer: Computer, *clips: Any) -> dict[str, Any]:
         if next(fails, False):
@@ -227,10 +233,12 @@ def killed_run(bench: Bench, model: Model, clips_per_s: float, minutes: float) -
     Its films repeat, so the blocks of a run over all films once are those of the long run.
     """
     n_rounds = max(2, round(clips_per_s * 60 * minutes / bench.n_films))
-    short, long = bench.target(model, "short"), bench.target(model, "long")
+    short = bench.target(model, "short")
+    long = bench.target(model, "long")
     extract(bench.plan([short], bench.n_films), bench.resources, StopFlag())
     n_clips = n_rounds * bench.n_films
-    plan, file = bench.plan([long], n_clips), bench.folder / "plan.json"
+    plan = bench.plan([long], n_clips)
+    file = bench.folder / "plan.json"
     write_plan(plan, file)
     words = [
         sys.executable,
@@ -243,7 +251,8 @@ def killed_run(bench: Bench, model: Model, clips_per_s: float, minutes: float) -
         "--no-seal",
     ]
     words += ["--device", bench.device, "--share", "--workers", str(bench.workers)]
-    started, n_killed = time.monotonic(), 0
+    started = time.monotonic()
+    n_killed = 0
     for _ in range(N_KILLS):
         n_killed += _kill(words, Path(long.store), 60 * minutes / (N_KILLS + 1))
     if subprocess.run(words, stdout=subprocess.DEVNULL).returncode:
@@ -286,7 +295,8 @@ def _blocks_that_differ(long: Path, short: Path, n_blocks: int) -> int:
 
 def digest(target: Target) -> str:
     """Return a hash of all arrays of a store."""
-    root, found = Path(target.store) / "data.zarr", hashlib.sha256()
+    root = Path(target.store) / "data.zarr"
+    found = hashlib.sha256()
     for path in sorted(root.rglob("c.*")):
         found.update(str(path.relative_to(root)).encode() + path.read_bytes())
     return found.hexdigest()

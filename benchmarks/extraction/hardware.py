@@ -20,7 +20,10 @@ from obygaze_features.video.picture import PictureConverter, geometry_of
 from obygaze_features.video.pool import DecodeJob, DecodePool
 from obygaze_features.video.resize import Pixels, Resize
 
-COUNT, WIDTH, FILM_S, N_CLIPS = 32, 1280, 12, 64
+COUNT = 32
+WIDTH = 1280
+FILM_S = 12
+N_CLIPS = 64
 # The name of each codec, its encoder and the options of the encoder.
 FAST = {"preset": "veryfast"}
 CODECS = {
@@ -65,7 +68,8 @@ def hardware_rows(
 
 def _compared(film: Path, device: str, n_clips: int, workers: int) -> Row:
     """Return the pictures and colours that a device decodes beside ours, and both speeds."""
-    ours, theirs = decode_clip(film, View(COUNT)), decode_on(device, film)
+    ours = decode_clip(film, View(COUNT))
+    theirs = decode_on(device, film)
     gaps = np.abs(ours.frames.astype(int) - theirs.pictures)
     same = sum(
         read_stamp(a) == read_stamp(b)
@@ -93,7 +97,8 @@ def decode_on(device: str, film: Path, resize: Resize | None = None) -> Hardware
     with av().open(str(film), hwaccel=accelerator) as container:
         stream = container.streams.video[0]
         total = sum(1 for packet in container.demux(stream) if packet.size)
-        wanted, pictures = sample_indices(total, COUNT).tolist(), list[Pixels]()
+        wanted = sample_indices(total, COUNT).tolist()
+        pictures = list[Pixels]()
         container.seek(0)
         converter = None
         for number, frame in enumerate(container.decode(stream)):

@@ -23,8 +23,11 @@ from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import StoreWriter, create_store
 from obygaze_features.video.decoded_clip import DecodedClip, View
 
-HOST_S, DEVICE_S = 0.012, (0.005, 0.012, 0.022)
-N_CLIPS, BATCH, BLOCK_ROWS = 256, 4, 64
+HOST_S = 0.012
+DEVICE_S = (0.005, 0.012, 0.022)
+N_CLIPS = 256
+BATCH = 4
+BLOCK_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class Overlap:
 
 def measure(settings: Settings) -> Overlap:
     """Run the pipeline with three speeds of the device."""
-    seconds, n_copies = {}, 0
+    seconds = {}
+    n_copies = 0
     with tempfile.TemporaryDirectory(prefix="obygaze-overlap-") as folder:
         for device_s in DEVICE_S:
             store = Path(folder, str(device_s))
@@ -107,8 +111,10 @@ def a_clip(seed: int, n_frames: int = 16, n_masked: int = 0) -> DecodedClip:
     """Return a clip of small random pictures."""
     random = np.random.default_rng(seed)
     pictures = random.integers(0, 256, (n_frames, 40, 56, 3), dtype=np.uint8)
-    index, no = np.arange(n_frames), np.zeros(n_frames, bool)
-    times, mask = index / 25, index < n_frames - n_masked
+    index = np.arange(n_frames)
+    no = np.zeros(n_frames, bool)
+    times = index / 25
+    mask = index < n_frames - n_masked
     return DecodedClip(
         Path("x"), pictures, index, index, times, times, no, mask, 99, False, 0.0
     )

@@ -39,11 +39,16 @@ from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.index import sample_indices
 from obygaze_features.video.pool import DecodePool
 
-WIDTH, HEIGHT, RATE, SECONDS = 640, 272, 24, 12
+WIDTH = 640
+HEIGHT = 272
+RATE = 24
+SECONDS = 12
 BATCH = 4
 # The first clip is decoded before anything is computed, and the last is computed after everything
 # is decoded: of many clips, these ends are a small part.
-N_CLIPS, N_FILMS, ROUNDS = 64, 8, 3
+N_CLIPS = 64
+N_FILMS = 8
+ROUNDS = 3
 
 # A clip takes a few tenths of a second on one core.
 SMALL: dict[str, Any] = {
@@ -295,7 +300,9 @@ def make_film(path: Path, seed: int, seconds: int = SECONDS) -> Path:
     y, x = np.mgrid[0:HEIGHT, 0:WIDTH].astype(np.float32) / 60
     with av.open(str(path), "w") as out:
         stream = out.add_stream("libx264", rate=RATE, options={"preset": "veryfast"})
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        stream.width = WIDTH
+        stream.height = HEIGHT
+        stream.pix_fmt = "yuv420p"
         for number in range(RATE * seconds):
             if number % 60 == 0:
                 phase = random.uniform(0, 6.28, 3).astype(np.float32)

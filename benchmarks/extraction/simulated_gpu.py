@@ -65,7 +65,8 @@ class _Stream:
     """Work that is done in order; `ready` is when all of it is done."""
 
     def __init__(self, gpu: SimulatedGpu) -> None:
-        self.gpu, self.ready = gpu, 0.0
+        self.gpu = gpu
+        self.ready = 0.0
 
     def wait_stream(self, other: _Stream) -> None:
         """Let later work of this stream begin after the present work of another."""
@@ -74,7 +75,8 @@ class _Stream:
 
 class _Event:
     def __init__(self, gpu: SimulatedGpu) -> None:
-        self.gpu, self.at = gpu, 0.0
+        self.gpu = gpu
+        self.at = 0.0
 
     def record(self, stream: _Stream) -> None:
         """Put the event after the present work of a stream."""
@@ -97,7 +99,8 @@ class SimulatedGpu(TorchFunctionMode):
         self, clock: VirtualClock | RealClock | None = None, copy_s: float = 0.0
     ) -> None:
         super().__init__()
-        self.clock, self.copy_s = clock or VirtualClock(), copy_s
+        self.clock = clock or VirtualClock()
+        self.copy_s = copy_s
         self.current = self.default = _Stream(self)
         self.waits: list[tuple[str, float]] = []
         self._landing: list[tuple[float, torch.Tensor, torch.Tensor]] = []
@@ -152,7 +155,8 @@ class SimulatedGpu(TorchFunctionMode):
 
     @contextmanager
     def _use(self, stream: _Stream) -> Iterator[None]:
-        before, self.current = self.current, stream
+        before = self.current
+        self.current = stream
         try:
             yield
         finally:
@@ -162,7 +166,8 @@ class SimulatedGpu(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Run a function of torch as a GPU would."""
-        options, name = dict(kwargs or {}), getattr(func, "__name__", "")
+        options = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
         first: Any = args[0] if args else None
         if func == vars(torch.Tensor.__base__)["is_cuda"].__get__:
             return _is_on(first)
@@ -246,8 +251,12 @@ class TimedBackbone:
     takes_mask = False
 
     def __init__(self, inner: Backbone, gpu: SimulatedGpu, seconds: float) -> None:
-        self.card, self.levels, self.resize = inner.card, inner.levels, inner.resize
-        self.gpu, self.seconds, self.placement = gpu, seconds, Placement("cuda")
+        self.card = inner.card
+        self.levels = inner.levels
+        self.resize = inner.resize
+        self.gpu = gpu
+        self.seconds = seconds
+        self.placement = Placement("cuda")
         self.started: list[float] = []
 
     def normalise(self, pictures: torch.Tensor) -> torch.Tensor:

@@ -37,15 +37,15 @@ from obygaze_features.extraction.status import missing_units
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import View
 
-ALONE, LOCAL, SLICE, SLURM = (
-    "the work alone",
-    "local, in this process",
-    "a slice, as a Slurm task runs it",
-    "Slurm, one task",
-)
-TWO_SLICES, TWO_SLURM = "two slices at once", "Slurm, two tasks"
+ALONE = "the work alone"
+LOCAL = "local, in this process"
+SLICE = "a slice, as a Slurm task runs it"
+SLURM = "Slurm, one task"
+TWO_SLICES = "two slices at once"
+TWO_SLURM = "Slurm, two tasks"
 PAIRS = {SLICE: TWO_SLICES, SLURM: TWO_SLURM}
-N_FILMS, FILM_S = 4, 10
+N_FILMS = 4
+FILM_S = 10
 SLURM_S = 120.0
 Way = Callable[[ExtractPlan], object]
 
@@ -159,7 +159,8 @@ def slices(plan: ExtractPlan, workers: int) -> None:
 
 def slurm(plan: ExtractPlan, workers: int) -> None:
     """Submit an array of Slurm, and wait for its last block."""
-    file, options = _written(plan), ["--workers", "1", "--no-seal"]
+    file = _written(plan)
+    options = ["--workers", "1", "--no-seal"]
     array = array_for(plan, file, workers, minutes=5)
     if array is None:
         return

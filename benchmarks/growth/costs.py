@@ -109,7 +109,8 @@ class Growth:
         lengths = [
             len(r.wall_s) for cost in self.costs if cost.unit == "s" for r in cost.runs
         ]
-        most, fewest = max(lengths, default=1), min(lengths, default=1)
+        most = max(lengths, default=1)
+        fewest = min(lengths, default=1)
         n_runs = f"{most} runs" if fewest == most > 1 else f"{fewest} to {most} runs"
         runs = "single runs" if most == 1 else f"medians of {n_runs}"
         ratios = " to ".join(f"{ratio:.3g}" for ratio in sorted(set(self._ratios())))

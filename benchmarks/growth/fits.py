@@ -30,7 +30,8 @@ MODELS = (4, 16, 64)
 ROUNDS = 3
 # Every fit takes the same number of epochs, so that only the work of an epoch grows.
 PERCEPTRON = MLPProbe(min_epochs=3, max_epochs=3)
-VECTORS, BOTTLENECK = "concept vectors (CAV)", "bottleneck (PCBM)"
+VECTORS = "concept vectors (CAV)"
+BOTTLENECK = "bottleneck (PCBM)"
 HEADS = ("its logistic head", "its tree")  # fitted to margins, not to features
 Fits = Mapping[str, Callable[[], object]]
 
@@ -138,7 +139,8 @@ def by_models(settings: Settings) -> Growth:
     sets = {n: MadeUpClips(n_models=n) for n in _sizes(MODELS, settings)}
 
     def fits(made_up: MadeUpClips) -> Fits:
-        X, jobs = made_up.features()[0], made_up.jobs()
+        X = made_up.features()[0]
+        jobs = made_up.jobs()
         many = [replace(jobs[i % len(jobs)], seed=i) for i in range(made_up.n_models)]
         return {"perceptrons in one call": lambda: fit_many(X, many, PERCEPTRON)}
 
@@ -148,7 +150,8 @@ def by_models(settings: Settings) -> Growth:
 def by_workers(settings: Settings) -> Comparison:
     """The fits of many folds, shared among processes; the same bits whatever their number."""
     made_up = MadeUpClips(n_folds=6 if settings.quick else 20)
-    X, jobs = made_up.features()[0], made_up.jobs()
+    X = made_up.features()[0]
+    jobs = made_up.jobs()
     perceptron = PERCEPTRON
     if not settings.quick:
         perceptron = replace(PERCEPTRON, min_epochs=10, max_epochs=10)

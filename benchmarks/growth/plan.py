@@ -27,9 +27,11 @@ from obygaze_features.manifest.io import header_to_toml, read_manifest
 from obygaze_features.manifest.model import COLUMNS, Header
 from obygaze_features.manifest.stats import compute_stats
 
-ROUNDS, K = 3, 5
+ROUNDS = 3
+K = 5
 LEVELS = ("EN", "HN", "S")
-READING, FILE = "reading the manifest", "bytes of the plan's file"
+READING = "reading the manifest"
+FILE = "bytes of the plan's file"
 
 
 def measure_plans(settings: Settings) -> Growth:
@@ -59,7 +61,8 @@ def measure_one(n_clips: int, rounds: int) -> dict[str, Runs]:
 
     with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as folder:
         root = Path(folder)
-        path, plan_file = _manifest(root, n_clips), root / "plan.json"
+        path = _manifest(root, n_clips)
+        plan_file = root / "plan.json"
         take(READING, lambda: read_manifest(path))
         manifest = read_manifest(path)
         dealt: dict[str, Callable[[], object]] = {
@@ -88,10 +91,9 @@ def _manifest(root: Path, n_clips: int) -> Path:
     with (root / "films.csv").open("w", encoding="utf-8") as out:
         out.write(",".join(COLUMNS) + "\n")
         for row, (clip, movie) in enumerate(zip(*ids(n_clips), strict=True)):
-            level, scene = LEVELS[row % len(LEVELS)], int(clip.rpartition("-")[2])
-            times, concept = (
-                f"{5 * scene}.0,{5 * scene + 4}.5",
-                "Body" if level == "S" else "",
-            )
+            level = LEVELS[row % len(LEVELS)]
+            scene = int(clip.rpartition("-")[2])
+            times = f"{5 * scene}.0,{5 * scene + 4}.5"
+            concept = "Body" if level == "S" else ""
             out.write(f"{clip},{movie},{scene},{movie}.mkv,{times},{level},{concept}\n")
     return root / "films.toml"

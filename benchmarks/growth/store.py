@@ -23,8 +23,11 @@ from obygaze_features.store.write.writer import StoreWriter
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 QUICK_SIZES = (1_000, 2_000, 4_000)
 ROUNDS = 5
-LEVEL, WIDTH, N_READ = "pooled", 256, 100
-METADATA, READ = "bytes of metadata", f"{N_READ} clips at random, by id"
+LEVEL = "pooled"
+WIDTH = 256
+N_READ = 100
+METADATA = "bytes of metadata"
+READ = f"{N_READ} clips at random, by id"
 
 
 def measure_stores(settings: Settings) -> Growth:

@@ -178,9 +178,11 @@ def _writing(root: Path, made: Activations, sizes: Sizes) -> Comparison:
     """Time writing one block, into a store and as plain files."""
     root.mkdir()
     layouts.plan(root / "store", made)
-    writer, raw = StoreWriter(root / "store"), root / "raw"
+    writer = StoreWriter(root / "store")
+    raw = root / "raw"
     raw.mkdir()
-    blocks, files = iter(range(writer.plan.n_blocks)), iter(range(10**9))
+    blocks = iter(range(writer.plan.n_blocks))
+    files = iter(range(10**9))
     rows = slice(*writer.plan.block_range(0))
     values = {
         name: np.ascontiguousarray(array[rows]) for name, array in made.levels.items()

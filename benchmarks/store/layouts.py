@@ -22,13 +22,11 @@ from obygaze_features.store.write.writer import StoreWriter
 Array = npt.NDArray[Any]
 Read = Callable[[str, Sequence[int] | None], Array]
 PER_MOVIE = 160
-OBYGAZE, NPY, PTH, HDF5, ZARR = (
-    "obygaze",
-    "np.load of one file",
-    "one .pth a clip",
-    "HDF5, one key a clip",
-    "zarr, one clip a chunk",
-)
+OBYGAZE = "obygaze"
+NPY = "np.load of one file"
+PTH = "one .pth a clip"
+HDF5 = "HDF5, one key a clip"
+ZARR = "zarr, one clip a chunk"
 
 
 @dataclass(frozen=True)

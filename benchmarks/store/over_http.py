@@ -35,7 +35,8 @@ def measure_link(store: Path, latency_s: float = LATENCY_S) -> list[LinkCost]:
     """Read parts of a store over http; the store is opened again for each of them."""
     local = open_store(store)
     middle = local.n_clips // 2
-    clip, movie = str(local.clip_ids[middle]), str(local.movie_ids[middle])
+    clip = str(local.clip_ids[middle])
+    movie = str(local.movie_ids[middle])
     ways: dict[str, Callable[[Store], object]] = {
         "one clip, pooled": lambda opened: opened.matrix("pooled", clips=[clip]),
         "one movie, pooled": lambda opened: opened.matrix("pooled", movies=[movie]),
@@ -79,7 +80,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def __init__(self, *args: Any, root: Path, latency_s: float) -> None:
-        self.root, self.latency_s = root, latency_s
+        self.root = root
+        self.latency_s = latency_s
         super().__init__(*args)
 
     def do_GET(self) -> None:
@@ -91,7 +93,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(404 if data is None else 206 if requested else 200)
         body = data or b""
         if requested and data is not None:
-            first, last = int(requested[1]), min(int(requested[2]), len(data) - 1)
+            first = int(requested[1])
+            last = min(int(requested[2]), len(data) - 1)
             self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
             body = data[first : last + 1]
         self.send_header("Content-Length", str(len(body)))

@@ -17,7 +17,8 @@ from obygaze_features.core.machine import duration
 from obygaze_models.protocols.runner.records import read_run
 
 OURS = "obygaze run, stores to tables"
-EVERY, QUICK_EVERY = 16, 64
+EVERY = 16
+QUICK_EVERY = 64
 # The contrast of Table 2 re-trains every perceptron with four more seeds, which the loop does not.
 SAME_FITS = ("--set", "report.contrast=[]")
 RUNS = (

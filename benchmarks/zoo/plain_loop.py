@@ -89,7 +89,8 @@ def loop(
     """Train every n-th fit by the plain loop; `source` is "files" or "memory"."""
     torch = need("torch", "mlp", "the plain PyTorch loop")
     torch.set_num_threads(1)
-    steps, seconds = 0, 0.0
+    steps = 0
+    seconds = 0.0
     with TemporaryDirectory(prefix="obygaze-bench-") as folder:
         for table in tables(workspace):
             place = Path(folder) / table.name if source == "files" else None
@@ -151,7 +152,8 @@ def _plain_fit(
     )
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     criterion = torch.nn.CrossEntropyLoss()
-    best, waited = float("inf"), 0
+    best = float("inf")
+    waited = 0
     for epoch in range(1, max_epochs + 1):
         for rows, target in train:
             optimiser.zero_grad()

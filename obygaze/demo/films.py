@@ -26,7 +26,8 @@ SCENES_A_FILM = 12
 ANNOTATORS = ("ada", "ben")
 LEVEL_WEIGHTS = (40, 20, 15, 25)
 N_CONCEPTS = {"EN": (0, 0), "HN": (1, 1), "NS": (1, 2), "S": (2, 3)}
-WIDTH, HEIGHT = 192, 108
+WIDTH = 192
+HEIGHT = 108
 SEGMENT_COLUMNS = (
     "movie_id",
     "annotator",
@@ -76,7 +77,8 @@ def make_films(seed: int = 17) -> list[DemoScene]:
     random = Random(seed)
     scenes = []
     for movie_id in TITLES:
-        start, level = 0, "EN"
+        start = 0
+        level = "EN"
         for number in range(1, SCENES_A_FILM + 1):
             length = random.randint(3 * FPS // 2, 3 * FPS)
             if random.random() < 0.7:
@@ -103,7 +105,8 @@ def annotate(
     for number, annotator in enumerate(ANNOTATORS):
         random = Random(seed * 100 + number)
         for scene in scenes:
-            level, names = scene.level, scene.concepts
+            level = scene.level
+            names = scene.concepts
             if random.random() < 0.15:
                 level = LEVELS[max(0, LEVELS.index(level) - 1)]
             if level == "EN" or not names:
@@ -118,7 +121,8 @@ def annotate(
 
 def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]:
     """Write segments.csv and clips.csv, the input of `obygaze manifest project`."""
-    segments, clips = folder / "segments.csv", folder / "clips.csv"
+    segments = folder / "segments.csv"
+    clips = folder / "clips.csv"
     write_atomic(segments, csv_bytes(SEGMENT_COLUMNS, annotate(scenes)))
     names = ("clip_id", "movie_id", "scene", "start_frame", "end_frame")
     rows = (
@@ -145,7 +149,9 @@ def render(scenes: Sequence[DemoScene], folder: Path) -> list[Path]:
         with av.open(str(path), "w") as out:
             options = {"preset": "ultrafast", "crf": "23"}
             stream = out.add_stream("libx264", rate=FPS, options=options)
-            stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+            stream.width = WIDTH
+            stream.height = HEIGHT
+            stream.pix_fmt = "yuv420p"
             stream.codec_context.thread_count = 1
             for picture in _pictures(scene):
                 out.mux(

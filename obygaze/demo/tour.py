@@ -101,7 +101,8 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
 
 def _steps(folder: Path, weights: Path | None) -> Iterator[tuple[str, list[str]]]:
     """Yield the purpose and the words of each step; without `weights`, without the X-CLIP."""
-    backbones, stores = "-b descriptors", "--store desc=films.descriptors"
+    backbones = "-b descriptors"
+    stores = "--store desc=films.descriptors"
     if weights is not None:
         backbones += " -b {card} --weights {card}={weights}"
         stores += " --store untrained=films.{card}"

@@ -155,7 +155,8 @@ class Family:
 
     def levels(self, card: Card) -> dict[str, Level]:
         """Return the levels of a card, with the lengths of their dimensions."""
-        known, levels = card.geometry.dimensions, {}
+        known = card.geometry.dimensions
+        levels = {}
         for name, source in card.sources.items():
             names, lengths = zip(
                 *(known[word] for word in self.outputs[source].split()), strict=True
@@ -245,7 +246,8 @@ class Card:
     def with_preset(self, preset: str) -> Card:
         """Return the same card with another preset."""
         if preset not in self.presets:
-            where, hint = self.origin, f"one of {', '.join(sorted(self.presets))}"
+            where = self.origin
+            hint = f"one of {', '.join(sorted(self.presets))}"
             raise FixUsage(
                 f"the card {self.name} has no preset {preset!r}", where=where, hint=hint
             )
@@ -288,9 +290,11 @@ class Backbone(ABC):
         resize: Resize | None = None,
     ) -> None:
         found = found or card
-        self.card, self.placement = card, placement
+        self.card = card
+        self.placement = placement
         self.resize = resize or card.family.resize(card)
-        self.geometry, self.levels = found.geometry, found.levels
+        self.geometry = found.geometry
+        self.levels = found.levels
         family = card.family
         self.takes_mask = family.takes_mask
         memory = family.activation_bytes(
@@ -329,10 +333,8 @@ class Backbone(ABC):
         levels = {n: level for n, level in self.levels.items() if n in wanted}
         outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
         for name, level in levels.items():
-            expected, got = (
-                [len(pixels), *level.shape],
-                list(outputs[level.source].shape),
-            )
+            expected = [len(pixels), *level.shape]
+            got = list(outputs[level.source].shape)
             if got != expected:
                 what = f"{name}: expected shape {expected}, the model returned {got}"
                 raise FixInput(
@@ -418,7 +420,8 @@ def card_recipe(
 
 def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
     """Raise an error for pixels of another shape: some models would return wrong values."""
-    shape, g = tuple(getattr(pixels, "shape", ())), geometry
+    shape = tuple(getattr(pixels, "shape", ()))
+    g = geometry
     size = g.size or (shape[-1] if shape else 0)
     expected = (g.frames, 3, size, size)
     if len(shape) != 5 or shape[1:] != expected or not shape[0]:

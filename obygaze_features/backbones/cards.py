@@ -262,10 +262,8 @@ def _card(source: Path | Card, sources: Sources) -> Card:
         return source
     card = card_from(_document(source, sources, ()))
     if card.name != source.stem:
-        where, hint = (
-            str(source),
-            f"name = {source.stem!r}, or rename the file to {card.name}.toml",
-        )
+        where = str(source)
+        hint = f"name = {source.stem!r}, or rename the file to {card.name}.toml"
         raise FixInput(
             f"the card in {source.name} is called {card.name!r}", where=where, hint=hint
         )

@@ -29,7 +29,8 @@ from obygaze_features.core.workspace import Workspace
 
 # Largest difference, relative to the largest value, that another batch size may make.
 TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
-HUB, PAPER = "hub", "paper"
+HUB = "hub"
+PAPER = "paper"
 _NAMES = {HUB: "the hub's processor", PAPER: "the paper's extraction"}
 _HOW = {
     PAPER: "as the paper's extraction does",
@@ -39,7 +40,10 @@ _RANGE = ("rescale", "mean", "std")
 _PIXELS = (*_RANGE, "resize", "filter", "edge", "crop_offset", "squash_first")
 # The kinds that have a form without torchvision and give one picture of pixels for each frame.
 _KINDS = ("VideoMAE", "Vivit", "CLIP", "Siglip", "Bit")
-OK, FAILED, SKIPPED, DIFFERS = "ok", "failed", "skipped", "differs"
+OK = "ok"
+FAILED = "failed"
+SKIPPED = "skipped"
+DIFFERS = "differs"
 
 
 @dataclass(frozen=True)
@@ -192,7 +196,8 @@ def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
     )
     yield _passed("clip isolation", not mixed, found)
 
-    alone, worst = as_arrays(backbone.forward(clips[:1])), 0.0
+    alone = as_arrays(backbone.forward(clips[:1]))
+    worst = 0.0
     for name, values in first.items():
         largest = float(np.abs(values[:1]).max()) or 1.0
         worst = max(worst, float(np.abs(values[:1] - alone[name]).max()) / largest)
@@ -203,7 +208,9 @@ def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
 
 def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
     """Yield how our pixels compare with those of the processor beside the weights."""
-    name, card, size = "own processor", backbone.card, backbone.geometry.size
+    name = "own processor"
+    card = backbone.card
+    size = backbone.geometry.size
     settings = files.json_file("preprocessor_config.json") if files.files else None
     if settings is None or not isinstance(backbone, TorchBackbone):
         yield CheckLine(name, SKIPPED, "no preprocessor_config.json beside the weights")
@@ -238,10 +245,8 @@ def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
         ours = Preprocessor(preset, size, backbone.checkpoint_edge)(frames).numpy()
         if np.array_equal(ours, theirs):
             return True, "the same bits"
-        difference, std = (
-            np.abs(ours - theirs),
-            np.array(preset.std)[None, :, None, None],
-        )
+        difference = np.abs(ours - theirs)
+        std = np.array(preset.std)[None, :, None, None]
         scale = 127.5 if preset.rescale == "1/127.5-1" else 255.0
         levels = float((difference * std).max() * scale)
         if levels <= 1.01:
@@ -273,7 +278,8 @@ def preset_note(card: Card) -> str:
     """Return one sentence on how the chosen preset differs from the hub's processor, or ''."""
     presets = {HUB: hub_preset(card), PAPER: _that_reproduces(card, PAPER)}
     hub = card.presets[presets[HUB]]
-    mine, theirs = card.input.to_json(), hub.to_json()
+    mine = card.input.to_json()
+    theirs = hub.to_json()
     keys = [key for key in _PIXELS if mine[key] != theirs[key]]
     if not keys:
         return ""

@@ -215,7 +215,8 @@ def fetch(session: Session, names: tuple[str, ...]) -> None:
     Examples:
         obygaze backbones fetch xclip-b16-k600-zs clip-b16
     """
-    fetched, lines = [], []
+    fetched = []
+    lines = []
     for card in [find_card(name, session.workspace) for name in names]:
         files = (
             find_weights(card, download=True)

@@ -124,8 +124,11 @@ def _shares(values: Array, weights: Array, n: int) -> Array:
 
 
 def _colour(clip: Array, shares: Array) -> Array:
-    red, green, blue = clip[:, 0], clip[:, 1], clip[:, 2]
-    top, spread = clip.max(axis=1), clip.max(axis=1) - clip.min(axis=1)
+    red = clip[:, 0]
+    green = clip[:, 1]
+    blue = clip[:, 2]
+    top = clip.max(axis=1)
+    spread = clip.max(axis=1) - clip.min(axis=1)
     saturation = np.divide(spread, top, out=np.zeros_like(top), where=top > 1e-9)
     safe = np.where(spread > 1e-9, spread, 1.0)
     hue = np.where(
@@ -136,7 +139,8 @@ def _colour(clip: Array, shares: Array) -> Array:
     # Shifted by half a bin, so that red is in the middle of a bin.
     hues = _shares((hue / 6 + 1 / 16) % 1.0, saturation * (spread > 1e-9), 8)
     opponents = np.stack([red - green, (red + green) / 2 - blue], axis=1)
-    deviation, mean = opponents.std(axis=(2, 3)), opponents.mean(axis=(2, 3))
+    deviation = opponents.std(axis=(2, 3))
+    mean = opponents.mean(axis=(2, 3))
     colourfulness = np.hypot(*deviation.T) + 0.3 * np.hypot(*mean.T)
     return np.concatenate(
         [
@@ -161,10 +165,8 @@ def _grid(values: Array) -> Array:
 
 
 def _edges(luma: Array) -> Array:
-    across, down = (
-        luma[:, 1:-1, 2:] - luma[:, 1:-1, :-2],
-        luma[:, 2:, 1:-1] - luma[:, :-2, 1:-1],
-    )
+    across = luma[:, 1:-1, 2:] - luma[:, 1:-1, :-2]
+    down = luma[:, 2:, 1:-1] - luma[:, :-2, 1:-1]
     strength = np.hypot(across, down)
     # Shifted too, so that vertical and horizontal edges are in the middle of a bin.
     turn = (np.arctan2(down, across) / np.pi + 1 / 16) % 1.0
@@ -175,10 +177,8 @@ def _edges(luma: Array) -> Array:
 
 def _balance(luma: Array) -> Array:
     half = luma.shape[2] // 2
-    left, right = (
-        luma[:, :, :half].mean(axis=(1, 2)),
-        luma[:, :, -half:].mean(axis=(1, 2)),
-    )
+    left = luma[:, :, :half].mean(axis=(1, 2))
+    right = luma[:, :, -half:].mean(axis=(1, 2))
     edge = luma.shape[1] // 4
     centre = luma[:, edge:-edge, edge:-edge]
     border = luma.sum(axis=(1, 2)) - centre.sum(axis=(1, 2))

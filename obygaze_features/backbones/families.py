@@ -67,13 +67,16 @@ def _image_geometry(
     if not getattr(config, "vision_use_head", True):
         what = "this SigLIP checkpoint has no pooling head, which gives the vector of a frame"
         raise FixInput(what)
-    size, patch = _one(config.image_size), _one(config.patch_size)
+    size = _one(config.image_size)
+    patch = _one(config.patch_size)
     if any_size:
         # The positions can be of any size up to the checkpoint's own; the card declares it.
         size = min(card.size, size)
     prefix += getattr(config, "num_register_tokens", 0)
-    grid, width = (card.frames, size // patch, size // patch), config.hidden_size
-    depth, vector = _depth(config, patch), getattr(config, out)
+    grid = (card.frames, size // patch, size // patch)
+    width = config.hidden_size
+    depth = _depth(config, patch)
+    vector = getattr(config, out)
     return Geometry(
         card.frames, size, "frame", prefix, "hw", grid, width, vector, depth
     )
@@ -152,14 +155,13 @@ def _video_geometry(
     patch = getattr(config, "patch_size", None)
     if patch is None:
         tubelet, *patch = tubelet
-    size, patch = (
-        _one(getattr(config, "crop_size", None) or config.image_size),
-        _one(patch),
-    )
+    size = _one(getattr(config, "crop_size", None) or config.image_size)
+    patch = _one(patch)
     frames = getattr(config, "num_frames", None)
     # V-JEPA 2 takes any even number of frames up to its own; the card declares it.
     frames = frames or min(card.frames, config.frames_per_clip)
-    grid, width = (frames // tubelet, size // patch, size // patch), config.hidden_size
+    grid = (frames // tubelet, size // patch, size // patch)
+    width = config.hidden_size
     depth = _depth(config, patch, tubelet)
     return Geometry(frames, size, "clip", prefix, order, grid, width, width, depth)
 
@@ -174,7 +176,9 @@ def _video_run(
     module: Any, pixels: Tensor, mask: Tensor, g: Geometry, **options: bool
 ) -> dict[str, Tensor]:
     sequence = module(**{module.main_input_name: pixels}, **options).last_hidden_state
-    n, prefix, patches = len(sequence), sequence[:, : g.prefix], sequence[:, g.prefix :]
+    n = len(sequence)
+    prefix = sequence[:, : g.prefix]
+    patches = sequence[:, g.prefix :]
     # In patch-major order, token p * T + t is patch p at time t.
     if g.order == "hwt":
         tokens = patches.reshape(n, g.patches, g.steps, -1).transpose(1, 2)

@@ -78,7 +78,8 @@ def frames_card(card: Card) -> Card:
     resize = card.family.resize(card)
     if resize is None:
         raise FixUsage(f"{card.label} resizes its pictures itself; they cannot be kept")
-    size, count = resize.shape(1, 1)[0], card.geometry.frames
+    size = resize.shape(1, 1)[0]
+    count = card.geometry.frames
     words = [f"frames-{count}x{size}", resize.filter]
     words += [f"edge{resize.edge}"] * (resize.edge != size)
     words += ["squash"] * (resize.fit == "squash") + ["round"] * (

@@ -78,7 +78,8 @@ def _cached_snapshot(card: Card) -> Path | None:
     """Return the folder of a card's revision in the hub cache, or None."""
     if not card.checkpoint:
         return None
-    repository, commit = repository_folder(card.checkpoint), card.revision
+    repository = repository_folder(card.checkpoint)
+    commit = card.revision
     reference = repository / "refs" / card.revision
     if reference.is_file():
         commit = reference.read_text(encoding="ascii").strip()
@@ -129,12 +130,14 @@ def _fetching(card: Card) -> str:
 
 
 def _download(card: Card) -> None:
-    where, hint = str(cache_folder()), _fetching(card)
+    where = str(cache_folder())
+    hint = _fetching(card)
     if offline():
         what = f"no weights for {card.name}, and the environment forbids the network"
         raise NotFound(what, where=where, hint=hint)
     hub = need("huggingface_hub", "extract", f"downloading {card.checkpoint}")
-    api, reference = hub.HfApi(), {"revision": card.revision}
+    api = hub.HfApi()
+    reference = {"revision": card.revision}
     try:
         # Without a time limit, its library tries for half a minute to reach the hub.
         found = api.repo_info(card.checkpoint, **reference, timeout=_CONNECT_S)

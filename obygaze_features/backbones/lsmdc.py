@@ -51,14 +51,16 @@ class LsmdcFamily(Family):
         positions = max(len(tensors.get(_POSITIONS, ())), found.geometry.frames)
         over_frames = _depth(tensors, _OVER_FRAMES)
         model = lsmdc_model(found.geometry, over_frames, positions, placement.attention)
-        expected, parts = model.state_dict(), (_VISUAL, _OVER_FRAMES, _POSITIONS)
+        expected = model.state_dict()
+        parts = (_VISUAL, _OVER_FRAMES, _POSITIONS)
         kept = {key: tensor for key, tensor in tensors.items() if key.startswith(parts)}
         wrong = [
             f"{key}: expected {list(expected[key].shape)}, got {list(tensor.shape)}"
             for key, tensor in kept.items()
             if key in expected and tensor.shape != expected[key].shape
         ]
-        missing, unused = expected.keys() - kept.keys(), kept.keys() - expected.keys()
+        missing = expected.keys() - kept.keys()
+        unused = kept.keys() - expected.keys()
         check_tensors(missing, unused, wrong, str(files.files[0]))
         model.load_state_dict({key: tensor.float() for key, tensor in kept.items()})
         return TorchBackbone(
@@ -103,7 +105,8 @@ def _found(card: Card, files: WeightFiles, tensors: Mapping[str, Tensor]) -> Car
             details=missing,
         )
     conv, positions, proj = (tensors[key] for key in needed)
-    patch, side = int(conv.shape[-1]), math.isqrt(max(len(positions) - 1, 0))
+    patch = int(conv.shape[-1])
+    side = math.isqrt(max(len(positions) - 1, 0))
     n_frames = [
         len(tensors[key]) for key in _OF_FRAMES if key in tensors and tensors[key].ndim
     ]

@@ -11,7 +11,8 @@ from obygaze_features.backbones.geometry import Depth, Geometry
 # Training pushed padding down by a finite amount.
 _PUSH = -1_000_000.0
 # Layer norms over frames add another number than those of the visual tower.
-_EPS, _EPS_OVER_FRAMES = 1e-5, 1e-12
+_EPS = 1e-5
+_EPS_OVER_FRAMES = 1e-12
 
 
 class Attention(nn.Module):
@@ -19,7 +20,8 @@ class Attention(nn.Module):
 
     def __init__(self, width: int, heads: int, kind: str) -> None:
         super().__init__()
-        self.heads, self.kind = heads, kind
+        self.heads = heads
+        self.kind = kind
         self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * width))
         self.out_proj = nn.Linear(width, width)
@@ -82,10 +84,8 @@ class VisualTower(nn.Module):
         self.conv1 = nn.Conv2d(3, g.width, depth.patch, depth.patch, bias=False)
         self.class_embedding = nn.Parameter(torch.empty(g.width))
         self.positional_embedding = nn.Parameter(torch.empty(1 + g.patches, g.width))
-        self.ln_pre, self.ln_post = (
-            nn.LayerNorm(g.width, _EPS),
-            nn.LayerNorm(g.width, _EPS),
-        )
+        self.ln_pre = nn.LayerNorm(g.width, _EPS)
+        self.ln_post = nn.LayerNorm(g.width, _EPS)
         self.transformer = _layers(
             depth.layers, g.width, depth.hidden, depth.heads, _EPS, attention
         )
@@ -105,7 +105,8 @@ def lsmdc_model(
     geometry: Geometry, over_frames: Depth | None, positions: int, attention: str
 ) -> nn.Module:
     """Return the model of a checkpoint, some of which have a transformer over frame vectors."""
-    tower, out = VisualTower(geometry, attention), geometry.out
+    tower = VisualTower(geometry, attention)
+    out = geometry.out
     model = nn.ModuleDict({"clip": nn.ModuleDict({"visual": tower})})
     if over_frames is not None:
         sizes = (out, over_frames.hidden, over_frames.heads, _EPS_OVER_FRAMES, "eager")

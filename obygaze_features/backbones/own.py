@@ -185,7 +185,8 @@ class ModuleFamily(Family):
             card, card, module, run, files=files, hashes=hashes, placement=placement
         )
         if preprocess is not None:
-            backbone.preprocess_own, backbone.resize = preprocess, None
+            backbone.preprocess_own = preprocess
+            backbone.resize = None
         return backbone
 
     def _hashes(self, card: Card, module: Any) -> dict[str, str]:

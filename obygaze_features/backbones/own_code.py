@@ -43,7 +43,8 @@ class OwnCode:
     """
 
     def __init__(self, folder: Path, main: Path) -> None:
-        self.folder, self.main = folder, main
+        self.folder = folder
+        self.main = main
         self.package = f"{_PREFIX}{next(_NUMBERS)}"
         self.files: dict[Path, str] = {}
         self.recorded: Code | None = None
@@ -127,7 +128,8 @@ class OwnCode:
     def spec(self, name: str) -> ModuleSpec | None:
         """Return how a module of the package is imported."""
         path = self.folder.joinpath(*name.split(".")[1:])
-        init, file = path / "__init__.py", path.with_name(f"{path.name}.py")
+        init = path / "__init__.py"
+        file = path.with_name(f"{path.name}.py")
         if init.is_file():
             return self._spec_of(name, init, [str(path)])
         if file.is_file():
@@ -300,7 +302,8 @@ def code_of_installed(file: Path, module_name: str) -> Code:
 
 def files_of_code(main: Path, folder: Path, has: Callable[[str], bool]) -> list[Path]:
     """Return a file and all files of a folder that it imports anywhere, directly or not."""
-    found, to_read = [main], [main]
+    found = [main]
+    to_read = [main]
     while to_read:
         path = to_read.pop()
         for name in _imported_names(path, folder, has):

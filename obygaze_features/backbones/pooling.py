@@ -135,7 +135,8 @@ def read_pooling(name: str) -> Pooling:
     if settings is None:
         raise NotFound(f"no {file}, which modules.json names", where=name, hint=ANOTHER)
     of_texts = _read_object(name, "sentence_bert_config.json")
-    most, lower = of_texts.get("max_seq_length"), bool(of_texts.get("do_lower_case"))
+    most = of_texts.get("max_seq_length")
+    lower = bool(of_texts.get("do_lower_case"))
     prompts = _read_object(name, "config_sentence_transformers.json")
     texts_by_name = prompts.get("prompts") or {}
     default_name = prompts.get("default_prompt_name") or ""

@@ -51,7 +51,8 @@ def library(module: str) -> Any:
 def silenced() -> Iterator[None]:
     """Turn off the library's messages, which the errors here repeat, and its progress bars."""
     logging = library("utils.logging")
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
@@ -147,7 +148,8 @@ class PretrainedFamily(Family):
                 where=str(files.folder),
                 hint="use a folder with config.json and the weights, as on the hub",
             )
-        kind, known = config.get("model_type"), self.model_types or (self.name,)
+        kind = config.get("model_type")
+        known = self.model_types or (self.name,)
         if kind not in known:
             expected = " or ".join(known)
             raise FixInput(

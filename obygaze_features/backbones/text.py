@@ -186,10 +186,8 @@ def load_text_tower(
     files = find_weights(card, weights, download=download)
     family.inspect(card, files)
     if "text_config" not in (files.json_file("config.json") or {}):
-        what, hint = (
-            "the checkpoint has no text model",
-            "use the whole checkpoint, as on the hub",
-        )
+        what = "the checkpoint has no text model"
+        hint = "use the whole checkpoint, as on the hub"
         raise FixInput(what, where=str(files.folder / "config.json"), hint=hint)
     kind = family.model(family.text.model)
     model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))
@@ -250,7 +248,8 @@ class LanguageModel:
             raise FixInput(
                 "this language model has no token for the start of a text", where=name
             )
-        self.begin, self.end = known[0], known[-1]
+        self.begin = known[0]
+        self.end = known[-1]
 
     def prior(self, text: str) -> float:
         """Return the arithmetic mean of the probabilities of all tokens, the end included.
@@ -260,7 +259,8 @@ class LanguageModel:
         import torch
 
         words = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        n_tokens, most = len(words) + 2, _positions(self.model)
+        n_tokens = len(words) + 2
+        most = _positions(self.model)
         if most is not None and n_tokens > most:
             raise FixInput(
                 f"{n_tokens} tokens, the language model takes {most}: {text[:60]!r}",
@@ -326,10 +326,8 @@ def _positions(model: Any) -> int | None:
 
 def _load(name: str, kind: str) -> tuple[Any, Any]:
     need("torch", "extract", "scoring captions")
-    models, words = (
-        library("models.auto.modeling_auto"),
-        library("models.auto.tokenization_auto"),
-    )
+    models = library("models.auto.modeling_auto")
+    words = library("models.auto.tokenization_auto")
     folder = Path(name).expanduser()
     local = folder.is_dir()
     if not local and (

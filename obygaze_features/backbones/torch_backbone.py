@@ -44,7 +44,8 @@ class Preprocessor:
     def __init__(
         self, preset: Preset, size: int, checkpoint_edge: int | None = None
     ) -> None:
-        self.preset, self.resize = preset, preset.resize_to(size, checkpoint_edge)
+        self.preset = preset
+        self.resize = preset.resize_to(size, checkpoint_edge)
         levels = np.arange(256, dtype=np.float64)
         if preset.rescale == "1/127.5-1":
             scaled = (levels * (1 / 127.5)).astype(np.float32) - np.float32(1)
@@ -142,7 +143,8 @@ class TorchBackbone(Backbone):
             card.input, found.geometry.size, self.checkpoint_edge
         )
         super().__init__(card, found, placement, self.pixels.resize)
-        self.run, self.hashes = run, hashes
+        self.run = run
+        self.hashes = hashes
         self.verified = is_verified(card, files, hashes)
         self.dtype: torch.dtype = getattr(torch, placement.dtype)
         self.module = place(module, placement.device, self.dtype).eval()

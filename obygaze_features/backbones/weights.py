@@ -80,7 +80,8 @@ def is_verified(card: Card, files: WeightFiles, hashes: Hashes) -> bool:
     repository = repository_folder(card.checkpoint)
 
     def is_in_cache(path: Path) -> bool:
-        blob, sha256 = path.resolve(), hashes[path.name]
+        blob = path.resolve()
+        sha256 = hashes[path.name]
         is_named = blob.name == sha256 and blob.parent.parent.name == repository.name
         return is_named or (repository / "blobs" / sha256).is_file()
 
@@ -88,7 +89,8 @@ def is_verified(card: Card, files: WeightFiles, hashes: Hashes) -> bool:
 
 
 def _is_listed(card: Card, hashes: Hashes) -> bool:
-    listed, of_files = set(card.weights_sha256), {**hashes}
+    listed = set(card.weights_sha256)
+    of_files = {**hashes}
     return of_files.pop(TENSORS) in listed or (
         bool(listed) and set(of_files.values()) <= listed
     )

@@ -202,7 +202,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first word names; an error suggests a similar one."""
-        name, known = args[0], self.list_commands(ctx)
+        name = args[0]
+        known = self.list_commands(ctx)
         if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
             ctx.fail(f"no command {name!r}{near(name, known)}")
         return super().resolve_command(ctx, args)

@@ -75,12 +75,16 @@ class _Lines(Progress):
     """Progress for log files: one line every half minute."""
 
     def __init__(self, label: str, total: int, unit: str) -> None:
-        self.label, self.total, self.unit = label, total, unit
-        self.done, self.text = 0, ""
+        self.label = label
+        self.total = total
+        self.unit = unit
+        self.done = 0
+        self.text = ""
         self.started = self.last_line = time.monotonic()
 
     def expect(self, total: int, unit: str = "clips") -> None:
-        self.total, self.unit = total, unit
+        self.total = total
+        self.unit = unit
 
     def advance(self, amount: int = 1) -> None:
         self.done += amount
@@ -108,7 +112,8 @@ class _Bar(Progress):
         self.expect(total, unit)
 
     def expect(self, total: int, unit: str = "clips") -> None:
-        self.bar.unit, self.bar.unit_scale = unit, unit == "B"
+        self.bar.unit = unit
+        self.bar.unit_scale = unit == "B"
         self.bar.reset(total)
 
     def advance(self, amount: int = 1) -> None:

@@ -27,11 +27,13 @@ from obygaze_features.core.holds import (
 )
 
 # In the hidden folder: what is written, and what it replaces where names cannot be exchanged.
-DRAFT, OLD = "draft", "old"
+DRAFT = "draft"
+OLD = "old"
 _MAX_NAME_BYTES = 100
 # Longer than the header of any table, and than what is before or after the data of any file.
 _MARK_BYTES = 10_000_000
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,8 @@ def stop_when_lost(held: HeldFolder, path: Path) -> Iterator[None]:
 
 def remove_abandoned(path: Path) -> None:
     """Remove the drafts of `path` that killed processes left."""
-    start, form = f".{short_name(path)}~", re.compile(TAG + r"\.(?P<end>draft|old)")
+    start = f".{short_name(path)}~"
+    form = re.compile(TAG + r"\.(?P<end>draft|old)")
     for left in sorted(path.parent.iterdir()):
         match = form.fullmatch(left.name.removeprefix(start))
         # A "~" in the host: a draft of another name that begins like this one.

@@ -242,7 +242,8 @@ def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
         yield temporary
     except OSError as error:
         # The message must name the file that was to be written, not the temporary one.
-        error.filename, error.filename2 = os.fspath(path), None
+        error.filename = os.fspath(path)
+        error.filename2 = None
         raise
     finally:
         with suppress(OSError):

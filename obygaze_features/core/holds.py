@@ -23,7 +23,8 @@ from pathlib import Path
 # The tag in the name of a held folder. In earlier versions it had a host and a process.
 TAG = r"(?:(?P<machine>k[0-9a-f]{15})|(?P<host>.*)\.\d+)\.[0-9a-f]{12}"
 # NFS caches what a folder holds for at most 60 s: a lease must be longer.
-RENEW_S, LEASE_S = 15.0, 120.0
+RENEW_S = 15.0
+LEASE_S = 120.0
 # Where the lease is not renewed, and for folders of older versions.
 STALE_AFTER_S = 24 * 3600.0
 # The open files that have the locks of this process.
@@ -41,7 +42,8 @@ class HeldFolder:
     """
 
     def __init__(self, path: Path, descriptor: int, *, renewed: bool = True) -> None:
-        self.path, self._descriptor = path, descriptor
+        self.path = path
+        self._descriptor = descriptor
         _HELD.add(descriptor)
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None

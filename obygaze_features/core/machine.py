@@ -132,7 +132,8 @@ def time_once(work: Callable[[], object]) -> tuple[float, float]:
 
     The CPU time counts all threads of this process, and child processes that `work` waited for.
     """
-    cpu, wall = _cpu_time(), time.perf_counter()
+    cpu = _cpu_time()
+    wall = time.perf_counter()
     work()
     wall_s = time.perf_counter() - wall
     return wall_s, _cpu_time() - cpu

@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from jinja2.runtime import Context
 
-CROISSANT_FILE, CITATION_FILE, ZENODO_FILE = (
-    "croissant.json",
-    "CITATION.cff",
-    ".zenodo.json",
-)
+CROISSANT_FILE = "croissant.json"
+CITATION_FILE = "CITATION.cff"
+ZENODO_FILE = ".zenodo.json"
 # The licences that the hub, Zenodo and CITATION.cff know, by their SPDX identifiers.
 LICENCES = (
     *("Apache-2.0", "BSD-3-Clause", "CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-4.0"),

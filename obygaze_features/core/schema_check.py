@@ -287,9 +287,11 @@ def read_json(
 ) -> Document:
     """Return the document of a JSON file, from its bytes."""
     try:
-        tree, what = parse_json(data), "not a JSON object"
+        tree = parse_json(data)
+        what = "not a JSON object"
     except ValueError as wrong:
-        tree, what = None, f"not valid JSON: {wrong}"
+        tree = None
+        what = f"not valid JSON: {wrong}"
     if not isinstance(tree, dict):
         raise error(what, where=where, hint="make the file again, or copy it again")
     return Document(tree, where)
@@ -356,7 +358,8 @@ def _rule_of(hint: Any) -> Any:
         Any: anything,
         NoneType: nothing,
     }
-    origin, inner = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    inner = get_args(hint)
     if origin is Annotated:
         return hint.__metadata__[0]
     if origin in (Union, UnionType):

@@ -170,7 +170,8 @@ class Workspace:
 
     def _missing(self, kind: str, name: str, path: Path) -> NotFound:
         """Return the error that there is no such name; it suggests a similar one or lists all."""
-        folder, known = self.folder(kind), self.names(kind)
+        folder = self.folder(kind)
+        known = self.names(kind)
         if kind == "stores":
             paths = {
                 one: (folder / one / "store.json", folder / f"{one}.zip")

@@ -19,7 +19,8 @@ from obygaze_features.core.machine import (
     usable_cores,
 )
 
-ROUNDS, MAX_S = 3, 30.0
+ROUNDS = 3
+MAX_S = 30.0
 # The size of the frames that time a model of any size.
 SIZE_OF_ANY = 224
 
@@ -58,11 +59,13 @@ def forward_runs(
     from obygaze_features.extraction.recipes import arrays_of, chosen_levels
     from obygaze_features.video.decoded_clip import DecodedClip
 
-    size, n_frames = model.geometry.size or SIZE_OF_ANY, model.geometry.frames
+    size = model.geometry.size or SIZE_OF_ANY
+    n_frames = model.geometry.frames
     shape = (n_frames, size, size, 3)
     frames = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     pictures = frames if model.resize is None else model.resize(frames)
-    index, real = np.arange(n_frames), np.ones(n_frames, bool)
+    index = np.arange(n_frames)
+    real = np.ones(n_frames, bool)
     facts = (index, index, index / 25, index / 25, ~real, real, n_frames, False, 0.0)
     clip = DecodedClip(Path(), pictures, *facts)
     prepare = partial(model.normalise, pictures)

@@ -138,8 +138,12 @@ class BlockMaker:
         batch: int,
         retry: bool = False,
     ) -> None:
-        self.computer, self.writer, self.view = computer, writer, view
-        self.wanted, self.batch, self.retry = dict(wanted), batch, retry
+        self.computer = computer
+        self.writer = writer
+        self.view = view
+        self.wanted = dict(wanted)
+        self.batch = batch
+        self.retry = retry
         self.rows = {row for rows in self.wanted.values() for row in rows}
         self.maker = maker_of(computer.backbone, writer.plan.recipe)
         self.watch: Watch = lambda row, failed: None
@@ -287,7 +291,8 @@ class BlockMaker:
 
     def _settle(self) -> None:
         if self._commit is not None:
-            commit, self._commit = self._commit, None
+            commit = self._commit
+            self._commit = None
             commit.result()
 
 

@@ -132,7 +132,8 @@ def chosen_plan(
 
 def _named_weights(options: Mapping[str, Any]) -> list[str]:
     """Return NAME=PATH for each --weights; of a single backbone, PATH alone is enough."""
-    names, words = options["backbones"], list(options["weights"])
+    names = options["backbones"]
+    words = list(options["weights"])
     if len(names) == len(words) == 1 and not words[0].startswith(f"{names[0]}="):
         is_path = "=" not in words[0] or Path(words[0]).exists()
         return [f"{names[0]}={words[0]}"] if is_path else words

@@ -173,12 +173,12 @@ def _next_steps(
     plan: ExtractPlan, states: Sequence[StoreStatus], rows: Sequence[int] | None
 ) -> list[str]:
     """Return the command to type for clips without a video, and for clips that failed."""
-    steps, again, retry = [], "the same command", " and --retry-failed"
+    steps = []
+    again = "the same command"
+    retry = " and --retry-failed"
     if any(state.sealed and state.ok < state.clips for state in states):
-        again, retry = (
-            f"{again} with --store NAME=STORE: a sealed store stays as it is",
-            "",
-        )
+        again = f"{again} with --store NAME=STORE: a sealed store stays as it is"
+        retry = ""
     chosen = range(len(plan.rows)) if rows is None else rows
     without = sum(not plan.rows[row].video for row in chosen)
     link = f"obygaze manifest link {plan.manifest} FOLDER"

@@ -138,7 +138,8 @@ class BatchComputer(Computer):
 
         super().__init__(backbone, specs)
         cuda: Any = torch.cuda
-        self.device, self.cuda = backbone.placement.device, cuda
+        self.device = backbone.placement.device
+        self.cuda = cuda
         self.incoming, self.outgoing = (
             cuda.Stream(self.device),
             cuda.Stream(self.device),
@@ -160,7 +161,8 @@ class BatchComputer(Computer):
         finite = {
             name: torch.isfinite(x).flatten(1).all(1) for name, x in levels.items()
         }
-        numbers, flags = self._download(levels), self._download(finite)
+        numbers = self._download(levels)
+        flags = self._download(finite)
 
         def result() -> Computed:
             with clock.of("forward"):

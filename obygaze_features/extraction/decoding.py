@@ -69,7 +69,8 @@ class KeptFrames:
         With `any_edge`, the shortest edge may differ: only the checkpoint knows that of the view.
         """
         recipe = self.store.recipe.to_json()
-        n_frames, resize = recipe["sampling"]["frames"], view.resize
+        n_frames = recipe["sampling"]["frames"]
+        resize = view.resize
         # The pictures for a divisor are among those for a number, but not with one a second.
         fits = n_frames == view.count or (
             view.sampling != "fps" and n_frames % view.count == 0
@@ -95,7 +96,8 @@ class KeptFrames:
         """Return the pictures of a view as the decoder returned them; their numbers are unknown."""
         of_window = isinstance(planned, PlannedWindow)
         names = (PICTURES, *TIME_ARRAYS, *(SPAN_ARRAYS if of_window else ()))
-        plan, at = self.store.plan, np.array([row])
+        plan = self.store.plan
+        at = np.array([row])
         pictures, time_s, asked_s, *span = (
             self.store.arrays.read(plan.array(name), at)[0] for name in names
         )
@@ -144,7 +146,8 @@ def find_kept_frames(
     Raise an error (exit code 5) if the times or the video of a wanted row changed since; with
     `changed`, leave these rows out instead, so that they are decoded.
     """
-    wanted, found = frozenset(rows), dict[View, KeptFrames]()
+    wanted = frozenset(rows)
+    found = dict[View, KeptFrames]()
     every = [KeptFrames.of(store) for store in stores_of_frames(plan)]
     for view in dict.fromkeys(views):
         serving = [kept for kept in every if kept.serves(view, plan.grid)]

@@ -163,7 +163,8 @@ class CostEstimate:
 
     def to_text(self) -> str:
         """Return the estimate as text."""
-        pace, hours = "no clip was decoded to measure the time", self.hours()
+        pace = "no clip was decoded to measure the time"
+        hours = self.hours()
         if self.decode_s is not None:
             pace = (
                 f"decoding takes about {self.decode_s:.2f} s a clip,"
@@ -218,10 +219,12 @@ def estimate(
         n_probed: Clips to decode, to measure the time.
         timed: Also measure a forward pass of each backbone whose weights are on this machine.
     """
-    workspace, device = Workspace(Path(plan.workspace)), shares[0].device
+    workspace = Workspace(Path(plan.workspace))
+    device = shares[0].device
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
     pairs = [_store(plan, *pair) for pair in zip(plan.targets, cards, strict=True)]
-    stores, views = [store for store, _ in pairs], [view for _, view in pairs]
+    stores = [store for store, _ in pairs]
+    views = [view for _, view in pairs]
     of_torch = [card.label for card in cards if card.family.needs_torch]
     with_video = [row for row, clip in enumerate(plan.rows) if clip.video]
     kept = find_kept_frames(plan, with_video, views, changed=True)
@@ -280,7 +283,9 @@ def _batch(share: Resources, clip_bytes: int) -> int:
 
 def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate, View]:
     """Return the estimate of a store, with the sizes of the weights if these are here."""
-    weights, why, weight_bytes = "none needed", "", 0
+    weights = "none needed"
+    why = ""
+    weight_bytes = 0
     if card.family.needs_weights:
         weights = "cached" if target.weights is None else "local"
         try:
@@ -294,19 +299,15 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate
         except NotFound:
             weights = "not cached" if target.weights is None else "not found"
         except ObygazeError as error:
-            weights, why = (
-                "unusable",
-                "; ".join([f"{error.what} ({error.where})", *error.details]),
-            )
+            weights = "unusable"
+            why = "; ".join([f"{error.what} ({error.where})", *error.details])
     if card.family.needs_torch and not weight_bytes:
         weight_bytes = TYPICAL_WEIGHT_BYTES
     block_rows = min(target.block_rows or BLOCK_ROWS, len(plan.rows))
     blocks = -(-len(plan.rows) // block_rows)
     chosen = chosen_levels(card, target.levels)
-    folder, levels = (
-        Path(target.store),
-        {name: one.n_bytes for name, one in chosen.items()},
-    )
+    folder = Path(target.store)
+    levels = {name: one.n_bytes for name, one in chosen.items()}
     committed = sum(1 for _ in (folder / "commits").glob("block-*.json"))
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.

@@ -32,7 +32,8 @@ def draw_maps(
         folder: Where the files are written.
         force: Replace files that are there.
     """
-    names, paths = FileNames(), list[Path]()
+    names = FileNames()
+    paths = list[Path]()
     for direction, sheet in map_sheets(workspace, store, clip):
         path = folder / f"{file_name(clip)}.{names.name_of(direction)}.png"
         write_new(path, sheet, force=force)
@@ -44,7 +45,8 @@ def map_sheets(
     workspace: Workspace, store: Store, clip: str
 ) -> Iterator[tuple[str, bytes]]:
     """Yield each direction not at random, with a PNG of the maps of a clip over its pictures."""
-    names, maps = map_names(store), store.matrix(MAPS, clips=[clip])
+    names = map_names(store)
+    maps = store.matrix(MAPS, clips=[clip])
     decoded = exact_pictures(workspace, store, clip)
     for name, own in zip(names, maps.values[0], strict=True):
         if not name.startswith(RANDOM):
@@ -55,7 +57,8 @@ def map_sheets(
 
 def overlay(pictures: NDArray[np.uint8], maps: NDArray[Any]) -> NDArray[np.uint8]:
     """Return pictures in grey, with orange where a map [step, row, column] is above its mean."""
-    wide, (n, height, width, _) = maps.astype(np.float32), pictures.shape
+    wide = maps.astype(np.float32)
+    (n, height, width, _) = pictures.shape
     seen = np.maximum(wide - wide.mean(), 0)
     seen /= max(float(seen.max()), 1e-12)
     smooth = Image.Resampling.BILINEAR

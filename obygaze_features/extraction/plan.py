@@ -304,5 +304,6 @@ def _is_clip(row: Any) -> bool:
     are_kinds = all(
         isinstance(row.get(key), kinds) for key, kinds in _CLIP_KINDS.items()
     )
-    start_s, end_s = row.get("start_s") or 0, row.get("end_s")
+    start_s = row.get("start_s") or 0
+    end_s = row.get("end_s")
     return are_kinds and -inf < start_s <= (start_s if end_s is None else end_s) < inf

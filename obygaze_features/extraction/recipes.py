@@ -125,7 +125,8 @@ def complete_target(target: Target, manifest: Manifest, workspace: Workspace) ->
 
 def chosen_levels(source: Backbone | Card, names: Sequence[str]) -> dict[str, Level]:
     """Return the feature levels of these names, or all but the heaviest."""
-    card, available = source if isinstance(source, Card) else source.card, source.levels
+    card = source if isinstance(source, Card) else source.card
+    available = source.levels
     unknown = [name for name in names if name not in available]
     if unknown:
         raise FixUsage(
@@ -265,17 +266,17 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     recipe = store.recipe.to_json()
     if store.recipe.is_unknown:
         raise FixInput("the recipe of this store is unknown", where=store.location)
-    target, cut = target_of(recipe, None), recipe["sampling"].get("grid")
-    card, grid = find_card(target.backbone, workspace), Grid(**cut) if cut else None
+    target = target_of(recipe, None)
+    cut = recipe["sampling"].get("grid")
+    card = find_card(target.backbone, workspace)
+    grid = Grid(**cut) if cut else None
     view = view_of(card, target)
     if view.resize is not None:  # only a checkpoint knows the edge of some presets
         view = replace(
             view, resize=replace(view.resize, edge=recipe["preprocessing"]["edge"])
         )
-    clip, (row,) = (
-        clips_of_store(workspace, store)[clip_id],
-        store.select(clips=[clip_id]).rows,
-    )
+    clip = clips_of_store(workspace, store)[clip_id]
+    (row,) = store.select(clips=[clip_id]).rows
     changed = check_sources(store, {int(row): clip}).changed
     here = [card.sha256, sampling_recipe(view, grid), decoder_recipe()]
     there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
@@ -289,7 +290,8 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
 
 def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
     """Return the target that a recipe is of."""
-    backbone, compute = recipe["backbone"], recipe["compute"]
+    backbone = recipe["backbone"]
+    compute = recipe["compute"]
     if ":" in backbone["name"]:
         raise FixInput(f"code named by a store is never run: {backbone['name']!r}")
     keyframes = recipe["sampling"].get("rule") == SAMPLING_RULES["keyframes"]

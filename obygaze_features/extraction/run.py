@@ -123,8 +123,10 @@ class RowProgress:
     def __init__(
         self, new_bar: Callable[[int], Progress] = lambda n_rows: Quiet()
     ) -> None:
-        self.new_bar, self.bar = new_bar, Progress()
-        self.seen, self.failed = set[int](), set[int]()
+        self.new_bar = new_bar
+        self.bar = Progress()
+        self.seen = set[int]()
+        self.failed = set[int]()
 
     def begin(self, n_rows: int) -> None:
         """Show a bar for this many rows."""
@@ -277,7 +279,8 @@ def stores_read(plan: ExtractPlan) -> list[Store]:
     list is empty if a backbone has none. What each backbone sees is known from its card.
     """
     of_frames = [KeptFrames.of(store) for store in stores_of_frames(plan)]
-    workspace, found = Workspace(Path(plan.workspace)), dict[str, Store]()
+    workspace = Workspace(Path(plan.workspace))
+    found = dict[str, Store]()
     if not of_frames:
         return []
     for target in plan.targets:

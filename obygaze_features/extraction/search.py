@@ -66,13 +66,16 @@ def search(
         query = _of_text(store, level, text, load)
     else:
         query = _of_clip(store, level, like or "")
-    rows, cosines = np.empty(0, np.int64), np.empty(0)
+    rows = np.empty(0, np.int64)
+    cosines = np.empty(0)
     others = None if like is None else store.clip_ids != like
     for part in store.stream(level, mask=others, missing="drop"):
         closest = _closest(part.values, store.real_frames(level, part.rows), query)
-        rows, cosines = np.append(rows, part.rows), np.append(cosines, closest)
+        rows = np.append(rows, part.rows)
+        cosines = np.append(cosines, closest)
         best = np.lexsort((rows, -cosines))[:top]
-        rows, cosines = rows[best], cosines[best]
+        rows = rows[best]
+        cosines = cosines[best]
     names = (store.clip_ids_of(rows).tolist(), store.movie_ids_of(rows).tolist())
     return [Hit(*facts) for facts in zip(*names, cosines.tolist(), strict=True)]
 
@@ -93,7 +96,8 @@ def _closest(
 def _of_clip(store: Store, level: str, clip: str) -> NDArray[np.float64]:
     """Return the mean of the vectors of a clip."""
     found = store.matrix(level, clips=[clip])
-    values, real = found.values.astype(np.float64), store.real_frames(level, found.rows)
+    values = found.values.astype(np.float64)
+    real = store.real_frames(level, found.rows)
     if real is not None:
         values = values[real]
     mean: NDArray[np.float64] = values.reshape(-1, values.shape[-1]).mean(axis=0)
@@ -104,15 +108,15 @@ def _of_text(
     store: Store, level: str, text: str, load: Callable[[str], TextTower]
 ) -> NDArray[np.float64]:
     """Return the vector of a text, which must be in the space of the level."""
-    space, texts = space_of_level(store.recipe, level), store.text()
+    space = space_of_level(store.recipe, level)
+    texts = store.text()
     if texts is not None and text in texts.prompt:
-        vector, text_space = (
-            texts.embeddings[list(texts.prompt).index(text)],
-            texts.space_id,
-        )
+        vector = texts.embeddings[list(texts.prompt).index(text)]
+        text_space = texts.space_id
     else:
         tower = load(store.recipe.to_json().get("backbone", {}).get("name", ""))
-        vector, text_space = tower.embed([text])[0], tower.space_id
+        vector = tower.embed([text])[0]
+        text_space = tower.space_id
     if space is None or not same_space(space, text_space):
         what = f"the text is in another embedding space than the clips: {text_space}, not {space}"
         raise Mismatch(what, where=store.location, hint="--weights of the store")

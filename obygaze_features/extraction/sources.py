@@ -213,7 +213,8 @@ def _differences(
 ) -> list[str]:
     differences = []
     for name in ("start_s", "end_s"):
-        then, now = getattr(source, name), getattr(clip, name)
+        then = getattr(source, name)
+        now = getattr(clip, name)
         if then != now:
             differences.append(f"{name} was {_shown(then)}, is {_shown(now)}")
     if facts is None or source.n_bytes is None:

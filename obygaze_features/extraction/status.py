@@ -78,7 +78,8 @@ def joint_status(
     The keys are the same for any number of stores, also for none. `rows` are those that the states
     were read for; None means all.
     """
-    ok, clips = 0, states[0].clips if states else 0
+    ok = 0
+    clips = states[0].clips if states else 0
     if states:
         whole = [open_store(state.store).status().is_ok for state in states]
         is_ok = np.logical_and.reduce(whole)

@@ -29,7 +29,8 @@ from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
 
 # The pictures of a part: about as many as this, but at least those up to the next key frame, if
 # they are not more than the second.
-PART_BYTES, MOST_BYTES = 128_000_000, 1_000_000_000
+PART_BYTES = 128_000_000
+MOST_BYTES = 1_000_000_000
 # A rate is constant if no picture is further from its place than this share of a picture.
 JITTER = 0.25
 
@@ -92,10 +93,12 @@ def _videos_of(
     """Return the header of the films, their folder, and the video of each film."""
     path = Path(films)
     if path.is_dir():
-        header, folder = Header(ascii_id(path.resolve().name) or "films"), path
+        header = Header(ascii_id(path.resolve().name) or "films")
+        folder = path
         pairs = [(ascii_id(Path(video).stem), video) for video in find_videos(path)]
     elif path.suffix == ".csv":
-        header, folder = Header(path.stem), path.parent
+        header = Header(path.stem)
+        folder = path.parent
         rows = read_table(path, required=("movie_id", "video"), content="films").rows
         pairs = [(row["movie_id"], row["video"]) for row in rows]
     else:
@@ -203,7 +206,10 @@ class _Sweep:
     def __init__(
         self, grid: Grid, index: FrameIndex, pool: DecodePool, job: DecodeJob
     ) -> None:
-        self.grid, self.index, self.pool, self.job = grid, index, pool, job
+        self.grid = grid
+        self.index = index
+        self.pool = pool
+        self.job = job
         self.clock_s = index.times_s - index.times_s[0]
         # Pictures that were decoded together, as each kind of view sees them.
         self.parts: deque[_DecodedPart] = deque()
@@ -227,7 +233,8 @@ class _Sweep:
                 yield DecodeResult(self.job, None, outside, 0.0)
                 continue
             seconds = 0.0
-            first, last = int(window.needed[0]), int(window.needed[-1])
+            first = int(window.needed[0])
+            last = int(window.needed[-1])
             while not self.parts or self.parts[-1].last < last:
                 self.parts.append(next(decoded))
                 seconds += self.parts[-1].result.seconds
@@ -250,7 +257,8 @@ class _Sweep:
             np.concatenate([np.zeros(0, np.int64), *(w.needed for w in windows)])
         )
         keys = np.sort(self.index.ranks[self.index.keys])
-        least, most = max(1, PART_BYTES // n_bytes), max(1, MOST_BYTES // n_bytes)
+        least = max(1, PART_BYTES // n_bytes)
+        most = max(1, MOST_BYTES // n_bytes)
         parts = cut_at_keys(ranks, keys, least, most)
         jobs = (
             self._job(part, [_pictures(kind, len(part)) for kind in kinds])
@@ -315,7 +323,8 @@ class _Sweep:
                 )  # in other modes they are copied twice
                 start += len(part_rows)
             rows = np.arange(len(pictures))
-        times_s, mask = self.index.times_s, sampled.mask
+        times_s = self.index.times_s
+        mask = sampled.mask
         clip = DecodedClip(
             path=Path(self.job.path),
             pictures=pictures,
@@ -333,7 +342,8 @@ class _Sweep:
 
     def _placed(self, clip: DecodedClip, window: _Window) -> DecodedClip:
         """Return the pictures of a window on the clock of its film."""
-        zero, total = self.index.times_s[0], len(window.ranks)
+        zero = self.index.times_s[0]
+        total = len(window.ranks)
         times = {"time_s": clip.time_s - zero, "asked_s": clip.asked_s - zero}
         return replace(clip, **times, span_s=window.span_s, total=total)
 

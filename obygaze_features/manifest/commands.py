@@ -74,7 +74,8 @@ def ls(session: Session) -> None:
         obygaze manifest ls
         obygaze manifest ls --json
     """
-    rows, broken = [], []
+    rows = []
+    broken = []
     for name in session.workspace.names("manifests"):
         try:
             found = read_manifest(session.workspace.manifest(name))
@@ -310,7 +311,8 @@ def folds(
         obygaze manifest folds obygaze12 --kind leave-one-movie-out --as unseen
     """
     path = session.workspace.existing_manifest(name)
-    found, split = read_manifest(path), kind if column is None else column
+    found = read_manifest(path)
+    split = kind if column is None else column
     if not split.replace("-", "").replace("_", "").isalnum():
         raise FixUsage(f"--as must be letters, digits, - and _, got {split!r}")
     if split in found.folds and not force:

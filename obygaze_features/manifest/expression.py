@@ -58,7 +58,8 @@ class _Parser:
     """Makes one condition of the tree that Python's parser returns."""
 
     def __init__(self, text: str, where: str | None) -> None:
-        self.text, self.where = text, where
+        self.text = text
+        self.where = where
         self.n_blanks = len(text) - len(text.lstrip())
         self.known: dict[str, Collection[str]] = {"level": LEVELS}
 
@@ -99,7 +100,8 @@ class _Parser:
 
     def has(self, column: ast.expr, values: Sequence[ast.expr]) -> Condition:
         """Return the condition that a column has one of these values, or without them any value."""
-        name, wanted = self.name(column), [self.name(value) for value in values]
+        name = self.name(column)
+        wanted = [self.name(value) for value in values]
         known = self.known.get(name)
         for value, word in zip(values, wanted, strict=True):
             if known is not None and word not in known:

@@ -166,7 +166,8 @@ def _improve(deal: IntArray, loads: FloatArray, n_folds: int) -> IntArray:
     """Move one movie or swap two, the best first, until that does not lower the squares."""
     while True:
         filled = _filled(deal, loads, n_folds)
-        move, swap = _moves(deal, loads, filled), _swaps(deal, loads, filled)
+        move = _moves(deal, loads, filled)
+        swap = _swaps(deal, loads, filled)
         if min(move.min(), swap.min()) > -1e-12:
             return deal
         deal = deal.copy()

@@ -109,8 +109,10 @@ def _windows(
     films = []
     for row in table.rows:
         row.matching("movie_id", ID, ID_FORM)
-        movie_id, video = row.unique("movie_id", lines), _video(row)
-        n_frames, fps = row.whole("n_frames") or 0, _seconds(row, "fps") or 0.0
+        movie_id = row.unique("movie_id", lines)
+        video = _video(row)
+        n_frames = row.whole("n_frames") or 0
+        fps = _seconds(row, "fps") or 0.0
         films.append(
             Film(movie_id, video, n_frames, fps, _seconds(row, "duration_s") or 0.0)
         )
@@ -240,10 +242,8 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
 def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
     """Return the TOML and CSV files of a manifest; an error where they could not be read back."""
     try:
-        toml, rows = (
-            header_to_toml(manifest.header).encode("utf-8"),
-            rows_to_csv(manifest),
-        )
+        toml = header_to_toml(manifest.header).encode("utf-8")
+        rows = rows_to_csv(manifest)
     except UnicodeEncodeError as error:
         character = error.object[error.start : error.end]
         raise FixInput(
@@ -266,7 +266,8 @@ def clips_of(
         columns: The extra columns to keep.
     """
     blank = dict.fromkeys((*COLUMNS, *columns), "")
-    known, line_of = frozenset(concepts), dict[str, int]()
+    known = frozenset(concepts)
+    line_of = dict[str, int]()
     clips = []
     for given, cells in rows:
         row = replace(given, cells={**blank, **cells})
@@ -274,7 +275,8 @@ def clips_of(
             row.matching(column, ID, ID_FORM)
         row.unique("clip_id", line_of)
         scene = row.whole("scene") if row["scene"] else None
-        video, (start_s, end_s) = _video(row), _span(row)
+        video = _video(row)
+        (start_s, end_s) = _span(row)
         level = row.one_of("level", LEVELS) if row["level"] else ""
         names = _concepts(row, known)
         for column in columns:
@@ -311,7 +313,8 @@ def _video(row: TableRow) -> str:
 
 
 def _span(row: TableRow) -> tuple[float | None, float | None]:
-    start_s, end_s = _seconds(row, "start_s"), _seconds(row, "end_s")
+    start_s = _seconds(row, "start_s")
+    end_s = _seconds(row, "end_s")
     if bool(row["start_s"]) != bool(row["end_s"]):
         row.add("end_s", "start_s and end_s must both be given or both be empty")
     elif start_s is not None and end_s is not None and end_s <= start_s:

@@ -89,11 +89,14 @@ def manifest_of_folder(folder: Path, *, name: str | None = None) -> Manifest:
             "no video in this folder", where=str(folder), hint=f"files named {known}"
         )
     stems = Counter(ascii_id(file.stem) for file in files)
-    violations, file_of, rows = Violations(folder), dict[str, PurePosixPath](), []
+    violations = Violations(folder)
+    file_of = dict[str, PurePosixPath]()
+    rows = []
     for number, file in enumerate(files, 1):
         scene = _NUMBERED.fullmatch(file.stem)
         film = "_".join(file.parts[:-1]) or (scene[1] if scene else file.stem)
-        clip_id, movie_id = ascii_id(file.stem), ascii_id(film)
+        clip_id = ascii_id(file.stem)
+        movie_id = ascii_id(film)
         if stems[clip_id] > 1:
             clip_id = f"{movie_id}-{clip_id}"
         if (first := file_of.setdefault(clip_id, file)) != file:
@@ -102,7 +105,8 @@ def manifest_of_folder(folder: Path, *, name: str | None = None) -> Manifest:
         cells = {"clip_id": clip_id, "movie_id": movie_id, "video": str(file)}
         cells |= {"scene": str(int(scene[2] or scene[3]))} if scene else {}
         rows.append((TableRow(number, {}, violations), cells))
-    clips, hint = clips_of(rows), "rename it: letters, digits, . _ -"
+    clips = clips_of(rows)
+    hint = "rename it: letters, digits, . _ -"
     violations.raise_if_any("a video cannot be named as a clip", hint)
     title = name or ascii_id(folder.resolve().name) or "videos"
     return Manifest(title, Header(title, video_root=str(folder.resolve())), clips)
@@ -232,7 +236,8 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
     without: list[str] = []
     ambiguous: dict[str, tuple[str, ...]] = {}
     for clip in originals:
-        own, span = files.of_clip(clip), film_span(clip)
+        own = files.of_clip(clip)
+        span = film_span(clip)
         found = own or (files.of_film(clip) if span else ())
         if not found:
             without.append(clip.clip_id)
@@ -278,7 +283,8 @@ def _file_name(clip: Clip) -> str:
 
 def _original(clip: Clip) -> Clip:
     """Return the clip as it was before it was linked for the first time."""
-    name, video = _file_name(clip), PurePosixPath(clip.video)
+    name = _file_name(clip)
+    video = PurePosixPath(clip.video)
     # It is linked to its film instead of a file of its own: its times are from the film columns.
     if (
         name
@@ -322,7 +328,8 @@ class _Files:
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of this clip alone: all files of the best kind of match."""
         wanted = PurePosixPath(_file_name(clip))
-        a_part, exact = clip.start_s is not None, ("path", str(wanted))
+        a_part = clip.start_s is not None
+        exact = ("path", str(wanted))
         for key in (
             ("path", f"{clip.movie_id}/{wanted}"),
             *([exact] if a_part else []),
@@ -347,7 +354,8 @@ class _Files:
         """Yield the keys by which a file can be found."""
         path = PurePosixPath(name)
         yield from (("path", name), ("name", path.name), ("stem", path.stem))
-        scene, film = _SCENE.fullmatch(path.stem), self._film_of(path.stem)
+        scene = _SCENE.fullmatch(path.stem)
+        film = self._film_of(path.stem)
         if scene:
             yield "scene", scene[1], int(scene[2])
         if film == path.stem:
@@ -359,7 +367,8 @@ class _Files:
 
     def _same_film(self, clip: Clip, names: Sequence[str]) -> tuple[str, ...]:
         """Return the files of the clip's film among these, or else those without a film."""
-        same, free = [], []
+        same = []
+        free = []
         for path in map(PurePosixPath, names):
             films = {self._film_of(part) for part in (*path.parts[:-1], path.stem)} - {
                 ""

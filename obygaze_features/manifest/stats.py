@@ -64,7 +64,8 @@ class Stats:
 
     def to_text(self) -> str:
         """Return the counts as tables for the terminal."""
-        unit, mean = self.unit, self.concepts_per_clip
+        unit = self.unit
+        mean = self.concepts_per_clip
         levels = [
             (
                 level,
@@ -120,8 +121,10 @@ def compute_stats(manifest: Manifest) -> Stats:
     Args:
         manifest: The manifest, in the view that is to be counted.
     """
-    clips, names = list(manifest), manifest.header.concepts
-    levels, films = _level_counts(clips), _grouped(clips, lambda clip: clip.movie_id)
+    clips = list(manifest)
+    names = manifest.header.concepts
+    levels = _level_counts(clips)
+    films = _grouped(clips, lambda clip: clip.movie_id)
     by_level = _grouped(clips, lambda clip: clip.level)
     annotators = _grouped(clips, lambda clip: clip.extra.get("annotator"))
     return Stats(

@@ -123,11 +123,13 @@ def read_table(
     found = Violations(path) if violations is None else violations
     with open_file(path) if data is None else io.BytesIO(data) as stream:
         lines = _lines(stream, found)
-        first, first_line = next(lines, ""), 1
+        first = next(lines, "")
+        first_line = 1
         # A program that saved the file may have added quotes, or the delimiters of empty cells.
         for_spreadsheets = first.lstrip('"').startswith(SPREADSHEET_LINE)
         if for_spreadsheets:
-            first, first_line = next(lines, ""), 2
+            first = next(lines, "")
+            first_line = 2
         delimiter = delimiter or max(DELIMITERS, key=first.count)
         text = chain([first] if first else [], lines)
         records = _records(text, delimiter, found, first_line)

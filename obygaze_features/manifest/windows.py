@@ -65,7 +65,8 @@ class Grid:
                 raise FixUsage(f"{name} must be a finite number from 0, got {value:g}")
         if self.fps > MAX_FPS:
             raise FixUsage(f"fps must be at most {MAX_FPS:,}, got {self.fps:g}")
-        pictures, seconds = (self.window, self.stride), (self.seconds, self.every)
+        pictures = (self.window, self.stride)
+        seconds = (self.seconds, self.every)
         whole_grid = all(pictures) and not any(seconds)
         if not (whole_grid or (all(seconds) and not any(pictures) and not self.fps)):
             raise FixUsage(f"expected {FORMS}; got {self or 'none of them'}")

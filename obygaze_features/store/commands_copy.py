@@ -134,7 +134,8 @@ def _report_copied(session: Session, copied: Copied) -> None:
     pending = count(copied.pending_blocks, "block")
     state = "sealed" if copied.sealed else f"{pending} still to extract, not sealed"
     blocks = count(copied.n_blocks, "block")
-    clips, console = count(copied.n_clips, "clip"), session.console
+    clips = count(copied.n_clips, "clip")
+    console = session.console
     text = f"{copied.path}: {clips}, {blocks} copied, {state}"
     console.show({**asdict(copied), "path": str(copied.path)}, text)
     if copied.in_several:

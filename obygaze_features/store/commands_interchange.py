@@ -137,10 +137,12 @@ def import_(
     default: Pool = "also" if list(source.levels) == ["tokens"] else "none"
     told = named_values(facts, "--fact")
     settings = ImportSettings(facts=told, pool=pool or default, **options)
-    found, clips = None, None
+    found = None
+    clips = None
     if manifest is not None:
         found = read_manifest(session.workspace.existing_manifest(manifest))
-        ids, movies = list(found.clip_ids), [clip.movie_id for clip in found]
+        ids = list(found.clip_ids)
+        movies = [clip.movie_id for clip in found]
         sha256 = clips_sha256(zip(ids, movies, strict=True))
         clips = ManifestClips(found.name, sha256, ids, movies)
     try:

@@ -50,7 +50,8 @@ def ls(session: Session) -> None:
         obygaze store ls
         obygaze -C /data/films store ls --json
     """
-    rows, broken = [], []
+    rows = []
+    broken = []
     for name in store_names(session):
         try:
             rows.append({"name": name, **summary(open_named(session, name))})
@@ -262,7 +263,8 @@ def diff(session: Session, first: str, second: str) -> None:
         obygaze store diff obygaze12-xclip obygaze12-xclip-bf16
         obygaze store diff stores/a https://example.org/stores/b --json
     """
-    one, other = open_named(session, first), open_named(session, second)
+    one = open_named(session, first)
+    other = open_named(session, second)
     with session.console.progress("compare") as progress:
         found = diff_stores(one, other, progress=progress)
     facts = {**asdict(found), "common": len(found.common), "same": found.same}

@@ -75,7 +75,8 @@ def write_maps(
         facts: What else determines the maps, for the recipe.
         made: For each clip in turn its maps [direction, step, row, column], or why there are none.
     """
-    plan, grid = source.plan, grid_of(source)
+    plan = source.plan
+    grid = grid_of(source)
     recipe = Recipe.from_json(
         {
             **source.recipe.to_json(),
@@ -102,11 +103,9 @@ def write_maps(
         citation=source.citation,
         block_rows=BLOCK_ROWS_LARGE,
     )
-    writer, empty, rest = (
-        StoreWriter(path),
-        np.full((len(names), *grid), np.nan),
-        iter(made),
-    )
+    writer = StoreWriter(path)
+    empty = np.full((len(names), *grid), np.nan)
+    rest = iter(made)
     for block in range(writer.plan.n_blocks):
         own = rows[slice(*writer.plan.block_range(block))]
         found = list(islice(rest, len(own)))

@@ -48,7 +48,8 @@ CONTAINERS = (
 )
 
 # The bytes that are read to tell the format of a picture, and the flag of a WebP that moves.
-PICTURE_HEAD, ANIMATED_WEBP = 65536, 2
+PICTURE_HEAD = 65536
+ANIMATED_WEBP = 2
 
 # The reasons for which a video cannot be used, each with what to do about it.
 REASONS = {
@@ -187,7 +188,8 @@ def demux(container: Any, stream: Any) -> Iterator[Any]:
 @contextmanager
 def logged_errors(container: Any) -> Iterator[Callable[[], int]]:
     """Count the errors that the reader of a container logs: some damage is reported only there."""
-    logging, name = av().logging, container.format.name
+    logging = av().logging
+    name = container.format.name
     with _LOG_LOCK:
         _LOG_LEVELS.append(logging.get_level())
         logging.set_level(logging.ERROR)

@@ -134,7 +134,8 @@ class _ClipDecoder:
 
     def _by_times(self, index: FrameIndex) -> dict[View, DecodedClip]:
         """Decode from key frames; the position of its packet identifies each picture."""
-        canvas, source = self._canvas(index), self.source
+        canvas = self._canvas(index)
+        source = self.source
         if source.first is not None:
             canvas.offer_at(*source.first)
         for run in index.runs(index.order[canvas.missing()].tolist()):
@@ -166,7 +167,9 @@ class _ClipDecoder:
             and (clips := self._by_decoded_order(index, decoded)) is not None
         ):
             return clips
-        canvas, source, out = self._canvas(index), self.source, list[int]()
+        canvas = self._canvas(index)
+        source = self.source
+        out = list[int]()
         last = max(canvas.wanted)
         ends_early = canvas.span[1] < index.frames
 
@@ -184,10 +187,8 @@ class _ClipDecoder:
             out = source.positions()
         # A second time, now that it is known which pictures come out.
         exact = index.corrected(out, source.damage)
-        again, ranks = (
-            self._canvas(exact),
-            iter(np.flatnonzero(np.isin(exact.order, out)).tolist()),
-        )
+        again = self._canvas(exact)
+        ranks = iter(np.flatnonzero(np.isin(exact.order, out)).tolist())
         source.run(
             source.whole,
             lambda _, frame: again.offer(next(ranks, -1), frame, nearest=True),
@@ -203,9 +204,11 @@ class _ClipDecoder:
         The result is that of counting. None, if the pictures of the clip cannot be told by their
         packets, do not come out, or are affected by damage.
         """
-        out, damage = decoded.positions.tolist(), decoded.damage
+        out = decoded.positions.tolist()
+        damage = decoded.damage
         canvas = self._canvas(index)
-        last, ends_early = max(canvas.wanted), canvas.span[1] < index.frames
+        last = max(canvas.wanted)
+        ends_early = canvas.span[1] < index.frames
         # Counting stops after the clip, so that it sees no damage that comes later.
         stop = max(out[: last + 1], default=0) + CHECKED
         if len(set(out)) < len(out):
@@ -241,7 +244,8 @@ class _ClipDecoder:
             if self.end_s is not None and (self.start_s is None or self.end_s <= 0):
                 what = f"the part ends at {self.end_s:g} s, before the video begins"
         else:
-            first, last = int(self.ranks.min()), int(self.ranks.max())
+            first = int(self.ranks.min())
+            last = int(self.ranks.max())
             span = (first, last + 1) if last < index.frames else (0, 0)
             what = f"picture {last} is missing; the film has {index.frames}"
         if not index.frames:
@@ -253,7 +257,9 @@ class _ClipDecoder:
         return Canvas(self.source, index, span, self.views, self.allocate, self.ranks)
 
     def _finish(self, canvas: Canvas) -> dict[View, DecodedClip]:
-        index, end_s, stop = canvas.index, self.end_s, canvas.span[1]
+        index = canvas.index
+        end_s = self.end_s
+        stop = canvas.span[1]
         if self.ranks is not None:
             end_s = float(index.times_s[stop]) if stop < index.frames else None
         missing = self.source.film.missing_share(index, canvas.span, end_s)

@@ -28,8 +28,12 @@ MAX_SUBSTITUTED = 1 / 8
 # A larger clip is refused before its memory is allocated.
 MAX_BYTES = 8 * 1024**3
 # The size of a contact sheet, in pixels, and its colours.
-CELL_EDGE, GAP, LINE = 320, 8, 18
-BACKGROUND, TEXT, WARNING = (250, 250, 248), (40, 40, 40), (178, 34, 34)
+CELL_EDGE = 320
+GAP = 8
+LINE = 18
+BACKGROUND = (250, 250, 248)
+TEXT = (40, 40, 40)
+WARNING = (178, 34, 34)
 
 # Returns arrays of the given shapes.
 Allocate = Callable[[Sequence[tuple[int, ...]]], Sequence[Pixels]]
@@ -127,7 +131,8 @@ class DecodedClip:
         if self.missing > max_substituted:
             what = f"{self.missing:.0%} of the pictures are missing"
             raise BadVideo(what, path=self.path, stage="decode", reason="truncated")
-        bad, real = int(self.substituted.sum()), int(self.mask.sum())
+        bad = int(self.substituted.sum())
+        real = int(self.mask.sum())
         if bad > max_substituted * real:
             what = f"{bad} of {real} pictures are damaged"
             raise BadVideo(what, path=self.path, stage="decode", reason="damaged")
@@ -146,7 +151,10 @@ class Canvas:
         allocate: Allocate,
         listed: Ints | None = None,
     ) -> None:
-        self.source, self.index, self.span, self.views = source, index, span, views
+        self.source = source
+        self.index = index
+        self.span = span
+        self.views = views
         self.samples = [sample(index, span, v.count, v.sampling, listed) for v in views]
         self.converter = PictureConverter(source.geometry)
         # The pictures of all views that resize alike, and the row of each wanted rank in them.
@@ -211,7 +219,8 @@ class Canvas:
             elif others:
                 other = min(others, key=lambda there: abs(there - rank))
                 for resize in layers:
-                    pictures, rows = self.pictures[resize], self.rows[resize]
+                    pictures = self.pictures[resize]
+                    rows = self.rows[resize]
                     pictures[rows[rank]] = pictures[rows[other]]
                 self.there[rank] = present[other]
 
@@ -224,14 +233,17 @@ class Canvas:
 
     def clip(self, number: int, missing: float) -> DecodedClip:
         """Return the finished clip of one view."""
-        sampled, index, source = self.samples[number], self.index, self.source
+        sampled = self.samples[number]
+        index = self.index
+        source = self.source
         resize = self.views[number].resize
         there = np.array(
             [self.there.get(int(rank), -1) for rank in sampled.index], dtype=np.int64
         )
         there[~sampled.mask] = -1
         if (there[sampled.mask] < 0).any():
-            what, path = "no picture can be decoded", source.path
+            what = "no picture can be decoded"
+            path = source.path
             raise BadVideo(what, path=path, stage="decode", reason="damaged")
         ranks = sampled.index.tolist()
         affected = [
@@ -260,7 +272,8 @@ def save_clip(clip: DecodedClip, path: Path | str, *, force: bool = False) -> No
         path: where to write; its ending selects the format.
         force: replace a file with other content.
     """
-    suffix, data = Path(path).suffix.lower(), io.BytesIO()
+    suffix = Path(path).suffix.lower()
+    data = io.BytesIO()
     if suffix == ".npz":
         names = ("frames", "index", "time_s", "asked_s", "substituted", "mask")
         np.savez(data, **{name: getattr(clip, name) for name in names})
@@ -278,7 +291,8 @@ def contact_sheet(clip: DecodedClip) -> bytes:
     frames = clip.frames
     count, height, width = frames.shape[:3]
     scale = min(1.0, CELL_EDGE / max(height, width))
-    cell_w, cell_h = max(1, round(width * scale)), max(1, round(height * scale))
+    cell_w = max(1, round(width * scale))
+    cell_h = max(1, round(height * scale))
     across = max(1, math.ceil(math.sqrt(count * cell_h / cell_w)))
     down = math.ceil(count / across)
     size = (across * (cell_w + GAP) + GAP, down * (cell_h + LINE + GAP) + GAP)
@@ -309,7 +323,8 @@ def _labels(clip: DecodedClip, number: int) -> list[str]:
     if not clip.mask[number]:
         return ["empty"]
     seconds, milliseconds = divmod(round(float(clip.time_s[number]) * 1000), 1000)
-    minutes, hours = f"{seconds // 60 % 60}", seconds // 3600
+    minutes = f"{seconds // 60 % 60}"
+    hours = seconds // 3600
     clock = f"{hours}:{minutes:0>2}" if hours else minutes
     time = f"{clock}:{seconds % 60:02d}.{milliseconds:03d}"
     mark = " damaged" if clip.substituted[number] else ""

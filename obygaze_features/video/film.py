@@ -74,7 +74,8 @@ class VideoInfo:
 
     def to_text(self) -> str:
         """Return the description for people, one line for each fact."""
-        index, shape = self.index, self.geometry
+        index = self.index
+        shape = self.geometry
         height, width = shape.upright
         stored = f"stored {shape.width} x {shape.height}"
         lines = {
@@ -219,7 +220,8 @@ def decoded_order(source: VideoSource) -> DecodedOrder | None:
 
 def _decode_whole(path: Path, progress: Progress) -> Values:
     """Decode a film from its beginning; return the pictures that come out, and the damage."""
-    positions, keys = list[int](), list[bool]()
+    positions = list[int]()
+    keys = list[bool]()
 
     def take(position: int, frame: Any) -> None:
         positions.append(position)

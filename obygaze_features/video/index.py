@@ -129,13 +129,16 @@ class FrameIndex:
         """Return the fewest runs of packets that hold `positions`, each from a key frame on."""
         spans = sorted((self.start_of(p, back), p) for p in positions)
         runs: list[PacketRun] = []
-        first, stop, wanted = 0, -1, list[int]()
+        first = 0
+        stop = -1
+        wanted = list[int]()
         for start, position in spans:
             if wanted and start > stop + 1:
                 runs.append(PacketRun(first, stop, frozenset(wanted)))
                 wanted = []
             if not wanted:
-                first, stop = start, position
+                first = start
+                stop = position
             stop = max(stop, position)
             wanted.append(position)
         if wanted:
@@ -255,7 +258,8 @@ def clock_of(ticks: Ints, tick_s: float, origin_s: float | None) -> Floats | Non
     if len(known) == len(ticks) and len(np.unique(ticks)) > len(ticks) // 2:
         clock = np.sort(ticks).astype(np.float64)
     else:
-        first, last = int(known[0]), int(known[-1])
+        first = int(known[0])
+        last = int(known[-1])
         step = float(ticks[last] - ticks[first]) / (last - first)
         if step <= 0:
             return None

@@ -29,7 +29,8 @@ _EXTENDED = 88
 # H.264 profiles whose parameters contain more about colour.
 _HIGH = frozenset({100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135})
 
-_PICTURE, _GROUP = b"\0\0\1\0", b"\0\0\1\xb8"
+_PICTURE = b"\0\0\1\0"
+_GROUP = b"\0\0\1\xb8"
 _SLICE = re.compile(rb"\x00\x00\x01[\x01-\xaf]")
 _B_PICTURE = 3
 
@@ -131,7 +132,8 @@ class _Bits:
 
     def __init__(self, data: bytes) -> None:
         data = data.replace(b"\0\0\3", b"\0\0")
-        self.value, self.left = int.from_bytes(data, "big"), 8 * len(data)
+        self.value = int.from_bytes(data, "big")
+        self.left = 8 * len(data)
 
     def take(self, count: int) -> int:
         self.left -= count
@@ -224,7 +226,8 @@ def h264_numbers(
         slices = [unit for unit in units if unit[0] & 31 in (1, 5)]
         if slices and position >= 0 and numbering is not None:
             with suppress(EOFError):
-                bits, is_reference = _Bits(slices[0][1:24]), bool(slices[0][0] >> 5 & 3)
+                bits = _Bits(slices[0][1:24])
+                is_reference = bool(slices[0][0] >> 5 & 3)
                 for _ in range(3):
                     bits.code()
                 bits.take(2 if numbering.separate_planes else 0)
@@ -281,7 +284,8 @@ def mpeg_groups(
     There are no groups if a key frame does not begin one.
     """
     groups: list[list[NumberedPicture]] = []
-    headless, all_keys_begin_groups = list[int](), True
+    headless = list[int]()
+    all_keys_begin_groups = True
     for position, data in coded:
         at = data.find(_PICTURE)
         if at < 0 and _SLICE.search(data):

@@ -81,10 +81,14 @@ class Film:
         It is the one packet at this place in the file, or at this time, of this size.
         """
         by_offset, by_pts = self._sorted
-        values, order, value = self.offset, by_offset, packet.pos
+        values = self.offset
+        order = by_offset
+        value = packet.pos
         # After seeking to a byte, the times of some containers begin again.
         if value is None or value < 0:
-            values, order, value = self.index.pts, by_pts, packet.pts
+            values = self.index.pts
+            order = by_pts
+            value = packet.pts
             value = NO_PTS if value is None else value
         sides = (
             np.searchsorted(values, value, side, order) for side in ("left", "right")
@@ -142,7 +146,8 @@ def _read_packets(
     codec = stream.codec_context.codec.canonical_name
     rows: list[tuple[int, ...]] = []
     damaged: list[bool] = []
-    cut, n_reported = False, 0
+    cut = False
+    n_reported = 0
     with logged_errors(container) as count_errors:
         try:
             for packet in demux(container, stream):
@@ -165,7 +170,8 @@ def _read_packets(
                     kept.append(packet)
                 if codec not in _UNREPORTED_DAMAGE:
                     continue
-                n_before, n_reported = n_reported, count_errors()
+                n_before = n_reported
+                n_reported = count_errors()
                 if n_reported > n_before:
                     # The damage is in this packet, in the one before, or between them; a key
                     # frame after it is whole.
@@ -182,7 +188,8 @@ def _index_of(
     table: NDArray[np.void], damaged: list[bool], container: Any, stream: Any
 ) -> FrameIndex:
     """Make the index from the table of packets, with times where format and times allow."""
-    pts, shown = table["pts"].copy(), table["shown"]
+    pts = table["pts"].copy()
+    shown = table["shown"]
     codec = stream.codec_context
     tick = float(stream.time_base)
     rate = float(stream.guessed_rate or stream.average_rate or DEFAULT_RATE)

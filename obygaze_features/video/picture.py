@@ -49,12 +49,14 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
     ):  # PyAV does not know the EXIF data that FFmpeg has read the matrix from
         side_data = _filtered(frame, "sidedata", f"mode=delete:type={_EXIF}").side_data
     matrix = side_data.get(av().sidedata.sidedata.Type.DISPLAYMATRIX)
-    rotation, flip = 0, False
+    rotation = 0
+    flip = False
     if matrix is not None:
         a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
         flip = a * d - b * c < 0
         if flip:
-            a, b = -a, -b
+            a = -a
+            b = -b
         # In quarter turns.
         rotation = round(math.degrees(math.atan2(b, a)) / 90) % 4 * 90
     return PictureGeometry(
@@ -122,7 +124,8 @@ def conversion_sha256() -> str:
 
     Recipes contain it: it changes if the library converts to other pixels.
     """
-    width, height = 64, 48
+    width = 64
+    height = 48
     y, x = np.mgrid[0 : height * 3 // 2, 0:width]
     planes = ((x * 5 + y * 3 + (x * y) // 9) % 220 + 16).astype(np.uint8)
     frame = av().VideoFrame.from_ndarray(planes, format="yuv420p")

@@ -178,7 +178,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
     def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
         worker = self._worker(slot)
         started = time.monotonic()
-        clips, error = None, None
+        clips = None
+        error = None
         try:
             worker.await_ready()
             started = time.monotonic()
@@ -199,9 +200,11 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 raise ObygazeError(
                     f"a decode worker did not start ({how})", hint=hint
                 ) from None
-            what, reason = f"the decoder crashed on this file ({how})", "crashed"
+            what = f"the decoder crashed on this file ({how})"
+            reason = "crashed"
             if late:
-                what, reason = f"not decoded within {self.timeout_s:g} s", "timeout"
+                what = f"not decoded within {self.timeout_s:g} s"
+                reason = "timeout"
             error = BadVideo(what, path=job.path, stage="worker", reason=reason)
         return DecodeResult(job, clips, error, time.monotonic() - started)
 
@@ -215,7 +218,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 self._memories[number] = SharedMemory()
                 self._free.append(number)
             number = self._free.pop()
-            memory, dropped = self._memories[number], list(self._dropped)
+            memory = self._memories[number]
+            dropped = list(self._dropped)
         try:
             reply = worker.decode(job, number, memory, dropped, self.timeout_s)
         except (TimeoutError, _WorkerExited):

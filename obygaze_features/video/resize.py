@@ -92,7 +92,8 @@ def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
     first = np.maximum((centre - reach + 0.5).astype(np.int64), 0)
     last = np.minimum((centre + reach + 0.5).astype(np.int64), n_in)
     count = int(np.ceil(reach)) * 2 + 1
-    weights, total = np.zeros((n_out, count)), np.zeros(n_out)
+    weights = np.zeros((n_out, count))
+    total = np.zeros(n_out)
     for k in range(count):
         x = np.abs((first + k - centre + 0.5) * (1.0 / widen))
         if kernel == "bilinear":
@@ -156,8 +157,10 @@ def _part(
     if n_in == n_out:
         return slice(start, start + length), None
     index, weight = pillow_taps(n_in, n_out, kernel)
-    index, weight = index[start : start + length], weight[start : start + length]
-    first, stop = int(index.min()), int(index.max()) + 1
+    index = index[start : start + length]
+    weight = weight[start : start + length]
+    first = int(index.min())
+    stop = int(index.max()) + 1
     return slice(first, stop), _matrix(index - first, weight, stop - first)
 
 

@@ -69,15 +69,15 @@ class VideoSource:
         progress: Progress,
         kept: Sequence[Any] | None = None,
     ) -> None:
-        self.path, self.film, self.container, self.stream = (
-            path,
-            film,
-            container,
-            stream,
-        )
-        self.kept, self.progress = kept, progress
+        self.path = path
+        self.film = film
+        self.container = container
+        self.stream = stream
+        self.kept = kept
+        self.progress = progress
         self.decoder = stream.codec_context
-        self.decoder.thread_count, self.decoder.thread_type = threads, "AUTO"
+        self.decoder.thread_count = threads
+        self.decoder.thread_type = "AUTO"
         self.codec = str(self.decoder.codec.canonical_name)
         if self.codec in _ERR_DETECT:
             self.decoder.options = {"err_detect": _ERR_DETECT[self.codec]}
@@ -149,7 +149,8 @@ class VideoSource:
 
     def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
         """Yield the packets after seeking to where a packet is in the file, and to its time."""
-        film, formats = self.film, self.container.format.name.split(",")
+        film = self.film
+        formats = self.container.format.name.split(",")
         places = [int(film.offset[max(0, start - n)]) for n in (0, *BEFORE)]
         if any(name in _WITHOUT_BYTES for name in formats):
             places = []

@@ -68,13 +68,16 @@ def main(handle: int) -> None:
 
 def _receive(channel: socket.socket, requests: _Requests) -> None:
     # This runs in a separate thread, so that a worker that hangs in a file ends with its pool.
-    line, handles = b"", list[int]()
+    line = b""
+    handles = list[int]()
     try:
         while (received := socket.recv_fds(channel, 65536, 1))[0]:
-            line, handles = line + received[0], handles + received[1]
+            line = line + received[0]
+            handles = handles + received[1]
             if line.endswith(b"\n"):
                 requests.put((json.loads(line), handles[0]))
-                line, handles = b"", []
+                line = b""
+                handles = []
     finally:
         os._exit(0)
 
@@ -82,7 +85,8 @@ def _receive(channel: socket.socket, requests: _Requests) -> None:
 def _decode(
     request: Mapping[str, Any], memory: SharedMemory, progress: Progress
 ) -> dict[str, Any]:
-    path, indexes = request["path"], request["indexes"]
+    path = request["path"]
+    indexes = request["indexes"]
     try:
         if not request["views"]:
             make_index(Path(path), Path(indexes), progress)
@@ -104,9 +108,11 @@ def _decode(
             if isinstance(error, ObygazeError)
             else f"{type(error).__name__}: {error}"
         )
-        stage, reason = "decode", "crashed"
+        stage = "decode"
+        reason = "crashed"
         if isinstance(error, BadVideo):
-            stage, reason = error.stage, error.reason
+            stage = error.stage
+            reason = error.reason
         return {"error": {"what": what, "path": path, "stage": stage, "reason": reason}}
 
 

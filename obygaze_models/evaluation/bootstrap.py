@@ -43,7 +43,8 @@ NEXT_TO_ZERO = 1e-6
 LEAST_WIDTH = 1e-9  # below it, draws differ by the rounding of sums
 # Of fewer than MANY_GROUPS a straight line explains much by chance; of fewer than FEW_GROUPS the
 # quantiles end at the most extreme draw.
-MANY_GROUPS, FEW_GROUPS = 10, 6
+MANY_GROUPS = 10
+FEW_GROUPS = 6
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,8 @@ def resample(
     drawn = draw(statistics, codes, n_replicates, seed)
     k = int(codes.max()) + 1
     if within_unit and "prevalence" in drawn and k >= MANY_GROUPS:
-        factor, shares = (label_inflation / inflation) ** 0.5, drawn["prevalence"]
+        factor = (label_inflation / inflation) ** 0.5
+        shares = drawn["prevalence"]
         drawn = {
             name: _with_labels(values, shares, factor) for name, values in drawn.items()
         }
@@ -190,10 +192,8 @@ def _with_labels(values: FloatArray, shares: FloatArray, factor: float) -> Float
     They explain it by a straight line, on the logit scale.
     """
     known = np.isfinite(values) & np.isfinite(shares)
-    x, y = (
-        shares[known],
-        special.logit(np.clip(values[known], NEXT_TO_ZERO, 1 - NEXT_TO_ZERO)),
-    )
+    x = shares[known]
+    y = special.logit(np.clip(values[known], NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
     if factor == 1 or not known.any() or min(np.ptp(x), np.ptp(y)) < NEXT_TO_ZERO:
         return values
     x = x - x.mean()
@@ -234,7 +234,10 @@ def interval_of(
     if not 0 < level < 1 or values.size < 2:
         what = "level must be between 0 and 1 and n_replicates at least 2"
         raise FixInput(f"{what}, got {level} and {values.size}")
-    draws, low, high, error = values[np.isfinite(values)], np.nan, np.nan, np.nan
+    draws = values[np.isfinite(values)]
+    low = np.nan
+    high = np.nan
+    error = np.nan
     is_known = k > 1 and np.isfinite(inflation)
     if is_known and draws.size and np.isfinite(point):
         wide = widen(draws, inflation**0.5, within_unit=within_unit)
@@ -246,7 +249,8 @@ def interval_of(
         if k < FEW_GROUPS and low < high:
             low, high = _student(wide, k, level, within_unit=within_unit).tolist()
         if not high - low > LEAST_WIDTH:
-            low, high = np.nan, np.nan
+            low = np.nan
+            high = np.nan
     if is_known and draws.size > 1:
         error = float(draws.std(ddof=1)) * inflation**0.5
     undefined = int(values.size - draws.size)

@@ -108,7 +108,9 @@ class GroupTest:
 
     def explain(self) -> str:
         """Return why the p-values within and across films differ, or why there is only one."""
-        films, across, within = self.films, self.p_across, self.p
+        films = self.films
+        across = self.p_across
+        within = self.p
         if films is None:
             return (
                 "Items are treated as independent: no films were given."
@@ -128,10 +130,8 @@ class GroupTest:
         shared = f"{films.n_shared} of {films.n_blocks} films have items of both groups"
         shared += f" ({films.n_items_shared} items)"
         if across < ALPHA <= within:
-            why, what = (
-                f"Only {shared}",
-                "is significant across films but not within films",
-            )
+            why = f"Only {shared}"
+            what = "is significant across films but not within films"
             if films.share is not None and films.share >= MOSTLY:
                 why = f"{self.x} and {self.y} come from the same films in different proportions"
                 what = "is between films"
@@ -168,14 +168,17 @@ def compare_groups(
         permutations: How many permutations are drawn if they are too many to count.
         seed: The seed of these draws.
     """
-    s, is_x = np.concatenate([s_x, s_y]), np.arange(len(s_x) + len(s_y)) < len(s_x)
+    s = np.concatenate([s_x, s_y])
+    is_x = np.arange(len(s_x) + len(s_y)) < len(s_x)
 
     def p_value(inside: NDArray[Any] | None) -> PValue:
         if s.dtype == bool:
             return occurrence_p(s, is_x, inside)
         return permutation_p(s, is_x, inside, permutations=permutations, seed=seed)
 
-    across, within, films = p_value(None), None, None
+    across = p_value(None)
+    within = None
+    films = None
     if blocks is not None:
         films = film_share(s, is_x, blocks)
         within = p_value(blocks) if films.n_shared else None
@@ -195,7 +198,8 @@ def summary(
     tests: Sequence[GroupTest], sentence: Callable[[GroupTest], str]
 ) -> list[str]:
     """Return the results in sentences: of a few tests all, of many those that are significant."""
-    sentences, n_tests = [sentence(test) for test in tests], len(tests)
+    sentences = [sentence(test) for test in tests]
+    n_tests = len(tests)
     if n_tests > MANY:
         held = sorted(
             (test for test in tests if test.p_holm < ALPHA), key=lambda test: test.p
@@ -216,7 +220,8 @@ def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
 
     As Caliskan et al. have it, with the sample standard deviation over both groups.
     """
-    x, y = np.asarray(s_x, dtype=np.float64), np.asarray(s_y, dtype=np.float64)
+    x = np.asarray(s_x, dtype=np.float64)
+    y = np.asarray(s_y, dtype=np.float64)
     both = np.concatenate([x, y])
     spread = float(np.std(both, ddof=1))
     if spread <= 1e-12 * max(1.0, float(np.abs(both).max())):

@@ -155,7 +155,8 @@ class LeakIndex:
         fresh = test[~is_leaked]
         copied = fresh[_among(self.copies, seen)[self.copies[fresh]]]
         leaked = test[is_leaked]
-        near, same = None, None
+        near = None
+        same = None
         if self.places is not None:
             near, same = self.places.count(fresh, seen)
         return Leak(

@@ -146,7 +146,8 @@ def _is_split(values: FloatArray, y: BoolArray) -> bool:
     """Return whether a threshold separates the classes, both of which may have clips on it."""
     if y.all() or not y.any():
         return True
-    above, below = values[y], values[~y]
+    above = values[y]
+    below = values[~y]
     return bool(below.max() <= above.min() or above.max() <= below.min())
 
 
@@ -164,7 +165,8 @@ def _newton(design: FloatArray, y: BoolArray, firth: bool) -> FloatArray:
         while np.abs(step).max() > TOLERANCE:
             candidate = _likelihood(design, y, beta + step, firth)
             if candidate >= value:
-                beta, value = beta + step, candidate
+                beta = beta + step
+                value = candidate
                 break
             step /= 2
         else:
@@ -226,9 +228,11 @@ def _variances(
         )
     values, axes = np.linalg.eigh(bread)
     root = axes * np.sqrt(np.maximum(values, 0))
-    p, variance = special.expit(design @ beta), np.zeros(len(beta))
+    p = special.expit(design @ beta)
+    variance = np.zeros(len(beta))
     for movie in range(k):
-        own, weight = design[codes == movie], (p * (1 - p))[codes == movie, None]
+        own = design[codes == movie]
+        weight = (p * (1 - p))[codes == movie, None]
         # The fit follows the clips of a movie, so that their residuals are too small.
         left, axes = np.linalg.eigh(
             np.eye(len(beta)) - root.T @ (own.T @ (own * weight)) @ root

@@ -64,7 +64,8 @@ def f1_binary(c: Confusion) -> FloatArray:
 
 def f1_weighted(c: Confusion) -> FloatArray:
     """Return the mean F1 of both classes, weighted by their numbers of clips."""
-    positive, negative = c.tp + c.fn, c.tn + c.fp
+    positive = c.tp + c.fn
+    negative = c.tn + c.fp
     both = positive * f1_binary(c) + negative * f1_binary(c.swapped())
     return divide(both, positive + negative)
 
@@ -144,7 +145,8 @@ def replicate(
     predictions: Predictions, weights: ArrayLike | None, names: Iterable[str] = METRICS
 ) -> Values:
     """Return each metric under each row of weights of clips; None weights each clip once."""
-    names, n = list(names), len(predictions)
+    names = list(names)
+    n = len(predictions)
     matrix = (
         np.ones((1, n))
         if weights is None
@@ -160,7 +162,8 @@ def replicate(
         raise FixInput(
             f"unknown metric {unknown[0]!r}", hint="one of " + ", ".join(METRICS)
         )
-    low, high = predictions.score.min(), predictions.score.max()
+    low = predictions.score.min()
+    high = predictions.score.max()
     if not (low >= 0 and high <= 1) and not set(names).isdisjoint(CALIBRATION_METRICS):
         raise FixInput(
             f"calibration requires probabilities, got scores from {low:g} to {high:g}",
@@ -193,7 +196,8 @@ class GroupedStats:
     @cached_property
     def outcomes(self) -> FloatArray:
         """True and false positives, false and true negatives of each unit."""
-        y, called = self.predictions.y, self.predictions.decision
+        y = self.predictions.y
+        called = self.predictions.decision
         return self._by_unit(
             np.stack([y & called, ~y & called, y & ~called, ~y & ~called], axis=1)
         )
@@ -208,7 +212,8 @@ class GroupedStats:
     @cached_property
     def ranks(self) -> tuple[FloatArray, FloatArray]:
         """Positives and negatives of each unit at or above each distinct score."""
-        y, (order, ends) = self.predictions.y, self.order
+        y = self.predictions.y
+        (order, ends) = self.order
         tables = np.zeros((2, len(self.units), len(order)))
         tables[np.where(y[order], 0, 1), self.at[order], np.arange(len(order))] = 1.0
         positive, negative = np.cumsum(tables, axis=2)[:, :, ends]
@@ -316,7 +321,8 @@ class GroupedStats:
         step_of_row = np.searchsorted(ends, np.arange(len(order)))
         n_positive = self._by_unit(self.predictions.y)[:, 0]
         pairs = n_positive * (self.sizes - n_positive)
-        area, won = np.zeros(len(self.units)), np.zeros(len(self.units))
+        area = np.zeros(len(self.units))
+        won = np.zeros(len(self.units))
         by_unit = np.argsort(self.at[order], kind="stable")
         bounds = np.append(0, np.cumsum(self.sizes)).astype(np.intp)
         n_together = max(1, BLOCK_NUMBERS // len(ends))
@@ -330,7 +336,8 @@ class GroupedStats:
                 is_positive = self.predictions.y[order[rows]]
                 ones = np.bincount(row_steps, weights=is_positive)
                 zeros = np.bincount(row_steps, weights=~is_positive)
-                tp, fp = np.cumsum(ones), np.cumsum(zeros)
+                tp = np.cumsum(ones)
+                fp = np.cumsum(zeros)
                 areas[unit - start, steps] = ones * (tp / (tp + fp))
                 won[unit] = (zeros * (tp - ones / 2)).sum()
             area[start:stop] = areas.sum(axis=1)
@@ -386,7 +393,8 @@ def means_within_units(
 
 def auc_within_units(folds: Sequence[GroupedStats], n_units: int) -> FloatArray:
     """Return `auc_within` within each of `n_units` units."""
-    won, pairs = np.zeros(n_units), np.zeros(n_units)
+    won = np.zeros(n_units)
+    pairs = np.zeros(n_units)
     for fold in folds:
         _, own, all_pairs = fold.orders_within_units()
         won[fold.units] += divide(own, fold.sizes, 0.0)
@@ -398,7 +406,8 @@ def weighted_mean(
     values: Sequence[FloatArray], weights: Sequence[FloatArray]
 ) -> FloatArray:
     """Return the weighted mean of values, entry by entry, without those that are not finite."""
-    total, weight = np.zeros_like(weights[0]), np.zeros_like(weights[0])
+    total = np.zeros_like(weights[0])
+    weight = np.zeros_like(weights[0])
     for value, own in zip(values, weights, strict=True):
         counts = np.where(np.isfinite(value), own, 0.0)
         total += counts * np.where(counts > 0, value, 0.0)
@@ -414,7 +423,8 @@ def auc_within(folds: Sequence[GroupedStats], weights: FloatArray) -> FloatArray
     noise the AUC falls below 0.5. Here the pairs of each fold are weighted by its number of clips
     (van Elteren's weights), so that a movie drawn twice counts twice.
     """
-    won, pairs = np.zeros(len(weights)), np.zeros(len(weights))
+    won = np.zeros(len(weights))
+    pairs = np.zeros(len(weights))
     for fold in folds:
         _, own, all_pairs = fold.order_metrics(weights)
         drawn = fold.drawn(weights)

@@ -20,11 +20,13 @@ Floats = NDArray[np.float64]
 # Two halves of 2**24 sums each: 48 items, 0.25 GB and a few seconds.
 MAX_LOG2_HALF = 24.0
 # Values that are few whole numbers are counted exactly up to this cost: about ten seconds.
-MAX_DIFFERENT_VALUES, MAX_GRID_COST = 12, 1e10
+MAX_DIFFERENT_VALUES = 12
+MAX_GRID_COST = 1e10
 # Of so many different sums, about a hundred lists are held at once: 1.6 GB.
 MAX_SUMS = 2_000_000
 # Shuffles at a time: their items must fit into the processor's cache.
-CHUNK, POOL = 1 << 15, 1 << 19
+CHUNK = 1 << 15
+POOL = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def permutation_p(
         seed: The seed of these draws.
         exact: Count all permutations if they fit into memory; False draws them always.
     """
-    s, first = np.asarray(values, dtype=np.float64), np.asarray(is_first, dtype=bool)
+    s = np.asarray(values, dtype=np.float64)
+    first = np.asarray(is_first, dtype=bool)
     labels = np.zeros(len(s), dtype=np.int64) if block is None else np.asarray(block)
     if not (s.shape == first.shape == labels.shape) or s.ndim != 1:
         shapes = f"{s.shape}, {first.shape} and {labels.shape}"
@@ -342,12 +345,13 @@ def _count(
     distance = abs(observed - mean)
     total = greater = less = far = 0
     for left, right in sums:
-        steps, others, n = np.sort(left), np.sort(right), len(left) * len(right)
-        below, above = observed - tolerance - steps, observed + tolerance - steps
-        nearer, farther = (
-            mean + distance - tolerance - steps,
-            mean - distance + tolerance - steps,
-        )
+        steps = np.sort(left)
+        others = np.sort(right)
+        n = len(left) * len(right)
+        below = observed - tolerance - steps
+        above = observed + tolerance - steps
+        nearer = mean + distance - tolerance - steps
+        farther = mean - distance + tolerance - steps
         total += n
         greater += n - int(np.searchsorted(others, below).sum())
         less += int(np.searchsorted(others, above, side="right").sum())
@@ -410,7 +414,8 @@ def _random_sums(
 
 def _shuffled(block: _Block, size: int, generator: np.random.Generator) -> Floats:
     """Return the sums of random subsets: the first steps of `size` shuffles at once."""
-    n, taken = len(block.values), block.taken
+    n = len(block.values)
+    taken = block.taken
     total = float(block.values.sum())
     if taken in {0, n}:
         return np.full(size, total if taken else 0.0)
@@ -418,7 +423,8 @@ def _shuffled(block: _Block, size: int, generator: np.random.Generator) -> Float
     fewer = min(taken, n - taken)
     # One row per item and one column per shuffle, so that a step reads whole rows.
     pool = np.repeat(block.values, size)
-    columns, sums = np.arange(size), np.zeros(size)
+    columns = np.arange(size)
+    sums = np.zeros(size)
     for step in range(fewer):
         drawn = (
             generator.integers(step, n, size=size, dtype=np.int32) * np.int64(size)

@@ -31,10 +31,8 @@ def random_ap(prevalence: ArrayLike, n: ArrayLike) -> Floats:
         prevalence: The share of positive clips, of one test or many; at 0 there is no AP (NaN).
         n: The number of clips of each test.
     """
-    prevalence, n = (
-        np.asarray(prevalence, dtype=np.float64),
-        np.asarray(n, dtype=np.float64),
-    )
+    prevalence = np.asarray(prevalence, dtype=np.float64)
+    n = np.asarray(n, dtype=np.float64)
     first = (digamma(n + 1) + np.euler_gamma) / n  # the mean of 1 / rank
     others = np.clip((prevalence * n - 1) / np.maximum(n - 1, 1), 0, 1)
     return np.where(prevalence > 0, first + others * (1 - first), np.nan)
@@ -140,12 +138,14 @@ class Neighbour(Baseline):
     fitted: ClassVar[tuple[str, ...]] = (*Baseline.fitted, "places_", "labels_")
 
     def _learn(self, X: Floats, y: Bools) -> None:
-        self.places_, self.labels_ = X[:, :2], y.astype(np.float64)
+        self.places_ = X[:, :2]
+        self.labels_ = y.astype(np.float64)
 
     def _positive(self, X: Floats) -> Floats:
         positive = np.full(len(X), self.prevalence_)
         for film in np.unique(X[:, 0]):
-            here, there = X[:, 0] == film, self.places_[:, 0] == film
+            here = X[:, 0] == film
+            there = self.places_[:, 0] == film
             if there.any():
                 apart = np.abs(X[here, 1][:, None] - self.places_[there, 1][None, :])
                 # Only ratios of weights matter; from the nearest clip on, none of them can vanish.

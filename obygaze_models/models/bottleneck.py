@@ -53,23 +53,24 @@ class ResidualHead(Head):
         return super().fit(X, y, offset)
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        base, signs = _offset(groups, len(X)), np.where(codes == 1, 1.0, -1.0)
+        base = _offset(groups, len(X))
+        signs = np.where(codes == 1, 1.0, -1.0)
         mean = X.mean(axis=0)
         Z = X - mean  # centred, so that the fit converges faster
 
         def loss(free: Floats) -> tuple[float, Floats]:
-            coef, intercept = free[:-1], free[-1]
+            coef = free[:-1]
+            intercept = free[-1]
             pull = signs * (base + Z @ coef + intercept)
             slope = -signs * expit(-pull)
             value = np.logaddexp(0, -pull).sum() + coef @ coef / (2 * self.C)
             return float(value), np.append(Z.T @ slope + coef / self.C, slope.sum())
 
-        start, options = (
-            np.zeros(X.shape[1] + 1),
-            {"maxiter": 5000, "ftol": 1e-12, "gtol": 1e-6},
-        )
+        start = np.zeros(X.shape[1] + 1)
+        options = {"maxiter": 5000, "ftol": 1e-12, "gtol": 1e-6}
         free = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
-        self.coef_, self.intercept_ = free[:-1], float(free[-1] - mean @ free[:-1])
+        self.coef_ = free[:-1]
+        self.intercept_ = float(free[-1] - mean @ free[:-1])
         rest = float((X @ self.coef_).var())
         self.share_ = rest / (rest + float(base.var())) if rest > 0 else 0.0
 
@@ -129,7 +130,8 @@ class Bottleneck(Classifier):
         self.classes_, _ = encode_classes(y[kept])
         if concepts is None:
             concepts = y[:, None] == self.classes_[len(self.classes_) == 2 :]
-        targets, bank = np.asarray(concepts, dtype=np.int64), self.part("bank")
+        targets = np.asarray(concepts, dtype=np.int64)
+        bank = self.part("bank")
         groups = None if groups is None else np.asarray(groups)
         self.bank_ = clone(bank).fit(X, targets, groups)
         folds = cross_fit_folds(y, groups, self.cross_fit)
@@ -209,7 +211,8 @@ class TrueValues:
     @classmethod
     def from_training(cls, margins: Any, has: Any) -> Self:
         """Return the median training margins of clips with and without each concept."""
-        rows, truth = np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=bool)
+        rows = np.asarray(margins, dtype=np.float64)
+        truth = np.asarray(has, dtype=bool)
         empty = np.flatnonzero(truth.all(axis=0) | ~truth.any(axis=0))
         if len(empty):
             raise FixTraining(
@@ -286,7 +289,8 @@ def _scorer(
     head: Any, margins: Any, has: Any, y: Any, values: TrueValues
 ) -> Callable[[Any], tuple[float, float]]:
     """Return the function from corrected margins (a mask) to binary F1 and average precision."""
-    rows, truth = np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=bool)
+    rows = np.asarray(margins, dtype=np.float64)
+    truth = np.asarray(has, dtype=bool)
     if rows.shape != truth.shape or len(rows) != len(np.asarray(y)):
         raise FixTraining("margins, has and y must have the same rows")
     if len(head.classes_) != 2:

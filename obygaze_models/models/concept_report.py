@@ -65,7 +65,8 @@ def concept_quality(
         seed: The seed of the draws.
         n_folds: The number of folds, if margins are cross-fitted.
     """
-    margins, films = np.asarray(margins, dtype=np.float64), np.asarray(films)
+    margins = np.asarray(margins, dtype=np.float64)
+    films = np.asarray(films)
     columns = concept_columns(targets, len(margins))
     tested = []
     for scores, column, name in zip(
@@ -106,13 +107,16 @@ def shift_test(
     `n_folds` folds, the variance is multiplied by `reuse_inflation`, because clips both test and
     train; without it, a true null hypothesis is rejected in .12 of cases at .05.
     """
-    ranks, mean, variance = rankdata(scores), 0.0, 0.0
+    ranks = rankdata(scores)
+    mean = 0.0
+    variance = 0.0
     for film in np.unique(films):
         own = films == film
         shifted = [
             ranks[own][np.roll(positive[own], by)].sum() for by in range(own.sum())
         ]
-        mean, variance = mean + np.mean(shifted), variance + np.var(shifted)
+        mean = mean + np.mean(shifted)
+        variance = variance + np.var(shifted)
     if n_folds is not None:
         variance *= reuse_inflation(n_folds)
     away = float(ranks[positive].sum() - mean)
@@ -124,7 +128,8 @@ def ranking_quality(scores: Floats, target: Ints) -> dict[str, Floats]:
     known = target >= 0
     order = np.argsort(-scores[known], axis=0)
     hits = (target[known] == 1)[order]
-    n, n_positive = len(hits), int(hits[:, 0].sum())
+    n = len(hits)
+    n_positive = int(hits[:, 0].sum())
     places = np.arange(1, n + 1)[:, None]
     ap = (hits * hits.cumsum(axis=0) / places).sum(axis=0) / n_positive
     ranks = (hits * (n + 1 - places)).sum(axis=0)
@@ -151,11 +156,9 @@ def leakage_scores(
     three nearest neighbours; `ctl_chance` and `icl_chance` are what that gives for shuffled margins
     beside concepts without information.
     """
-    rows, truth, labels = (
-        np.asarray(margins, dtype=np.float64),
-        np.asarray(has),
-        np.asarray(y),
-    )
+    rows = np.asarray(margins, dtype=np.float64)
+    truth = np.asarray(has)
+    labels = np.asarray(y)
     rng = np.random.default_rng(seed)
     of_truth = _information(truth, labels, discrete=True)
     parts = {"": _information(rows, labels, seed=seed)}
@@ -189,7 +192,8 @@ def film_leak(
     The `balanced_accuracy` out of fold, that of `chance`, `n_films`, and the `excess`: 0 for
     margins without information about the film, 1 for margins that identify it.
     """
-    films, rows = np.asarray(films), np.asarray(margins, dtype=np.float64)
+    films = np.asarray(films)
+    rows = np.asarray(margins, dtype=np.float64)
     names, counts = np.unique(films, return_counts=True)
     if len(names) < 2 or counts.min() < n_folds:
         raise FixTraining(
@@ -206,7 +210,8 @@ def film_leak(
             films,
             cv=StratifiedKFold(n_folds, shuffle=True, random_state=seed),
         )
-    accuracy, chance = float(balanced_accuracy_score(films, predicted)), 1 / len(names)
+    accuracy = float(balanced_accuracy_score(films, predicted))
+    chance = 1 / len(names)
     return {
         "balanced_accuracy": accuracy,
         "chance": chance,
@@ -262,7 +267,8 @@ def scores_and_slopes(probe: Any, X: Floats) -> tuple[Floats, Floats]:
     """
     if hasattr(probe, "coef_"):
         return X @ probe.coef_[0] + probe.intercept_[0], probe.coef_[:1]
-    rows, actives = X, []
+    rows = X
+    actives = []
     weights = [layer.astype(np.float64) for layer in probe.layers_]
     for layer in weights[:-1]:
         rows = np.maximum(rows @ layer[:-1] + layer[-1], 0)

@@ -91,17 +91,16 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             rows: The numbers of the rows to use.
             groups: The film of each row of `gram`, for the inner folds.
         """
-        n_features, n_concepts = gram.X.shape[1], targets.shape[1]
+        n_features = gram.X.shape[1]
+        n_concepts = targets.shape[1]
         names = self.concepts
         if names is None:
             names = [f"concept{i}" for i in range(n_concepts)]
         if len(names) != n_concepts:
             what = f"concepts must have {n_concepts} names, one per column of targets"
             raise FixTraining(f"{what}, got {len(names)}")
-        self.n_features_in_, self.concepts_ = (
-            n_features,
-            np.asarray(names, dtype=np.str_),
-        )
+        self.n_features_in_ = n_features
+        self.concepts_ = np.asarray(names, dtype=np.str_)
         self.coef_ = np.empty((n_concepts, n_features))
         self.intercept_, self.C_, self.length_ = np.empty((3, n_concepts))
         groups = None if groups is None else np.asarray(groups)
@@ -144,7 +143,8 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required, tags.target_tags.multi_output = True, True
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
         tags.classifier_tags = ClassifierTags(multi_class=False, multi_label=True)
         return tags
 
@@ -183,7 +183,8 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             )
         if self.balance == "subsample":
             kept = subsample(positive, seed)
-            rows, positive = rows[kept], positive[kept]
+            rows = rows[kept]
+            positive = positive[kept]
         codes = positive.astype(np.int64)
         weights = (
             balanced_weights(codes, 2)[codes] if self.balance == "weights" else None
@@ -243,7 +244,8 @@ def concept_targets(
     ("EN"), all other EN, HN and S clips ("absent", as in the paper), or HN and S clips without
     the concept ("HN+S"). Not-sure clips are not used.
     """
-    levels, present = np.asarray(levels, dtype=np.str_), np.asarray(has, dtype=bool)
+    levels = np.asarray(levels, dtype=np.str_)
+    present = np.asarray(has, dtype=bool)
     unknown = sorted(set(levels.tolist()) - set(ANNOTATION_LEVELS))
     if unknown:
         raise FixTraining(
@@ -338,7 +340,8 @@ def cross_fitted_margins(
 
     With `frames` [rows, frames, width], the margins are those of the frames of each row.
     """
-    gram, folds = Gram(X), np.asarray(folds)
+    gram = Gram(X)
+    folds = np.asarray(folds)
     columns = concept_columns(targets, len(gram.X))
     if len(np.unique(folds)) < 2:
         raise FixTraining("cross-fitting requires at least two folds")

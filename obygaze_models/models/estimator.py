@@ -228,7 +228,8 @@ def load_state(
 
 def build_estimator(description: Mapping[str, Any]) -> Savable:
     """Return the unfitted estimator of a description."""
-    name, given = description.get("kind"), description.get("params", {})
+    name = description.get("kind")
+    given = description.get("params", {})
     if name not in CLASSES:
         known = ", ".join(sorted(CLASSES))
         raise Corrupt(

@@ -118,11 +118,10 @@ class FrameProbe(Classifier):
         )
         coef, bias = logistic(pooled, codes, self.C)
         if len(coef) == 1:
-            coef, bias = (
-                np.stack([np.zeros_like(coef[0]), coef[0]]),
-                np.array([0.0, *bias]),
-            )
-        self.coef_, self.intercept_ = coef.T, bias
+            coef = np.stack([np.zeros_like(coef[0]), coef[0]])
+            bias = np.array([0.0, *bias])
+        self.coef_ = coef.T
+        self.intercept_ = bias
         self.mean_ = self.scale_ = self.query_ = np.zeros(0)
         return self
 
@@ -174,11 +173,14 @@ class FrameProbe(Classifier):
             yield checked if padding is None else with_padding(checked, ~padding)
 
     def _fit_attention(self, X: Any, codes: Ints) -> None:
-        total, squares, n = 0.0, 0.0, 0
+        total = 0.0
+        squares = 0.0
+        n = 0
         for block in self._blocks(X):
             for piece in _pieces(block, np.zeros(block.shape[-1])):
                 flat = _real_tokens(piece).astype(np.float64)
-                total, n = total + flat.sum(axis=0), n + len(flat)
+                total = total + flat.sum(axis=0)
+                n = n + len(flat)
                 squares = squares + (flat**2).sum(axis=0)
         self.mean_ = np.asarray(total / n)
         spread = np.sqrt(np.maximum(squares / n - self.mean_**2, 0))
@@ -207,15 +209,18 @@ class FrameProbe(Classifier):
         # The weights are divided by the scale of each column, which costs less than the tokens.
         scale = np.tile(self.scale_, shape[0])
         units = np.concatenate([scale, np.repeat(scale, shape[2]), np.ones(shape[2])])
-        weights, seen = _unpack(free / units, shape), 0
+        weights = _unpack(free / units, shape)
+        seen = 0
         value = float((free[: -shape[2]] ** 2).sum()) / (2 * self.C)
         slope = free / self.C
         slope[-shape[2] :] = 0
         for block in blocks_of(X):  # checked by the pass before
             for piece in _pieces(block, self.mean_):
-                own, seen = codes[seen : seen + len(piece)], seen + len(piece)
+                own = codes[seen : seen + len(piece)]
+                seen = seen + len(piece)
                 loss, gradient = _piece_loss(piece, own, *weights)
-                value, slope = value + loss, slope + gradient / units
+                value = value + loss
+                slope = slope + gradient / units
         return value, slope
 
 
@@ -242,7 +247,8 @@ def pool(block: Floats, pooling: Pooling) -> Floats:
     """
     if padding_of(block) is None:
         return _pool_frames(block, pooling)
-    all_rows, parts = [], []
+    all_rows = []
+    parts = []
     for rows, frames in without_padding(block):
         part = _pool_frames(frames, pooling)
         if pooling == "order" and frames.shape[1] == 1:
@@ -275,7 +281,8 @@ def attend(z: NDArray[Any], query: Floats) -> tuple[NDArray[Any], Floats]:
     padding = np.isnan(z[:, :, 0])
     if padding.any():
         z = np.where(padding[:, :, None], 0, z)
-    flat, own = z.reshape(-1, z.shape[-1]), query.astype(z.dtype)
+    flat = z.reshape(-1, z.shape[-1])
+    own = query.astype(z.dtype)
     scores = (flat @ own.T / math.sqrt(len(own.T))).reshape(*z.shape[:2], -1)
     if padding.any():
         scores[padding] = -np.inf
@@ -291,7 +298,8 @@ def _piece_loss(
     padding = np.isnan(z[:, :, 0])
     if padding.any():
         z = np.where(padding[:, :, None], 0, z)
-    flat, rows = means.reshape(len(z), -1), np.arange(len(codes))
+    flat = means.reshape(len(z), -1)
+    rows = np.arange(len(codes))
     p = softmax(flat @ coef + intercept)
     loss = -float(np.log(np.maximum(p[rows, codes], 1e-300)).sum())
     p[rows, codes] -= 1
@@ -305,6 +313,7 @@ def _piece_loss(
 
 def _unpack(free: Floats, shape: tuple[int, int, int]) -> tuple[Floats, Floats, Floats]:
     n_queries, width, n_classes = shape
-    query, coef = free[: n_queries * width], free[n_queries * width : -n_classes]
+    query = free[: n_queries * width]
+    coef = free[n_queries * width : -n_classes]
     wide = coef.reshape(n_queries * width, n_classes)
     return query.reshape(n_queries, width), wide, free[-n_classes:]

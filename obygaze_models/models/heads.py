@@ -79,7 +79,8 @@ class LogisticHead(LinearHead):
         weights = self._row_weights(codes, self.class_weight)
         model = liblinear_logistic(self.C, self.penalty)
         model.fit(X / scale, codes, sample_weight=weights)
-        self.coef_, self.intercept_ = model.coef_[0] / scale, float(model.intercept_[0])
+        self.coef_ = model.coef_[0] / scale
+        self.intercept_ = float(model.intercept_[0])
         self.mean_ = X.mean(axis=0)
 
 
@@ -110,8 +111,10 @@ class TreeHead(Classifier):
         tree = model.fit(
             X, codes, sample_weight=self._row_weights(codes, self.class_weight)
         ).tree_
-        self.left_, self.right_ = tree.children_left.copy(), tree.children_right.copy()
-        self.feature_, self.threshold_ = tree.feature.copy(), tree.threshold.copy()
+        self.left_ = tree.children_left.copy()
+        self.right_ = tree.children_right.copy()
+        self.feature_ = tree.feature.copy()
+        self.threshold_ = tree.threshold.copy()
         self.share_ = tree.value[:, 0, 1] / tree.value[:, 0].sum(axis=1)
         self.n_rows_ = tree.n_node_samples.copy()
 
@@ -238,14 +241,18 @@ def proportional_odds(
     start = np.concatenate([np.zeros(width), logits[:1], np.log(np.diff(logits))])
 
     def loss(free: Floats) -> tuple[float, Floats]:
-        coef, thresholds = free[:width], _thresholds(free[width:])
+        coef = free[:width]
+        thresholds = _thresholds(free[width:])
         edges = np.concatenate([[-np.inf], thresholds, [np.inf]])
         severity = Z @ coef
-        high, low = expit(edges[ranks + 1] - severity), expit(edges[ranks] - severity)
+        high = expit(edges[ranks + 1] - severity)
+        low = expit(edges[ranks] - severity)
         p = np.maximum(high - low, 1e-300)
-        to_high, to_low = high * (1 - high) / p, low * (1 - low) / p
+        to_high = high * (1 - high) / p
+        to_low = low * (1 - low) / p
         by_threshold = np.zeros(n_levels - 1)
-        upper, lower = ranks < n_levels - 1, ranks > 0
+        upper = ranks < n_levels - 1
+        lower = ranks > 0
         np.add.at(by_threshold, ranks[upper], -to_high[upper])
         np.add.at(by_threshold, ranks[lower] - 1, to_low[lower])
         tails = np.cumsum(by_threshold[::-1])[::-1]

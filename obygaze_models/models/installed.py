@@ -37,7 +37,8 @@ class InstalledProbe(Classifier):
         self.settings = settings
 
     def _new(self) -> Any:
-        plugin, settings = find_plugin(MODELS, self.plugin), dict(self.settings or {})
+        plugin = find_plugin(MODELS, self.plugin)
+        settings = dict(self.settings or {})
         package = settings.pop(PACKAGE, plugin.package)
         if package != plugin.package:
             what = f"{self.plugin} is of the package {package}; installed is {plugin.package}"
@@ -47,13 +48,15 @@ class InstalledProbe(Classifier):
         made: Any = plugin.load()
         for parameter in parameters_of(plugin):
             # Files have lists only: a parameter whose default is a tuple gets a tuple.
-            default, value = parameter.default, settings.get(parameter.name)
+            default = parameter.default
+            value = settings.get(parameter.name)
             if isinstance(default, list | tuple) and isinstance(value, list | tuple):
                 settings[parameter.name] = type(default)(value)
         return plugin.call(lambda: made(**settings), "failed")
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        plugin, model = find_plugin(MODELS, self.plugin), self._new()
+        plugin = find_plugin(MODELS, self.plugin)
+        model = self._new()
         fitted = plugin.call(lambda: model.fit(X, codes), "failed in fit()")
         if fitted is not model:
             raise plugin.refuse(
@@ -95,10 +98,8 @@ class InstalledProbe(Classifier):
 
     def _numbers(self, method: str, X: Floats) -> NDArray[Any]:
         """Return what a method of the plugin gives for rows: numbers, as many as rows."""
-        plugin, called = (
-            find_plugin(MODELS, self.plugin),
-            getattr(self.estimator_, method),
-        )
+        plugin = find_plugin(MODELS, self.plugin)
+        called = getattr(self.estimator_, method)
         array = plugin.call(lambda: np.asarray(called(X)), f"failed in {method}()")
         is_numbers = (
             array.dtype.kind in "biuf" and array.ndim > 0 and len(array) == len(X)
@@ -112,7 +113,8 @@ class InstalledProbe(Classifier):
 
     def to_arrays(self) -> Arrays:
         """Return every fitted attribute as an array; an error for one that is not numbers."""
-        plugin, arrays = find_plugin(MODELS, self.plugin), super().to_arrays()
+        plugin = find_plugin(MODELS, self.plugin)
+        arrays = super().to_arrays()
         given = plugin.call(
             lambda: self.estimator_.get_params(deep=False), "has no get_params()"
         )

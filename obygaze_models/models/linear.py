@@ -62,8 +62,10 @@ class LogisticProbe(LinearProbe):
         Each bag counts the same. Of a positive bag, the row with the highest score of the last fit
         counts, at first all of them; fits are repeated until these rows stay the same.
         """
-        self.classes_, self.n_features_in_ = np.array([0, 1]), X.shape[1]
-        X, bags = X.astype(np.float64), np.repeat(np.arange(len(y)), sizes)
+        self.classes_ = np.array([0, 1])
+        self.n_features_in_ = X.shape[1]
+        X = X.astype(np.float64)
+        bags = np.repeat(np.arange(len(y)), sizes)
         of_bag = self._row_weights(y, self.class_weight)
         of_bag = np.ones(len(y)) if of_bag is None else of_bag
         weights = (of_bag / sizes)[bags]
@@ -75,7 +77,8 @@ class LogisticProbe(LinearProbe):
             # In each bag by falling score, so that the first row of a bag has the highest one.
             order = np.lexsort((-self.decision_function(X), bags))
             highest = order[np.cumsum(sizes) - sizes]
-            before, weights = weights, np.where(y[bags] == 1, 0.0, weights)
+            before = weights
+            weights = np.where(y[bags] == 1, 0.0, weights)
             weights[highest[y == 1]] = of_bag[y == 1]
             if np.array_equal(weights, before):
                 break
@@ -146,7 +149,8 @@ class RidgePath:
             centred @ centred.T if is_wide else centred.T @ centred
         )
         kept = squares > SMALLEST * squares[-1]
-        self.squares, vectors = squares[kept], vectors[:, kept]
+        self.squares = squares[kept]
+        vectors = vectors[:, kept]
         self.U = vectors if is_wide else centred @ vectors / np.sqrt(self.squares)
 
     def plane(self, alpha: float) -> tuple[Floats, Floats]:
@@ -173,7 +177,8 @@ class RidgePath:
         if np.all(groups == groups[:1]):
             raise FixTraining("leaving out groups requires at least two groups")
         share = self.root / np.sqrt((self.root**2).sum())
-        factors, scales = np.hstack([self.U, share]), np.ones((len(keep), 1))
+        factors = np.hstack([self.U, share])
+        scales = np.ones((len(keep), 1))
         scales = np.hstack([np.sqrt(keep), scales])
         for rows in _rows_of_groups(groups):
             left_out[:, rows] = _solve_without(factors, scales, left_out, rows)
@@ -227,7 +232,9 @@ class SVMProbe(LinearProbe):
     class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        gram, rows, n_classes = Gram(X), np.arange(len(X)), len(self.classes_)
+        gram = Gram(X)
+        rows = np.arange(len(X))
+        n_classes = len(self.classes_)
         weight = self._row_weights(codes, self.class_weight)
         planes = [
             gram.svm(rows, codes == code, self.C, weight)

@@ -86,7 +86,9 @@ class Gram:
         means = self._means_of(rows, positive, weights) if exact else None
         if means is not None and C * (means[1] - means[2]) <= 2:
             return C * means[0], -C * (means[1] + means[2]) / 2
-        most, products, tolerance = C * weights, self._products_of(rows), TOLERANCE
+        most = C * weights
+        products = self._products_of(rows)
+        tolerance = TOLERANCE
         svm = _fit_svm(products, positive, C, weight, tolerance)
         for _ in range(MAX_FITS - 1):
             dual = svm.dual_coef_[0]
@@ -125,7 +127,8 @@ class Gram:
         """
         key = b"|".join(part.tobytes() for part in (rows, positive, weights))
         if self._last_means[0] != key:
-            duals, means = np.zeros(len(self.X)), None
+            duals = np.zeros(len(self.X))
+            means = None
             duals[rows] = np.where(positive, weights, -weights)
             if abs(duals.sum()) <= EQUAL * weights.sum():
                 normal = duals @ self.X
@@ -205,7 +208,8 @@ def logistic(
     below it from the start, and on long ones intercept and weights converge slowly; so it gets rows
     around 0 with a mean squared length of 1, and C to match: the same problem, solved exactly.
     """
-    mean, scale = X.mean(axis=0), float(np.sqrt(total_variance(X)))
+    mean = X.mean(axis=0)
+    scale = float(np.sqrt(total_variance(X)))
     model = LogisticRegression(C=C * scale**2, tol=LOGISTIC_TOLERANCE, max_iter=10_000)
     model.fit((X - mean) / scale, codes, sample_weight=weights)
     coef: Floats = model.coef_ / scale
@@ -242,7 +246,8 @@ def find_plane(
             f"unknown method {method!r}", hint=f"one of {', '.join(METHODS)}"
         )
     X = gram.X[rows]
-    present, absent = X[positive].mean(axis=0), X[~positive].mean(axis=0)
+    present = X[positive].mean(axis=0)
+    absent = X[~positive].mean(axis=0)
     normal = present - absent
     bias = -normal @ (present + absent) / 2
     if not np.linalg.norm(normal) > 0:

@@ -133,9 +133,11 @@ def fit_many(
     for i, job in enumerate(jobs):
         key = (job.seed, job.train.tobytes(), job.labels[job.train].tobytes())
         together.setdefault(key, []).append(i)
-    rows, fits = with_ones(X), [clone(probe) for _ in jobs]
+    rows = with_ones(X)
+    fits = [clone(probe) for _ in jobs]
     for job, fit in zip(jobs, fits, strict=True):
-        fit.n_features_in_, fit.classes_ = X.shape[1], np.unique(job.labels[job.train])
+        fit.n_features_in_ = X.shape[1]
+        fit.classes_ = np.unique(job.labels[job.train])
     for group in together.values():
         _train_together(rows, [jobs[i] for i in group], [fits[i] for i in group])
     return fits
@@ -224,7 +226,8 @@ class _EarlyStop:
     def update(self, network: Network, train_loss: float) -> None:
         """Evaluate the network after an epoch."""
         self.train_curve.append(train_loss)
-        epoch, probe = len(self.train_curve), self.probe
+        epoch = len(self.train_curve)
+        probe = self.probe
         if len(self.rows):
             self.curve.append(
                 self.loss.mean(
@@ -239,10 +242,8 @@ class _EarlyStop:
         stop = self.waited >= probe.patience and epoch >= probe.min_epochs
         self.running = not stop and epoch < probe.max_epochs
         if better if probe.keep == "best" else not self.running:
-            self.layers, self.kept_epoch = (
-                [layer.copy() for layer in network.layers],
-                epoch,
-            )
+            self.layers = [layer.copy() for layer in network.layers]
+            self.kept_epoch = epoch
 
     def finish(self) -> None:
         """Set the fitted attributes of the probe."""
@@ -254,7 +255,8 @@ class _EarlyStop:
                 hint="features of a smaller scale (a StandardScaler) or a smaller learning_rate",
             )
         probe = self.probe
-        probe.layers_, probe.kept_epoch_ = self.layers, self.kept_epoch
+        probe.layers_ = self.layers
+        probe.kept_epoch_ = self.kept_epoch
         probe.train_loss_, probe.validation_loss_ = map(
             np.array, (self.train_curve, self.curve)
         )
@@ -264,7 +266,8 @@ def _train_together(
     rows: Matrix, jobs: Sequence[Job], probes: Sequence[MLPProbe]
 ) -> None:
     """Train the probes of jobs with the same training rows, labels and seed, and finish them."""
-    job, probe = jobs[0], probes[0]
+    job = jobs[0]
+    probe = probes[0]
     codes = job.labels[job.train]
     n_classes = len(probe.classes_)
     weights = probe._weights(codes, probe.class_weight)
@@ -297,7 +300,8 @@ def _epoch(
 ) -> float:
     """Train one epoch in the order of the rows; return the mean loss before each step."""
     rows, target, weight = data
-    loss, hits = Loss(probe.double_softmax), np.empty(len(rows), dtype=np.float32)
+    loss = Loss(probe.double_softmax)
+    hits = np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), probe.batch_size):
         batch = slice(start, start + probe.batch_size)
         inputs = network.forward(rows[batch], probe.dropout, rng)

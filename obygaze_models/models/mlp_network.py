@@ -127,7 +127,10 @@ class Network:
     ) -> None:
         """Take one step of Adam; the bias corrections are part of the rate and the epsilon."""
         self.n_steps += 1
-        flat, grad, first, second = self.flat, self.grad, self.first, self.second
+        flat = self.flat
+        grad = self.grad
+        first = self.first
+        second = self.second
         if decay:
             saxpy(flat, grad, a=decay)
         first *= np.float32(beta)

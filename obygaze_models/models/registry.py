@@ -313,7 +313,8 @@ def build(
         concepts: The names of a bottleneck's concepts, one for each column of its targets.
         seed: The seed of whatever is drawn at random.
     """
-    found, values = find_kind(kind), default_settings(kind)
+    found = find_kind(kind)
+    values = default_settings(kind)
     for name, value in (settings or {}).items():
         setting = found.settings[_known(name, found.settings, f"setting of {kind}")]
         if reason := setting.rule(value):

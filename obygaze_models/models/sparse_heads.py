@@ -41,7 +41,8 @@ class SparseHead(LinearHead):
             raise FixTraining(
                 f"max_concepts must be at least 0, got {self.max_concepts}"
             )
-        self.mean_, scale = X.mean(axis=0), column_scales(X)
+        self.mean_ = X.mean(axis=0)
+        scale = column_scales(X)
         Z = (X - self.mean_) / scale
         slope = np.abs(Z.T @ (codes - codes.mean())).max()
         if slope == 0:
@@ -78,7 +79,8 @@ class SparseHead(LinearHead):
 
 def _path(Z: Floats, codes: Ints, strengths: Floats) -> tuple[Floats, Floats]:
     """Return coefficients and intercepts at each strength; each fit starts from the last one."""
-    signs, width = np.where(codes == 1, 1.0, -1.0), Z.shape[1]
+    signs = np.where(codes == 1, 1.0, -1.0)
+    width = Z.shape[1]
     share = codes.mean()
     # A weight is the difference of two parts that are at least 0, so that a weight of 0 is exact.
     bounds = [(0, None)] * (2 * width) + [(None, None)]

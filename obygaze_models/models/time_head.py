@@ -130,7 +130,8 @@ def choose_rules(
 
 def _auc(values: Floats, positive: Bools) -> Floats:
     """Return the AUC of each column; ties are half."""
-    n, n_positive = len(values), int(positive.sum())
+    n = len(values)
+    n_positive = int(positive.sum())
     ranks = rankdata(values, axis=0)[positive].sum(axis=0)
     found: Floats = (ranks - n_positive * (n_positive + 1) / 2) / (
         n_positive * (n - n_positive)

@@ -242,10 +242,8 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
     splits = protocol.splits
     trains = usable & (labels[train] >= 0)
     if splits.kind == "published":
-        folds, validates = (
-            table.fold(protocol.tasks[train].folds),
-            splits.validation != "none",
-        )
+        folds = table.fold(protocol.tasks[train].folds)
+        validates = splits.validation != "none"
         if splits.follow_paper:
             options = {
                 "balanced": protocol.balancing == "rotated",
@@ -314,7 +312,9 @@ def _folds(clips: _Clips, train: str) -> IntArray:
     Folds are balanced by annotation level, or without levels by the labels of the training task.
     Groups that are never tested are one more fold; where each group is a fold, they are folds too.
     """
-    splits, table, groups = clips.protocol.splits, clips.table, clips.groups
+    splits = clips.protocol.splits
+    table = clips.table
+    groups = clips.groups
     if splits.kind == "fixed":
         return _fixed(splits, table, groups)
     if splits.kind == "leave_one_group_out" or not splits.folds:
@@ -336,7 +336,8 @@ def _folds(clips: _Clips, train: str) -> IntArray:
 
 def _never_tested(clips: _Clips) -> BoolArray:
     """Return whether each clip is of a group that is never tested; an error for unknown groups."""
-    splits, table = clips.protocol.splits, clips.table
+    splits = clips.protocol.splits
+    table = clips.table
     never = np.isin(clips.groups, splits.never)
     # A group may have been left out by data.where.
     everyone = table.everyone or table.clips

@@ -77,7 +77,9 @@ def rotated(
         never: The folds that never test.
         validates: Whether a fold validates.
     """
-    y, k, splits = np.asarray(labels), n_folds_of(folds), []
+    y = np.asarray(labels)
+    k = n_folds_of(folds)
+    splits = []
     # Each fold with each class that it trains; then the folds with two of them.
     own_classes = set(zip(folds[trains].tolist(), y[trains].tolist(), strict=True))
     n_classes = Counter(fold for fold, _ in own_classes)
@@ -120,13 +122,16 @@ def paper_splits(
         validates: Whether a fold of the released code validates. If not, there is one split, as for
             the heads of bottlenecks.
     """
-    y, video = np.asarray(labels, dtype=np.intp), np.asarray(has_video, dtype=np.bool_)
+    y = np.asarray(labels, dtype=np.intp)
+    video = np.asarray(has_video, dtype=np.bool_)
     if n_folds_of(folds) < 4:
         raise FixInput(
             f"published splits need at least four folds, got {n_folds_of(folds)}"
         )
-    usable, last = video & (folds != OUTSIDE) & (y >= 0), n_folds_of(folds) - 1
-    splits, code = [], quirk == "authors"
+    usable = video & (folds != OUTSIDE) & (y >= 0)
+    last = n_folds_of(folds) - 1
+    splits = []
+    code = quirk == "authors"
     n_runs = last - 1 if balanced else last if code else 1
     for run in range(n_runs if validates else 1):
         chosen_on = (run if validates else OUTSIDE) if code else last - 1
@@ -149,13 +154,13 @@ def _in_turn(
 ) -> BoolArray:
     """Return the rows that train in one of eight runs: of a larger class a few folds in turn."""
     if quirk == "authors":
-        listed, least, share = (
-            [f for f in range(1, last + 1) if f != 1 + run % last],
-            0,
-            0.1,
-        )
+        listed = [f for f in range(1, last + 1) if f != 1 + run % last]
+        least = 0
+        share = 0.1
     else:
-        listed, least, share = list(range(last - 1)), 1, 1.0
+        listed = list(range(last - 1))
+        least = 1
+        share = 1.0
     sizes = {
         label: int((y[pool] == label).sum() * share) for label in np.unique(y[pool])
     }

@@ -56,7 +56,8 @@ def contrasts(run: ReportRun) -> Part:
             values = (Number(record[side]["value"]) for side in ("first", "second"))
             sizes = (record[key] for key in ("n_seeds", "n_test", "leaked"))
             p = Number(record["p"], digits=3, is_p=True)
-            metric, difference = metric_name(record["metric"]), _difference(record)
+            metric = metric_name(record["metric"])
+            difference = _difference(record)
             rows.append(
                 (run.label(record), metric, *values, difference, p, higher, *sizes)
             )
@@ -71,7 +72,8 @@ def differences(run: ReportRun) -> Part:
     """
 
     def key(record: Record) -> tuple[object, ...]:
-        first, shown = run.label(record["first"]), str(_difference(record))
+        first = run.label(record["first"])
+        shown = str(_difference(record))
         p = record.get("p_sign_flip")
         return (
             *pair_of(record),
@@ -129,7 +131,8 @@ def differences(run: ReportRun) -> Part:
 
 def _is_against_best(run: ReportRun, record: Record) -> bool:
     """Return whether a model is compared with the best baseline without features of its cell."""
-    second, metric = record["second"], record["metric"]
+    second = record["second"]
+    metric = record["metric"]
     blind = {
         (one["model"], one["feature"]): rank_of(one, metric)
         for one in run.baselines
@@ -269,7 +272,9 @@ def _draw_analysis(
 ) -> None:
     """Draw the factors of one film or of all; beyond the limit is a triangle at the edge."""
     for factor in record["factors"]:
-        place, low, high = names.index(factor["name"]), factor["low"], factor["high"]
+        place = names.index(factor["name"])
+        low = factor["low"]
+        high = factor["high"]
         value = factor["log_odds"]
         marker = "o" if abs(value) <= limit else ">" if value > 0 else "<"
         at = min(max(value, -limit), limit)

@@ -61,10 +61,8 @@ def concepts(run: ReportRun) -> Part:
     for number, bank in enumerate(run.banks):
         if bank["concepts"]:
             concepts = [_concept_row(concept) for concept in bank["concepts"]]
-            references, key = (
-                _reference_rows(bank["concepts"]),
-                f"concepts-{slug(bank['feature'])}",
-            )
+            references = _reference_rows(bank["concepts"])
+            key = f"concepts-{slug(bank['feature'])}"
             yield make_table(
                 "concepts",
                 f"{key}-{number}",
@@ -165,7 +163,8 @@ def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
 def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
     concepts = sorted(bank["concepts"], key=lambda one: one["ap"]["value"] or 0.0)
     layout = {"ncols": 2, "sharey": True, "width_ratios": [2, 1]}
-    height, name = 0.6 + 0.27 * len(concepts), bank_name(bank)
+    height = 0.6 + 0.27 * len(concepts)
+    name = bank_name(bank)
     with figures.draw("concepts", key, height, layout, bank=name) as (_, (left, right)):
         for row, concept in enumerate(concepts):
             _draw_concept(left, right, row, concept)
@@ -184,7 +183,9 @@ def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
 
 
 def _draw_concept(left: Any, right: Any, row: int, concept: Record) -> None:
-    ap, p, stability = concept["ap"], concept["p_holm"], concept["stability"]
+    ap = concept["ap"]
+    p = concept["p_holm"]
+    stability = concept["stability"]
     if None not in ap["ci"]:
         left.plot(ap["ci"], [row, row], color=MODEL, lw=1.7, alpha=0.75)
     face = MODEL if p is not None and p < 0.05 else "white"
@@ -198,7 +199,8 @@ def _draw_concept(left: Any, right: Any, row: int, concept: Record) -> None:
 
 
 def _draw_cosines(axes: Any, bank: Record) -> None:
-    names, table = [one["name"] for one in bank["concepts"]], np.array(bank["cosines"])
+    names = [one["name"] for one in bank["concepts"]]
+    table = np.array(bank["cosines"])
     axes.imshow(table, "RdBu_r", vmin=-1.0, vmax=1.0)
     for (y, x), value in np.ndenumerate(table):
         text = f"{value:.1f}".replace("0.", ".").replace("-.0", ".0")
@@ -257,7 +259,8 @@ def place_nodes(
     tree: Any, node: int, depth: int, rows: Iterator[int]
 ) -> dict[int, Place]:
     """Return depth and row by node: leaves in rows, other nodes in the middle of their branches."""
-    left, right = tree["left"][node], tree["right"][node]
+    left = tree["left"][node]
+    right = tree["right"][node]
     if left < 0 or depth == MAX_TREE_DEPTH:
         return {node: (depth, next(rows))}
     below = place_nodes(tree, left, depth + 1, rows)
@@ -270,7 +273,8 @@ def _draw_node(
 ) -> None:
     import matplotlib
 
-    tree, share = head["tree"], head["tree"]["share"][node]
+    tree = head["tree"]
+    share = head["tree"]["share"][node]
     text = f"{100 * share:.0f} % of {tree['n'][node]}"
     if is_inner:
         name = textwrap.fill(head["concepts"][tree["concept"][node]], 12)

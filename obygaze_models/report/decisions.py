@@ -67,7 +67,8 @@ def draw_calibration(run: ReportRun, figures: FigureSet) -> None:
     for store, cells in grouped(found, lambda cell: cell["feature"]).items():
         n_rows = math.ceil(len(cells) / N_COLUMNS)
         layout = {"nrows": n_rows, "ncols": N_COLUMNS, "squeeze": False}
-        key, height = f"calibration-{slug(store)}", 0.1 + 1.25 * n_rows
+        key = f"calibration-{slug(store)}"
+        height = 0.1 + 1.25 * n_rows
         with figures.draw("calibration", key, height, layout, feature=store) as (
             _,
             grid,
@@ -85,7 +86,8 @@ def draw_calibration(run: ReportRun, figures: FigureSet) -> None:
 def _draw_bins(axes: Any, cell: Record) -> None:
     """Draw the share of positive clips for each predicted probability."""
     bins = [found for found in cell["calibration"] if found["n"]]
-    scores, shares = [b["score"] for b in bins], [b["share"] for b in bins]
+    scores = [b["score"] for b in bins]
+    shares = [b["share"] for b in bins]
     total = max(sum(found["n"] for found in bins), 1)
     sizes = [6 + 70 * found["n"] / total for found in bins]
     axes.plot([0, 1], [0, 1], color=MUTED, lw=0.7, ls=(0, (3, 3)))

@@ -22,7 +22,9 @@ from obygaze_models.report.tables import Heading, Number, Part, Row, make_table,
 MAX_ERRORS = 10
 FILMS_PER_FIGURE = 12
 UNKNOWN_LEVEL = "#f6f5f1"
-TIME, SCENE, NUMBER = "start (h:mm:ss)", "scene", "number of the clip"
+TIME = "start (h:mm:ss)"
+SCENE = "scene"
+NUMBER = "number of the clip"
 
 
 class ClipScore(NamedTuple):
@@ -100,15 +102,14 @@ def clip_tables(run: ReportRun) -> Part:
     found = timelines(run)
     if found is None:
         return
-    unit, pair = found.unit, found.pair
+    unit = found.unit
+    pair = found.pair
     rows: list[Row | Heading] = []
     for model, wrong in surest_errors(found).items():
         rows.append(Heading(model))
         for bar in wrong:
-            film, concepts = (
-                run.film_name(bar.clip.movie_id),
-                ", ".join(bar.clip.concepts) or None,
-            )
+            film = run.film_name(bar.clip.movie_id)
+            concepts = ", ".join(bar.clip.concepts) or None
             score = Number(bar.scores[model].score)
             rows.append(
                 (film, bar.clip.clip_id, bar.place, bar.clip.level, concepts, score)
@@ -276,11 +277,10 @@ def draw_windows(run: ReportRun, figures: FigureSet) -> None:
         run.manifest or (), lambda c: (c.movie_id, c.extra.get("annotator", ""))
     )
     for record in run.of("localisation"):
-        films, title = (
-            record["films"],
-            f"{run.label(record)}, {pair_name(*pair_of(record))}",
-        )
-        layout, key = {"nrows": len(films), "squeeze": False}, f"windows-{slug(title)}"
+        films = record["films"]
+        title = f"{run.label(record)}, {pair_name(*pair_of(record))}"
+        layout = {"nrows": len(films), "squeeze": False}
+        key = f"windows-{slug(title)}"
         with figures.draw(
             "windows", key, 0.3 + 0.7 * len(films), layout, title=title
         ) as drawn:

@@ -13,7 +13,9 @@ from obygaze_models.report.films import Bar, surest_errors, timelines
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.tables import slug
 
-MAX_CLIPS, MAX_DIRECTIONS, MAX_STEPS = 6, 12, 8
+MAX_CLIPS = 6
+MAX_DIRECTIONS = 12
+MAX_STEPS = 8
 PAPER = "#f6f5f1"
 
 

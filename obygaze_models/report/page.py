@@ -93,7 +93,8 @@ def report(
     page = out or folders[0] / "report.html"
     if out is not None:
         check_file(out, force=True, own=PAGE)
-    chapters, written = [], []
+    chapters = []
+    written = []
     for folder in folders:
         with _explaining(folder):
             run = ReportRun.of_run(read_run(folder))
@@ -146,7 +147,8 @@ def clips(run: ReportRun) -> Part:
 def coverage(run: ReportRun) -> Part:
     """Yield the clips without features and the reasons."""
     for record in run.of("coverage"):
-        n_missing, feature = record["n_missing"], record["feature"]
+        n_missing = record["n_missing"]
+        feature = record["feature"]
         rows = [
             (clip["clip_id"], clip["reason"], ", ".join(clip["tasks"]))
             for clip in record["missing"][:MAX_MISSING]
@@ -261,7 +263,8 @@ def draw_figures(
 def _write_tables(
     run: ReportRun, sections: Sequence[Section], formats: Sequence[str]
 ) -> list[Path]:
-    folder, written = run.folder / "tables", []
+    folder = run.folder / "tables"
+    written = []
     for table in (table for section in sections for table in section.tables):
         if "csv" in formats:
             written.append(_write(folder / f"{table.key}.csv", table.as_csv()))

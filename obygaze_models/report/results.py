@@ -201,7 +201,8 @@ def learning(run: ReportRun) -> Part:
 
 def films(run: ReportRun) -> Part:
     """Yield the primary metric by film: films are rows if there are few models, else columns."""
-    metric, cells = run.primary, run.cells
+    metric = run.primary
+    cells = run.cells
     if run.films and len(cells) <= MAX_FILM_COLUMNS:
         names = [f"{run.label(cell)}, {pair_name(*pair_of(cell))}" for cell in cells]
         by_film = [
@@ -320,7 +321,8 @@ def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
             rows.append(
                 (name if trains == "any task" else f"{name} · {trains}", record)
             )
-        key, height = f"intervals-{slug(test)}", 0.6 + 0.22 * len(rows)
+        key = f"intervals-{slug(test)}"
+        height = 0.6 + 0.22 * len(rows)
         with figures.draw("intervals", key, height, test=test) as (_, axes):
             _draw_rows(axes, rows, run)
 
@@ -338,7 +340,8 @@ def _draw_rows(
         if record is None:
             axes.get_yticklabels()[place].set(fontweight="bold", color=MUTED)
             continue
-        number, color = number_of(record, metric), MODEL
+        number = number_of(record, metric)
+        color = MODEL
         if record["leaked"] or record["kind"] != "cell":
             color = WRONG if record["leaked"] else BASELINE
         if number.interval:

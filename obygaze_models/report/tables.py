@@ -174,7 +174,8 @@ def make_table(
         names: The names to fill into title, first headers and note.
     """
     text = report_text()["tables"][kind]
-    title, note = text["title"].format(**names), text.get("note", "").format(**names)
+    title = text["title"].format(**names)
+    note = text.get("note", "").format(**names)
     columns = (
         *(header.format(**names) for header in text.get("headers", ())),
         *headers,

@@ -42,7 +42,8 @@ def ls(session: Session) -> None:
     """
     from obygaze_models.zoo.saving import MODEL_FILE, read_document
 
-    rows, broken = [], []
+    rows = []
+    broken = []
     for path in sorted(session.workspace.folder("models").glob(f"*/{MODEL_FILE}")):
         name = path.parent.name
         try:

@@ -55,10 +55,8 @@ class FeatureSpec:
     reduce: str = ""
 
     def __repr__(self) -> str:
-        width, fingerprint = (
-            f"{self.width} numbers per clip",
-            f"{self.fingerprint[:12]}...",
-        )
+        width = f"{self.width} numbers per clip"
+        fingerprint = f"{self.fingerprint[:12]}..."
         return short_repr("FeatureSpec", self.backbone, self.level, width, fingerprint)
 
 
@@ -237,7 +235,8 @@ def read_training_clips(data: bytes, where: str) -> TrainingClips:
     try:
         reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
         rows = list(reader)
-        header, body = rows[0], rows[1:]
+        header = rows[0]
+        body = rows[1:]
         if header[:1] != ["clip_id"] or len(set(header)) != len(header):
             raise ValueError(
                 "the header must be clip_id and the score columns, each once"
@@ -273,7 +272,8 @@ def croissant(
         listed: Its files.
         clips: The clips it was trained on.
     """
-    data, source = info.training, info.features
+    data = info.training
+    source = info.features
     publication = Publication(
         kind="model",
         name=info.name,

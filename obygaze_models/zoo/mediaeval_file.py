@@ -92,7 +92,8 @@ def find_facts(run: Path) -> Path | None:
     Earlier versions wrote `v1.json` for a run `v1.2`. It counts if it is not of a run `v1` or
     `v1.txt` that is here too.
     """
-    path, earlier = facts_path(run), run.with_suffix(".json")
+    path = facts_path(run)
+    earlier = run.with_suffix(".json")
     if path.is_file():
         return path
     runs_of_earlier = [run.with_suffix(ending) for ending in ("", *sorted(RUN_ENDINGS))]

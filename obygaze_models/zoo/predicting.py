@@ -21,12 +21,10 @@ from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.saving import SavedModel, score_columns
 
 Floats = NDArray[np.float64]
-OUT_OF_FOLD, UNSEEN, FILM_SEEN, IN_SAMPLE = (
-    "out-of-fold",
-    "unseen",
-    "film-seen",
-    "in-sample",
-)
+OUT_OF_FOLD = "out-of-fold"
+UNSEEN = "unseen"
+FILM_SEEN = "film-seen"
+IN_SAMPLE = "in-sample"
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +148,9 @@ def predict(
     basis = _basis(model, ids, film_of, trained_on, in_sample=in_sample)
     refused = {} if in_sample else _refused(model, ids, basis)
     kept = [i for i, clip in enumerate(ids) if clip not in refused]
-    ids, basis, X = [ids[i] for i in kept], [basis[i] for i in kept], X[kept]
+    ids = [ids[i] for i in kept]
+    basis = [basis[i] for i in kept]
+    X = X[kept]
     scores, are_probabilities = _scores(model.estimator, X)
     margins, contributions = _explain(model, X)
     _put_out_of_fold(model, ids, trained_on, basis, scores, margins, contributions)

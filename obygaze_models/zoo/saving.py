@@ -48,7 +48,9 @@ from obygaze_models.zoo.info import (
     read_training_clips,
 )
 
-MODEL_FILE, ARRAYS_FILE, CARD_FILE = "model.json", "model.safetensors", "README.md"
+MODEL_FILE = "model.json"
+ARRAYS_FILE = "model.safetensors"
+CARD_FILE = "README.md"
 # The files of a model in the order to write them, each with the most bytes it may have.
 MAX_BYTES = {
     ARRAYS_FILE: 2_000_000_000,
@@ -148,7 +150,8 @@ def load_model(folder: Path) -> SavedModel:
         folder: The folder of the model.
     """
     document = read_document(folder)
-    info, where = document.info, str(folder / MODEL_FILE)
+    info = document.info
+    where = str(folder / MODEL_FILE)
     data = _read_checked(folder, ARRAYS_FILE, document.arrays)
     try:
         arrays = load(data)

@@ -21,7 +21,8 @@ STATIC = {
     "view.css": "text/css",
     "view.js": "text/javascript",
 }
-DATA_FILE, DATA_START = "data.js", b"const EXPORTED = "
+DATA_FILE = "data.js"
+DATA_START = b"const EXPORTED = "
 Asked = Mapping[str, str]
 
 
@@ -81,7 +82,8 @@ def export(site: Site, folder: Path, *, thumbnails: bool = False) -> None:
         thumbnails: Write a small picture of each clip, and its maps, too.
     """
     site = replace(site, marks=None, maps=site.maps if thumbnails else None)
-    pictures, media = dict[str, bytes](), site.media
+    pictures = dict[str, bytes]()
+    media = site.media
     for clip in site.shown.values() if thumbnails else ():
         with suppress(
             ObygazeError

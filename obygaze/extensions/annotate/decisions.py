@@ -116,11 +116,9 @@ class Explainer:
     @cached_property
     def typical(self) -> NDArray[np.float64]:
         """The typical margins of training clips without each concept, and with it."""
-        view, listed, clips = (
-            self.model.info.training.view,
-            self.model.clips,
-            self.manifest,
-        )
+        view = self.model.info.training.view
+        listed = self.model.clips
+        clips = self.manifest
         clips = clips.view(view) if clips.header.view == "raw" else clips
         trained = [clip for clip in clips if listed is None or _is_listed(clip, listed)]
         known = {clip.clip_id: clip for clip in trained}
@@ -143,15 +141,14 @@ class Explainer:
             clip_id: The clip.
             switched: Concepts that are given the margin of clips with them (True) or without.
         """
-        info, bottleneck, listed = (
-            self.model.info,
-            self.model.estimator,
-            self.model.clips,
-        )
+        info = self.model.info
+        bottleneck = self.model.estimator
+        listed = self.model.clips
         rows, _ = read_features(self.model, self.store, [self.manifest[clip_id]])
         if not len(rows.values):
             raise NotFound(f"no features of {clip_id}")
-        x, n = rows.values.astype(np.float64), len(info.concepts)
+        x = rows.values.astype(np.float64)
+        n = len(info.concepts)
         own = bottleneck.margins(x)
         margins = own.copy()
         for column, name in enumerate(info.concepts):

@@ -198,10 +198,8 @@ def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
     """Yield what is to be exported: clip, annotator, level, concepts, comment."""
     if predictions is None:
         for clip in manifest:
-            who, comment = (
-                clip.extra.get("annotator", ""),
-                clip.extra.get("comment", ""),
-            )
+            who = clip.extra.get("annotator", "")
+            comment = clip.extra.get("comment", "")
             if who or clip.level:
                 yield (
                     clip.clip_id,
@@ -230,7 +228,8 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
     """Return the files of films in one of the `FORMATS`, by their paths in a folder."""
     from jinja2 import Template
 
-    text, ending = FORMATS[kind].read_text("utf-8"), FORMATS[kind].suffix
+    text = FORMATS[kind].read_text("utf-8")
+    ending = FORMATS[kind].suffix
     template = Template(
         text, autoescape=True, trim_blocks=True, extensions=["jinja2.ext.do"]
     )
@@ -438,7 +437,8 @@ def import_segments(
             raise FixInput(what, where=f"{earlier}, {path}", hint="rename one of them")
         marks = READERS[path.suffix](data, path, rate, warnings)
         for given, who, start, end, texts in marks:
-            film, (levels, own, comment) = given or stem, label_of(texts)
+            film = given or stem
+            (levels, own, comment) = label_of(texts)
             first, last = frames_between(start, end, rate)
             clip_id = ascii_id(f"{film}-{who or 'cue'}-{len(clips) + 1:04d}")
             level = levels[0] if levels else ""

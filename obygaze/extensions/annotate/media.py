@@ -47,7 +47,8 @@ STILL = View(1, "even", Resize(480))
 _LOCK = Lock()
 
 CONTAINERS = {"mov", "matroska", "webm"}
-VIDEO_CODECS, PIXELS = {"h264", "vp8", "vp9", "av1"}, {"yuv420p", "yuvj420p"}
+VIDEO_CODECS = {"h264", "vp8", "vp9", "av1"}
+PIXELS = {"yuv420p", "yuvj420p"}
 AUDIO_CODECS = {"aac", "mp3", "opus", "vorbis", "flac"}
 MOST_LINES = 720
 TICK = Fraction(1, 90_000)
@@ -124,10 +125,8 @@ class Media:
 
     def make_proxies(self, bars: ProgressBars) -> None:
         """Make the playable copies that are missing."""
-        folder, indexes = (
-            self.workspace.folder("proxies"),
-            self.workspace.folder("indexes"),
-        )
+        folder = self.workspace.folder("proxies")
+        indexes = self.workspace.folder("indexes")
         for name in self.names:
             facts = self.facts(name)
             # Without a rate, the video cannot be read.
@@ -199,7 +198,8 @@ class Media:
             return _map_sheets(self.workspace, self.maps, clip.clip_id)[direction]
 
     def _decoded(self, name: str, view: View, **part: Any) -> DecodedClip:
-        path, indexes = self.path(name), self.workspace.folder("indexes")
+        path = self.path(name)
+        indexes = self.workspace.folder("indexes")
         with _LOCK:
             return decode_clip(path, view, **part, max_substituted=1, indexes=indexes)
 
@@ -223,7 +223,8 @@ def _jpeg(picture: NDArray[np.uint8]) -> bytes:
 def media_facts(path: Path) -> MediaFacts:
     """Return the facts in the header of a video; BadVideo if it cannot be opened."""
     with open_video(path) as (container, stream):
-        name, codec = container.format.name, stream.codec_context.codec.canonical_name
+        name = container.format.name
+        codec = stream.codec_context.codec.canonical_name
         sound = [
             one.codec_context.codec.canonical_name
             for one in container.streams.audio[:1]
@@ -246,7 +247,8 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
 
     `indexes` is the folder that keeps the indexes of films; `progress` counts the pictures.
     """
-    index, target = film_index(video, indexes)[0], proxy_path(video, folder)
+    index = film_index(video, indexes)[0]
+    target = proxy_path(video, folder)
     with (
         new_file(target, force=True) as draft,
         open_film(video, indexes, threads=0) as source,
@@ -264,10 +266,13 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
         with av().open(str(draft), "w", format="mp4", options=MP4) as out:
             rate = Fraction(index.rate).limit_denominator(1001)
             pictures = out.add_stream("libx264", rate=rate, options=X264)
-            pictures.pix_fmt, pictures.codec_context.time_base = "yuv420p", TICK
-            pictures.width, pictures.height = width, height
+            pictures.pix_fmt = "yuv420p"
+            pictures.codec_context.time_base = TICK
+            pictures.width = width
+            pictures.height = height
             sound = _encoded_sound(video, out, index.origin_s)
-            sound_s, last = next(sound, math.inf), -1
+            sound_s = next(sound, math.inf)
+            last = -1
             progress.expect(index.frames, "pictures")
 
             def take(position: int, frame: Any) -> None:
@@ -282,7 +287,8 @@ def make_proxy(video: Path, folder: Path, indexes: Path, progress: Progress) -> 
                 picture = frame.reformat(width, height, format="yuv420p")
                 # Files begin with a picture: the first is shown from 0 on.
                 time_s = float(index.times_s[rank]) if last >= 0 else 0.0
-                picture.pts, picture.time_base = round(time_s / TICK), TICK
+                picture.pts = round(time_s / TICK)
+                picture.time_base = TICK
                 out.mux(pictures.encode(picture))
                 while sound_s <= time_s:
                     sound_s = next(sound, math.inf)
@@ -305,11 +311,10 @@ def _encoded_sound(video: Path, out: Any, origin_s: float) -> Iterator[float]:
         with suppress(av().FFmpegError):
             for frame in container.decode(source):
                 if frame.time is not None:
-                    start_s, rate = frame.time - origin_s, frame.sample_rate
+                    start_s = frame.time - origin_s
+                    rate = frame.sample_rate
                     yield start_s
-                    frame.pts, frame.time_base = (
-                        round(start_s * rate),
-                        Fraction(1, rate),
-                    )
+                    frame.pts = round(start_s * rate)
+                    frame.time_base = Fraction(1, rate)
                     out.mux(stream.encode(frame))
         out.mux(stream.encode())

@@ -54,7 +54,8 @@ CSV_COLUMNS = (
 )
 TIME_COLUMNS = ("start_s", "end_s")
 DEFAULT_THRESHOLD = Fraction(1, 5)
-NAME, NAME_FORM = re.compile(r"\S(.*\S)?", re.DOTALL), "a name without blanks around it"
+NAME = re.compile(r"\S(.*\S)?", re.DOTALL)
+NAME_FORM = "a name without blanks around it"
 SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 
@@ -340,8 +341,10 @@ def projection_to_csv(
     for annotator, levels in tracks.items():
         for row in levels:
             level = row.level if row.labelled else ""
-            concepts, ratio = "|".join(row.concepts), row.ratio or ("", "")
-            span, fps = span_of[row.clip_id], span_of[row.clip_id].fps or 1
+            concepts = "|".join(row.concepts)
+            ratio = row.ratio or ("", "")
+            span = span_of[row.clip_id]
+            fps = span_of[row.clip_id].fps or 1
             times = [
                 repr(float(at / fps)) for at in (span.start_frame, span.end_frame + 1)
             ]
@@ -390,7 +393,8 @@ def read_inputs(
     # What was watched has no concepts.
     needed = [column for column in SEGMENT_COLUMNS if column != "concepts"]
     tables += [_table(Path(one.path), needed, None, one) for one in each[len(given) :]]
-    table, wrong = _joined(tables), each[0]
+    table = _joined(tables)
+    wrong = each[0]
     found = tuple(one for row in table.rows if (one := _segment(row)) is not None)
     if isinstance(clips, Fraction):
         rates = _film_rates(table, given_rate, wrong)
@@ -432,7 +436,8 @@ def _joined(tables: Sequence[CsvTable]) -> CsvTable:
 def _segment(row: TableRow) -> Segment | None:
     for column in SEGMENT_COLUMNS[:2]:
         row.matching(column, NAME, NAME_FORM)
-    frames, text = row.frames(), row.cells.get("concepts", "").strip()
+    frames = row.frames()
+    text = row.cells.get("concepts", "").strip()
     # A manifest has no level for it: there it is a comment.
     level = row["level"]
     if not level and row.cells.get("comment") == WATCHED:
@@ -463,12 +468,14 @@ def _spans(
             "required column is missing; or start_s and end_s, in seconds",
         )
         return ()
-    rates, line_of = rates_of() if in_seconds else {}, dict[str, int]()
+    rates = rates_of() if in_seconds else {}
+    line_of = dict[str, int]()
     spans = []
     for row in table.rows:
         for column in CLIP_COLUMNS[:2]:
             row.matching(column, NAME, NAME_FORM)
-        clip_id, movie_id = row.unique("clip_id", line_of), row["movie_id"]
+        clip_id = row.unique("clip_id", line_of)
+        movie_id = row["movie_id"]
         frames = _frames_at(row, rates.get(movie_id)) if in_seconds else row.frames()
         if frames is not None:
             spans.append(ClipSpan(clip_id, movie_id, *frames, rates.get(movie_id)))

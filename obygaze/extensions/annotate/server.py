@@ -99,7 +99,9 @@ class PageServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     """Checks a request, calls the function of its address, and sends what that returns."""
 
-    protocol_version, server_version, sys_version = "HTTP/1.1", "obygaze", ""
+    protocol_version = "HTTP/1.1"
+    server_version = "obygaze"
+    sys_version = ""
     server: PageServer
     timeout = 60
 
@@ -119,7 +121,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
     def _reply(self) -> Reply:
-        server, headers = self.server, self.headers
+        server = self.server
+        headers = self.headers
         # Another host name for this machine (DNS rebinding), or a page of another server.
         if headers.get("Host") != server.host:
             raise Refused(421, "this server answers to its own address only")
@@ -127,10 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
         if headers.get("Origin", "" if self.command == "POST" else own) != own:
             raise Refused(403, "a request of another page")
         address = urlsplit(self.path)
-        path, asked = (
-            address.path.removeprefix("/"),
-            dict(parse_qsl(address.query, True)),
-        )
+        path = address.path.removeprefix("/")
+        asked = dict(parse_qsl(address.query, True))
         token = asked.pop("token", "") if path == "" else ""
         pairs = (
             pair.strip().partition("=") for pair in headers.get("Cookie", "").split(";")
@@ -142,7 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
         routes = server.routes[self.command]
         if path not in routes and "/" in path:
             name, _, key = path.partition("/")
-            path, asked["key"] = f"{name}/", unquote(key)
+            path = f"{name}/"
+            asked["key"] = unquote(key)
         if path not in routes:
             raise Refused(404, "no such page")
         reply = routes[path](self._body() if self.command == "POST" else asked)
@@ -177,18 +179,21 @@ class _Handler(BaseHTTPRequestHandler):
         """Send a file, or the part of it that is asked for, in pieces."""
         with path.open("rb") as stream:
             facts = os.fstat(stream.fileno())
-            size, tag = facts.st_size, f'"{facts.st_size:x}-{facts.st_mtime_ns:x}"'
+            size = facts.st_size
+            tag = f'"{facts.st_size:x}-{facts.st_mtime_ns:x}"'
             headers = {"ETag": tag, "Accept-Ranges": "bytes"}
             headers["Content-Type"] = mimetypes.guess_type(path.name)[0] or "video/mp4"
             is_same = self.headers.get("If-Range", tag) == tag
             part = byte_range(self.headers.get("Range", ""), size) if is_same else None
             if part is None:
-                status, part = 200, range(size)
+                status = 200
+                part = range(size)
             elif part:
                 status = 206
                 headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{size}"
             else:
-                status, headers["Content-Range"] = 416, f"bytes */{size}"
+                status = 416
+                headers["Content-Range"] = f"bytes */{size}"
             self._start(status, len(part), headers)
             stream.seek(part.start)
             left = 0 if self.command == "HEAD" else len(part)

@@ -84,7 +84,8 @@ class AnnotationAudit(Audit):
 
     def finding(self) -> Finding:
         """Return one row per value, and sentences with the results."""
-        first, rows = self.tests[0], list[tuple[object, ...]]()
+        first = self.tests[0]
+        rows = list[tuple[object, ...]]()
         for test, (in_x, in_y) in zip(self.tests, self.intervals, strict=True):
             x, y = ((int(s.sum()), float(s.mean())) for s in (test.s_x, test.s_y))
             rows.append((test.a, *x, *in_x, *y, *in_y, *test.p_cells()))
@@ -176,7 +177,8 @@ def audit_annotations(
         raise FixInput(
             what, where=manifest.name, hint="--min-count" if counts else "--column"
         )
-    tests, intervals = [], []
+    tests = []
+    intervals = []
     for name in names:
         s_x, s_y = (np.array([name in cell for cell in own]) for own in cells)
         labels = (groups[0][0], groups[1][0], name, "")

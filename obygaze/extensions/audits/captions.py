@@ -165,7 +165,8 @@ def audit_captions(
         obygaze audit captions captions/ --group group,face --cluster image,face --figure words
         obygaze audit captions captions.csv --words my-words.toml --json
     """
-    groups, lists = column_names(group), read_words(words)
+    groups = column_names(group)
+    lists = read_words(words)
     captions = read_texts(
         source,
         text,
@@ -186,7 +187,8 @@ def word_rates(
     """Return the rate of each list in each group, with a 95 % interval over clusters."""
     rates = []
     for group, inside in by_label(captions).items():
-        clusters, n = [caption.cluster for caption in inside], len(inside)
+        clusters = [caption.cluster for caption in inside]
+        n = len(inside)
         for name, words in lists.items():
             hits = _occurrences(inside, words)
             n_hits = sum(hit > 0 for hit in hits)
@@ -218,10 +220,8 @@ def contrasts(
     pairs = sorted(name for name, found in of_cluster.items() if len(found) > 1)
     if len(groups) != 2 or len(pairs) == 1:
         return []
-    names, sizes = (
-        pairs or sorted(of_cluster),
-        Counter(caption.cluster for caption in captions),
-    )
+    names = pairs or sorted(of_cluster)
+    sizes = Counter(caption.cluster for caption in captions)
     is_first = [True, False] * len(pairs) or [
         of_cluster[name] == {groups[0]} for name in names
     ]
@@ -233,7 +233,8 @@ def contrasts(
         for caption, n in zip(captions, _occurrences(captions, words), strict=True):
             for label in caption.labels:
                 hits[caption.cluster, label].append(n)
-        values, difference = list[float](), None
+        values = list[float]()
+        difference = None
         if pairs:
             values = [fmean(hits[name, group]) for name in names for group in groups]
             difference = 1000 * (fmean(values[::2]) - fmean(values[1::2]))

@@ -89,7 +89,8 @@ class CoocAudit(Audit):
 
     def finding(self) -> Finding:
         """Return one row per thing, and sentences about intervals and amplification."""
-        is_pair, added = len(self.shown) == 1, self.amplification
+        is_pair = len(self.shown) == 1
+        added = self.amplification
         headers = ["thing", *self.genders]
         for gender in self.shown:
             end = "" if is_pair else f" {gender}"
@@ -135,7 +136,8 @@ class CoocAudit(Audit):
 
     def plot(self) -> Plot:
         """Return the share of each thing, the largest first."""
-        is_pair, points = len(self.shown) == 1, []
+        is_pair = len(self.shown) == 1
+        points = []
         amplified = self.amplification.by_thing if self.amplification else {}
         for thing in sorted(self.things, key=lambda thing: -(thing.share or 0.0)):
             for gender in self.shown if thing.shares else ():
@@ -189,10 +191,8 @@ def audit_cooc(
         obygaze audit cooc mobygaze --text comment --cluster movie_id --figure figures/company
         obygaze audit cooc captions.csv --things objects.toml --compare predicted.csv
     """
-    genders, lists = (
-        read_words(words),
-        None if things == CONCEPTS else read_words(things),
-    )
+    genders = read_words(words)
+    lists = None if things == CONCEPTS else read_words(things)
     column = CONCEPTS if lists is None else text
 
     def find_things(cells: Mapping[str, str]) -> frozenset[str]:
@@ -248,7 +248,8 @@ def count_pairs(
         counts = dict(zip(genders, flags.sum(axis=1).tolist(), strict=True))
         intervals = {}
         if flags.any():
-            clusters, total = [text.cluster for text in inside], flags.sum(axis=0)
+            clusters = [text.cluster for text in inside]
+            total = flags.sum(axis=0)
             intervals = {
                 gender: ratio_interval(own, total, clusters, seed=seed)
                 for gender, own in zip(genders, flags, strict=True)
@@ -284,7 +285,8 @@ def bias_amplification(
 def _co_occurrence(
     thing: str, counts: Mapping[str, int], intervals: Mapping[str, list[float | None]]
 ) -> CoOccurrence:
-    first, total = next(iter(counts)), sum(counts.values())
+    first = next(iter(counts))
+    total = sum(counts.values())
     shares = {gender: n / total for gender, n in counts.items()} if total else {}
     cut = cut_shares(*counts.values()) if total and len(counts) == 2 else None
     return CoOccurrence(

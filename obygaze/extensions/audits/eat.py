@@ -79,7 +79,8 @@ class EatAudit(Audit):
         sentences = summary(self.tests, _sentence)
         first = self.tests[0]
         if len(self.tests) == 1 and (normal := first.verdict.normal):
-            kind, p = first.tail.replace("_", "-"), p_text(normal[first.tail])
+            kind = first.tail.replace("_", "-")
+            p = p_text(normal[first.tail])
             sentences.append(f"Normal approximation of the {kind} p: {p}.")
         headers = (*(("store",) if stores else ()), *HEADERS)
         return Finding(title, headers, rows, sentences=tuple(sentences))
@@ -286,7 +287,8 @@ def _associations(
         yield x.name, s_x, association(y.vectors, a.vectors, b.vectors, name="Y")
         return
     rows = unit_rows(np.atleast_2d(np.asarray(x.vectors, dtype=np.float64)), "W")
-    to_a, to_b = unit_rows(a.vectors, "A"), unit_rows(b.vectors, "B")
+    to_a = unit_rows(a.vectors, "A")
+    to_b = unit_rows(b.vectors, "B")
     numbered = (
         [f"{x.name} {i}" for i in range(len(rows))] if len(rows) > 1 else [x.name]
     )

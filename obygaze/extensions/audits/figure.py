@@ -38,7 +38,8 @@ class Plot(NamedTuple):
 
 def save_plot(plot: Plot, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
     """Draw the first 40 rows into STEM.svg and STEM.png, and return both paths."""
-    points, n_all = plot.points[:MAX_ROWS], len(plot.points)
+    points = plot.points[:MAX_ROWS]
+    n_all = len(plot.points)
     with canvas(7.6, 0.9 + 0.28 * max(len(points), 1)) as (figure, axes):
         for row, (_, value, ends, note) in enumerate(points):
             color = BLUE if plot.line is None or value >= plot.line else RED

@@ -122,7 +122,8 @@ class GenderAudit(Audit):
         if noted := sum(bool(row.note) for row in self.rows):
             sentences.append(f"Captions with a note on the similarity: {noted}.")
         if self.estimates:
-            counts, (man, woman) = summary["counts"], summary["printed"]
+            counts = summary["counts"]
+            (man, woman) = summary["printed"]
             sentences.append(
                 f"'man' scores higher in {count(counts['man'], 'caption')} and 'woman' in "
                 f"{counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
@@ -246,7 +247,8 @@ def audit_gender_score(
         )
     hint = "obygaze extract captions adds priors and similarities"
     violations.raise_if_any("this is not a table of captions", hint=hint)
-    lines, context = read.rows, None
+    lines = read.rows
+    context = None
     if store is not None and lines:
         store = open_store(store, workspace=workspace)
         options: dict[str, Any] = {

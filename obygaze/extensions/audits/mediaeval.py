@@ -31,7 +31,8 @@ COLUMNS = {
     "valence": "valence_class",
     "arousal": "arousal_class",
 }
-SPLIT, TEST = "mediaeval2015", 0
+SPLIT = "mediaeval2015"
+TEST = 0
 MAX_RUNS = 5
 HEADERS = (
     "run",
@@ -113,10 +114,12 @@ class MediaEvalAudit(Audit):
         points = []
         for run, name, score in self.scores:
             if isinstance(score, AffectScore):
-                value, chance = score.accuracy, score.random
+                value = score.accuracy
+                chance = score.random
                 ends = value, value + (score.n - score.n_returned) / score.n
             else:
-                value, chance = score.ap_trec, score.ap_random
+                value = score.ap_trec
+                chance = score.ap_random
                 ends = score.ap_ties_worst, score.ap_ties_best
             points.append(Point(f"{run}, {name}", value, ends, f"chance {chance:.3f}"))
         label = "line: other orders of ties, or clips not returned"
@@ -231,7 +234,8 @@ def _renamed(classes: Mapping[str, int], returned: Iterable[str]) -> dict[str, i
 
 def _check_names(judged: Iterable[str], returned: Iterable[str], run: Path) -> None:
     """Raise an error if no clip of a run is judged: its score would be 0 whatever it says."""
-    judged_names, run_names = sorted(judged), sorted(returned)
+    judged_names = sorted(judged)
+    run_names = sorted(returned)
     if set(judged_names).isdisjoint(run_names):
         raise FixInput(
             f"no clip of the run is judged: its first name is {run_names[0]!r}, the first judged"
@@ -269,7 +273,8 @@ def _score_run(
                 truth = _renamed(classes[subtask], predicted)
                 _check_names(truth, predicted, path)
                 affect[subtask] = score_affect(truth, predicted)
-        valence, arousal = affect["valence"], affect["arousal"]
+        valence = affect["valence"]
+        arousal = affect["arousal"]
         if valence is None and arousal is None:
             what = "no valence or arousal classes given"
             raise FixInput(what, where=str(path), hint="--manifest")

@@ -30,9 +30,11 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
     Args:
         path: The file.
     """
-    violations, grades = Violations(path), dict[str, dict[str, int]]()
+    violations = Violations(path)
+    grades = dict[str, dict[str, int]]()
     for row in _rows(Path(path), "topic 0 document grade", violations):
-        judged, grade = grades.setdefault(row["topic"], {}), whole_number(row["grade"])
+        judged = grades.setdefault(row["topic"], {})
+        grade = whole_number(row["grade"])
         if grade is None:
             row.add("grade", f"expected a whole number, got {row['grade']!r}")
         elif row["document"] in judged:
@@ -54,19 +56,20 @@ def read_trec_run(
     Args:
         path: The file.
     """
-    violations, scores = Violations(path), dict[str, dict[str, float]]()
+    violations = Violations(path)
+    scores = dict[str, dict[str, float]]()
     warnings = list[str]()
     for row in _rows(Path(path), "topic Q0 document rank score tag", violations):
-        returned, text = scores.setdefault(row["topic"], {}), row["score"]
+        returned = scores.setdefault(row["topic"], {})
+        text = row["score"]
         if row["document"] in returned:
             row.add("document", f"{row['document']!r} is in the run more than once")
         try:
-            score, outcome = (
-                float(text),
-                "ranked last" if math.isnan(float(text)) else "",
-            )
+            score = float(text)
+            outcome = "ranked last" if math.isnan(float(text)) else ""
         except ValueError:
-            score, outcome = 0.0, "counted as 0"
+            score = 0.0
+            outcome = "counted as 0"
         if outcome:
             warnings.append(
                 f"{path}:{row.line}: the score {text!r} is {outcome}, as in trec_eval"
@@ -82,8 +85,10 @@ def read_affect_run(path: str | Path) -> tuple[dict[str, int], dict[str, int]]:
     Args:
         path: The file.
     """
-    violations, lines = Violations(path), dict[str, int]()
-    valence, arousal = dict[str, int](), dict[str, int]()
+    violations = Violations(path)
+    lines = dict[str, int]()
+    valence = dict[str, int]()
+    arousal = dict[str, int]()
     for row in _rows(Path(path), "name valence arousal", violations):
         name = row.unique("name", lines)
         for column, found in (("valence", valence), ("arousal", arousal)):
@@ -101,7 +106,8 @@ def is_affect_run(path: Path) -> bool:
 
 def _rows(path: Path, form: str, violations: Violations) -> Iterator[TableRow]:
     """Yield the words of each line that has as many as the form; other lines are violations."""
-    columns, line = form.split(), ""
+    columns = form.split()
+    line = ""
     for number, line in numbered_lines(path, violations):
         words = line.split()
         if len(words) == len(columns):
@@ -228,9 +234,12 @@ def score_ranking(
     unreturned = judgements.keys() - run.keys()
     rest = [(len(unreturned), len(relevant & unreturned))] if unreturned else []
     # Recall and precision after each group of equal scores.
-    curve, before, hits = [(0.0, 1.0)], 0, 0
+    curve = [(0.0, 1.0)]
+    before = 0
+    hits = 0
     for size, found in [*_ranked(run, relevant, "float64")[1], *rest]:
-        before, hits = before + size, hits + found
+        before = before + size
+        hits = hits + found
         curve.append((hits / max(n_relevant, 1), hits / before))
     return RankingScore(
         ap_trec=_ap((name in relevant for name in order), n_relevant),
@@ -280,11 +289,14 @@ def _ap(hits: Iterable[bool], n_relevant: int) -> float:
 
 def _expected_ap(groups: Sequence[tuple[int, int]], n_relevant: int) -> float:
     """Return the mean over all orders of the documents of each group."""
-    before, found, total = 0, 0, 0.0
+    before = 0
+    found = 0
+    total = 0.0
     for size, relevant in groups:
         place = np.arange(1, size + 1)
         others = (relevant - 1) / (size - 1) if size > 1 else 0.0
         expected = (found + 1 + (place - 1) * others) / (before + place)
         total += relevant / size * float(expected.sum())
-        before, found = before + size, found + relevant
+        before = before + size
+        found = found + relevant
     return total / max(n_relevant, 1)

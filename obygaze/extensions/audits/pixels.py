@@ -21,7 +21,9 @@ from obygaze_features.store.format.schema import PICTURES
 from obygaze_models.report.findings import Finding
 
 Floats = NDArray[np.float32]
-SIDE, FOLDS, MAX_CLIPS = 16, 5, 1_000
+SIDE = 16
+FOLDS = 5
+MAX_CLIPS = 1_000
 PENALTIES = 10.0 ** np.arange(-4, 5)  # of a feature; the larger the less is learned
 
 
@@ -60,18 +62,14 @@ class PixelAudit(Audit):
 
     def to_json(self) -> dict[str, Any]:
         """Return every number, and the sentences for the card of the store."""
-        levels, sentences = (
-            [x._asdict() for x in self.levels],
-            [str(x) for x in self.levels],
-        )
+        levels = [x._asdict() for x in self.levels]
+        sentences = [str(x) for x in self.levels]
         return {**vars(self), "levels": levels, "sentences": sentences}
 
     def finding(self) -> Finding:
         """Return one row per level, and a sentence for each."""
-        title, sentences = (
-            f"Pixels recovered from {self.store}",
-            tuple(map(str, self.levels)),
-        )
+        title = f"Pixels recovered from {self.store}"
+        sentences = tuple(map(str, self.levels))
         return Finding(title, Recovered._fields, self.levels, sentences=sentences)
 
     def plot(self) -> Plot:
@@ -112,7 +110,8 @@ def audit_pixels(
     clips = films.clip_ids[np.isin(films.clip_ids, features.clip_ids)].tolist()
     clips = clips[:: math.ceil(len(clips) / MAX_CLIPS) or 1]
     film_of = dict(zip(films.clip_ids.tolist(), films.movie_ids.tolist(), strict=True))
-    targets, found = _rows(films, PICTURES, clips), []
+    targets = _rows(films, PICTURES, clips)
+    found = []
     for level in levels or features.levels:
         rows = _rows(features, level, clips)
         ids = [clip for clip in clips if clip in rows and clip in targets]
@@ -135,8 +134,10 @@ def recovered(
         films: The film of each clip.
         level: The name of the level.
     """
-    features, pictures = np.asarray(X, np.float32), np.asarray(Y, np.float32)
-    errors, blind = np.empty(len(films)), np.empty(len(films))
+    features = np.asarray(X, np.float32)
+    pictures = np.asarray(Y, np.float32)
+    errors = np.empty(len(films))
+    blind = np.empty(len(films))
     folds = GroupKFold(min(FOLDS, len(set(films))))
     for train, test in folds.split(features, groups=films):
         scaler = StandardScaler().fit(features[train])
@@ -159,7 +160,8 @@ def recovered(
 
 def _rows(store: Store, level: str, clips: Sequence[str]) -> dict[str, Floats]:
     """Return one vector for each clip that has the level: of its frame in the middle, if any."""
-    spec, found = store.plan.array(level), dict[str, Floats]()
+    spec = store.plan.array(level)
+    found = dict[str, Floats]()
     for block in store.stream(level, clips=clips, missing="drop"):
         values = np.asarray(block.values)
         if spec.dims[:1] in (("frame",), ("step",)):

@@ -161,10 +161,8 @@ class Audit(ABC):
         if report is not None:
             run = Workspace.of(workspace).existing("runs", report)
             if not Path(run, "run.json").is_file():
-                what, hint = (
-                    "not a run folder: run.json is missing",
-                    "obygaze run --help",
-                )
+                what = "not a run folder: run.json is missing"
+                hint = "obygaze run --help"
                 raise NotFound(what, where=str(run), hint=hint)
             document_path = _path_in_run(Path(run, FOLDER), finding, force=force)
             svg, png = self.draw(document_path.with_suffix(""), force=force)

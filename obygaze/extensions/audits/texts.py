@@ -140,7 +140,8 @@ def source_name(source: TextSource) -> str:
 
 
 def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], str]]:
-    fields, parts = _FIELD.findall(names), _FIELD.split(names)
+    fields = _FIELD.findall(names)
+    parts = _FIELD.split(names)
     if not fields or len(set(fields)) < len(fields):
         what = f"names must have fields, each only once, got {names!r}"
         raise FixInput(what, hint="'{image}_{group}'")
@@ -156,10 +157,8 @@ def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], st
             continue
         found = pattern.fullmatch(path.stem)
         if found is None:
-            what, hint = (
-                f"{path.name} does not match the pattern {names}",
-                "--names PATTERN",
-            )
+            what = f"{path.name} does not match the pattern {names}"
+            hint = "--names PATTERN"
             raise FixInput(what, where=str(folder), hint=hint)
         try:
             # A byte order mark would be a part of the first word.

@@ -40,7 +40,8 @@ def make_bundle(
             "make it a plugin (docs/plugins.md), and name the plugin's folder after --"
         )
         raise FixUsage(f"own code cannot be bundled: {', '.join(own)}", hint=hint)
-    workspace, missing = Workspace(Path(plan.workspace)), list[ObygazeError]()
+    workspace = Workspace(Path(plan.workspace))
+    missing = list[ObygazeError]()
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
     placed = _placed(plan, cards)
     _write_plan(placed, folder)
@@ -70,7 +71,8 @@ def _placed(plan: ExtractPlan, cards: Sequence[Card]) -> ExtractPlan:
     Different stores and different weights keep different names, also where the last parts of their
     paths are equal.
     """
-    stores, weights = _Names(), _Names()
+    stores = _Names()
+    weights = _Names()
     targets = []
     for card, target in zip(cards, plan.targets, strict=True):
         store = f"stores/{stores.name_of(target.store, Path(target.store).name)}"
@@ -109,7 +111,8 @@ def _card_file(backbone: str) -> Path | None:
 
 
 def _write_plan(plan: ExtractPlan, folder: Path) -> None:
-    data, path = plan.to_bytes(), folder / "plan.json"
+    data = plan.to_bytes()
+    path = folder / "plan.json"
     is_new = not folder.exists() or not any(folder.iterdir())
     if not is_new and not (path.is_file() and path.read_bytes() == data):
         raise AlreadyThere(

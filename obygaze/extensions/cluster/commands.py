@@ -296,7 +296,8 @@ def _memory(made: ExtractPlan, options: Mapping[str, Any]) -> int | None:
         memory_gb,
     )
 
-    directives, mem_gb = options["directives"], options["mem_gb"]
+    directives = options["directives"]
+    mem_gb = options["mem_gb"]
     if mem_gb is None and asks_for(directives, MEMORY_OPTIONS):
         return None
     if mem_gb is not None:

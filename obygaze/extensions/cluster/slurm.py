@@ -100,7 +100,8 @@ class SlurmArray:
                 f"tasks must be 0 to {self.workers - 1}, got {list(self.tasks)}"
             )
         plan_file = (self.folder / self.plan_file).resolve()
-        folder, program = str(self.folder.resolve()), obygaze_command()
+        folder = str(self.folder.resolve())
+        program = obygaze_command()
         if self.container is not None:
             image = str((self.folder / self.container).resolve())
             program = ["apptainer", "exec", "--nv", "--bind", folder, image, "obygaze"]

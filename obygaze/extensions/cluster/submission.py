@@ -91,7 +91,8 @@ def joined_options(
     for name in ("directives", "setup"):
         added = [word for word in given.get(name, ()) if word not in earlier[name]]
         joined[name] = [*earlier[name], *added]
-    before, now = list(earlier["run_options"]), list(given.get("run_options", ()))
+    before = list(earlier["run_options"])
+    now = list(given.get("run_options", ()))
     starts = range(len(before) - len(now) + 1)
     is_there = any(before[start : start + len(now)] == now for start in starts)
     joined["run_options"] = before if is_there else [*before, *now]

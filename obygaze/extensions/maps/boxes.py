@@ -34,7 +34,8 @@ def audit_boxes(store: Store, boxes: Path) -> list[dict[str, Any]]:
         boxes: A CSV file with clip_id, x0, y0, x1, y1, in shares of the picture that the model
             sees, and perhaps frame: the number of the frame, from 0. A box without one is on all.
     """
-    names, inside = np.array(map_names(store)), read_boxes(boxes, store)
+    names = np.array(map_names(store))
+    inside = read_boxes(boxes, store)
     found = store.matrix(MAPS, clips=list(inside), missing="drop")
     if not len(found):
         hint = "clip ids as the store of maps has them: obygaze store info"
@@ -51,9 +52,11 @@ def audit_boxes(store: Store, boxes: Path) -> list[dict[str, Any]]:
     shares, peaks = (np.stack(part, axis=1) for part in zip(*values, strict=True))
     area = np.array([mask[mask.any(axis=(1, 2))].mean() for mask in masks])
     is_random = np.char.startswith(names, RANDOM)
-    label, null = "area of the boxes", area
+    label = "area of the boxes"
+    null = area
     if is_random.any():
-        label, null = "random directions", shares[is_random].mean(axis=0)
+        label = "random directions"
+        null = shares[is_random].mean(axis=0)
     films = np.tile(store.movie_ids_of(found.rows), 2)
     what = ("the boxes", "the rest of the frame")
     tests = [
@@ -85,9 +88,11 @@ def clip_shares(maps: NDArray[Any], inside: Bools) -> tuple[Floats, Floats]:
         inside: Whether the middle of each place [step, row, column] is in a box.
     """
     steps = inside.any(axis=(1, 2))
-    wide, mask = maps.astype(np.float64), inside[steps]
+    wide = maps.astype(np.float64)
+    mask = inside[steps]
     seen = np.maximum(wide - wide.mean(axis=(1, 2, 3), keepdims=True), 0)[:, steps]
-    total, within = seen.sum(axis=(1, 2, 3)), (seen * mask).sum(axis=(1, 2, 3))
+    total = seen.sum(axis=(1, 2, 3))
+    within = (seen * mask).sum(axis=(1, 2, 3))
     share = np.where(total > 0, within / np.where(total > 0, total, 1), mask.mean())
     frames = wide[:, steps].reshape(len(wide), len(mask), -1)
     is_peak = frames == frames.max(axis=2, keepdims=True)
@@ -126,7 +131,8 @@ def read_boxes(path: Path, store: Store) -> dict[str, Bools]:
 
 def _ends(row: TableRow, first: str, last: str) -> tuple[float, float]:
     """Return both ends of a box along one side of the picture."""
-    low, high = float(row[first]), float(row[last])
+    low = float(row[first])
+    high = float(row[last])
     for name, value in ((first, low), (last, high)):
         if not 0 <= value <= 1:
             raise ValueError(

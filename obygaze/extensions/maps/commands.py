@@ -46,7 +46,8 @@ def concepts_(
     """
     from obygaze.extensions.maps.concept_maps import write_concept_maps
 
-    place, path = session.workspace.root, session.workspace.target("stores", output)
+    place = session.workspace.root
+    path = session.workspace.target("stores", output)
     clips = read_manifest(manifest, workspace=place)
     write_concept_maps(path, open_store(store, workspace=place), clips, **options)
     _show_maps(session, path)
@@ -93,7 +94,8 @@ def model_(
         read_text_table,
     )
 
-    place, found = session.workspace.root, dict[str, Any]()
+    place = session.workspace.root
+    found = dict[str, Any]()
     opened = open_store(store, workspace=place)
     if text:
         texts = read_text_table(opened, text)
@@ -128,7 +130,8 @@ def draw(
     """
     from obygaze_features.extraction.map_drawing import draw_maps
 
-    store, place = open_store(maps, workspace=session.workspace.root), session.workspace
+    store = open_store(maps, workspace=session.workspace.root)
+    place = session.workspace
     drawn = [
         str(p)
         for clip in clips

@@ -34,7 +34,8 @@ from obygaze_models.protocols.runner.models import fit_model
 from obygaze_models.protocols.runner.run import Inputs, gather
 from obygaze_models.protocols.runner.training import training_protocol
 
-TOKENS, ATTENTION = "tokens", "attention"
+TOKENS = "tokens"
+ATTENTION = "attention"
 
 
 def write_concept_maps(
@@ -78,7 +79,8 @@ def write_concept_maps(
         )
     inputs = gather(protocol, manifest, manifest.name, {"store": store})
     (features,) = inputs.features
-    level, X = features.origin["level"], features.vectors
+    level = features.origin["level"]
+    X = features.vectors
     if store.plan.array(TOKENS).tail_shape[-1:] != X.shape[1:]:
         raise FixInput(
             f"{level} is not as wide as a token", hint="data.level=['pooled']"
@@ -93,10 +95,13 @@ def write_concept_maps(
         raise FixInput("no direction could be found", where=store.location)
     random = random_directions(X.shape[1], n_random)
     clips = present[np.argsort(store.select(clips=present).rows)].tolist()
-    origin, grid = X.mean(axis=0, dtype=np.float64), grid_of(store)
-    show, method = partial(project, origin=origin, grid=grid), "projection"
+    origin = X.mean(axis=0, dtype=np.float64)
+    grid = grid_of(store)
+    show = partial(project, origin=origin, grid=grid)
+    method = "projection"
     if model == ATTENTION:
-        show, method = partial(attention_maps, grid=grid), ATTENTION
+        show = partial(attention_maps, grid=grid)
+        method = ATTENTION
 
     def made() -> Iterator[NDArray[Any] | RowStatus]:
         for part in store.stream(TOKENS, clips=clips):
@@ -143,8 +148,10 @@ def common_names(
 
 def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
     """Return for each film the directions that were found without it."""
-    context, seed = inputs.context(inputs.features[0]), inputs.protocol.fit.seed
-    banks, (model,) = context.new_banks(), context.models.values()
+    context = inputs.context(inputs.features[0])
+    seed = inputs.protocol.fit.seed
+    banks = context.new_banks()
+    (model,) = context.models.values()
     found: dict[str, Directions] = {}
     for (train, _), _, split in context.folds:
         data = context.fold_data(train, split, seed=seed, join_validation=True)

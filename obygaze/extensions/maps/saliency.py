@@ -63,7 +63,8 @@ def grad_cam(
         hooks.callback(layers[-1].layer_norm1.register_forward_hook(enter).remove)
         for score in _cosines(own, pixels, level, directions).sum(dim=0):
             (slopes,) = torch.autograd.grad(score, entered[0], retain_graph=True)
-            slopes, tokens = _patches(own, slopes), _patches(own, entered[0].detach())
+            slopes = _patches(own, slopes)
+            tokens = _patches(own, entered[0].detach())
             seen = (tokens * slopes.mean(dim=1, keepdim=True)).sum(dim=2).relu()
             maps.append(seen.reshape(-1, *own.geometry.grid).cpu().numpy())
     return _relative(np.stack(maps, axis=1))
@@ -85,7 +86,8 @@ def score_cam(
         for clip in np.asarray(pixels)[:, None]:
             tokens = _patches(own, _entering(layers[-1].layer_norm1, own, clip))
             channels = tokens.reshape(*grid, -1).movedim(-1, 0)
-            masks, scores = channels - channels.amin(dim=(1, 2, 3), keepdim=True), []
+            masks = channels - channels.amin(dim=(1, 2, 3), keepdim=True)
+            scores = []
             largest = masks.amax(dim=(1, 2, 3), keepdim=True)
             masks = masks * (largest > 1e-6) / largest.clamp(min=1e-6)
             for part in torch.split(masks, CHANNELS_A_BATCH):
@@ -109,7 +111,8 @@ def rollout(backbone: Backbone, pixels: Any) -> Maps:
     import torch
 
     own, layers = _vision(backbone)
-    n_tokens, shares = own.geometry.prefix + own.geometry.patches, list[Any]()
+    n_tokens = own.geometry.prefix + own.geometry.patches
+    shares = list[Any]()
 
     def note(module: Any, inputs: Any, output: Any) -> None:
         # X-CLIP's message is left out.
@@ -253,6 +256,7 @@ def _relative(maps: npt.NDArray[Any]) -> Maps:
 
 def _run(backbone: TorchBackbone, pixels: Any) -> dict[str, Tensor]:
     check_pixels(pixels, backbone.geometry, backbone.card.label)
-    device, mask = backbone.placement.device, np.ones(pixels.shape[:2], np.float32)
+    device = backbone.placement.device
+    mask = np.ones(pixels.shape[:2], np.float32)
     x = on_device(pixels, device).to(backbone.dtype)
     return backbone.run(backbone.module, x, on_device(mask, device), backbone.geometry)

@@ -125,10 +125,8 @@ def score_captions(
     new = [f"{name}{ending}" for ending in endings for name in ("lm", "sim")]
     taken = [name for name in new if name in read.columns]
     if taken:
-        what, hint = (
-            f"the table already has a column {taken[0]!r}",
-            "rename or remove the column",
-        )
+        what = f"the table already has a column {taken[0]!r}"
+        hint = "rename or remove the column"
         raise FixInput(what, where=str(table), hint=hint)
     visual = [row["visual"] for row in read.rows]
     filled: dict[str, list[float]] = {}

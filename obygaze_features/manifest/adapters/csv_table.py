@@ -98,7 +98,8 @@ def read(
     """
     chosen = mapping or TableMapping()
     targets = {**chosen.columns, **(columns or {})}
-    source, violations = source_of(csv), Violations(csv, targets)
+    source = source_of(csv)
+    violations = Violations(csv, targets)
     table = read_table(
         csv,
         required=_required(targets),
@@ -163,7 +164,8 @@ def join(
         force: Replace columns that the manifest has already.
     """
     targets = {"clip_id": "clip_id", **(columns or {})}
-    source, violations = source_of(csv), Violations(csv, targets)
+    source = source_of(csv)
+    violations = Violations(csv, targets)
     options: dict[str, Any] = {
         "delimiter": None,
         "skip_blank": True,
@@ -341,7 +343,8 @@ def _cells(
         cells[column] = _seconds(row, column, cells.get(column, ""), decimal_comma)
     if "scene" not in plan:
         cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
-    word, text = cells.get("level", "").strip(), cells.get("concepts", "")
+    word = cells.get("level", "").strip()
+    text = cells.get("concepts", "")
     words = (
         [part.strip() for part in text.split(mapping.separator)] if text.strip() else []
     )

@@ -31,7 +31,8 @@ from obygaze_features.manifest.tables import (
 )
 
 FOLD = FOLD_PREFIX + "mediaeval2015"
-TEST, DEV = "0", "1"
+TEST = "0"
+DEV = "1"
 UNKNOWN_FILM = {"movie_id": "unknown"}
 DESCRIPTION = ("id", "name", "movie", "start", "end")
 _NO_ID = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -53,7 +54,8 @@ class _Excerpts:
 
     def add(self, row: TableRow, family: str, **values: str) -> None:
         """Add values of a row; an excerpt has the same id in all files of one family."""
-        id_, name = row["id"], row["name"]
+        id_ = row["id"]
+        name = row["name"]
         if not row.matching("name", _NAME, "the name of an excerpt"):
             return
         row.matching("id", _ID, "a whole number")
@@ -83,7 +85,8 @@ def read(
         name: The name of the manifest.
     """
     paths = _annotation_files([files] if isinstance(files, Path) else files)
-    excerpts, wrong = _Excerpts(), [Violations(path) for path in paths]
+    excerpts = _Excerpts()
+    wrong = [Violations(path) for path in paths]
     for path, violations in zip(paths, wrong, strict=True):
         _readers()[path.name](path, violations, excerpts)
     columns = tuple(excerpts.columns)
@@ -123,7 +126,8 @@ def _annotation_files(given: Sequence[Path]) -> list[Path]:
         for file in found:
             twin = by_name.setdefault(file.name, file)
             if twin != file:
-                where, hint = f"{twin}, {file}", "name one of them"
+                where = f"{twin}, {file}"
+                hint = "name one of them"
                 raise FixInput(
                     f"two files have the name {file.name}", where=where, hint=hint
                 )
@@ -224,8 +228,10 @@ def _media(path: Path, wrong: Violations) -> list[TableRow]:
     def refuse(*_: object) -> None:
         raise ValueError("a document type is not allowed; remove it")
 
-    parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = texts.append, refuse
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = texts.append
+    parser.StartDoctypeDeclHandler = refuse
     try:
         with open_file(path) as stream:
             parser.ParseFile(stream)

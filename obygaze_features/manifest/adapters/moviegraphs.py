@@ -26,7 +26,8 @@ from obygaze_features.manifest.tables import TableRow, numbered_lines
 
 SHOT_COLUMNS = ("first_shot", "last_shot", "use", "start_frame", "end_frame", "fps")
 MAX_OFFSET_S = 86_400.0
-SCENES, VIDEO = "scene_boundaries", "video_boundaries"
+SCENES = "scene_boundaries"
+VIDEO = "video_boundaries"
 # Cuts and frames give the same times, rounded; more than a frame apart they are of two copies.
 SAME_S = 0.05
 _SUFFIX = ".scenes.gt"
@@ -61,10 +62,8 @@ def read(
     found = _read_shots(source)
     unknown = sorted(set(shifts) - set(found.movies))
     if unknown:
-        what, hint = (
-            f"offsets for unknown films: {few(unknown)}",
-            f"one of {few(found.movies)}",
-        )
+        what = f"offsets for unknown films: {few(unknown)}"
+        hint = f"one of {few(found.movies)}"
         raise FixUsage(what, where=str(source), hint=hint)
     wrong = Violations(source)
     clips = tuple(_moved(clip, shifts.get(clip.movie_id), wrong) for clip in found)
@@ -97,7 +96,8 @@ def _moved(clip: Clip, offset: float | None, wrong: Violations) -> Clip:
     end_s = round(clip.end_s + offset, 6)
     # From the frame nearest the start to the one before the end.
     rate = float(clip.extra["fps"])
-    first, last = math.floor(start_s * rate + 0.5), math.floor(end_s * rate + 0.5) - 1
+    first = math.floor(start_s * rate + 0.5)
+    last = math.floor(end_s * rate + 0.5) - 1
     if last < first:
         wrong.add(
             None,
@@ -197,7 +197,8 @@ def _scenes(
         elif last > len(cuts) + 1:
             row.add(None, f"shot {last}, but the film has {len(cuts) + 1} shots")
         elif seconds and all(cut < len(seconds) for cut in cuts):
-            start, after = starts[first - 1], starts[last]
+            start = starts[first - 1]
+            after = starts[last]
             cells = {
                 "clip_id": f"{movie}-{number:03d}",
                 "movie_id": movie,
@@ -246,7 +247,8 @@ def _cuts(path: Path, seconds: Sequence[float], wrong: Violations) -> list[int]:
                 line, None, f"expected a frame, its time and CUT, got {text[:60]!r}"
             )
             continue
-        frame, time_s = int(match[1]), float(match[2])
+        frame = int(match[1])
+        time_s = float(match[2])
         if cuts and frame <= cuts[-1]:
             wrong.add(
                 line, None, f"the cut at frame {frame} must be after the previous cut"

@@ -27,7 +27,8 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # of a block, bytes with this header.
 _BLOSC_HEADER = struct.Struct("<BBBBIII")
 _BLOSC_VERSIONS = (2, 1)
-_BLOSC_COPIED, _BLOSC_RESERVED = 0x02, 0x08
+_BLOSC_COPIED = 0x02
+_BLOSC_RESERVED = 0x08
 # The upper three bits of the flags, by the name of the codec.
 _BLOSC_CODECS = {"blosclz": 0, "lz4": 1, "lz4hc": 1, "snappy": 2, "zlib": 3, "zstd": 4}
 
@@ -71,10 +72,8 @@ class ChunkLayout:
         cls, plan: Plan, name: str, document: Mapping[str, Any]
     ) -> Self | None:
         """Return the layout of the ids, in chunks of any length, or of texts, in one chunk."""
-        shape, chunk = (
-            document["shape"],
-            document["chunk_grid"]["configuration"]["chunk_shape"],
-        )
+        shape = document["shape"]
+        chunk = document["chunk_grid"]["configuration"]["chunk_shape"]
         kinds, dtype = _codecs(document["codecs"])
         if name == "text/embeddings":
             expected = (
@@ -98,13 +97,16 @@ class ChunkLayout:
     def _of_blocks(
         cls, plan: Plan, name: str, document: Mapping[str, Any]
     ) -> Self | None:
-        spec, codecs, n_chunks = plan.array(name), document["codecs"], 1
+        spec = plan.array(name)
+        codecs = document["codecs"]
+        n_chunks = 1
         rows, *tail = document["chunk_grid"]["configuration"]["chunk_shape"]
         expected = document["data_type"] == spec.dtype and rows == plan.block_rows
         is_shard = _codecs(codecs)[0] == ["sharding_indexed"]
         if is_shard:
             shard = codecs[0]["configuration"]
-            codecs, (rows, *tail) = shard["codecs"], shard["chunk_shape"]
+            codecs = shard["codecs"]
+            (rows, *tail) = shard["chunk_shape"]
             n_chunks = plan.block_rows // rows
             expected &= n_chunks * rows == plan.block_rows and rows > 0
             expected &= _codecs(shard["index_codecs"]) == (["bytes", "crc32c"], "<")
@@ -117,10 +119,8 @@ class ChunkLayout:
         ]
         expected &= document["shape"] == [plan.n_clips, *spec.tail_shape]
         expected &= tuple(tail) == spec.tail_shape
-        shape, dtype = (
-            (plan.n_clips, *spec.tail_shape),
-            np.dtype(spec.dtype).newbyteorder(order),
-        )
+        shape = (plan.n_clips, *spec.tail_shape)
+        dtype = np.dtype(spec.dtype).newbyteorder(order)
         codec = _compressor(codecs[1]) if expected and plan.compressor else None
         return (
             cls(shape, (rows, *tail), dtype, codec, n_chunks, is_shard)
@@ -236,7 +236,8 @@ class ChunkLayout:
         if self.codec is not None:
             self._check_header(data, self.dtype.itemsize)
             n_bytes = math.prod(self.chunk_shape) * self.dtype.itemsize
-            compressed, data = data, np.empty(n_bytes, np.uint8)
+            compressed = data
+            data = np.empty(n_bytes, np.uint8)
             self.codec.decode(compressed, data)
         return data.view(self.dtype).reshape(self.chunk_shape)
 
@@ -359,7 +360,8 @@ def _zstd_size(head: bytes) -> int:
     if head[:4] != _ZSTD_MAGIC or len(head) < 6:
         return -1
     flags = head[4]
-    is_single, kind = flags >> 5 & 1, flags >> 6
+    is_single = flags >> 5 & 1
+    kind = flags >> 6
     if not kind and not is_single:
         return -1
     start = 5 + (not is_single) + (0, 1, 2, 4)[flags & 3]

@@ -136,7 +136,8 @@ class Recipe:
 
         The bytes determine the numbers, whatever was known of where they came from.
         """
-        ours, theirs = self.to_json(), other.to_json()
+        ours = self.to_json()
+        theirs = other.to_json()
         if not ours.get("weights") or ours["weights"] != theirs.get("weights"):
             return self
         kept = {
@@ -212,7 +213,8 @@ def space_of_level(recipe: Recipe, level: str) -> str | None:
     whole = recipe.to_json()
     backbone: Mapping[str, Any] = whole.get("backbone", {})
     tensors = whole.get("weights", {}).get("tensors")
-    taps, family = backbone.get("levels"), backbone.get("family")
+    taps = backbone.get("levels")
+    family = backbone.get("family")
     if not isinstance(taps, dict) or not tensors or level not in taps:
         return None
     joint = [

@@ -33,7 +33,8 @@ MAX_ARRAYS = 1_000
 MAX_FILE_BYTES = 2**60
 # The same for JSON that would take far more memory than its bytes: in a store's own files a value
 # takes more bytes than this.
-MIN_VALUE_BYTES, MANY_VALUES = 6, 1_000_000
+MIN_VALUE_BYTES = 6
+MANY_VALUES = 1_000_000
 # From here on the number of rows is compared with the bytes of the ids before it is believed: each
 # has its length, and at least one character.
 MANY_ROWS = 1_000_000
@@ -247,7 +248,8 @@ class Record:
         """Return the bytes of the file."""
         document: dict[str, Any] = {"format": FORMAT, "version": VERSION}
         for name, outer, key, codec in _fields_of(type(self)):
-            value, inner = getattr(self, name), document
+            value = getattr(self, name)
+            inner = document
             if name in _OPTIONAL and not value:
                 continue
             if isinstance(value, Recipe):
@@ -416,7 +418,8 @@ class Plan(Record):
 
     def mask_of(self, name: str) -> ArraySpec | None:
         """Return the array that tells which frames of an array are real; None if there is none."""
-        mask, dims = self._array_of.get(MASK), self.array(name).dims
+        mask = self._array_of.get(MASK)
+        dims = self.array(name).dims
         if mask is None or mask.is_level or len(dims) < 2 or dims[0] != mask.dims[0]:
             return None
         return mask

@@ -118,7 +118,8 @@ class ArraySpec:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return an array of store.json."""
-        dims, dtype = tuple(map(str, value["dims"])), value["dtype"]
+        dims = tuple(map(str, value["dims"]))
+        dtype = value["dtype"]
         if dtype not in DTYPES:  # NumPy would interpret other texts
             raise ValueError(
                 f"dtype must be one of {', '.join(DTYPES)}, got {str(dtype)[:100]}"

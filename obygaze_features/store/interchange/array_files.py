@@ -49,7 +49,8 @@ from obygaze_features.store.interchange.source import (
 )
 
 SUFFIXES = (".npy",)
-PTH_SUFFIXES, PTH_PURPOSE = (".pth", ".pt"), "reading .pth files"
+PTH_SUFFIXES = (".pth", ".pt")
+PTH_PURPOSE = "reading .pth files"
 MAGIC = b"\x93NUMPY"
 NOT_FEATURES = "this is not a table of features"
 _NUMBERED = re.compile(r"(.*?)[._ -]?([0-9]{1,18})")
@@ -96,17 +97,16 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _member(path: Path, packed: Any, key: str) -> Array:
     """Return an array of an npz file; its size is checked before it is read."""
-    where, names = str(path), [name for name in packed.files if name != PROVENANCE]
+    where = str(path)
+    names = [name for name in packed.files if name != PROVENANCE]
     if key not in names:
         raise FixInput(
             f"no array {key!r}{near(key, names)}; the file has {', '.join(names) or 'nothing'}",
             where=where,
             hint="--level NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
         )
-    member, formats = (
-        key if key in packed.zip.namelist() else f"{key}.npy",
-        np.lib.format,
-    )
+    member = key if key in packed.zip.namelist() else f"{key}.npy"
+    formats = np.lib.format
     try:
         with packed.zip.open(member) as stream:
             old = formats.read_magic(stream) == (1, 0)
@@ -312,7 +312,8 @@ def open_pth(path: Path, levels: Mapping[str, str]) -> FeatureSource:
     `levels` name keys, where the files hold dictionaries of tensors.
     """
     need("torch", "mlp", PTH_PURPOSE)
-    root, files = path, plain_files(path, PTH_SUFFIXES)
+    root = path
+    files = plain_files(path, PTH_SUFFIXES)
     ids = [file.stem for file in files]
     if len(set(ids)) < len(ids):  # two movies have videos of one name
         ids = [f"{file.parent.name}-{file.stem}" for file in files]

@@ -139,7 +139,8 @@ def export_store(
     specs = _specs(store, format, levels)
     if format == "npz" and labels is not None:
         _check_label_arrays(specs)
-    present, left_out = np.ones(store.n_clips, dtype=bool), dict[str, str]()
+    present = np.ones(store.n_clips, dtype=bool)
+    left_out = dict[str, str]()
     for spec in specs:
         for row, status in store.commits.not_ok(spec.name).items():
             present[row] = False
@@ -158,7 +159,8 @@ def export_store(
         store, specs, present, progress or Quiet(), compress, words, for_spreadsheets
     )
     job.progress.expect(len(specs) * int(present.sum()))
-    own, beside = FORMATS[format].own, path.parent / f"{path.name}.json"
+    own = FORMATS[format].own
+    beside = path.parent / f"{path.name}.json"
     new = new_folder if FORMATS[format].in_folder else new_file
     facts = pretty_json(provenance(store))
     with disk_errors(path), new(path, own, force=force) as draft:

@@ -115,7 +115,8 @@ def _check_texts(handle: Any, node: Any = None) -> None:
 
     start = data.find(TEXTS)
     while start >= 0:
-        place, end = start + 16, start + number(start + 8, n_size)
+        place = start + 16
+        end = start + number(start + 8, n_size)
         while place + 16 <= end <= len(data):
             n_bytes = number(place + 8, n_size)
             is_text = number(place, 2) > 0  # else the free space after the last

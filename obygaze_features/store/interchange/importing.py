@@ -88,7 +88,8 @@ def import_store(
         settings: facts to keep, licence, citation, pooling and data type.
         progress: counts clips.
     """
-    settings, progress = settings or ImportSettings(), progress or Quiet()
+    settings = settings or ImportSettings()
+    progress = progress or Quiet()
     for name in settings.facts.keys() & OWN_FACTS:
         raise FixUsage(
             f"the fact {name!r} is recorded by the import itself",
@@ -155,7 +156,8 @@ def clips_of(source: FeatureSource) -> ManifestClips:
         zip(_movies_of(source), source.clip_ids, strict=True),
         key=lambda pair: [*map(natural_order, pair), pair],
     )
-    clips, movies = [clip for _, clip in pairs], [movie for movie, _ in pairs]
+    clips = [clip for _, clip in pairs]
+    movies = [movie for movie, _ in pairs]
     return ManifestClips(
         "imported", clips_sha256(zip(clips, movies, strict=True)), clips, movies
     )
@@ -192,7 +194,9 @@ class _Job:
         settings: ImportSettings,
         indices: Sequence[int | None],
     ) -> None:
-        self.source, self.settings, self.indices = source, settings, indices
+        self.source = source
+        self.settings = settings
+        self.indices = indices
         self.shapes = {level: self._usual_shape(level) for level in source.levels}
         self.specs = [
             ArraySpec(level, shape.sizes, dtype=shape.dtype)
@@ -232,10 +236,8 @@ class _Job:
                 Shape(sizes, self.settings.dtype or ("float16" if small else "float32"))
             ] += 1
         if not found:
-            what, hint = (
-                f"no clip has a usable {level}{why}",
-                "--level NAME=KEY of another array",
-            )
+            what = f"no clip has a usable {level}{why}"
+            hint = "--level NAME=KEY of another array"
             raise FixInput(what, where=name_of(self.source), hint=hint)
         shape, n_usual = found.most_common(1)[0]
         if 2 * n_usual <= found.total():
@@ -291,7 +293,8 @@ class _Job:
         return arrays, statuses
 
     def _values(self, level: str, index: int) -> Array:
-        values, shape = self.source.row(level, index), self.shapes[level]
+        values = self.source.row(level, index)
+        shape = self.shapes[level]
         checked_shape(Shape(values.shape, str(values.dtype)), level)
         if self.settings.pool == "only":
             values = values.reshape(-1, values.shape[-1]).max(axis=0)

@@ -28,7 +28,8 @@ Array = npt.NDArray[Any]
 Opener: TypeAlias = Callable[[], Any]
 MAX_DIMENSIONS = 3
 # By these marks `export` lists the levels that it wrote, and an import finds them again.
-HDF5_LEVELS, NPY_LEVELS = "obygaze_levels", "levels.txt"
+HDF5_LEVELS = "obygaze_levels"
+NPY_LEVELS = "levels.txt"
 PROVENANCE = "obygaze_provenance"
 # Names of arrays that say nothing about what they hold. Experiments look for the level `clip`.
 GENERIC = frozenset(
@@ -44,7 +45,8 @@ GENERIC = frozenset(
         "arr_0",
     )
 )
-ID_KEY, MOVIE_KEY = "clip_id", "movie_id"
+ID_KEY = "clip_id"
+MOVIE_KEY = "movie_id"
 # What NumPy, h5py and torch raise over damaged bytes.
 DAMAGE = (
     *(
@@ -145,7 +147,8 @@ def joined_source(sources: Sequence[FeatureSource]) -> FeatureSource:
     levels = sources[0].levels
     for source in sources:
         if set(source.levels) != set(levels):
-            here, there = ", ".join(levels), ", ".join(source.levels)
+            here = ", ".join(levels)
+            there = ", ".join(source.levels)
             raise FixInput(
                 f"the sources have different levels: {here}; {there}",
                 where=name_of(source),
@@ -221,7 +224,8 @@ def column_source(
     keys = levels.values() or [
         name for name in names if name not in (id_key, MOVIE_KEY)
     ]
-    arrays, warnings = {key: read(key) for key in keys}, []
+    arrays = {key: read(key) for key in keys}
+    warnings = []
     if not levels:
         usable = [
             key
@@ -300,7 +304,9 @@ def _named_levels(keys: Sequence[str], path: Path) -> dict[str, str]:
 
 def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
     """Return ids as Python strings, from the string types of NumPy and HDF5."""
-    values, what, where = read(key), repr(key), str(path)
+    values = read(key)
+    what = repr(key)
+    where = str(path)
     # HDF5 returns fill values for what a file does not hold, which takes hours for a damaged size.
     if path.is_file() and math.prod(values.shape) > 8 * path.stat().st_size:
         raise Corrupt(

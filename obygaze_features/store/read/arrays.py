@@ -33,7 +33,8 @@ DAMAGE = (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError)
 THREAD_FROM_BYTES = 1_000_000
 # More than two large blocks at once fall out of the processor's cache, and of memory that is
 # there already: ten at once took three times as long. Requests over a network wait for each other.
-LARGE_AT_ONCE, REMOTE_AT_ONCE = 2, 10
+LARGE_AT_ONCE = 2
+REMOTE_AT_ONCE = 10
 RETRIES = 2
 
 
@@ -41,7 +42,9 @@ class Arrays:
     """Rows in any order from a store's arrays. Callers ask only for rows that are there."""
 
     def __init__(self, files: Files, plan: Plan, commits: Commits) -> None:
-        self.files, self.plan, self.commits = files, plan, commits
+        self.files = files
+        self.plan = plan
+        self.commits = commits
         self._layouts: dict[str, ChunkLayout] = {}
 
     def ids(self, name: str) -> npt.NDArray[np.str_]:
@@ -93,10 +96,8 @@ class Arrays:
             layouts = {}
             for name in ("embeddings", *WORDS):
                 key = f"{TEXT_FOLDER}/{name}/zarr.json"
-                document, where = (
-                    parse_json(self._part(key).tobytes()),
-                    self.files.location,
-                )
+                document = parse_json(self._part(key).tobytes())
+                where = self.files.location
                 layouts[name] = ChunkLayout.of(
                     self.plan, f"text/{name}", document, where
                 )
@@ -149,7 +150,8 @@ class Arrays:
         if (np.diff(rows) <= 0).any():
             unique, places = np.unique(rows, return_inverse=True)
             return self._read(spec, unique)[places]
-        out, layout = self.reserve(spec, len(rows)), self.layout(spec.name)
+        out = self.reserve(spec, len(rows))
+        layout = self.layout(spec.name)
         blocks = rows // self.plan.block_rows
         starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
 
@@ -206,7 +208,8 @@ class Arrays:
                     out[start:stop] = np.nan if spec.is_float else 0
                     continue
                 rows_in_chunk = rows_in_block[start:stop] - number * chunk_rows
-                first, after = int(rows_in_chunk[0]), int(rows_in_chunk[-1]) + 1
+                first = int(rows_in_chunk[0])
+                after = int(rows_in_chunk[-1]) + 1
                 values = layout.decode(chunk)
                 if after - first == len(rows_in_chunk):  # a slice is copied faster
                     out[start:stop] = values[first:after]
@@ -237,7 +240,8 @@ class Arrays:
         """Raise ValueError if a row of a block is ok, but the file has no chunk for it."""
         if not (spec.is_level and spec.is_float):
             return  # fill values may be what was measured
-        noted, first = self.commits.noted(block), block * self.plan.block_rows
+        noted = self.commits.noted(block)
+        first = block * self.plan.block_rows
         for row in (rows + first).tolist():
             if row not in noted or noted[row].is_ok:
                 raise ValueError(f"row {row} is ok, and the file has no chunk for it")
@@ -272,7 +276,8 @@ class Arrays:
                 piece, expected, layout, start, stop, number
             ):
                 return piece
-        n_bytes, what = expected.mark.n_bytes, "is missing"
+        n_bytes = expected.mark.n_bytes
+        what = "is missing"
         if piece is not None and piece.total == n_bytes:
             what = "does not have the checksum of the one that was committed"
         elif piece is not None:

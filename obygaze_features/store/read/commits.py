@@ -67,9 +67,11 @@ class Commits:
     """
 
     def __init__(self, files: Files, plan: Plan, expect: str = "") -> None:
-        self.files, self.plan = files, plan
+        self.files = files
+        self.plan = plan
         # The sha256 that seal.json must have, "" for any; and the one that it has.
-        self.expect, self._seal_sha256 = expect, ""
+        self.expect = expect
+        self._seal_sha256 = ""
         self._lock = threading.RLock()
         self._seal: Seal | None = None
         self._looked = self._looked_for_index = False
@@ -133,7 +135,8 @@ class Commits:
         self._check_rows(seal.noted, (0, self.plan.n_clips), where)
         self._check_makers(seal.makers, (0, self.plan.n_clips), where)
         self._partial = read_record(self.files, Partial)
-        self._seal, self._seal_sha256 = seal, sha256
+        self._seal = seal
+        self._seal_sha256 = sha256
 
     @property
     def seal_sha256(self) -> str:
@@ -232,14 +235,16 @@ class Commits:
 
     def noted(self, block: int) -> Mapping[int, RowStatus]:
         """Return the rows of a block that are not simply ok; all of them if it is not committed."""
-        rows, found = range(*self.plan.block_range(block)), self.listing(block)
+        rows = range(*self.plan.block_range(block))
+        found = self.listing(block)
         if found is None:
             return dict.fromkeys(rows, MISSING)
         return {row: found.noted[row] for row in rows if row in found.noted}
 
     def sources(self, block: int) -> Mapping[int, RowSource]:
         """Return what the rows of a block were made from, where it was recorded."""
-        rows, found = range(*self.plan.block_range(block)), self.listing(block)
+        rows = range(*self.plan.block_range(block))
+        found = self.listing(block)
         if found is None:
             return {}
         of_rows = self._sources if isinstance(found, Seal) else found.sources
@@ -360,7 +365,8 @@ class Commits:
         Each marker is read within `collecting(its name)`, which may handle errors.
         """
         if self.seal is not None:
-            files, partial = self.seal.files, self.partial
+            files = self.seal.files
+            partial = self.partial
             return {
                 n: files[n] for n in files if partial is None or partial.holds_file(n)
             }
@@ -394,13 +400,16 @@ class Commits:
 
     def _expected(self, name: str) -> Expected:
         """Return what a file of data.zarr must be; raise an error if none is listed."""
-        mark, crc32c, place = self.plan.files.get(name), None, block_of(name)
+        mark = self.plan.files.get(name)
+        crc32c = None
+        place = block_of(name)
         if name.startswith(f"{TEXT_FOLDER}/"):
             mark = self.text_files().get(name)
         elif mark is None and place is not None:
             found = self.listing(place[1])
             if found is not None:
-                mark, crc32c = found.files.get(name), self._crc32c_of(found, *place)
+                mark = found.files.get(name)
+                crc32c = self._crc32c_of(found, *place)
         if mark is None:
             where = f"{self.files.location}/{name}"
             raise Corrupt("no marker and no seal lists this file", where=where)
@@ -412,7 +421,8 @@ class Commits:
         """Return the checksums in the file of a block; "" if they were not recorded."""
         if isinstance(listing, Marker):
             return listing.crc32c.get(array, "")
-        page, place = None, block
+        page = None
+        place = block
         if self.index is not None and isinstance(listing, IndexPage):
             page, place = divmod(block, self.index.listed.page_blocks)
         if (array, page) not in self._crc32c:

@@ -148,11 +148,13 @@ def summary(store: Store) -> dict[str, Any]:
 
 
 def _summary(store: Store) -> dict[str, Any]:
-    plan, status = store.plan, store.status()
+    plan = store.plan
+    status = store.status()
     committed = [
         b for b in range(plan.n_blocks) if store.commits.listing(b) is not None
     ]
-    listed, partial = store.commits.listed_files(), store.commits.partial
+    listed = store.commits.listed_files()
+    partial = store.commits.partial
     n_held = (
         {name: len(held) for name, held in partial.blocks.items()} if partial else None
     )
@@ -191,7 +193,8 @@ def _summary(store: Store) -> dict[str, Any]:
 
 def licence_history(store: Store) -> list[dict[str, str]]:
     """Return every licence that was stated for a store, the oldest first."""
-    plan, history = store.plan, store.licence_history
+    plan = store.plan
+    history = store.licence_history
     stated = []
     if plan.terms != Terms():
         when = {"stated": plan.created, "stated_by": plan.created_by}
@@ -208,8 +211,10 @@ def describe(store: Store, note: str = "") -> str:
 
 
 def _describe(store: Store, note: str) -> str:
-    facts, plan = _summary(store), store.plan
-    headers, absent = ["array", "one clip", "type", "all clips"], list[str]()
+    facts = _summary(store)
+    plan = store.plan
+    headers = ["array", "one clip", "type", "all clips"]
+    absent = list[str]()
     rows: list[tuple[str, ...]] = [*_array_rows(plan)]
     if facts["partial"] is not None:  # a partial copy
         held = {name: facts["partial"].get(name, 0) for name, *_ in rows}

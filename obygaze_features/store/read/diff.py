@@ -80,8 +80,10 @@ def diff_stores(
     Clips are compared by their ids, in whatever order the stores have them. `progress` counts
     clips, once for each common array.
     """
-    ids, others = first.clip_ids.tolist(), second.clip_ids.tolist()
-    here, there = set(ids), set(others)
+    ids = first.clip_ids.tolist()
+    others = second.clip_ids.tolist()
+    here = set(ids)
+    there = set(others)
     common = [clip for clip in ids if clip in there]
     names = [[spec.name for spec in store.plan.arrays] for store in (first, second)]
     common_arrays = [name for name in names[0] if name in names[1]]
@@ -163,7 +165,9 @@ def _level(
     n_absent = len(compared) - len(clips)
     note = f"{count(n_absent, 'clip')} not in a partial copy" if n_absent else ""
     progress.advance(n_absent)
-    angles, largest, n_identical = [], 0.0, 0
+    angles = []
+    largest = 0.0
+    n_identical = 0
     for start in range(0, len(clips), CLIPS_AT_ONCE):
         part = clips[start : start + CLIPS_AT_ONCE]
         a, b = (
@@ -204,7 +208,8 @@ def cosines(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.float64]
 
     Rows of several vectors count as one long vector. Two rows of zeros are the same: 1.
     """
-    left, right = _scaled(a), _scaled(b)
+    left = _scaled(a)
+    right = _scaled(b)
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     is_equal = (_flat(a) == _flat(b)).all(axis=1)
     products = np.einsum("ij,ij->i", left, right)

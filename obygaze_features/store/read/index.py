@@ -137,7 +137,9 @@ class Index:
     """The index of a store in another place, of which only the needed pages are read."""
 
     def __init__(self, files: Files, plan: Plan, movies: MovieIndex) -> None:
-        self.files, self.plan, self.listed = files, plan, movies
+        self.files = files
+        self.plan = plan
+        self.listed = movies
         self.movies = movies.movies
         self._pages: dict[int, IndexPage] = {}
         self._lock = threading.Lock()
@@ -173,7 +175,9 @@ class Index:
 
     def _load_page(self, number: int) -> IndexPage:
         """Read a page; raise an error unless it is of the rows and blocks of its number."""
-        plan, step, name = self.plan, self.listed.page_blocks, f"index/{number}.json"
+        plan = self.plan
+        step = self.listed.page_blocks
+        name = f"index/{number}.json"
         where = f"{self.files.location}/{name}"
         mark = self.listed.files.get(name)
         if mark is None:

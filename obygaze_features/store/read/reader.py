@@ -204,7 +204,9 @@ class Store:
         expect: str = "",
         opened: str | Path | Files | None = None,
     ) -> None:
-        self.files, self.plan, self._expect = files, plan, expect
+        self.files = files
+        self.plan = plan
+        self._expect = expect
         self._opened = files if opened is None else opened
         self.commits = Commits(files, plan, expect)
         self.arrays = Arrays(files, plan, self.commits)

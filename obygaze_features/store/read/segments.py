@@ -120,7 +120,8 @@ def read_segments(
     ):
         if value not in known:
             raise FixInput(f"{name} must be one of {', '.join(known)}, got {value!r}")
-    spec, clips = store.plan.array(level), list(segments)
+    spec = store.plan.array(level)
+    clips = list(segments)
     films = np.array([clip.movie_id for clip in clips], dtype=np.str_)
     spans = np.array([(c.start_s, c.end_s) for c in clips], dtype=np.float64).reshape(
         -1, 2

@@ -238,7 +238,8 @@ def _opened(files: Files, report: VerifyReport, expect: str) -> Store | None:
 
 def _check_arrays(store: Store, report: VerifyReport) -> None:
     """Check the layout and the files of each array, and that the index says what the seal says."""
-    plan, commits = store.plan, store.commits
+    plan = store.plan
+    commits = store.commits
     report.counts = store.status().counts
     with report.collecting(Plan.FILE):
         made_by = commits.made_by()
@@ -262,7 +263,8 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
 
 def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:
     """Raise an error if a file is none of what it may be, which changes with rows replaced."""
-    problem, place = "", block_of(name)
+    problem = ""
+    place = block_of(name)
     expectations = (
         store.commits.possible(name) if place is not None else [Expected(mark)]
     )

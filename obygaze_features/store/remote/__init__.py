@@ -34,7 +34,8 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
     if sign:
         _require_sha256(stated)
     else:
-        place, stated = location, ""
+        place = location
+        stated = ""
     if place.startswith(("http://", "https://")) and "#" in place:
         # A server never sees what follows #: a misspelled name would check nothing.
         _, _, ending = place.partition("#")

@@ -76,7 +76,8 @@ from obygaze_features.store.write.edit import copy_rows
 PIECE_BYTES = 4_000_000
 MIN_PIECE_BYTES = 64_000
 # The folders of a draft.
-STORE, PARTS = "store", "parts"
+STORE = "store"
+PARTS = "parts"
 # The name of the copy of a part, while it is made.
 COPY = "copy"
 _TAG = re.compile(TAG + r"\.pull")
@@ -174,7 +175,8 @@ def _fetch_rows(
     """
     started = time.monotonic()
     source = CountedFiles(open_files(location))
-    store, there = open_store(source), Path(target, Plan.FILE)
+    store = open_store(source)
+    there = Path(target, Plan.FILE)
     is_copy = there.is_file() and sha256_file(there) == store.plan.sha256
     if is_copy or store.commits.find_index() is None:
         return None
@@ -204,12 +206,14 @@ class _Download(Transfer):
         self, given: Path, new_draft: Callable[[Path], AbstractContextManager[Path]]
     ) -> Transferred:
         """Fetch the missing files into a draft, then publish it, or add its files to a copy."""
-        selection, self.target = self.selection, check_name(given)
+        selection = self.selection
+        self.target = check_name(given)
         target = self.target
         self.progress.expect(sum(mark.n_bytes for mark in self.marks.values()), "B")
         existing = _existing(target, selection)
         with disk_errors(target), new_draft(target) as draft:
-            self.draft, self.parts = draft / STORE, draft / PARTS
+            self.draft = draft / STORE
+            self.parts = draft / PARTS
             draft.mkdir(mode=0o700, exist_ok=True)
             self.draft.mkdir(exist_ok=True)
             self.parts.mkdir(exist_ok=True)
@@ -244,7 +248,8 @@ class _Download(Transfer):
     def _fetch(self, name: str) -> None:
         mark = self.marks[name]
         key = hashlib.sha256(f"{name} {mark.sha256}".encode()).hexdigest()
-        part, path = self.parts / key, confined(self.draft, name)
+        part = self.parts / key
+        path = confined(self.draft, name)
         for _ in range(2):  # the wrong bytes may be those that an earlier pull left
             self._append(name, mark, part)
             if _is_whole(part, mark):
@@ -280,7 +285,8 @@ class _Download(Transfer):
                 is_whole = stop - start == mark.n_bytes
                 piece = self.source.read(name, start, None if is_whole else stop)
             except NoRanges:
-                piece, stop = self.source.read(name), mark.n_bytes
+                piece = self.source.read(name)
+                stop = mark.n_bytes
                 piece = piece and Piece(piece.data[start:], piece.total)
             except Unreachable:
                 if attempt == TRIES - 1:

@@ -178,7 +178,9 @@ class ZipFiles:
     """
 
     def __init__(self, inner: Files, name: str, location: str | None = None) -> None:
-        self.inner, self.name, self.is_remote = inner, name, inner.is_remote
+        self.inner = inner
+        self.name = name
+        self.is_remote = inner.is_remote
         self.location = location or f"{inner.location}/{name}"
         tail = inner.read(name, -TAIL_BYTES)
         if tail is None:
@@ -209,7 +211,8 @@ class ZipFiles:
 
     def _check(self, entry: zipfile.ZipInfo) -> None:
         # orig_filename still has what zipfile removes, such as the bytes after a NUL.
-        name, what = entry.orig_filename, ""
+        name = entry.orig_filename
+        what = ""
         if name != entry.filename or leads_out(name):
             what = "has an invalid name, or leads out of its folder"
         elif stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
@@ -281,7 +284,9 @@ class _Ranges:
     """The zip as a file, of which zipfile reads the directory."""
 
     def __init__(self, zip: ZipFiles, tail: Piece) -> None:
-        self.zip, self.tail, self.place = zip, tail.data, 0
+        self.zip = zip
+        self.tail = tail.data
+        self.place = 0
         self.tail_start = tail.total - len(tail.data)
 
     def tell(self) -> int:
@@ -311,7 +316,8 @@ class CountedFiles:
 
     def __init__(self, inner: Files) -> None:
         self.inner = inner
-        self.location, self.is_remote = inner.location, inner.is_remote
+        self.location = inner.location
+        self.is_remote = inner.is_remote
         self.n_requests = self.n_bytes = 0
         self._cached: dict[str, Piece] = {}
         self._lock = Lock()

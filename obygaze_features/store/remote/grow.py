@@ -60,7 +60,8 @@ def add_blocks(draft: Path, target: Path, selection: FileSelection) -> None:
     """Commit the blocks of a draft to a copy, as any process that writes there does."""
     commit.make_room(target)
     for block in range(Plan.load(target).n_blocks):
-        marker, there = _marker_of(selection, block), commit.read_marker(target, block)
+        marker = _marker_of(selection, block)
+        there = commit.read_marker(target, block)
         if marker is None or (there is not None and there.checksum == marker.checksum):
             continue
         # Files that are the same in both were not fetched.

@@ -31,7 +31,8 @@ from obygaze_features.store.remote.object_store import (
 PURPOSE = "the Hugging Face hub"
 MAX_BYTES = 20_000_000_000
 # The hub recommends commits of less than 100 files, and cuts requests off at 60 s.
-COMMIT_FILES, STAGED_BYTES = 90, 64_000_000
+COMMIT_FILES = 90
+STAGED_BYTES = 64_000_000
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _URL = re.compile(
     r"hf://(?:datasets/)?(?P<id>[\w.-]+/[\w.-]+)(?P<folder>(?:/[\w.-]+)*)(?:@(?P<revision>[\w./-]+))?"
@@ -88,7 +89,8 @@ class HuggingFaceHub:
 
     def files(self, commit: str) -> Files:
         """Return the files of a store at a commit, for reading by byte ranges."""
-        repo, endpoint = self.repo, self.api.endpoint.rstrip("/")
+        repo = self.repo
+        endpoint = self.api.endpoint.rstrip("/")
         revision = quote(commit or repo.revision, safe="")
         token = self.package.get_token()
         headers = (
@@ -164,7 +166,8 @@ class HuggingFaceHub:
             raise self._explained(error) from error
 
     def _explained(self, error: Exception) -> ObygazeError:
-        where, line = f"hf://{self.repo.id}", first_line(error)
+        where = f"hf://{self.repo.id}"
+        line = first_line(error)
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403):
             return FixInput("the hub denied access", where=where, hint="hf auth login")
@@ -192,7 +195,8 @@ class HubTarget(Target):
     """
 
     def __init__(self, url: str) -> None:
-        self.location, self.repo = url, Repo.parse(url)
+        self.location = url
+        self.repo = Repo.parse(url)
         self.hub = HuggingFaceHub(self.repo)
         self._batch: dict[str, bytes | Path] = {}
         self._n_bytes = self._n_staged = 0
@@ -253,10 +257,12 @@ class HubTarget(Target):
         if self._batch:
             self.hub.stage(self._batch)
             self._n_staged += len(self._batch)
-            self._batch, self._n_bytes = {}, 0
+            self._batch = {}
+            self._n_bytes = 0
         if self._n_staged >= COMMIT_FILES:
             self._commit(f"Upload {self._n_staged} files")
 
     def _commit(self, message: str) -> None:
         self._head = self.hub.commit(self._removed, message, self._head)
-        self._removed, self._n_staged = [], 0
+        self._removed = []
+        self._n_staged = 0

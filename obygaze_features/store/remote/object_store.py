@@ -133,10 +133,8 @@ def object_store(url: str, **client: Any) -> Any:
             url, client_options=client, retry_config=RETRIES, **config
         )
     except (ValueError, OSError, network_error()) as error:
-        what, hint = (
-            f"this address cannot be read: {_first_line(error)}",
-            "s3://BUCKET/NAME",
-        )
+        what = f"this address cannot be read: {_first_line(error)}"
+        hint = "s3://BUCKET/NAME"
         raise FixInput(what, where=url, hint=hint) from error
 
 
@@ -157,7 +155,8 @@ def _explaining(where: str) -> Iterator[None]:
 
 def explained(error: Exception, where: str) -> ObygazeError:
     """Return the ObygazeError for an error of obstore."""
-    kind, line = type(error).__name__, _first_line(error)
+    kind = type(error).__name__
+    line = _first_line(error)
     if kind in DENIED:
         return FixInput("access denied", where=where, hint="keys with read permission")
     if kind == "NotSupportedError":
@@ -211,7 +210,8 @@ class ObjectFiles:
 
     def __init__(self, store: Any, location: str) -> None:
         self.obstore = need("obstore", "remote", PURPOSE)
-        self.store, self.location = store, without_secrets(location)
+        self.store = store
+        self.location = without_secrets(location)
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
         """Read a part in one request; the answer has the length of the file too."""
@@ -311,12 +311,15 @@ class S3Target(Target):
         self, name: str, change: Callable[[bytes | None], bytes | None]
     ) -> bytes | None:
         """Replace an object on condition that it is the one that was read, else try again."""
-        where, is_conditional = f"{self.location}/{name}", True
+        where = f"{self.location}/{name}"
+        is_conditional = True
         for _ in range(TRIES):
-            old, meta = None, {}
+            old = None
+            meta = {}
             with suppress(FileNotFoundError), _explaining(where):
                 answer = self.obstore.get(self.store, name)
-                old, meta = bytes(memoryview(answer.bytes())), answer.meta
+                old = bytes(memoryview(answer.bytes()))
+                meta = answer.meta
             new = change(old)
             if new is None or new == old:
                 if new is None and old is not None:

@@ -148,7 +148,8 @@ def publication_of(
         raise FixInput(
             "only a whole, sealed store is published", where=store.location, hint=hint
         )
-    plan, counts = store.plan, store.status().counts
+    plan = store.plan
+    counts = store.status().counts
     plan.refuse_pictures(store.location)
     return Publication(
         kind="store",
@@ -185,7 +186,8 @@ def croissant(
     listed = {**store.commits.listed_files(), Seal.FILE: FileMark.of(seal)}
     arrays = {f"data.zarr/{spec.name}": spec for spec in store.plan.arrays}
     names = [name for name in sorted(listed) if name.partition("/c.")[0] not in arrays]
-    files, zip_name = {name: listed[name] for name in names}, ""
+    files = {name: listed[name] for name in names}
+    zip_name = ""
     if packed is not None:
         zip_name = packed.name
         files = {

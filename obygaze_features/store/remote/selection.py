@@ -55,7 +55,8 @@ class FileSelection:
     @property
     def n_bytes(self) -> int:
         """The bytes of all its files and documents."""
-        marks, documents = self.marks.values(), self.documents.values()
+        marks = self.marks.values()
+        documents = self.documents.values()
         return sum(mark.n_bytes for mark in marks) + sum(map(len, documents))
 
     def read(self, name: str) -> bytes:
@@ -97,13 +98,13 @@ class Transfer:
     """Selected files on their way to a place, which may have some of them already."""
 
     def __init__(self, selection: FileSelection, progress: Progress | None) -> None:
-        self.selection, self.source, self.marks = (
-            selection,
-            selection.source,
-            selection.marks,
-        )
+        self.selection = selection
+        self.source = selection.source
+        self.marks = selection.marks
         self.progress = progress or Quiet()
-        self.started, self.n_kept, self.stopped = time.monotonic(), 0, False
+        self.started = time.monotonic()
+        self.n_kept = 0
+        self.stopped = False
         self.lock = Lock()
 
     def advance(self, n_bytes: int) -> None:
@@ -190,7 +191,8 @@ def _of_sealed(
     levels: Sequence[str] | None,
     movies: Iterable[str] | None,
 ) -> FileSelection:
-    seal, here = store.commits.seal, store.commits.partial
+    seal = store.commits.seal
+    here = store.commits.partial
     if seal is None:
         raise FixInput(
             "it is not sealed", where=store.location, hint="obygaze extract run --seal"
@@ -252,10 +254,8 @@ def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
         markers = [marker for marker in found if marker is not None]
     marks = dict(plan.files)
     documents: dict[str, bytes] = {}
-    readme, texts = (
-        read_or_none(source, README_FILE),
-        read_or_none(source, TextMarker.FILE),
-    )
+    readme = read_or_none(source, README_FILE)
+    texts = read_or_none(source, TextMarker.FILE)
     if readme is not None:
         documents[README_FILE] = readme
     if texts is not None:
@@ -317,7 +317,8 @@ def existing_copy(
 
     None where there is none; an error if another store is there.
     """
-    store, where = read_or_none(files, Plan.FILE), files.location
+    store = read_or_none(files, Plan.FILE)
+    where = files.location
     if store is None:
         return None
     if store != selection.documents[Plan.FILE]:

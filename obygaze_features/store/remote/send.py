@@ -147,7 +147,8 @@ def send_packed(
         documents: Returns the documents, by their names, for the zip file.
         progress: Counts bytes.
     """
-    transfer, name = Transfer(selection, progress), target.repo.zip_name
+    transfer = Transfer(selection, progress)
+    name = target.repo.zip_name
     # A draft has a name by which the next call removes what a killed one left.
     with draft_beside(
         Path(tempfile.gettempdir(), f"obygaze-{os.getuid()}-{name}")
@@ -187,11 +188,14 @@ class _Upload(Transfer):
         self, selection: FileSelection, target: Target, progress: Progress | None
     ) -> None:
         super().__init__(selection, progress)
-        self.target, self.n_bytes, self.n_requests = target, 0, len(selection.marks)
+        self.target = target
+        self.n_bytes = 0
+        self.n_requests = len(selection.marks)
 
     def run(self) -> Transferred:
         """Send the files, then the documents, store.json as the last."""
-        selection, target = self.selection, self.target
+        selection = self.selection
+        target = self.target
         self.progress.expect(selection.n_bytes, "B")
         target.prepare(selection.marks)
         is_new = self._claim()
@@ -204,7 +208,8 @@ class _Upload(Transfer):
                 SENDING_THREADS,
             )
             # The documents, store.json as the last.
-            documents, partial = dict(selection.documents), None
+            documents = dict(selection.documents)
+            partial = None
             store = documents.pop(Plan.FILE)
             licence = licence_to_add(target.files, selection, "another address")
             documents.pop(LicenceHistory.FILE, None)
@@ -239,7 +244,8 @@ class _Upload(Transfer):
         Then no other store is sent here until this one is complete: a small file, written on
         condition that there is none, says which store comes.
         """
-        files, selection = self.target.files, self.selection
+        files = self.target.files
+        selection = self.selection
         if existing_copy(files, selection, OTHER_PLACE) is not None:
             return False
         claim = {
@@ -272,7 +278,8 @@ class _Upload(Transfer):
 
     def _listed(self, old: bytes | None) -> bytes | None:
         """Return the partial.json of the copy with this selection; None where it is whole."""
-        files, new = self.target.files, self.selection.partial
+        files = self.target.files
+        new = self.selection.partial
         is_sealed = read_or_none(files, Seal.FILE) is not None
         if old is None and is_sealed:
             old = read_or_none(files, Partial.FILE)  # it is made before the seal
@@ -325,7 +332,8 @@ def pack(
         progress: counts bytes.
     """
     selection = select_files(store.files) if isinstance(store, Store) else store
-    path, progress = Path(path), progress or Quiet()
+    path = Path(path)
+    progress = progress or Quiet()
     folder = selection.source.inner
     if isinstance(folder, FolderFiles) and path.resolve().is_relative_to(folder.root):
         raise FixUsage(
@@ -350,11 +358,9 @@ def pack(
             )
             for name, data in files:
                 entry = zipfile.ZipInfo(name, DATE)
-                entry.create_system, entry.external_attr, entry.file_size = (
-                    UNIX,
-                    MODE,
-                    len(data),
-                )
+                entry.create_system = UNIX
+                entry.external_attr = MODE
+                entry.file_size = len(data)
                 with out.open(entry, "w") as stream:
                     stream.write(data)
                 progress.advance(len(data))

@@ -346,7 +346,8 @@ def _place(root: Path, folder: Path, marker: Marker, tag: str) -> None:
 
 
 def _publish(root: Path, folder: Path, marker: Marker, tag: str) -> None:
-    source, target = folder / f"marker.{tag}", root / marker_key(marker.block)
+    source = folder / f"marker.{tag}"
+    target = root / marker_key(marker.block)
     try:
         if marker.replaces:
             source.rename(target)

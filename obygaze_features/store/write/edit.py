@@ -108,7 +108,8 @@ def subset(
 
 def _is_held(store: Store, arrays: Sequence[ArraySpec]) -> npt.NDArray[np.bool_]:
     """Return, for each row of a store, whether a partial copy holds all of some arrays."""
-    plan, partial = store.plan, store.commits.partial
+    plan = store.plan
+    partial = store.commits.partial
     if partial is None:
         return np.ones(plan.n_clips, dtype=bool)
     of_block = [
@@ -235,7 +236,8 @@ def _union(sources: Sequence[Store]) -> ManifestClips:
         movie_of, key=lambda clip: (natural_order(movie_of[clip]), natural_order(clip))
     )
     plans = {store.plan.manifest_sha256: store.plan.manifest_name for store in sources}
-    name, sha256 = " + ".join(plans.values()), next(iter(plans))
+    name = " + ".join(plans.values())
+    sha256 = next(iter(plans))
     if len(plans) > 1:
         sha256 = sha256_bytes(canonical_json(sorted(plans)))
     return ManifestClips(name, sha256, clips, [movie_of[clip] for clip in clips])
@@ -300,7 +302,8 @@ def _copy(
         own = origins[slice(*writer.plan.block_range(block))]
         if all(own):
             copied, n = _copy_block(writer, block, own)
-            n_copied, n_differing = n_copied + copied, n_differing + n
+            n_copied = n_copied + copied
+            n_differing = n_differing + n
         progress.advance(len(own))
     text = next(
         (text for text in (store.text() for store in sources) if text is not None), None
@@ -326,7 +329,8 @@ def _origins(
 ) -> Iterator[Origin | None]:
     """Yield where each clip is in a store; None for clips that are not in this copy of it."""
     blocks = sorted({row // store.plan.block_rows for row in rows if row >= 0})
-    noted, partial = store.commits.statuses(store.levels, blocks), store.commits.partial
+    noted = store.commits.statuses(store.levels, blocks)
+    partial = store.commits.partial
     for row in rows:
         status = noted.get(row, OK) if row >= 0 else NOT_IN_STORE
         block = row // store.plan.block_rows
@@ -343,7 +347,8 @@ def _copy_block(
     """
     wanted = [first for first, *_ in origins]
     others = [(place, one) for place, found in enumerate(origins) for one in found[1:]]
-    arrays, differing = {}, set()
+    arrays = {}
+    differing = set()
     for spec in writer.plan.arrays:
         arrays[spec.name] = _values(spec, wanted)
         theirs = _values(spec, [one for _, one in others])

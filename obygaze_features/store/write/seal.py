@@ -169,12 +169,14 @@ def _end_claims(root: Path) -> None:
 def _seal(root: Path) -> Seal | None:
     """Return the seal of a complete store; write the files that go with it."""
     store = open_store(root)
-    plan, commits = store.plan, store.commits
+    plan = store.plan
+    commits = store.commits
     markers = [commits.marker(block) for block in range(plan.n_blocks)]
     there = [marker for marker in markers if marker is not None]
     if len(there) < plan.n_blocks:
         return None  # another process has sealed it meanwhile, and the markers are gone
-    noted, files = store.status().noted, commits.listed_files()
+    noted = store.status().noted
+    files = commits.listed_files()
     counts: Counter[str] = Counter(
         status.state for status in noted.values() if not status.is_ok
     )

@@ -53,7 +53,8 @@ class StoreWriter:
     def __init__(
         self, path: Path | str, *, recipe: Recipe | None = None, mixed: bool = False
     ) -> None:
-        self.path, self.mixed = Path(path), mixed
+        self.path = Path(path)
+        self.mixed = mixed
         # The kind of all clips of the store, once this writer has compared it.
         self._agreed: Kind | None = None
         if not (self.path / Plan.FILE).is_file():
@@ -196,7 +197,8 @@ class StoreWriter:
         versions: Mapping[str, str] | None,
     ) -> tuple[Marker, dict[str, Pieces]]:
         """Check a block; return its marker and the bytes of its files."""
-        plan, rows = self.plan, range(*self.plan.block_range(block))
+        plan = self.plan
+        rows = range(*self.plan.block_range(block))
         recorded = [None] * len(rows) if sources is None else sources
         known_makers = [None] * len(rows) if makers is None else makers
         of_rows = {"statuses": statuses, "sources": recorded, "makers": known_makers}
@@ -207,11 +209,13 @@ class StoreWriter:
                 )
         _check_statuses(rows, statuses, f"block {block}")
         data: dict[str, Pieces] = {}
-        crc32c, files = {}, {}
+        crc32c = {}
+        files = {}
         for spec, values in zip(
             plan.arrays, _checked(plan, block, arrays, statuses), strict=True
         ):
-            layout, name = self._layouts[spec.name], plan.block_key(spec.name, block)
+            layout = self._layouts[spec.name]
+            name = plan.block_key(spec.name, block)
             fill_value = np.nan if spec.is_float else 0
             data[name], crc32c[spec.name] = layout.encode(values, fill_value)
             digest = hashlib.sha256()
@@ -258,7 +262,8 @@ class StoreWriter:
         makers: Sequence[Maker | None] | None,
     ) -> tuple[Values, list[RowStatus], list[RowSource | None], list[Maker | None]]:
         """Return a whole block with new results in rows that were not ok, or had another source."""
-        every, where = range(*old.rows), f"block {old.block}"
+        every = range(*old.rows)
+        where = f"block {old.block}"
         given = [None] * len(rows) if sources is None else sources
         new_makers = [None] * len(rows) if makers is None else makers
         if len(set(rows)) != len(rows):
@@ -295,7 +300,8 @@ class StoreWriter:
             merged[place], recorded[place] = status, source
             made_by[place] = maker
         places = np.array(rows, dtype=np.int64) - every.start
-        whole, stored = {}, open_store(self.path).arrays
+        whole = {}
+        stored = open_store(self.path).arrays
         is_ok = np.array([status.is_ok for status in statuses], dtype=bool)
         for spec in self.plan.arrays:
             converted = _converted(spec, new[spec.name], rows, is_ok, where)
@@ -437,7 +443,8 @@ def _checked(
     plan: Plan, block: int, arrays: Values, statuses: Sequence[RowStatus]
 ) -> Iterator[npt.NDArray[Any]]:
     """Yield the arrays as they will be stored: of their types, nothing in rows that failed."""
-    where, rows = f"block {block}", range(*plan.block_range(block))
+    where = f"block {block}"
+    rows = range(*plan.block_range(block))
     given = _checked_shapes(plan, arrays, len(statuses), where)
     ok = np.array([status.is_ok for status in statuses], dtype=bool)
     for spec in plan.arrays:
@@ -542,7 +549,8 @@ def _checked_shapes(
         )
     given = {name: np.asarray(values) for name, values in arrays.items()}
     for spec in plan.arrays:
-        values, shape = given[spec.name], (n_rows, *spec.tail_shape)
+        values = given[spec.name]
+        shape = (n_rows, *spec.tail_shape)
         if values.shape != shape:
             raise FixInput(
                 f"the shape is {values.shape}, the store has {shape}",

@@ -111,7 +111,8 @@ class Banks:
 
         The third are the clips that the vectors were found on; no test clip is among them.
         """
-        rows, own = self.bank_rows(data), {name: settings[name] for name in BANK}
+        rows = self.bank_rows(data)
+        own = {name: settings[name] for name in BANK}
         folds = self.files.get(data.task, NO_FOLDS)
         key = canonical_json(own) + rows.tobytes() + b"|" + folds.tobytes()
         if key not in self.found:
@@ -126,7 +127,8 @@ class Banks:
         clips of their films are held out. For splits of the paper, the clips are those of the
         published file outside its test and validation folds, of all levels.
         """
-        table, split = self.table, data.split
+        table = self.table
+        split = data.split
         held_out = split.test
         if not data.join_validation:
             held_out = np.union1d(held_out, split.validation)
@@ -148,7 +150,8 @@ class Banks:
     ) -> tuple[ConceptBank, FloatArray]:
         """Return the bank of some clips, and margins for all rows: cross-fitted for those clips."""
         targets = targets_of(self.features, self.table, settings["against"])
-        rows, by_row = self.features.row_of[clips], groups[self.features.present]
+        rows = self.features.row_of[clips]
+        by_row = groups[self.features.present]
         known = findable(targets[rows])
         if len(folds):
             order = {name: place for place, name in enumerate(RELEASED)}
@@ -204,14 +207,14 @@ def _by_fold(
     examples: Examples, tolerances: Tolerances, rows: IntArray, folds: IntArray
 ) -> tuple[list[ConceptBank], FloatArray]:
     """Return the bank found without each fold, and the F1 of each of its vectors there."""
-    banks, scores = [], []
+    banks = []
+    scores = []
     for fold in np.unique(folds):
-        bank, held_out = (
-            examples.find(rows[folds != fold], tolerances),
-            rows[folds == fold],
-        )
+        bank = examples.find(rows[folds != fold], tolerances)
+        held_out = rows[folds == fold]
         targets = examples.targets[held_out]
-        true, called = targets == 1, examples.margins(bank, held_out) > 0
+        true = targets == 1
+        called = examples.margins(bank, held_out) > 0
         called &= targets >= 0
         n = np.maximum(true.sum(axis=0) + called.sum(axis=0), 1)
         scores.append(2 * (true & called).sum(axis=0) / n)

@@ -20,7 +20,8 @@ Labels = NDArray[np.int8]
 CEILINGS = ("oracle", "annotator")
 BINS = 10
 # For an interval: clips of each class, and films with a positive clip.
-LEAST_CLIPS, LEAST_FILMS = 5, 2
+LEAST_CLIPS = 5
+LEAST_FILMS = 2
 
 
 def cell_record(
@@ -142,7 +143,8 @@ def _intervals(
 
     At a threshold, a model of other training films could call many other clips positive.
     """
-    report, films = protocol.report, groups[cell.universe]
+    report = protocol.report
+    films = groups[cell.universe]
     given = (*RANKING_METRICS, "prevalence") if cell.model not in UNTRAINED else None
     drawn = resample(
         cell.statistics(films, only=given),
@@ -184,7 +186,8 @@ def _label_inflation(
 
 def _by_movie(cell: Cell, groups: Groups) -> Record:
     names, values = cell.by_group(groups)
-    movies, found = groups[cell.universe], dict[str, Record]()
+    movies = groups[cell.universe]
+    found = dict[str, Record]()
     runs_of: dict[str, list[dict[str, float]]] = {}  # that test this film alone
     for t, tested_values in zip(cell.tested, cell.fold_values, strict=True):
         films = groups[t.rows]
@@ -247,7 +250,8 @@ def _outcomes(cell: Cell, groups: Groups, *, is_model: bool) -> Record:
     found: Record = {"confusion": None, "calibration": None, "recalibrated": None}
     if cell.share is not None:
         return found
-    y, called = cell.predictions.y, cell.predictions.decision
+    y = cell.predictions.y
+    called = cell.predictions.decision
     times = len(y) / len(
         cell.universe
     )  # over all test clips, averaged over seeds and runs

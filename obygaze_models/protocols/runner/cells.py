@@ -138,7 +138,8 @@ class Cell:
         for t in self.tested:
             kept = ~np.isin(t.rows, rows)
             if kept.any():
-                own, levels = t.predictions.take(kept), t.levels
+                own = t.predictions.take(kept)
+                levels = t.levels
                 levels = None if levels is None else levels[kept]
                 tested.append(
                     replace(t, rows=t.rows[kept], predictions=own, levels=levels)
@@ -318,7 +319,8 @@ class Cell:
 
         None where a run tests only some of the units, and for a closed form.
         """
-        metrics, n_units = list(only or self._metrics), int(codes.max()) + 1
+        metrics = list(only or self._metrics)
+        n_units = int(codes.max()) + 1
         folds = self._folds(codes)
         if self.share is not None:
             return None
@@ -378,7 +380,8 @@ def expected_random(
 
     def compute(weights: FloatArray) -> Values:
         f = divide(weights @ positive, weights @ size)
-        ones, zeros = f1(f, share), f1(1 - f, 1 - share)
+        ones = f1(f, share)
+        zeros = f1(1 - f, 1 - share)
         distinct = np.maximum((weights > 0) @ size, 1).astype(np.float64)
         return {
             "f1_binary": ones,

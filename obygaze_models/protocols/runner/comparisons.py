@@ -72,7 +72,8 @@ def difference_interval(
     inflation: float,
 ) -> tuple[Interval, float]:
     """Return interval and standard error of a difference, both cells on the same drawn films."""
-    report, seed = protocol.report, (protocol.fit.seed, 2)
+    report = protocol.report
+    seed = (protocol.fit.seed, 2)
     ours, theirs = (
         cell.draws(groups, metric, report.replicates, seed) for cell in (first, second)
     )
@@ -147,9 +148,11 @@ def _with_and_without_leaks(
         [row for row in first.universe if table.ids[row] in clips], dtype=np.intp
     )
     yield first, second, len(rows)
-    kept, other = first.without(rows), second.without(rows)
+    kept = first.without(rows)
+    other = second.without(rows)
     if len(rows) and kept.tested:
-        films, y = groups[kept.universe], kept.y
+        films = groups[kept.universe]
+        y = kept.y
         if len(np.intersect1d(films[y], films[~y])) >= MIN_FILMS:
             yield kept, other, 0
 
@@ -169,7 +172,8 @@ def _contrast(
     one, other = (float(values.mean()) for values in by_seed)
     by_film = np.subtract(*(cell.by_film(groups, metric) for cell in (first, second)))
     by_film = by_film[np.isfinite(by_film)]
-    interval, p = None, np.nan
+    interval = None
+    p = np.nan
     if first.n_test_sets == 1 and metric in RANKING_METRICS:
         p = p_values(first, second, metric, groups)["p_sign_flip"]
         # Over films, with the variance over seeds added.

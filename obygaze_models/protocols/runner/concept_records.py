@@ -39,7 +39,8 @@ def concept_jobs(context: FitContext) -> list[Callable[[], Any]]:
 
     There are none unless the protocol has `concepts = true`.
     """
-    protocol, table = context.protocol, context.table
+    protocol = context.protocol
+    table = context.table
     jobs: list[Callable[[], Any]] = []
     if protocol.report.concepts and table.concept_names:
         for settings, models in _banks(protocol):
@@ -82,7 +83,8 @@ def _bank_records(
     """Return the record of a kind of concept vectors, and those of the heads on their margins."""
     from obygaze_models.models.concept_report import cosines, film_leak
 
-    protocol, base = context.protocol, {"kind": "anatomy", "feature": context.feature}
+    protocol = context.protocol
+    base = {"kind": "anatomy", "feature": context.feature}
     try:
         vectors = find_vectors(
             context.store, context.table, settings, protocol.fit.seed
@@ -141,7 +143,8 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
     """Yield the record of each concept."""
     from obygaze_models.models.concept_report import concept_quality, ranking_quality
 
-    targets, seed = vectors.examples.targets, vectors.examples.seed
+    targets = vectors.examples.targets
+    seed = vectors.examples.seed
     scenes = vectors.table.scenes
     places = np.arange(len(vectors.table)) if scenes is None else scenes
     order = np.lexsort(
@@ -240,19 +243,19 @@ def _head_record(
     settings = for_task(model.kind, candidates(model.kind, model.settings)[0], task)
     new_head = partial(build_head, model.kind, settings)
     rows = labels[found.clips] >= 0
-    y, has, films = (
-        labels[found.clips][rows].astype(np.int64),
-        found.has[rows],
-        found.films[rows],
-    )
+    y = labels[found.clips][rows].astype(np.int64)
+    has = found.has[rows]
+    films = found.films[rows]
     own = found.margins[rows]
     try:
         head = new_head().fit(own, y, groups=films)
     except FixTraining:
         return None
-    folds, rules = found.head_folds[rows], None
+    folds = found.head_folds[rows]
+    rules = None
     if isinstance(head, TimeHead):
-        rules, own = head.rule_names(found.examples.names), head.pool(own)
+        rules = head.rule_names(found.examples.names)
+        own = head.pool(own)
     without = [found.margins_without(fold) for fold in np.unique(folds).tolist()]
     known = [margins[rows] for margins in without if margins is not None]
     curves = list[Record]()
@@ -304,7 +307,8 @@ def _interventions(
             continue
         head = new_head().fit(margins[outside], y[outside], groups=films[outside])
         if isinstance(head, TimeHead):
-            margins, head = head.pool(margins), head.on_pooled()
+            margins = head.pool(margins)
+            head = head.on_pooled()
         fitting = margins[outside], has[outside], y[outside]
         try:
             values = TrueValues.from_training(*fitting[:2])

@@ -150,12 +150,14 @@ def deciding_column(X: Any, y: NDArray[np.bool_]) -> int | None:
     if np.ndim(X) != 2 or y.all() or not y.any():
         return None
     values = np.asarray(X)
-    ones, zeros = values[y], values[~y]
+    ones = values[y]
+    zeros = values[~y]
     above = ones.min(axis=0) > zeros.max(axis=0)
     below = ones.max(axis=0) < zeros.min(axis=0)
     separating = np.flatnonzero(above | below)
     # Of all orders of the clips, two have the one class before the other.
-    n, n_ones = len(y), int(y.sum())
+    n = len(y)
+    n_ones = int(y.sum())
     log_orders = _log_factorial(n) - _log_factorial(n_ones) - _log_factorial(n - n_ones)
     is_chance = np.log(2 * values.shape[1]) - log_orders > np.log(CHANCE)
     return None if is_chance or not len(separating) else int(separating[0])

@@ -121,7 +121,8 @@ class FitContext:
 
     def new_banks(self) -> Banks:
         """Return the store's features with its concept vectors, of which none is found yet."""
-        splits, video = self.protocol.splits, self.table.has_video
+        splits = self.protocol.splits
+        video = self.table.has_video
         files = {}
         if splits.follow_paper:
             usable = video if video.any() else np.ones(len(self.table), dtype=np.bool_)
@@ -137,7 +138,8 @@ class FitContext:
 
     def fold_data(self, train: str, split: Split, **options: Any) -> FoldData:
         """Return what a model is fitted on in a fold."""
-        labels, groups = self.labels[train], self.schedule.groups
+        labels = self.labels[train]
+        groups = self.schedule.groups
         if self.protocol.tasks[train].labels == "inverted":
             options["disputed"] = disputed(self.table, labels)
         return FoldData(train, split, labels, self.table, groups, **options)
@@ -168,7 +170,8 @@ def run_baselines(context: FitContext) -> list[Cell]:
     context = replace(context, reads_features=False)
     outcomes: Outcomes = {}
     seen: set[tuple[str, Pair, bytes, bytes]] = set()
-    protocol, table = context.protocol, context.table
+    protocol = context.protocol
+    table = context.table
     is_possible = {
         "oracle": table.has_concept.any(),
         "neighbour": table.places is not None,
@@ -261,7 +264,8 @@ def _test_others(
         fits: dict[tuple[str, str, bytes], FoldFit | str] = {}
         for key, split in folds[part]:
             name, pair, number, _ = key
-            model, seed = models[name], context.protocol.fit.seed
+            model = models[name]
+            seed = context.protocol.fit.seed
             chooses = (
                 len(candidates(model.kind, model.settings)) > 1
                 and not splits.are_grouped
@@ -315,7 +319,8 @@ def _test_perceptrons(
         defaultdict(list)
     )
     for (pair, number, split), name in product(context.folds, models):
-        data, rows = context.fold_data(pair[0], split), split.train.tobytes()
+        data = context.fold_data(pair[0], split)
+        rows = split.train.tobytes()
         own = starts[name, pair]
         start = 0 if data.problem else own.setdefault(rows, len(own))
         for repeat in range(1 if data.problem else context.protocol.n_seeds(pair[0])):
@@ -329,7 +334,8 @@ def _test_perceptrons(
 
     def work(part: int) -> Outcomes:
         """Fit a perceptron on training rows that folds share, and test it in each of them."""
-        folds, model = groups[part], models[groups[part][0][0][0]]
+        folds = groups[part]
+        model = models[groups[part][0][0][0]]
         distinct = {
             data.split.validation.tobytes(): data
             for _, data in folds
@@ -354,7 +360,8 @@ def _test_perceptrons(
 def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> list[Cell]:
     cells = []
     for pair, model in product(context.protocol.pairs, names):
-        tested, skipped = [], []
+        tested = []
+        skipped = []
         for number, split in enumerate(context.schedule.pairs[pair]):
             for repeat in range(context.protocol.n_seeds(pair[0])):
                 outcome = outcomes.get((model, pair, number, repeat))

@@ -97,7 +97,8 @@ class Features:
     ) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
         """Return the windows of some clips, one clip after another, and the number of each."""
         bag = np.cumsum(self.windows.present)[clips] - 1
-        first, sizes = self.windows.offsets[bag], np.diff(self.windows.offsets)[bag]
+        first = self.windows.offsets[bag]
+        sizes = np.diff(self.windows.offsets)[bag]
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return self.windows.values[np.repeat(first, sizes) + within], sizes
 
@@ -158,7 +159,8 @@ def join(
         missing |= {table.ids[row]: ZERO for row in clips[good & ~(length > 0)]}
         good &= length > 0
         X = np.asarray(X / np.where(good, length, 1.0)[:, None], dtype=np.float32)
-    X, clips = X if good.all() else X[good], clips[good]
+    X = X if good.all() else X[good]
+    clips = clips[good]
     if data.scale == "standard":
         wide = X.astype(np.float64)
         X = np.asarray(
@@ -176,7 +178,8 @@ def join(
         ]
         missing |= dict.fromkeys(left_out, COPY)
         copies = replace(copies, left_out=left_out)
-        X, clips = X[is_first], clips[is_first]
+        X = X[is_first]
+        clips = clips[is_first]
         digest, _ = _hashes(X, [table.ids[row] for row in clips])
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))

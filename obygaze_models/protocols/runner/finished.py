@@ -101,6 +101,7 @@ def _from_json(test: dict[str, Any]) -> TestedFold:
     )
     clips = {name: tuple(test["leak"][name]) for name in ("clips", "copies")}
     leak = Leak(**{**test["leak"], **clips})
-    rows, levels = np.array(test["rows"], dtype=np.intp), test["levels"]
+    rows = np.array(test["rows"], dtype=np.intp)
+    levels = test["levels"]
     arrays = {"rows": rows, "levels": None if levels is None else np.array(levels)}
     return TestedFold(**{**test, **arrays, "predictions": predictions, "leak": leak})

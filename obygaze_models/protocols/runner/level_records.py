@@ -66,7 +66,8 @@ def annotator_records(
             cell.universe
         ]
         kept = np.flatnonzero(np.isfinite(others))
-        rows, scores = cell.universe[kept], cell.mean_scores
+        rows = cell.universe[kept]
+        scores = cell.mean_scores
         is_probability = all(t.are_probabilities for t in cell.tested)
         wrong = (scores > (0.5 if is_probability else 0.0)) != cell.y
         own = names[cell.universe]
@@ -103,7 +104,8 @@ def _level_shares(table: ClipTable, rows: IntArray) -> FloatArray:
 
 def pairs_in_order(scores: FloatArray, ranks: IntArray) -> tuple[float, float]:
     """Return pairs of clips of two levels: with scores in that order (ties are half), and all."""
-    won, pairs = 0.0, 0.0
+    won = 0.0
+    pairs = 0.0
     for rank in np.unique(ranks).tolist():
         higher = scores[ranks == rank]
         lower = np.sort(scores[ranks < rank])

@@ -43,7 +43,8 @@ NAMES = ("map", "blind", *map(str, TIOUS))
 
 def localisation_records(context: FitContext) -> Iterator[Record]:
     """Yield the record of each cell of the models that find segments."""
-    protocol, banks = context.protocol, context.new_banks()
+    protocol = context.protocol
+    banks = context.new_banks()
     for name in (name for name in protocol.report.localise if name in context.models):
         for pair, splits in context.schedule.pairs.items():
             jobs = [
@@ -87,16 +88,16 @@ def _test_fold(
     """Return curves, intervals and precisions of the test films; none if there is no fit."""
     from obygaze_models.models.concepts import inner_folds
 
-    windows, movies, model = (
-        context.store.films,
-        context.table.movies,
-        context.models[name],
-    )
-    seed, marked = context.protocol.fit.seed, _marked(context, pair[0])
+    windows = context.store.films
+    movies = context.table.movies
+    model = context.models[name]
+    seed = context.protocol.fit.seed
+    marked = _marked(context, pair[0])
     data = context.fold_data(pair[0], split, seed=seed, join_validation=True)
     if data.problem or data.films is None:
         return {}
-    others, known = [], []
+    others = []
+    known = []
     try:
         for fold in inner_folds(data.y == 1, data.films, INNER_FOLDS):
             held = data.fit_rows[fold]
@@ -116,10 +117,13 @@ def _test_fold(
         known = []
     if not known:
         return {}
-    rule, marked, tested = choose_rule(known), _marked(context, pair[1]), {}
+    rule = choose_rule(known)
+    marked = _marked(context, pair[1])
+    tested = {}
     for film in sorted({*movies[split.test].tolist()} & windows.keys()):
         times, X = windows[film]
-        scores, segments = score(X), marked.get(film, [])
+        scores = score(X)
+        segments = marked.get(film, [])
         found = find_intervals(times, scores, rule)
         blind = blind_intervals(known, times)
         band = np.array([smooth(other(X), rule.width) for other in others])
@@ -182,7 +186,8 @@ class ScoredFilm(NamedTuple):
 
 def smooth(scores: FloatArray, width: int) -> FloatArray:
     """Return the mean of `width` windows around each one, of fewer at the ends."""
-    near, inside = np.ones(width), slice(width // 2, width // 2 + len(scores))
+    near = np.ones(width)
+    inside = slice(width // 2, width // 2 + len(scores))
     sums = (np.convolve(own, near)[inside] for own in (scores, np.ones(len(scores))))
     return np.divide(*sums)
 
@@ -218,11 +223,10 @@ def precisions(found: FloatArray, marked: Sequence[FloatArray]) -> FloatArray:
     found = found[np.argsort(-found[:, 2], kind="stable")]
     values = []
     for own in marked:
-        start, end = (
-            np.maximum(found[:, :1], own[:, 0]),
-            np.minimum(found[:, 1:2], own[:, 1]),
-        )
-        shared, lengths = np.maximum(end - start, 0), own[:, 1] - own[:, 0]
+        start = np.maximum(found[:, :1], own[:, 0])
+        end = np.minimum(found[:, 1:2], own[:, 1])
+        shared = np.maximum(end - start, 0)
+        lengths = own[:, 1] - own[:, 0]
         shares = shared / (lengths + (found[:, 1] - found[:, 0])[:, None] - shared)
         values.append([_precision(shares, least) for least in TIOUS])
     return np.mean(values, axis=0) if values else np.full(len(TIOUS), np.nan)
@@ -230,7 +234,8 @@ def precisions(found: FloatArray, marked: Sequence[FloatArray]) -> FloatArray:
 
 def _precision(shares: FloatArray, least: float) -> float:
     """Return the area under the falling hull of precision over recall."""
-    hits, free = np.zeros(len(shares)), np.ones(shares.shape[1])
+    hits = np.zeros(len(shares))
+    free = np.ones(shares.shape[1])
     for row in np.flatnonzero(shares.max(axis=1) >= least):
         own = shares[row] * free
         best = own.argmax()
@@ -243,7 +248,8 @@ def _precision(shares: FloatArray, least: float) -> float:
 
 def choose_rule(films: Sequence[ScoredFilm]) -> Rule:
     """Return the rule with the highest mean precision over films."""
-    best, rule = -1.0, Rule(1, np.inf, 0)
+    best = -1.0
+    rule = Rule(1, np.inf, 0)
     for width in WIDTHS:
         smoothed = [smooth(film.scores, width) for film in films]
         steps = np.unique(np.quantile(np.concatenate(smoothed), QUANTILES)).tolist()
@@ -255,7 +261,8 @@ def choose_rule(films: Sequence[ScoredFilm]) -> Rule:
                 for film, scores in zip(films, smoothed, strict=True)
             ]
             if np.mean(found) > best:
-                best, rule = float(np.mean(found)), Rule(width, step, gap)
+                best = float(np.mean(found))
+                rule = Rule(width, step, gap)
     return rule
 
 

@@ -110,7 +110,8 @@ def fit_baseline(name: str, data: FoldData) -> FoldFit:
     """Fit a baseline, which reads film and scene, or the true concepts, but no features."""
     table = data.table
     if name == "oracle":
-        X, baseline = table.has_concept.astype(np.float64), oracle()
+        X = table.has_concept.astype(np.float64)
+        baseline = oracle()
     else:
         X = table.film_and_scene
         kind: Any = BASELINES[name]
@@ -167,7 +168,8 @@ def _fit_inverted(
         changed = replace(data, labels=labels)
         if np.array_equal(labels, data.labels) or changed.problem:
             break
-        data, found = changed, fit(changed)
+        data = changed
+        found = fit(changed)
     return found
 
 
@@ -230,7 +232,8 @@ def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldF
     from obygaze_models.models.common import balanced_weights
     from obygaze_models.models.linear_solvers import central_bias
 
-    features, positive = banks.features, data.y == 1
+    features = banks.features
+    positive = data.y == 1
     weights = balanced_weights(data.y, 2)[data.y]
     weight = weights if settings["class_weight"] == "balanced" else None
     rows = features.row_of[data.fit_rows]
@@ -241,8 +244,10 @@ def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldF
         "bias_shift": central_bias(along, positive, weight, bias) - bias,
     }
     probe = registry.build("svm", settings)
-    probe.classes_, probe.n_features_in_ = np.array([0, 1]), len(normal)
-    probe.coef_, probe.intercept_ = normal[None, :], np.array([bias])
+    probe.classes_ = np.array([0, 1])
+    probe.n_features_in_ = len(normal)
+    probe.coef_ = normal[None, :]
+    probe.intercept_ = np.array([bias])
     return FoldFit(
         probe,
         lambda clips: features.of(clips).astype(np.float64) @ normal + bias,
@@ -255,18 +260,21 @@ def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
     """Fit the head on margins of shared concept vectors, and put both in one estimator."""
     from sklearn.base import clone
 
-    kind, settings = own.kind, own.settings
+    kind = own.kind
+    settings = own.settings
     bank, margins, found_on = banks.margins(settings, data)
     if settings["tolerance"] == "folds":
         settings = {**settings, "tolerance": tolerances_of(bank)}
     model = registry.build(kind, settings, concepts=bank.concepts, seed=banks.seed)
-    model.bank_, model.n_features_in_ = bank, bank.n_features_in_
+    model.bank_ = bank
+    model.n_features_in_ = bank.n_features_in_
     # An ordinal head learns the levels, whatever the task.
     targets = data.table.levels[data.fit_rows] if kind == "ordinal" else data.y
     groups = data.groups[data.fit_rows]
     model.head_ = clone(model.head).fit(margins, targets, groups=groups)
     positive = np.isin(model.head_.classes_, targets[data.y == 1])
-    model.classes_, chosen = model.head_.classes_, {}
+    model.classes_ = model.head_.classes_
+    chosen = {}
     if model.residual is not None:
         offset = model.head_.decision_function(margins)
         rows = banks.gram.X[banks.features.row_of[data.fit_rows]]
@@ -356,7 +364,8 @@ def _over_inner_splits(
     data: FoldData, score: Callable[[IntArray, IntArray], FloatArray]
 ) -> Scored | None:
     """Return the classes and the scores of all inner folds; None where one cannot be fitted."""
-    truth, scores = [], []
+    truth = []
+    scores = []
     for train, rows in _inner_splits(data):
         try:
             scores.append(score(train, rows))

@@ -35,7 +35,9 @@ from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 
 RUN_FORMAT = "obygaze-run/1"
 AGAIN = "the same obygaze run again, with --force"
-RUN_FILE, RESULTS_FILE, PREDICTIONS_FILE = "run.json", "results.json", "predictions.csv"
+RUN_FILE = "run.json"
+RESULTS_FILE = "results.json"
+PREDICTIONS_FILE = "predictions.csv"
 
 # What reports and audits write into the folder of a run.
 MADE_OF_RUN = ("audits", "figures", "report.html", "report.md", "tables")

@@ -113,7 +113,8 @@ class Inputs:
 
     def usable(self, features: Features | None) -> NDArray[np.bool_]:
         """Return whether each clip has a vector and, for splits of the paper, a video."""
-        splits, table = self.protocol.splits, self.table
+        splits = self.protocol.splits
+        table = self.table
         present = (
             np.ones(len(table), dtype=np.bool_)
             if features is None
@@ -239,7 +240,8 @@ def run_protocol(
 
 def _warn_of_many_fits(inputs: Inputs) -> None:
     """Warn where each of many films is left out, before the fits begin that take so long."""
-    protocol, table = inputs.protocol, inputs.table
+    protocol = inputs.protocol
+    table = inputs.table
     splits = protocol.splits
     n_folds = len(set(table.column(splits.group).tolist()))
     leaves_out_each = splits.kind == "leave_one_group_out" or not splits.folds
@@ -295,10 +297,8 @@ def _records(
     baselines: Sequence[Cell],
     watch: Watch,
 ) -> list[Record]:
-    protocol, stores = (
-        inputs.protocol,
-        [one for one in contexts if one.features is not None],
-    )
+    protocol = inputs.protocol
+    stores = [one for one in contexts if one.features is not None]
     groups = inputs.table.column(protocol.splits.group)
     backbones = {f.name: str(f.origin["backbone"]) for f in inputs.features}
     contrasts = contrast_jobs(cells, protocol, inputs.table)
@@ -321,10 +321,13 @@ def _records(
     ]
     with watch("evaluation", len(jobs)) as progress:
         done = map_jobs(jobs, contexts[0].n_jobs, progress)
-    concepts, done = done[: len(of_concepts)], done[len(of_concepts) :]
-    ours, theirs = done[: len(cells)], done[len(cells) : len(everything)]
+    concepts = done[: len(of_concepts)]
+    done = done[len(of_concepts) :]
+    ours = done[: len(cells)]
+    theirs = done[len(cells) : len(everything)]
     n_first = len(done) - len(contrasts)
-    primary, grouped = protocol.report.primary, protocol.splits.are_grouped
+    primary = protocol.report.primary
+    grouped = protocol.splits.are_grouped
     return [
         *done[:n_first],
         *argmax_records(protocol, cells),
@@ -352,7 +355,8 @@ def _about(
     seconds: dict[str, float],
 ) -> dict[str, Any]:
     """Return the content of run.json."""
-    protocol, manifest = inputs.protocol, inputs.manifest
+    protocol = inputs.protocol
+    manifest = inputs.manifest
     machine = this_machine(PACKAGES)
     return {
         "format": RUN_FORMAT,

@@ -32,7 +32,8 @@ MARGIN = 0.02  # a baseline this close is as good
 
 def coverage(context: FitContext, usable: NDArray[np.bool_]) -> Record:
     """Return the record of the clips without a vector in a store, with their tasks."""
-    features, row = context.store, {clip: i for i, clip in enumerate(context.table.ids)}
+    features = context.store
+    row = {clip: i for i, clip in enumerate(context.table.ids)}
     missing = [
         {
             "clip_id": clip,
@@ -63,14 +64,13 @@ def learning_records(context: FitContext) -> list[Record]:
     start at random are trained with the seeds of the cells, without those of a contrast. Where so
     few films train no model in any fold, the value is missing.
     """
-    protocol, metric = context.protocol, context.protocol.report.primary
+    protocol = context.protocol
+    metric = context.protocol.report.primary
     models = tuple(
         n for n, model in context.models.items() if not find_kind(model.kind).head
     )
-    grid, report = (
-        replace(protocol.grid, models=models),
-        replace(protocol.report, contrast=()),
-    )
+    grid = replace(protocol.grid, models=models)
+    report = replace(protocol.report, contrast=())
     own = replace(context, protocol=replace(protocol, grid=grid, report=report))
     curves: dict[tuple[str, str, str], list[Record]] = {}
     for n_films in report.learning_films if models else ():
@@ -119,16 +119,20 @@ def argmax_records(protocol: Protocol, cells: Sequence[Cell]) -> Iterator[Record
             [c.y[np.searchsorted(c.universe, universe)] for c in own], axis=1
         )
         kept = truth.sum(axis=1) == 1
-        universe, truth = universe[kept], truth[kept]
+        universe = universe[kept]
+        truth = truth[kept]
         if not len(universe):
             continue  # no clip was tested for all tasks
         scores = np.stack(
             [c.mean_scores[np.searchsorted(c.universe, universe)] for c in own], 1
         )
-        true, called = truth.argmax(axis=1), scores.argmax(axis=1)
+        true = truth.argmax(axis=1)
+        called = scores.argmax(axis=1)
         table = np.zeros((len(own), len(own)), dtype=int)
         np.add.at(table, (true, called), 1)
-        hits, sizes, calls = np.diag(table), table.sum(axis=1), table.sum(axis=0)
+        hits = np.diag(table)
+        sizes = table.sum(axis=1)
+        calls = table.sum(axis=0)
         yield {
             "kind": "argmax",
             "model": model,
@@ -156,7 +160,8 @@ def analyses(
 
     for cell in cells:
         threshold = 0.5 if cell.tested[0].are_probabilities else 0.0
-        success, rows = (cell.mean_scores > threshold) == cell.y, cell.universe
+        success = (cell.mean_scores > threshold) == cell.y
+        rows = cell.universe
         concepts = dict(
             zip(table.concept_names, table.has_concept[rows].T, strict=True)
         )

@@ -155,7 +155,8 @@ def _paper(printed: Record | None) -> str | None:
 
 
 def _contrast(record: Record) -> str:
-    first, second = record["first"], record["second"]
+    first = record["first"]
+    second = record["second"]
     low, high = record["ci"] or (None, None)
     interval = ""
     if low is not None and high is not None:

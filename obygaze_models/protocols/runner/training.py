@@ -123,23 +123,29 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         folder: The folder of the model, which is returned; its name is the name of the model.
         force: Replace a model that is there.
     """
-    protocol, features = inputs.protocol, inputs.features[0]
+    protocol = inputs.protocol
+    features = inputs.features[0]
     (name,) = protocol.model_names
     context = inputs.context(features)
     if name == CAV:
         settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper", "cross_fit": 0}
-        kind, task, classes, rows = CAV, "concepts", [], NO_ROWS
+        kind = CAV
+        task = "concepts"
+        classes = []
+        rows = NO_ROWS
         _, data = every_clip(context, protocol.train_tasks[0])
         estimator, _, found_on = context.new_banks().margins(settings, data)
         concepts = tuple(map(str, estimator.concepts_))
         columns = {concept: f"margin:{concept}" for concept in concepts}
     else:
-        kind, task = protocol.models[name].kind, protocol.train_tasks[0]
+        kind = protocol.models[name].kind
+        task = protocol.train_tasks[0]
         settings = for_task(
             kind, _settled(protocol.models[name], run.cells, task), task
         )
         rows, fit = fit_every_clip(context, Model(kind, settings), task)
-        estimator, found_on = fit.estimator, fit.found_on
+        estimator = fit.estimator
+        found_on = fit.found_on
         names = {"0": "negative", "1": "positive"}
         classes = [names.get(str(code), str(code)) for code in estimator.classes_]
         concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
@@ -201,11 +207,9 @@ def _model_info(
     inputs: Inputs, run: Run, rows: IntArray, n_clips: int, **facts: Any
 ) -> ModelInfo:
     """Return the facts for the card of a model that was trained on these rows."""
-    protocol, manifest, origin = (
-        inputs.protocol,
-        inputs.manifest,
-        inputs.features[0].origin,
-    )
+    protocol = inputs.protocol
+    manifest = inputs.manifest
+    origin = inputs.features[0].origin
     movies = sorted(set(inputs.table.movies[rows].tolist()))
     by_film = protocol.splits.are_grouped and protocol.splits.group == "movie_id"
     films = "films it had not seen"
@@ -293,7 +297,8 @@ def _mean_scores(
             "leaked"
         ]:  # some of its test clips trained, and which ones is not recorded
             continue
-        score, chosen = row["score"], fold["chosen"]
+        score = row["score"]
+        chosen = fold["chosen"]
         if unit_norm:
             score = (score + chosen["bias_shift"]) / chosen["length"]
         clip = row["clip_id"]

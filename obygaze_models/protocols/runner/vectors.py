@@ -119,7 +119,8 @@ def find_vectors(
     own = targets[:, known], names, films, settings, seed
     examples = Examples(Gram(features.vectors), *own, features.frames)
     bank = examples.find(np.arange(len(films)))
-    margins, cosines = examples.margins(bank, slice(None)), []
+    margins = examples.margins(bank, slice(None))
+    cosines = []
     for part in range(len(part_names)):
         # Tolerances are found once, as for the cells; vectors anew for each part.
         inside = np.flatnonzero(parts == part)
@@ -147,7 +148,8 @@ def _known(
     targets: NDArray[np.int64], parts: IntArray, names: Sequence[str]
 ) -> tuple[list[int], dict[str, str]]:
     """Return the columns of concepts with examples without any part, and why others are left."""
-    known, left_out = [], {}
+    known = []
+    left_out = {}
     for column, name in enumerate(names):
         own = targets[:, column]
         rest = [own[parts != part] for part in np.unique(parts)]

@@ -91,14 +91,14 @@ def test_features_of_changed_code_are_refused(world: Path) -> None:
 
 
 def test_the_example_of_the_guide_gives_the_numbers_of_its_model(world: Path) -> None:
-    """A model of transformers with its own processor, in at most 25 lines; here a tiny one."""
+    """A model of transformers with its own processor, in at most 30 lines; here a tiny one."""
     from transformers import BitImageProcessor, Dinov2WithRegistersConfig
     from transformers import Dinov2WithRegistersModel as Model
 
     guide = (ROOT / "docs" / "guide.md").read_text("utf-8")
     example = guide.partition("<!-- file: own.py -->")[2].partition("```python\n")[2]
     example = example.partition("```")[0]
-    assert len(example.splitlines()) <= 25
+    assert len(example.splitlines()) <= 30
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     config = Dinov2WithRegistersConfig(image_size=28, patch_size=14, **sizes)
     model, folder = Model(config).eval(), str(world / "weights")
