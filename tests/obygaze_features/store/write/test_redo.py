@@ -57,6 +57,7 @@ def redo(path: Path, values: dict[str, np.ndarray]) -> None:
     StoreWriter(path).replace_rows(0, [1], part, [RowStatus()])
 
 
+@pytest.mark.check("kills it before every change of the disk")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_good_rows_are_readable_after_a_kill_at_any_change(
     tmp_path: Path, layout: str
