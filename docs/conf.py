@@ -81,6 +81,7 @@ CONTENTS = {
             "api/audits",
             "api/cluster",
             "api/maps",
+            "api/share",
             "api/text",
             "api/core",
         ]

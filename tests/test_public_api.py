@@ -27,6 +27,7 @@ ROOMS = [
     "obygaze.extensions.audits",
     "obygaze.extensions.cluster",
     "obygaze.extensions.maps",
+    "obygaze.extensions.share",
     "obygaze.extensions.text",
     "obygaze_models.report",
 ]

@@ -1,4 +1,4 @@
-"""Cards and metadata of what is published: Croissant 1.1, CITATION.cff, .zenodo.json, Markdown.
+"""Cards and metadata of what is published: Croissant 1.1, Markdown, and templates of extensions.
 
 Each is a template. What a template prints is made safe for its kind of file, except what it marks
 with `safe` and what passes through a filter of this module. No text is run as a template.
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from jinja2.runtime import Context
 
+CORE = "obygaze_features.core"
 CROISSANT_FILE = "croissant.json"
-CITATION_FILE = "CITATION.cff"
-ZENODO_FILE = ".zenodo.json"
 # The licences that the hub, Zenodo and CITATION.cff know, by their SPDX identifiers.
 LICENCES = (
     *("Apache-2.0", "BSD-3-Clause", "CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-4.0"),
@@ -59,15 +58,20 @@ class Publication:
     creators: Sequence[str] = ()
     more: Mapping[str, Any] | None = None
 
-    def document(self, name: str, **facts: Any) -> bytes:
+    def document(self, name: str, package: str = CORE, **facts: Any) -> bytes:
         """Return the document of a name, such as `CROISSANT_FILE`.
 
         Args:
             name: The name of the file.
+            package: The package that has its template.
             facts: What else its template names in its first lines.
         """
         text = render(
-            name.lstrip("."), publication=self, spdx=spdx_of(self.licence), **facts
+            name.lstrip("."),
+            package,
+            publication=self,
+            spdx=spdx_of(self.licence),
+            **facts,
         )
         if not name.endswith(".json"):
             return text.encode()
@@ -88,7 +92,7 @@ def spdx_of(licence: str) -> str:
     )
 
 
-def render(template: str, package: str = "obygaze_features.core", **facts: Any) -> str:
+def render(template: str, package: str = CORE, **facts: Any) -> str:
     """Return the text of a template in the folder `templates` of a package."""
     text: str = environment(package).get_template(template).render(facts)
     return text

@@ -25,7 +25,6 @@ COMMANDS = {
     "pack": (f"{COPY}:pack_", "Put a store into one zip file."),
     "unpack": (f"{COPY}:unpack_", "Make a store of a packed one."),
     "push": (f"{COPY}:push_", "Send a store to a bucket, the hub or a folder."),
-    "publish": (f"{COPY}:publish_", "Publish a store with its card and metadata."),
     "pull": (f"{COPY}:pull_", "Fetch a store, or a part of it."),
     "import": (
         f"{INTERCHANGE}:import_",
@@ -35,7 +34,6 @@ COMMANDS = {
         f"{INTERCHANGE}:export",
         "Write the features of a store in another format.",
     ),
-    "card": (f"{LOOK}:card", "Print the card of a store, as the hub shows it."),
 }
 
 

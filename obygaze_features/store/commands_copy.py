@@ -18,13 +18,11 @@ from obygaze_features.manifest.model import clips_sha256, sort_key
 from obygaze_features.store.commands_look import (
     expect_option,
     open_named,
-    recovered_option,
 )
 from obygaze_features.store.read.describe import licence_history
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import split_expected
 from obygaze_features.store.remote.fetch import pull, unpack
-from obygaze_features.store.remote.publish import publish, read_recovered
 from obygaze_features.store.remote.selection import Transferred
 from obygaze_features.store.remote.send import pack, push
 from obygaze_features.store.write.edit import Copied, ManifestClips, merge, subset
@@ -313,53 +311,6 @@ def push_(session: Session, name: str, target: str, **chosen: Any) -> None:
     _transfer(
         session, "push", partial(push, open_named(session, name), target, **chosen)
     )
-
-
-@command("publish")
-@click.argument("name")
-@click.option(
-    "--to", "target", required=True, help="hf://OWNER/NAME, or a folder for Zenodo."
-)
-@click.option(
-    "--creator", "creators", multiple=True, required=True, help="Who; repeatable."
-)
-@recovered_option
-@no_licence_option
-def publish_(
-    session: Session,
-    name: str,
-    target: str,
-    creators: tuple[str, ...],
-    recovered: Path | None,
-    no_licence: bool,
-) -> None:
-    """Publish a store with its card and metadata.
-
-    On the hub, as a data set; a new one is private. Or in a new folder whose files are a record
-    of Zenodo. The metadata are croissant.json, CITATION.cff and, in a folder, .zenodo.json. The
-    same command again resumes. A creator is "Family, Given", or the name of an institution. A store
-    without a licence is refused: `obygaze store licence` states it.
-
-    Examples:
-        obygaze store publish obygaze12-xclip --to hf://lab/obygaze12-xclip --creator "Doe, Jane"
-        obygaze store publish obygaze12-xclip --to zenodo/xclip --creator "Doe, Jane"
-    """
-    store = open_named(session, name)
-    measured = read_recovered(recovered, store) if recovered else ()
-    with session.console.progress("publish") as progress:
-        files = publish(
-            store,
-            target,
-            creators,
-            recovered=measured,
-            no_licence=no_licence,
-            progress=progress,
-        )
-    lines = [
-        f"{target}:",
-        *(f"{file}  {human(n_bytes)}" for file, n_bytes in files.items()),
-    ]
-    session.console.show({"target": target, "files": files}, "\n".join(lines))
 
 
 def _last_word(source: str) -> str:

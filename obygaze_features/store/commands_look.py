@@ -1,4 +1,4 @@
-"""`obygaze store ls`, `info`, `card`, `verify`, `diff`: look at stores and check them."""
+"""`obygaze store ls`, `info`, `verify`, `diff`: look at stores and check them."""
 
 import math
 from dataclasses import asdict
@@ -7,13 +7,10 @@ from pkgutil import resolve_name
 
 import click
 
-from obygaze_features.core.commands import Session, command, force_option
+from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import human, table
-from obygaze_features.core.drafts import OwnFolder, check_file
 from obygaze_features.core.errors import FixUsage, ObygazeError
-from obygaze_features.core.files import write_new
-from obygaze_features.core.workspace import is_url
-from obygaze_features.store.read.describe import card_text, describe, summary
+from obygaze_features.store.read.describe import describe, summary
 from obygaze_features.store.read.diff import Diff, LevelDiff, diff_stores
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.read.verify import (
@@ -21,11 +18,6 @@ from obygaze_features.store.read.verify import (
     VerifyReport,
     compare_decoded,
     verify,
-)
-from obygaze_features.store.remote.publish import (
-    croissant,
-    publication_of,
-    read_recovered,
 )
 
 # These packages import this one, so they are imported by name, when a command needs them. The note
@@ -35,11 +27,6 @@ REEXTRACTOR = "obygaze_features.extraction.recipes:redecoder"
 COMPARE_SOURCES = "obygaze_features.extraction.sources:compare_sources"
 SHOWN_CLIPS = 20
 FILE = click.Path(dir_okay=False, path_type=Path)
-recovered_option = click.option(
-    "--recovered",
-    type=FILE,
-    help="What can be recovered: a document of `audit pixels`.",
-)
 
 
 @command()
@@ -93,51 +80,6 @@ def info(session: Session, name: str) -> None:
         facts = {**summary(found), "note": note, "recipe": found.recipe.to_json()}
         page = describe(found, note)
     session.console.show({"name": name, **facts}, page)
-
-
-SCHEMA = rb"(?s)\A{.{0,9999}mlcommons\.org/croissant/1\.1"
-CROISSANT = OwnFolder.marked("Croissant document", "the schema", SCHEMA)
-
-
-@command()
-@click.argument("name")
-@click.option(
-    "--croissant", "path", type=FILE, help="Write it as Croissant metadata too."
-)
-@recovered_option
-@force_option
-def card(
-    session: Session, name: str, recovered: Path | None, force: bool, path: Path | None
-) -> None:
-    """Print the card of a store, as the hub shows it.
-
-    The card describes the store, how it was made, its licence, and what is not inside.
-
-    Examples:
-        obygaze store card obygaze12-xclip
-        obygaze store card obygaze12-xclip --croissant croissant.json > CARD.md
-    """
-    found = open_named(session, name)
-    is_zip = found.location.endswith(".zip") and not is_url(found.location)
-    packed = Path(found.location) if is_zip else None
-    said = read_recovered(recovered, found) if recovered else ()
-    zip_name = packed.name if packed else ""
-    text = card_text(
-        found.plan,
-        found.status().counts,
-        terms=found.terms,
-        made_by=found.commits.made_by(),
-        recovered=said,
-        zip_name=zip_name,
-        seal_sha256=found.seal_sha256,
-    )
-    session.console.show({"name": name, "card": text}, text.rstrip())
-    if path is not None:
-        if force:
-            check_file(path, force=True, own=CROISSANT)
-        facts = publication_of(found, recovered=said)
-        write_new(path, croissant(found, facts, packed), force=force)
-        session.console.note(f"written to {path}")
 
 
 expect_option = click.option(

@@ -253,25 +253,6 @@ def test_merge_plans_for_a_larger_manifest(workspace: Path) -> None:
     assert plan.manifest_sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_a_card_says_what_how_and_what_is_not_inside(workspace: Path) -> None:
-    text = call(workspace, "card", "whole").ok().stdout
-    assert text.startswith('---\nlicense: cc0-1.0\npretty_name: "made-up toy"\n')
-    for words in (
-        "# Features of made-up: toy",
-        "No film, no image",
-        "Nobody (2026).",
-        "`frames`",
-        "## Limits",
-    ):
-        assert words in text
-    target = workspace / "croissant.json"
-    call(workspace, "card", "whole", "--croissant", str(target)).ok()
-    target.write_text("mine")
-    assert call(workspace, "card", "whole", "--croissant", str(target)).code == 1
-    assert target.read_text() == "mine"
-    assert call(workspace, "card", "whole", "--json").ok().json()["card"] == text
-
-
 def test_the_readme_of_a_store_can_be_followed_with_and_without_obygaze(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,7 +320,7 @@ def test_a_hostile_store_writes_nothing_but_text_to_the_terminal(
     sealed_store(
         workspace / "stores/s", manifest_name=hostile, citation=hostile, licence=hostile
     )
-    for words in (("info", "s"), ("info", "s", "--json"), ("card", "s"), ("ls",)):
+    for words in (("info", "s"), ("info", "s", "--json"), ("ls",)):
         done = call_obygaze("store", *words, cwd=workspace)
         assert "films" in done.stdout or words == ("ls",)
         assert not {"\x1b", "\x07"} & set(done.stdout + done.stderr)

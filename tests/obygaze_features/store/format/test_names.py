@@ -17,7 +17,6 @@ from obygaze_features.store.format.names import StoreNames
 from obygaze_features.store.format.records import with_checksum
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.verify import verify
-from obygaze_features.store.remote.publish import publish
 from obygaze_features.store.write.edit import merge, subset
 
 # 23 clips in blocks of 4: blocks 0 to 5.
@@ -123,7 +122,6 @@ def test_no_way_out_of_a_store_takes_a_file_that_its_seal_should_not_list(
         "pack": lambda target: pack(open_store(path), target),
         "subset": lambda target: subset(open_store(path), target, movies=["tt0000100"]),
         "merge": lambda target: merge([open_store(path)], target),
-        "publish": lambda target: publish(open_store(path), str(target), ["Doe, Jane"]),
     }
     for way, call in ways.items():
         with pytest.raises(Corrupt, match=re.escape(repr(name))):

@@ -664,7 +664,7 @@ def foreign_files(folder: Path, format: str) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("format", ["hdf5", "npz", "csv", "pack", "croissant"])
+@pytest.mark.parametrize("format", ["hdf5", "npz", "csv", "pack"])
 def test_force_replaces_a_file_of_the_same_kind_and_no_other(
     tmp_path: Path, sealed: Path, format: str
 ) -> None:
@@ -674,10 +674,6 @@ def test_force_replaces_a_file_of_the_same_kind_and_no_other(
     def write(path: Path) -> int:
         if format == "pack":
             return call_obygaze("store", "pack", sealed, "-o", path, "--force").code
-        if format == "croissant":
-            return call_obygaze(
-                "store", "card", sealed, "--croissant", path, "--force"
-            ).code
         level = [] if format != "csv" else ["--level", "clip"]
         return call_obygaze(
             "store", "export", format, sealed, path, "--force", *level

@@ -43,7 +43,6 @@ from obygaze_features.store import (
 from obygaze_features.store.format.records import Terms
 from obygaze_features.store.read.describe import card_text, describe, summary
 from obygaze_features.store.remote import hub as hub_module
-from obygaze_features.store.remote.publish import publish
 from obygaze_features.store.write.licence import require_terms
 
 DOE = "Doe, J. (2026). Films."
@@ -99,17 +98,6 @@ def test_what_is_stated_is_in_every_form_that_shows_a_licence(
     export_store(store, tmp_path / "a.csv", "csv")
     facts = json.loads((tmp_path / "a.csv.json").read_bytes())
     assert (facts["licence"], facts["citation"]) == ("CC-BY-4.0", DOE)
-    publish(store, str(tmp_path / "out"), ["Doe, Jane"])
-    assert "\nlicense: cc-by-4.0\n" in (tmp_path / "out/README.md").read_text()
-    assert (
-        json.loads((tmp_path / "out/croissant.json").read_bytes())["license"]
-        == "CC-BY-4.0"
-    )
-    assert (
-        json.loads((tmp_path / "out/.zenodo.json").read_bytes())["license"]
-        == "cc-by-4.0"
-    )
-    assert "\nlicense: CC-BY-4.0\n" in (tmp_path / "out/CITATION.cff").read_text()
     subset(store, tmp_path / "part", levels=["clip"])
     assert open_store(tmp_path / "part").plan.terms == ("CC-BY-4.0", DOE)
 
@@ -221,26 +209,15 @@ def test_the_card_on_the_hub_has_a_licence_that_was_stated_after_the_seal(
     assert open_store(there / "films.zip").licence == "CC-BY-4.0"
 
 
-def test_nothing_is_published_or_pushed_without_a_licence(
-    bare: Path, tmp_path: Path
-) -> None:
+def test_nothing_is_pushed_without_a_licence(bare: Path, tmp_path: Path) -> None:
     store = open_store(bare)
     command = rf"obygaze store licence {bare} --licence .*--no-licence"
-    for send in (
-        lambda **how: push(store, tmp_path / "pushed", **how),
-        lambda **how: publish(store, str(tmp_path / "published"), ["Doe, Jane"], **how),
-    ):
-        with pytest.raises(FixInput, match="states no licence") as refused:
-            send()
-        assert refused.match(command)
-        assert (
-            not (tmp_path / "pushed").exists() and not (tmp_path / "published").exists()
-        )
+    with pytest.raises(FixInput, match="states no licence") as refused:
+        push(store, tmp_path / "pushed")
+    assert refused.match(command)
+    assert not (tmp_path / "pushed").exists()
     push(store, tmp_path / "pushed", no_licence=True)
-    publish(store, str(tmp_path / "published"), ["Doe, Jane"], no_licence=True)
-    assert "license" not in json.loads(
-        (tmp_path / "published/croissant.json").read_bytes()
-    )
+    assert verify(tmp_path / "pushed", hashes=True).problems == []
 
 
 def test_stores_of_different_licences_are_merged_only_with_a_decision(

@@ -198,11 +198,9 @@ def test_a_mixture_is_shown_wherever_a_store_is_described(tmp_path: Path) -> Non
     )
     versions = "its clips were made with 2 versions of torch: 2.8, 2.9"
     info = call_obygaze("store", "info", store).ok().stdout
-    card = call_obygaze("store", "card", store).ok().stdout
     checked = call_obygaze("store", "verify", store).ok()
     for text in (
         info,
-        card,
         (store / "README.md").read_text(),
         checked.stdout + checked.stderr,
     ):

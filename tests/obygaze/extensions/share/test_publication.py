@@ -19,11 +19,11 @@ from support.cli import call_obygaze, environment, obygaze_argv
 from support.fake_hub import FakeHub, fake_hub
 from support.stores import copy_of_sealed, plan_store, sealed_store
 
+from obygaze.extensions.share import publication as publishing
+from obygaze.extensions.share.publication import publish
 from obygaze_features.core.errors import AlreadyThere, Corrupt
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store import open_store
-from obygaze_features.store.remote import publish as publishing
-from obygaze_features.store.remote.publish import publish
 
 
 def python_of(page: Path) -> list[str]:

@@ -7,12 +7,7 @@ from obygaze_features.core.console import Progress
 from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import sha256_file
-from obygaze_features.core.metadata import (
-    CITATION_FILE,
-    CROISSANT_FILE,
-    ZENODO_FILE,
-    Publication,
-)
+from obygaze_features.core.metadata import CROISSANT_FILE, Publication
 from obygaze_features.core.schema_check import Table, read_json
 from obygaze_features.core.schema_rules import list_of, text
 from obygaze_features.core.workspace import is_url
@@ -27,6 +22,9 @@ from obygaze_features.store.remote.hub import HubTarget
 from obygaze_features.store.remote.selection import select_files
 from obygaze_features.store.remote.send import pack, require_licence, send_packed
 
+HERE = "obygaze.extensions.share"
+CITATION_FILE = "CITATION.cff"
+ZENODO_FILE = ".zenodo.json"
 PUBLICATION = OwnFolder("publication", lambda folder: "a publication is not replaced")
 ZENODO_BYTES = 50_000_000_000
 _COLUMNS = {"clip_id": "sc:Text", "movie_id": "sc:Text", "row": "sc:Integer"}
@@ -77,7 +75,7 @@ def publish(
         return {
             README_FILE: card.encode(),
             CROISSANT_FILE: croissant(store, publication, packed),
-            CITATION_FILE: publication.document(CITATION_FILE),
+            CITATION_FILE: publication.document(CITATION_FILE, HERE),
         }
 
     if is_url(target):
@@ -92,7 +90,10 @@ def publish(
     zip_name = f"{folder.name}.zip"
 
     def texts(packed: Path) -> dict[str, bytes]:
-        return {**documents(packed), ZENODO_FILE: publication.document(ZENODO_FILE)}
+        return {
+            **documents(packed),
+            ZENODO_FILE: publication.document(ZENODO_FILE, HERE),
+        }
 
     if (folder / zip_name).is_file():
         _require_published(store, folder, texts(folder / zip_name))

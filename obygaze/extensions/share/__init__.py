@@ -1,0 +1,35 @@
+"""Publications of stores: the packed store, its card and its metadata, on the hub or for Zenodo."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from obygaze.extensions.share.publication import croissant as croissant
+    from obygaze.extensions.share.publication import publication_of as publication_of
+    from obygaze.extensions.share.publication import publish as publish
+    from obygaze.extensions.share.publication import read_recovered as read_recovered
+
+COMMANDS = {
+    "store publish": (
+        "obygaze.extensions.share.commands:publish_",
+        "Publish a store with its card and metadata.",
+    ),
+    "store card": (
+        "obygaze.extensions.share.commands:card",
+        "Print the card of a store, as the hub shows it.",
+    ),
+}
+
+if not TYPE_CHECKING:
+    _EXPORTS = {
+        "obygaze.extensions.share.publication": (
+            "croissant",
+            "publication_of",
+            "publish",
+            "read_recovered",
+        ),
+    }
+    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
