@@ -195,9 +195,12 @@ def croissant(
             zip_name: FileMark(packed.stat().st_size, sha256_file(packed)),
             **files,
         }
-    facts = {"tables": {CLIPS_FILE: _COLUMNS}, "arrays": list(arrays.values())}
     return publication.document(
-        CROISSANT_FILE, listed=files, zip_name=zip_name, **facts
+        CROISSANT_FILE,
+        listed=files,
+        zip_name=zip_name,
+        tables={CLIPS_FILE: _COLUMNS},
+        arrays=list(arrays.values()),
     )
 
 
