@@ -107,7 +107,7 @@ def card_text(
     terms = terms or plan.terms
     facts: dict[str, Any] = {
         "terms": terms,
-        "citations": citation_lines(terms.citation) or ["No citation was given."],
+        "citation": citation_line(terms.citation) or "No citation was given.",
         "seal_sha256": seal_sha256,
         # Of stores that were imported, nothing is known.
         "made_by": made_by.lines() if made_by is not None and made_by.clips else [],
@@ -123,9 +123,13 @@ def card_text(
     )
 
 
-def citation_lines(citation: str) -> list[str]:
-    """Return the lines of a citation; a merged store has one for each of its sources."""
-    return [line.strip() for line in citation.splitlines() if line.strip()]
+def citation_line(citation: str) -> str:
+    """Return a citation in one line; a merged store has the citations of its sources.
+
+    One line, because what a publisher wrote must never look like a line of the program.
+    """
+    lines = [line.strip() for line in citation.splitlines()]
+    return " | ".join(line for line in lines if line)
 
 
 def _array_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
@@ -227,7 +231,7 @@ def _describe(store: Store, note: str) -> str:
     page: dict[str, Any] = {
         "made_by": made_by.lines(),
         "mixtures": made_by.warnings(),
-        "citations": citation_lines(store.citation) or ["none given"],
+        "citation": citation_line(store.citation) or "none given",
         "explained": explain(plan, facts["counts"]).split("\n"),
         "table": table(headers, rows),
         "size": human(facts["n_bytes"]),

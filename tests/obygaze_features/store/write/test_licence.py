@@ -273,15 +273,12 @@ def test_a_licence_is_stated_for_a_folder_only_and_in_one_line(
     assert open_store(bare).citation.count("\n") == 2
 
 
-def test_the_citations_of_a_merged_store_are_shown_one_a_line(tmp_path: Path) -> None:
+def test_the_citations_of_a_merged_store_are_told_apart(tmp_path: Path) -> None:
     sealed_store(tmp_path / "s", citation=f"{DOE}\nRoe (2027).")
     store = open_store(tmp_path / "s")
-    lines = describe(store).splitlines()
-    at = lines.index(f"citation     {DOE}")
-    assert lines[at + 1] == "             Roe (2027)."
-    # In Markdown, lines without a break at their end are one paragraph.
+    assert f"citation     {DOE} | Roe (2027)." in describe(store).splitlines()
     card = card_text(store.plan, store.status().counts)
-    assert f"\n{DOE}\\\nRoe (2027).\n\nFingerprint" in card
+    assert f"{DOE} | Roe (2027)." in card.replace("\\|", "|").splitlines()
 
 
 def test_the_command_states_and_shows(workspace: Path) -> None:
