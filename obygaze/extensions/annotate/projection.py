@@ -47,7 +47,9 @@ SEGMENT_COLUMNS = (
 )
 # The level of a segment that says only that its frames were watched.
 WATCHED = "watched"
-CLIP_COLUMNS = ("clip_id", "movie_id", "start_frame", "end_frame")
+CLIP_NAMES = ("clip_id", "movie_id")
+CLIP_FRAMES = ("start_frame", "end_frame")
+CLIP_COLUMNS = (*CLIP_NAMES, *CLIP_FRAMES)
 CSV_COLUMNS = (
     *("annotator", "clip_id", "movie_id", "level", "concepts"),
     *("overlap_frames", "clip_frames"),
@@ -335,33 +337,40 @@ def projection_to_csv(
     Where the frame rate of the clips is known, the rows have their times in seconds.
     """
     span_of = {span.clip_id: span for span in spans}
-    timed = all(span_of[row.clip_id].fps for row in projection.merged)
-    tracks = projection.by_annotator if by_annotator else {"": projection.merged}
-    rows = []
-    for annotator, levels in tracks.items():
+    has_times = all(span_of[row.clip_id].fps for row in projection.merged)
+    columns = (*CSV_COLUMNS, *TIME_COLUMNS) if has_times else CSV_COLUMNS
+    rows: list[tuple[object, ...]] = []
+    if not by_annotator:
+        for row in projection.merged:
+            rows.append(_csv_cells(row, span_of[row.clip_id], has_times))
+        return csv_bytes(columns[1:], rows)
+    for annotator, levels in projection.by_annotator.items():
         for row in levels:
-            level = row.level if row.labelled else ""
-            concepts = "|".join(row.concepts)
-            ratio = row.ratio or ("", "")
-            span = span_of[row.clip_id]
-            fps = span_of[row.clip_id].fps or 1
-            times = [
-                repr(float(at / fps)) for at in (span.start_frame, span.end_frame + 1)
-            ]
-            cells = (annotator, row.clip_id, span.movie_id, level, concepts, *ratio)
-            rows.append((*cells, *times) if timed else cells)
-    first = 0 if by_annotator else 1
-    columns = (*CSV_COLUMNS, *TIME_COLUMNS) if timed else CSV_COLUMNS
-    return csv_bytes(columns[first:], (row[first:] for row in rows))
+            cells = _csv_cells(row, span_of[row.clip_id], has_times)
+            rows.append((annotator, *cells))
+    return csv_bytes(columns, rows)
+
+
+def _csv_cells(row: ClipLevel, span: ClipSpan, has_times: bool) -> tuple[object, ...]:
+    """Return the cells of a clip, from its id on."""
+    level = row.level if row.labelled else ""
+    concepts = "|".join(row.concepts)
+    overlap_frames, clip_frames = row.ratio or ("", "")
+    cells = (row.clip_id, span.movie_id, level, concepts, overlap_frames, clip_frames)
+    if not has_times or span.fps is None:
+        return cells
+    start_s = float(span.start_frame / span.fps)
+    end_s = float((span.end_frame + 1) / span.fps)
+    return (*cells, repr(start_s), repr(end_s))
 
 
 def read_segments(path: Path) -> tuple[Segment, ...]:
     """Return the segments of a table with the columns movie_id to concepts, as `read_inputs`."""
     wrong = Violations(path)
     table = _table(path, SEGMENT_COLUMNS, "segments", wrong)
-    found = tuple(one for row in table.rows if (one := _segment(row)) is not None)
+    segments = _segments(table)
     raise_together("the segments cannot be read", wrong)
-    return found
+    return segments
 
 
 def read_inputs(
@@ -382,29 +391,34 @@ def read_inputs(
             rate than in the table is an error.
     """
     given_rate = None if fps is None else frame_rate(fps)
-    given = [segments] if isinstance(segments, Path) else segments
-    beside = [path for path in map(watched_path, given) if path.is_file()]
-    each = [Violations(path) for path in (*given, *beside)]
-    wrong_clips = Violations(str(clips))
-    tables = [
-        _table(Path(one.path), SEGMENT_COLUMNS, "segments", one)
-        for one in each[: len(given)]
-    ]
+    paths = [segments] if isinstance(segments, Path) else segments
+    tables = []
+    wrong = []
+    for path in paths:
+        wrong.append(Violations(path))
+        tables.append(_table(path, SEGMENT_COLUMNS, "segments", wrong[-1]))
     # What was watched has no concepts.
-    needed = [column for column in SEGMENT_COLUMNS if column != "concepts"]
-    tables += [_table(Path(one.path), needed, None, one) for one in each[len(given) :]]
+    watched_columns = [name for name in SEGMENT_COLUMNS if name != "concepts"]
+    for path in map(watched_path, paths):
+        if path.is_file():
+            wrong.append(Violations(path))
+            tables.append(_table(path, watched_columns, None, wrong[-1]))
     table = _joined(tables)
-    wrong = each[0]
-    found = tuple(one for row in table.rows if (one := _segment(row)) is not None)
+    marked = _segments(table)
+
+    def film_rates() -> Mapping[str, Fraction]:
+        return _film_rates(table, given_rate, wrong[0])
+
+    spans: tuple[ClipSpan, ...] = ()
+    wrong_clips = Violations(str(clips))
     if isinstance(clips, Fraction):
-        rates = _film_rates(table, given_rate, wrong)
-        spans = () if any(each) else _equal_clips(found, clips, rates)
+        rates = film_rates()
+        if not any(wrong):
+            spans = _equal_clips(marked, clips, rates)
     else:
-        spans = _spans(
-            clips, wrong_clips, lambda: _film_rates(table, given_rate, wrong)
-        )
-    raise_together("the segments cannot be projected on clips", *each, wrong_clips)
-    return found, spans
+        spans = _spans(clips, wrong_clips, film_rates)
+    raise_together("the segments cannot be projected on clips", *wrong, wrong_clips)
+    return marked, spans
 
 
 def watched_path(segments: Path) -> Path:
@@ -415,26 +429,38 @@ def watched_path(segments: Path) -> Path:
 def _table(
     path: Path, required: Sequence[str], content: str | None, found: Violations
 ) -> CsvTable:
-    options: dict[str, Any] = {
-        "delimiter": None,
-        "skip_blank": True,
-        "violations": found,
-    }
-    return read_table(path, required=required, content=content, **options)
+    return read_table(
+        path,
+        required=required,
+        content=content,
+        delimiter=None,
+        skip_blank=True,
+        violations=found,
+    )
 
 
 def _joined(tables: Sequence[CsvTable]) -> CsvTable:
     """Return the rows of several tables, with the columns that all of them have."""
-    columns = [
-        c for c in tables[0].columns if all(c in table.columns for table in tables)
-    ]
-    return CsvTable(
-        tuple(columns), tuple(row for table in tables for row in table.rows)
-    )
+    columns = list(tables[0].columns)
+    rows: list[TableRow] = []
+    for table in tables:
+        columns = [name for name in columns if name in table.columns]
+        rows += table.rows
+    return CsvTable(tuple(columns), tuple(rows))
+
+
+def _segments(table: CsvTable) -> tuple[Segment, ...]:
+    """Return the segments of the rows that have one; violations are noted for the others."""
+    segments = []
+    for row in table.rows:
+        segment = _segment(row)
+        if segment is not None:
+            segments.append(segment)
+    return tuple(segments)
 
 
 def _segment(row: TableRow) -> Segment | None:
-    for column in SEGMENT_COLUMNS[:2]:
+    for column in ("movie_id", "annotator"):
         row.matching(column, NAME, NAME_FORM)
     frames = row.frames()
     text = row.cells.get("concepts", "").strip()
@@ -446,51 +472,53 @@ def _segment(row: TableRow) -> Segment | None:
         level = row.one_of("level", LEVELS)
     if text.startswith("["):
         row.add("concepts", f"{text!r} is a list; join concepts with '|'")
+    if frames is None:
+        return None
     concepts = tuple(name.strip() for name in text.split("|") if name.strip())
-    names = row["movie_id"], row["annotator"]
-    return Segment(*names, *frames, level, concepts) if frames else None
+    return Segment(row["movie_id"], row["annotator"], *frames, level, concepts)
 
 
 def _spans(
     path: Path, found: Violations, rates_of: Callable[[], Mapping[str, Fraction]]
 ) -> tuple[ClipSpan, ...]:
-    table = _table(path, CLIP_COLUMNS[:2], "clips", found)
-    in_seconds = CLIP_COLUMNS[2] not in table.columns and set(TIME_COLUMNS) <= set(
-        table.columns
-    )
-    missing = (
-        [] if in_seconds else [n for n in CLIP_COLUMNS[2:] if n not in table.columns]
-    )
-    if missing:
+    table = _table(path, CLIP_NAMES, "clips", found)
+    missing = [name for name in CLIP_FRAMES if name not in table.columns]
+    has_times = all(name in table.columns for name in TIME_COLUMNS)
+    in_seconds = has_times and "start_frame" in missing
+    if missing and not in_seconds:
         found.add(
             1,
             missing[0],
             "required column is missing; or start_s and end_s, in seconds",
         )
         return ()
-    rates = rates_of() if in_seconds else {}
-    line_of = dict[str, int]()
+    rates: Mapping[str, Fraction] = {}
+    if in_seconds:
+        rates = rates_of()
+    line_of: dict[str, int] = {}
     spans = []
     for row in table.rows:
-        for column in CLIP_COLUMNS[:2]:
+        for column in CLIP_NAMES:
             row.matching(column, NAME, NAME_FORM)
         clip_id = row.unique("clip_id", line_of)
         movie_id = row["movie_id"]
-        frames = _frames_at(row, rates.get(movie_id)) if in_seconds else row.frames()
+        rate = rates.get(movie_id)
+        frames = _frames_at(row, rate) if in_seconds else row.frames()
         if frames is not None:
-            spans.append(ClipSpan(clip_id, movie_id, *frames, rates.get(movie_id)))
+            spans.append(ClipSpan(clip_id, movie_id, *frames, rate))
     return tuple(spans)
 
 
 def _frames_at(row: TableRow, fps: Fraction | None) -> tuple[int, int] | None:
     """Return the first and last frame of a clip from its times in seconds."""
-    start, end = (
-        row.matching(column, SECONDS, "a time in seconds") for column in TIME_COLUMNS
-    )
+    start = row.matching("start_s", SECONDS, "a time in seconds")
+    end = row.matching("end_s", SECONDS, "a time in seconds")
     if start is None or end is None:
         return None
     # A film without segments has no rate; its clips get no label, whatever their frames are.
-    first, after = (round(Fraction(text[0]) * (fps or 1)) for text in (start, end))
+    rate = fps or 1
+    first = round(Fraction(start[0]) * rate)
+    after = round(Fraction(end[0]) * rate)
     if fps and after <= first:
         row.add("end_s", f"the clip has no frame at {float(fps):g} frames per second")
     return first, max(first, after - 1)
