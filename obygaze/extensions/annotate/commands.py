@@ -212,18 +212,18 @@ def _project(
         session.console.warn(
             f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}"
         )
+    if not made.merged and clips:
+        raise FixInput(
+            "no clip lies in a film with segments",
+            where=clips,
+            hint="use the same movie_id in both tables",
+        )
     if not made.merged:
-        what = (
-            "no clip lies in a film with segments"
-            if clips
-            else "the segments span no whole clip"
+        raise FixInput(
+            "the segments span no whole clip",
+            where=", ".join(segments),
+            hint="use a smaller number for --every",
         )
-        hint = (
-            "use the same movie_id in both tables"
-            if clips
-            else "use a smaller number for --every"
-        )
-        raise FixInput(what, where=clips or ", ".join(segments), hint=hint)
     return inputs, made
 
 
@@ -239,19 +239,18 @@ def _table_path(session: Session, name: str) -> Path:
 def _levels_text(made: Projection) -> str:
     """Return a table of clips: the level from each annotator, and the merged level."""
     annotators = list(made.by_annotator)
-    levels_of = {
-        annotator: {row.clip_id: _level_text(row) for row in rows}
-        for annotator, rows in made.by_annotator.items()
-    }
+    levels_of: dict[str, dict[str, str]] = {}
+    for annotator, clip_levels in made.by_annotator.items():
+        levels_of[annotator] = {row.clip_id: _level_text(row) for row in clip_levels}
     rows = []
     for row in made.merged:
-        share = (
-            None if row.ratio is None else f"{100 * row.ratio[0] / row.ratio[1]:.1f} %"
-        )
-        given = [levels_of[annotator].get(row.clip_id) for annotator in annotators]
-        rows.append(
-            (row.clip_id, *given, _level_text(row), share, ", ".join(row.concepts))
-        )
+        share = None
+        if row.ratio is not None:
+            overlap_frames, clip_frames = row.ratio
+            share = f"{100 * overlap_frames / clip_frames:.1f} %"
+        levels = [levels_of[annotator].get(row.clip_id) for annotator in annotators]
+        concepts = ", ".join(row.concepts)
+        rows.append((row.clip_id, *levels, _level_text(row), share, concepts))
     return table(("clip", *annotators, "level", "share", "concepts"), rows)
 
 

@@ -201,13 +201,8 @@ def _marked(manifest: Manifest, predictions: Path | None) -> Iterator[Marked]:
             who = clip.extra.get("annotator", "")
             comment = clip.extra.get("comment", "")
             if who or clip.level:
-                yield (
-                    clip.clip_id,
-                    who or manifest.name,
-                    clip.level,
-                    clip.concepts,
-                    comment,
-                )
+                annotator = who or manifest.name
+                yield clip.clip_id, annotator, clip.level, clip.concepts, comment
         return
     table = read_table(predictions, required=("clip_id",), content="predictions")
     makers = [
@@ -228,10 +223,12 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
     """Return the files of films in one of the `FORMATS`, by their paths in a folder."""
     from jinja2 import Template
 
-    text = FORMATS[kind].read_text("utf-8")
-    ending = FORMATS[kind].suffix
+    path = FORMATS[kind]
     template = Template(
-        text, autoescape=True, trim_blocks=True, extensions=["jinja2.ext.do"]
+        path.read_text("utf-8"),
+        autoescape=True,
+        trim_blocks=True,
+        extensions=["jinja2.ext.do"],
     )
     meanings = {name: concept_meaning(name) for name in concepts()}
     files: dict[Path, bytes] = {}
@@ -239,7 +236,7 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
         text = template.render(
             film=film, fps_text=frame_rate_text(film.fps), meanings=meanings
         )
-        files[folder / f"{film.movie_id}{ending}"] = text.encode()
+        files[folder / f"{film.movie_id}{path.suffix}"] = text.encode()
     return files
 
 
@@ -404,14 +401,27 @@ READERS = {".eaf": read_elan, ".vtt": read_vtt, ".csv": read_rows}
 
 def label_of(texts: Iterable[Text]) -> tuple[list[str], tuple[str, ...], str]:
     """Return levels, concepts and comment; text of another kind is what its words say it is."""
-    found: dict[str, list[str]] = {"level": [], "concept": [], "comment": []}
-    for kind, text in ((kind, plain(text)) for kind, text in texts if text.strip()):
-        names = {"level": canonical_level(text), "concept": canonical_concept(text)}
-        if kind not in found or (kind == "level" and not names["level"]):
-            kind = next((kind for kind, name in names.items() if name), "comment")
-        found[kind].append(names.get(kind) or text)
-    own = tuple(dict.fromkeys(name.replace("|", "/") for name in found["concept"]))
-    return list(dict.fromkeys(found["level"])), own, " ".join(found["comment"])
+    levels: list[str] = []
+    names: list[str] = []
+    comments: list[str] = []
+    for kind, written in texts:
+        if not written.strip():
+            continue
+        text = plain(written)
+        level = canonical_level(text)
+        concept = canonical_concept(text)
+        if kind == "concept":
+            names.append(concept or text)
+        elif kind == "comment":
+            comments.append(text)
+        elif level:
+            levels.append(level)
+        elif concept:
+            names.append(concept)
+        else:
+            comments.append(text)
+    concepts_marked = dict.fromkeys(name.replace("|", "/") for name in names)
+    return list(dict.fromkeys(levels)), tuple(concepts_marked), " ".join(comments)
 
 
 def import_segments(
@@ -438,25 +448,32 @@ def import_segments(
         marks = READERS[path.suffix](data, path, rate, warnings)
         for given, who, start, end, texts in marks:
             film = given or stem
-            (levels, own, comment) = label_of(texts)
+            levels, concepts_marked, comment = label_of(texts)
             first, last = frames_between(start, end, rate)
             clip_id = ascii_id(f"{film}-{who or 'cue'}-{len(clips) + 1:04d}")
-            level = levels[0] if levels else ""
             if len(levels) > 1:
                 shown = ", ".join(levels)
                 warnings.append(
                     f"{path}: {clip_id} has the levels {shown}; it gets the first"
                 )
-            cells = (
-                plain(who) or "cue",
-                str(first),
-                str(last),
-                frame_rate_text(rate),
-                comment,
+            clip = Clip(
+                clip_id=clip_id,
+                movie_id=film,
+                scene=None,
+                video="",
+                start_s=float(first / rate),
+                end_s=float((last + 1) / rate),
+                level=levels[0] if levels else "",
+                concepts=concepts_marked,
+                extra={
+                    "annotator": plain(who) or "cue",
+                    "start_frame": str(first),
+                    "end_frame": str(last),
+                    "framerate": frame_rate_text(rate),
+                    "comment": comment,
+                },
             )
-            span = (float(first / rate), float((last + 1) / rate))
-            extra = dict(zip(EXTRA, cells, strict=True))
-            clips.append(Clip(clip_id, film, None, "", *span, level, own, extra))
+            clips.append(clip)
     if not clips:
         hint = (
             "check that the program that wrote the file opens it and shows annotations"
@@ -464,10 +481,12 @@ def import_segments(
         raise FixInput(
             "no annotation has times", where=", ".join(map(str, files)), hint=hint
         )
-    known = {name: "unknown" for clip in clips for name in clip.concepts} | {
-        **concepts()
-    }
-    header = Header(name, known, unit="segment", sources=tuple(map(source_of, files)))
+    modality_of: dict[str, str] = {}
+    for clip in clips:
+        modality_of.update(dict.fromkeys(clip.concepts, "unknown"))
+    modality_of.update(concepts())
+    sources = tuple(map(source_of, files))
+    header = Header(name, modality_of, unit="segment", sources=sources)
     manifest = Manifest(name, header, tuple(clips), EXTRA)
     return ImportedManifest(manifest, tuple(warnings))
 
