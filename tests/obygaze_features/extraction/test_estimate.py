@@ -218,6 +218,7 @@ def test_the_attention_of_a_target_goes_before_that_of_its_card(
     assert found == {"": 2, "eager": 1, "sdpa": 2}
 
 
+@pytest.mark.check("takes a quarter of a minute")
 def test_a_forward_pass_of_each_backbone_is_timed(world: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")

@@ -88,6 +88,7 @@ def test_the_precision_of_segments_is_that_of_a_computation_without_the_runner(
     assert annotator["ceiling"] and annotator["n_test"] == len(y)
 
 
+@pytest.mark.check("takes a quarter of a minute")
 def test_a_signal_in_one_window_is_found_in_bags_and_not_by_the_mean(
     tmp_path: Path,
 ) -> None:

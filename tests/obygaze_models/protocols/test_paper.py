@@ -138,6 +138,7 @@ def store_for(tmp_path: Path, manifest: Manifest, features: dict[str, Any]) -> A
     return store_of(tmp_path / "store", manifest, X, without=without)
 
 
+@pytest.mark.check("takes half a minute")
 def test_table_2_as_released_cell_by_cell(
     manifest: Manifest, features: dict[str, NDArray[np.float32]], tmp_path: Path
 ) -> None:
