@@ -1,16 +1,5 @@
 """What all tests of stores share."""
 
-from __future__ import annotations
+from support.disk import no_waiting_for_the_disk
 
-import os
-from collections.abc import Iterator
-
-import pytest
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_waiting_for_the_disk() -> Iterator[None]:
-    """Thousands of small files: only `test_order_on_disk` and the killed writers need the disk."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        yield
+__all__ = ["no_waiting_for_the_disk"]
