@@ -21,6 +21,8 @@ from obygaze_models.report.tables import Heading, Number, Part, Row, make_table,
 
 MAX_ERRORS = 10
 FILMS_PER_FIGURE = 12
+# A page with more films than this takes minutes to draw, and no browser shows it.
+MAX_FILMS = 60
 UNKNOWN_LEVEL = "#f6f5f1"
 TIME = "start (h:mm:ss)"
 SCENE = "scene"
@@ -49,6 +51,30 @@ class Timelines(NamedTuple):
     unit: str
     models: Sequence[str]
     films: Mapping[str, Sequence[Bar]]
+
+    def shown_films(self) -> dict[str, Sequence[Bar]]:
+        """Return the films that a page shows: all, or of very many those with most errors."""
+        if len(self.films) <= MAX_FILMS:
+            return dict(self.films)
+        n_wrong = {film: _n_wrong(bars) for film, bars in self.films.items()}
+        by_errors = sorted(self.films, key=lambda film: (-n_wrong[film], film))
+        shown = set(by_errors[:MAX_FILMS])
+        return {film: bars for film, bars in self.films.items() if film in shown}
+
+    def which_films(self) -> str:
+        """Return the sentence that says which films a page shows; "" if it shows all."""
+        if len(self.films) <= MAX_FILMS:
+            return ""
+        return (
+            f" Of {len(self.films):,} films the {MAX_FILMS} with the most wrong decisions are "
+            f"shown; {PREDICTIONS_FILE} of the run has all."
+        )
+
+
+def _n_wrong(bars: Sequence[Bar]) -> int:
+    """Return the number of wrong decisions about the clips of a film, over all models."""
+    scores = [score for bar in bars for score in bar.scores.values()]
+    return sum(not score.correct for score in scores)
 
 
 def timelines(run: ReportRun) -> Timelines | None:
@@ -118,7 +144,7 @@ def clip_tables(run: ReportRun) -> Part:
         "errors", "surest-errors", rows, unit=unit, pair=pair, most=MAX_ERRORS
     )
     rows = []
-    for film, bars in found.films.items():
+    for film, bars in found.shown_films().items():
         rows.append(Heading(run.film_name(film)))
         for bar in bars:
             decisions = (_decision(bar.scores.get(model)) for model in found.models)
@@ -126,7 +152,10 @@ def clip_tables(run: ReportRun) -> Part:
                 rows.append(
                     (bar.clip.clip_id, bar.place, bar.clip.level or None, *decisions)
                 )
-    yield make_table("clips", "clips", rows, found.models, unit=unit, pair=pair)
+    which = found.which_films()
+    yield make_table(
+        "clips", "clips", rows, found.models, unit=unit, pair=pair, which=which
+    )
 
 
 def surest_errors(found: Timelines) -> dict[str, list[Bar]]:
@@ -220,7 +249,7 @@ def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
     found = timelines(run)
     if found is None:
         return
-    films = list(found.films.items())
+    films = list(found.shown_films().items())
     for start in range(0, len(films), FILMS_PER_FIGURE):
         shown = films[start : start + FILMS_PER_FIGURE]
         many = len(films) > FILMS_PER_FIGURE
@@ -229,6 +258,7 @@ def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
             "models": ", ".join(found.models),
             "pair": found.pair,
             "unit": found.unit,
+            "which": found.which_films(),
         }
         height = 0.3 + len(shown) * (0.3 + 0.2 * len(found.models))
         layout = {"nrows": len(shown), "squeeze": False}

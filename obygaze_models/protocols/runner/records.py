@@ -112,16 +112,20 @@ class Run:
             )
         data = _whole(path, self.about.get("predictions_sha256"))
         try:
-            rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""))
-            return [
-                {
-                    **row,
-                    **{name: int(row[name]) for name in ("seed", "y")},
-                    "score": float(row["score"]),
-                    "decision": bool(int(row["decision"])),
+            reader = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""))
+            # Names of clips, films and models are in many rows: each is kept once.
+            texts: dict[str, str] = {}
+            rows = []
+            for cells in reader:
+                row: dict[str, Any] = {
+                    name: texts.setdefault(cell, cell) for name, cell in cells.items()
                 }
-                for row in rows
-            ]
+                row["seed"] = int(cells["seed"])
+                row["y"] = int(cells["y"])
+                row["score"] = float(cells["score"])
+                row["decision"] = bool(int(cells["decision"]))
+                rows.append(row)
+            return rows
         except (KeyError, TypeError, ValueError, csv.Error) as error:
             what = f"not a table of predictions: {error!r}"
             raise Corrupt(what, where=str(path), hint=AGAIN) from error

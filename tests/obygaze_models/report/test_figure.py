@@ -15,7 +15,14 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.concepts import place_nodes
 from obygaze_models.report.figure import Figure
-from obygaze_models.report.films import ClipScore, clip_scores, place_unit, timelines
+from obygaze_models.report.films import (
+    Bar,
+    ClipScore,
+    Timelines,
+    clip_scores,
+    place_unit,
+    timelines,
+)
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import draw_figures, sections_of
 from obygaze_models.report.results import chance_of
@@ -110,6 +117,32 @@ def test_films_are_drawn_in_their_order_with_levels_of_the_manifest(tmp_path, fi
     correct = [bar.scores["ridge (clip)"].correct for bar in found.films["tt2"]]
     assert correct == [True, True, True, False]
     assert "timelines" in drawn(run)
+
+
+def test_of_very_many_films_those_with_most_errors_are_shown() -> None:
+    def film(number: int) -> list[Bar]:
+        # Film 7 has no error, film 20 has three, all others have one.
+        n_wrong = {7: 0, 20: 3}.get(number, 1)
+        return [
+            Bar(
+                Clip(f"f{number}-{i}", f"f{number}"),
+                str(i),
+                {"m": ClipScore(0.9, i >= n_wrong)},
+            )
+            for i in range(4)
+        ]
+
+    names = [f"f{number}" for number in range(62)]
+    films = {name: film(number) for number, name in enumerate(names)}
+    few = Timelines("EN_S", "number", ["m"], {name: films[name] for name in names[:60]})
+    assert list(few.shown_films()) == names[:60] and few.which_films() == ""
+    many = Timelines("EN_S", "number", ["m"], films)
+    # Of those with one error, the last by name is left out too.
+    assert set(names) - set(many.shown_films()) == {"f7", "f9"}
+    assert list(many.shown_films()) == [
+        name for name in names if name not in ("f7", "f9")
+    ]
+    assert "Of 62 films the 60 with the most wrong decisions" in many.which_films()
 
 
 def test_a_manifest_that_has_changed_is_not_drawn(tmp_path, films):
