@@ -15,7 +15,7 @@ _LINE_BREAKS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")
 # Markup within a line; an underscore within a word is none.
 _MARKUP = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])")
 # What makes a heading, a list, a quote or a rule at the start of a line.
-_LINE_START = re.compile(r"#|[+-](?= |$)|(?:-+|=+)$|[0-9]{1,9}(?=[.)](?: |$))")
+_LINE_START = re.compile(r"#|[+-](?= |$)|(?:-[- ]*|=+)$|[0-9]{1,9}(?=[.)](?: |$))")
 
 
 def safe_text(text: object, medium: Medium) -> str:

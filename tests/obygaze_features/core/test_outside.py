@@ -78,6 +78,8 @@ def test_each_medium_by_hand() -> None:
 @example("\\")
 @example("\\#\n=")
 @example("a\\|b")
+@example("--- ---")
+@example("-- -")
 def test_markdown_shows_exactly_the_text_and_nothing_else(text: str) -> None:
     tokens = tokens_of(safe_text(text, "markdown"))
     kinds = {token.type for token in tokens}

@@ -1,0 +1,159 @@
+"""How many modules a clip passes: the functions that run from a table to a report, in their order.
+
+    python -m benchmarks.trace
+
+Two walks on a small made-up store: opening it and reading the vectors of one clip; and everything
+from reading the table of clips to the page of a report. A move is a call that goes from one module
+to another; a return is a move to a module that was already seen.
+"""
+
+import csv
+import io
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from obygaze_features.core.console import table
+
+ROOT = str(Path(__file__).resolve().parent.parent)
+PACKAGES = ("obygaze_features", "obygaze_models", "obygaze")
+
+
+@dataclass
+class Walk:
+    """The functions that ran, by module, and the moves between modules."""
+
+    functions: set[tuple[str, str]] = field(default_factory=set)
+    modules: dict[str, None] = field(default_factory=dict)
+    n_moves: int = 0
+    n_returns: int = 0
+    current: str = ""
+
+    def note(self, frame: FrameType, event: str, _: Any) -> None:
+        """Take notice of a call, as `sys.setprofile` reports it."""
+        if event != "call":
+            return
+        module = module_of(frame.f_code.co_filename)
+        if not module or frame.f_code.co_name == "<module>":
+            return
+        self.functions.add((module, frame.f_code.co_qualname))
+        if module == self.current:
+            return
+        self.n_moves += 1
+        self.n_returns += module in self.modules
+        self.modules.setdefault(module)
+        self.current = module
+
+
+def module_of(file_name: str) -> str:
+    """Return the name of a module of the program; "" for any other."""
+    path = file_name.removeprefix(f"{ROOT}/").removesuffix(".py").replace("/", ".")
+    return path if path.partition(".")[0] in PACKAGES else ""
+
+
+def walk(function: Callable[[], object]) -> Walk:
+    """Return what runs while a function runs."""
+    walked = Walk()
+    sys.setprofile(walked.note)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return walked
+
+
+def write_inputs(folder: Path) -> None:
+    """Write a table of 72 made-up clips, and their vectors."""
+    with (folder / "clips.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["clip", "film", "level", "why"])
+        for film in ("alba", "brug", "cirk", "dune", "echo", "fado"):
+            for number in range(1, 13):
+                level, why = (("EN", ""), ("HN", "Posture"), ("S", "Look|Body"))[
+                    number % 3
+                ]
+                rows.writerow([f"{film}-{number:03d}", film, level, why])
+    with (folder / "vectors.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["clip_id", "movie_id", *(f"x_{i}" for i in range(4))])
+        for film in ("alba", "brug", "cirk", "dune", "echo", "fado"):
+            for number in range(1, 13):
+                clip = f"{film}-{number:03d}"
+                rows.writerow([clip, film, *((number * (i + 3)) % 7 for i in range(4))])
+
+
+def whole_way(folder: Path) -> None:
+    """Go from the table and the vectors to a report, as commands in one process."""
+    from obygaze.cli import run
+
+    names = {"clip_id": "clip", "movie_id": "film", "level": "level", "concepts": "why"}
+    columns = [word for name in names for word in ("--map", f"{name}={names[name]}")]
+    ridge = ["--set", "grid.models=['ridge']"]
+    for words in (
+        [
+            "manifest",
+            "import",
+            "csv",
+            str(folder / "clips.csv"),
+            "-o",
+            "films",
+            *columns,
+        ],
+        ["store", "import", "csv", str(folder / "vectors.csv"), "-o", "mine"],
+        [
+            "run",
+            "honest",
+            "--manifest",
+            "films",
+            "--store",
+            "x=mine",
+            *ridge,
+            "-o",
+            "r",
+        ],
+        ["report", "r"],
+    ):
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            code = run(["-C", str(folder), "-q", *words])
+        if code:
+            raise SystemExit(f"{' '.join(words)}: exit {code}")
+
+
+def one_clip(folder: Path) -> None:
+    """Open the store and read the vectors of one clip."""
+    import obygaze as og
+
+    store = og.open_store("mine", workspace=folder)
+    store.matrix("clip", clips=["alba-001"])
+
+
+@click.command(help=__doc__)
+@click.option("--list", "listing", is_flag=True, help="Name the modules, too.")
+def main(listing: bool) -> None:
+    """Print how many functions and modules each walk passes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_inputs(folder)
+        walks = {"from the table to the report": walk(lambda: whole_way(folder))}
+        one_clip(folder)  # lazy imports are no part of the walk
+        walks["open to matrix, one clip"] = walk(lambda: one_clip(folder))
+    rows = [
+        (name, len(w.functions), len(w.modules), w.n_moves, w.n_returns)
+        for name, w in walks.items()
+    ]
+    click.echo(table(("walk", "functions", "modules", "moves", "returns"), rows))
+    if listing:
+        for name, walked in walks.items():
+            click.echo(f"\n{name}")
+            click.echo("\n".join(f"  {module}" for module in walked.modules))
+
+
+if __name__ == "__main__":
+    main()
