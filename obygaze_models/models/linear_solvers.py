@@ -93,8 +93,9 @@ class Gram:
         for _ in range(MAX_FITS - 1):
             dual = svm.dual_coef_[0]
             bound = np.abs(dual) >= (1 - AT_BOUND) * most[svm.support_]
-            # Where every row has the largest weight allowed, no other solution is left.
-            if not exact or bound.sum() >= len(rows) - 1:
+            # Where every row has the largest weight allowed, no other solution is left. If one has
+            # less, it may be the wrong one.
+            if not exact or bound.sum() == len(rows):
                 break
             duals = np.zeros(len(rows))
             duals[svm.support_] = dual

@@ -230,6 +230,37 @@ def test_a_machine_whose_rows_all_have_the_largest_weight_is_that_of_libsvm() ->
         assert np.allclose(normal, reference.coef_[0], atol=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("millimetres", "n_positive", "weights"),
+    [
+        # Two of three positive rows have weight 1: (-2, 5) + (2, 4) - (-7, -1) - (8, 15).
+        ([(-10, -2), (-2, 5), (2, 4), (-7, -1), (8, 15)], 3, (1, 1)),
+        ([(-13, 15), (13, 8), (3, -3), (15, 20), (18, 13)], 3, (1, 1)),
+        # 4 (-5, 14) + 4 (2, -19) + (10, 9) - 3 (-24, 2); a bound is C times the weight.
+        (
+            [(-5, 14), (2, -19), (10, 9), (13, -13), (-17, 14), (-20, 1)],
+            3,
+            (4, 3),
+        ),
+        ([(2, 12), (-13, -5), (-9, -5), (-7, -1), (0, 0), (-6, 2), (9, -9)], 4, (3, 2)),
+    ],
+)
+def test_short_features_get_the_exact_machine_where_the_sides_are_unequal(
+    millimetres: list[tuple[int, int]], n_positive: int, weights: tuple[int, int]
+) -> None:
+    X = np.array(millimetres) / 1000
+    rows = np.arange(len(X))
+    positive = rows < n_positive
+    weight = np.where(positive, *np.array(weights, dtype=np.float64))
+    reference = SVC(kernel="linear", C=1.0, tol=1e-10)
+    reference.fit(X, positive, sample_weight=weight)
+    normal, _ = Gram(X).svm(rows, positive, 1.0, weight, exact=True)
+    np.testing.assert_allclose(normal, reference.coef_[0], rtol=0, atol=1e-5)
+    by_hand = {(-10, -2): [-0.001, -0.005], (-5, 14): [0.07, -0.017]}
+    if millimetres[0] in by_hand:
+        np.testing.assert_allclose(normal, by_hand[millimetres[0]], rtol=0, atol=1e-9)
+
+
 def test_a_gram_matrix_returns_the_machine_of_the_rows_that_are_asked() -> None:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(40, 8))
