@@ -42,6 +42,14 @@ def last_part(location: str) -> str:
     return url.rstrip("/").rpartition("/")[2]
 
 
+def toml_of(path: Path) -> Path:
+    """Return the TOML file of a manifest, from the path of either of its files."""
+    if path.suffix == ".toml" or not path.name:
+        return path
+    # Only .csv is removed: a dot may be part of a name (films.v2).
+    return path.with_name(f"{path.name.removesuffix('.csv')}.toml")
+
+
 @dataclass(frozen=True)
 class Workspace:
     """A folder with manifests/, stores/, runs/ and models/, created when they are first needed."""
@@ -66,11 +74,7 @@ class Workspace:
         """Return the TOML file of a manifest, from its name or the path of its TOML or CSV file."""
         if self._is_bare(name):
             return self.folder("manifests") / f"{name}.toml"
-        path = Path(name)
-        if path.suffix == ".toml":
-            return path
-        # Only .csv is removed: a dot may be part of a name (films.v2).
-        return path.with_name(f"{path.name.removesuffix('.csv')}.toml")
+        return toml_of(Path(name))
 
     def store(self, name: str) -> str:
         """Return where a store is: a URL or path as given, or the folder (or zip) of a name."""

@@ -22,7 +22,7 @@ from obygaze_features.core.files import (
     write_atomic,
 )
 from obygaze_features.core.schema_check import Violations, read_toml, table_of
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.model import (
     COLUMNS,
     FOLD_PREFIX,
@@ -68,12 +68,11 @@ def read_manifest(
     """
     if isinstance(manifest, Manifest):
         return manifest
-    place = Workspace.of(workspace)
     if isinstance(manifest, str):
-        path = place.existing_manifest(manifest)
+        path = Workspace.of(workspace).existing_manifest(manifest)
     else:
         # A path object is the path of a file, never a name: "./films" has become "films" in it.
-        path = place.manifest(os.path.join(".", manifest))  # noqa: PTH118
+        path = toml_of(Path(manifest))
     if not path.is_file():
         raise NotFound("no such manifest", where=str(path), hint="obygaze manifest ls")
     return _parse(path, path.read_bytes(), None)

@@ -339,3 +339,30 @@ def test_a_caller_cannot_change_the_vocabulary() -> None:
     vocabulary.film_facts("tt0467406")["genres"].append("Horror")
     assert vocabulary.concepts()["Body"] == "visual"
     assert vocabulary.film_facts("tt0467406")["genres"] == ["Comedy", "Drama"]
+
+
+@pytest.mark.parametrize(
+    "path", [Path(), Path("films"), Path("films.csv"), Path("a/b")]
+)
+def test_a_path_where_no_manifest_is_raises_that_there_is_none(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(NotFound, match="no such manifest"):
+        read_manifest(path)
+
+
+def test_a_text_is_a_name_or_a_path_and_a_path_is_never_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, clip_id in ((tmp_path / "manifests", "a-1"), (tmp_path, "b-1")):
+        folder.mkdir(exist_ok=True)
+        clip = Clip(clip_id, clip_id[0])
+        write_manifest(
+            Manifest("films", Header("made up"), (clip,)), folder / "films.toml"
+        )
+    assert read_manifest("films").clip_ids == ("a-1",)
+    assert read_manifest("./films.csv").clip_ids == ("b-1",)
+    assert read_manifest(Path("films")).clip_ids == ("b-1",)
+    assert read_manifest("films", workspace=tmp_path).clip_ids == ("a-1",)
