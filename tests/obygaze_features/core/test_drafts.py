@@ -259,3 +259,36 @@ def test_what_is_not_a_document_of_ours(tmp_path: Path, text: str) -> None:
     assert not drafts.made_by_obygaze(tmp_path / "thing.json")
     with pytest.raises(AlreadyThere):
         check_folder(tmp_path, THING, force=True)
+
+
+def test_a_draft_is_read_by_its_user_only(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with new_file(tmp_path / "f") as draft:
+            mode = draft.parent.stat().st_mode & 0o777
+            draft.write_text("new")
+    finally:
+        os.umask(before)
+    assert mode == 0o700
+
+
+def test_a_file_or_folder_is_not_replaced_unless_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "f").write_text("old")
+    with (
+        pytest.raises(AlreadyThere, match="this file exists"),
+        new_file(tmp_path / "f"),
+    ):
+        pass
+    assert (tmp_path / "f").read_text() == "old"
+
+
+def test_a_folder_is_replaced_where_names_cannot_be_exchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "thing", "old")
+    monkeypatch.setattr(drafts.ctypes, "CDLL", lambda name: object())
+    write(tmp_path / "thing", "new")
+    assert (tmp_path / "thing" / "deep" / "data").read_text() == "new"
+    assert names(tmp_path) == ["thing"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import types
 from dataclasses import replace
 from pathlib import Path
@@ -297,3 +298,56 @@ def test_unusable_weights_are_obstacles(world: Path) -> None:
     assert json.dumps(plan["stores"][0]["levels"]) == json.dumps(
         {"clip": 2048, "pooled": 3072, "frames": 8192, "frames_mit": 8192}
     ), "the sizes of the card, if the weights cannot be read"
+
+
+def test_the_hint_for_weights_is_how_to_fetch_those_that_are_not_cached() -> None:
+    first = StoreEstimate("a", "one", {}, 4, 0, 0, 0, 0.0, "not cached")
+    stores = [
+        first,
+        replace(first, backbone="two", weights="not found"),
+        replace(first, backbone="three", weights="unusable", why="truncated"),
+        replace(first, backbone="four", weights="cached"),
+    ]
+    found = CostEstimate(1, 1, [], stores, 1.0, {}, 0, 0, workers=1)
+    assert found.obstacles == [
+        "one: weights not cached; obygaze backbones fetch",
+        "two: weights not found",
+        "three: weights unusable: truncated",
+    ]
+
+
+def test_an_idle_gpu_is_named_with_the_option_that_uses_it() -> None:
+    store = StoreEstimate("a", "one", {}, 4, 0, 0, 0, 0.0, "cached")
+    found = CostEstimate(1, 1, [], [store], 1.0, {}, 0, 0, workers=1)
+    assert "idle" not in found.to_text()
+    text = replace(found, idle_gpus=("cuda:1",)).to_text()
+    assert text.endswith("\n  cuda:1 is idle: use --device cuda:1")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_gpus_are_idle_only_for_backbones_with_weights_on_the_cpu(
+    world: Path, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    module = sys.modules[estimate.__module__]
+    monkeypatch.setattr(module, "idle_gpus", lambda: ("cuda:1",))
+    manifest = film_folder(world / "more", 2)
+    for backbone, uses_gpu in (("descriptors", False), (XCLIP, True)):
+        target = Target(str(world / "s"), backbone)
+        plan = make_plan(manifest, [target], workspace=world)
+        used = Resources(device=device, workers=1)
+        found = estimate(plan, [used], n_probed=0, timed=False)
+        expected = ("cuda:1",) if uses_gpu and device == "cpu" else ()
+        assert found.idle_gpus == expected
+
+
+def test_bytes_of_a_store_have_the_two_times_of_each_frame(world: Path) -> None:
+    """Five clips in a block of five: the levels, and two times of 8 bytes for each frame."""
+    manifest = film_folder(world / "more", 5)
+    target = Target(str(world / "s"), "descriptors")
+    plan = make_plan(manifest, [target], workspace=world)
+    card = find_card("descriptors", Workspace(world))
+    store, _ = _store(plan, plan.targets[0], card)
+    n_frames = card.geometry.frames
+    assert n_frames == 16
+    assert not card.family.takes_mask
+    assert store.n_bytes == 5 * (sum(store.levels.values()) + 16 * n_frames)

@@ -15,6 +15,7 @@ from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.schedule import (
+    FoldData,
     Pair,
     Schedule,
     leak_index,
@@ -216,3 +217,67 @@ class TestTasks:
         protocol = quick("mediaeval2015-violence")
         with pytest.raises(FixInput, match="no class for '2' of the column violence"):
             plan(protocol, manifest)
+
+
+def without_ns(manifest: Manifest) -> Manifest:
+    return manifest.with_clips([clip for clip in manifest if clip.level != "NS"])
+
+
+def test_of_few_films_single_clips_validate_one_in_five() -> None:
+    manifest = without_ns(films(4, 40))
+    changes = ("splits.kind=fixed", "splits.column=movie", 'splits.test=["tt0000004"]')
+    columns = {clip.clip_id: clip.movie_id for clip in manifest}
+    manifest = manifest.with_column("movie", columns)
+    found, table = plan(quick("honest", *changes), manifest)
+    (split,) = found.pairs["ENHN_S", "ENHN_S"]
+    n_others = sum(clip.movie_id != "tt0000004" for clip in manifest)
+    assert len(split.validation) == n_others // 5
+    assert len(split.train) == n_others - n_others // 5
+    assert not set(split.train) & set(split.validation)
+    assert len(set(table.movies[split.validation])) > 1
+
+
+def test_folds_have_equal_parts_of_each_level() -> None:
+    """Easy and hard negatives are one class of ENHN_S, but two levels."""
+    protocol = quick("honest", "splits.kind=kfold", "splits.folds=5")
+    found, table = plan(protocol, without_ns(films()))
+    levels = np.array(table.levels)
+    for level in ("EN", "HN", "S"):
+        counts = [
+            int((levels[split.test] == level).sum())
+            for split in found.pairs["ENHN_S", "ENHN_S"]
+        ]
+        assert max(counts) - min(counts) <= 1, (level, counts)
+
+
+def test_folds_without_levels_have_equal_parts_of_each_class() -> None:
+    bare = [replace(clip, level="") for clip in films()]
+    protocol = quick("honest", "splits.kind=kfold", "splits.folds=5", "data.view=raw")
+    table = clip_table(films().with_clips(bare), protocol.data)
+    labels = {name: np.arange(len(table)) % 4 // 3 for name in protocol.tasks}
+    found = schedule(protocol, table, labels, np.ones(len(table), dtype=bool))
+    for split in found.pairs["ENHN_S", "ENHN_S"]:
+        n_positive = int(labels["ENHN_S"][split.test].sum())
+        assert n_positive == len(table) // 20
+
+
+def test_the_folds_of_published_splits_take_turns_only_if_rotated() -> None:
+    """The released code has eight runs of balanced classes, and nine of all clips."""
+    manifest = released_manifest()
+    n_splits = []
+    for balancing in ("rotated", "none"):
+        protocol = quick("paper-table2", f"balancing={balancing}")
+        found, _ = plan(protocol, manifest)
+        n_splits.append(len(found.pairs["EN_S", "EN_S"]))
+    assert n_splits == [8, 9]
+
+
+def test_validation_clips_are_fitted_on_only_if_asked_for() -> None:
+    found, table = plan(quick("honest", "splits.validation=next"), films())
+    split = found.pairs["EN_S", "EN_S"][0]
+    assert len(split.validation)
+    labels = np.zeros(len(table), dtype=np.int8)
+    fold = FoldData("EN_S", split, labels, table, found.groups)
+    assert fold.fit_rows.tolist() == split.train.tolist()
+    both = sorted([*split.train.tolist(), *split.validation.tolist()])
+    assert replace(fold, join_validation=True).fit_rows.tolist() == both
