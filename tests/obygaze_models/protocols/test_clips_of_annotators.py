@@ -13,6 +13,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_models.evaluation.leakage import count_leak
 from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
+from obygaze_models.protocols.clips import clip_table
 from obygaze_models.zoo import TrainingClips, load_model, predict
 
 ONE = films(6, 20, seed=3)
@@ -134,3 +135,14 @@ def test_a_model_of_an_older_version_knows_them_by_the_rows_of_annotators(
     then = predict(replace(model, clips=older), store)
     assert list(then.basis) == list(now.basis)
     np.testing.assert_array_equal(then.scores, now.scores)
+
+
+def test_clips_are_chosen_by_concepts_that_no_header_lists() -> None:
+    both = by_annotator(ONE)
+    header = replace(both.header, concepts=type(both.header.concepts)())
+    concept = next(clip.concepts[0] for clip in both if clip.concepts)
+    changes = ("data.view=raw", f"data.where='{concept}' in concepts")
+    data = quick("honest", *changes).data
+    table = clip_table(replace(both, header=header), data)
+    expected = [clip.clip_id for clip in both if concept in clip.concepts]
+    assert list(table.ids) == expected

@@ -198,6 +198,9 @@ def test_rows_of_each_annotator_as_csv() -> None:
         ("A", "S"),
         ("B, the second", "HN"),
     ]
+    merged = projection_to_csv(made, clips("0-9")).decode()
+    assert "annotator" not in merged.splitlines()[0].split(",")
+    assert [row["level"] for row in csv.DictReader(io.StringIO(merged))] == ["S"]
 
 
 def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from scipy import stats
 from support.cli import call_obygaze
 
 from obygaze.extensions.audits import audit_annotations
+from obygaze.extensions.audits.result import ratio_interval
 from obygaze_features.core.errors import UnknownName
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -182,3 +183,27 @@ def test_films_alone_make_no_value_significant_within_films() -> None:
     # Four standard errors above .05 of 200 are .11.
     assert within / 200 <= 0.11
     assert across / 200 > 0.15
+
+
+def test_intervals_are_drawn_with_seed_0_and_every_value_is_tested() -> None:
+    random = np.random.default_rng(2)
+    rows = [
+        (
+            f"f{random.integers(11)}",
+            "S" if random.random() < 0.6 else "EN",
+            "joy" if random.random() < 0.4 else "",
+        )
+        for _ in range(150)
+    ]
+    rows[0] = ("f0", "S", "fear")
+    audit = audit_annotations(
+        manifest(rows), column="emotions", x="level == S", y="level == EN"
+    )
+    assert [test.a for test in audit.tests] == ["fear", "joy"]
+    has = np.array(["joy" in cell for _, level, cell in rows if level == "S"])
+    films = [film for film, level, _ in rows if level == "S"]
+    drawn = [
+        ratio_interval(has, np.ones(len(films)), films, seed=seed) for seed in (0, 1)
+    ]
+    assert drawn[0] != drawn[1]
+    assert audit.intervals[1][0] == drawn[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from support.cli import call_obygaze
 from obygaze.extensions.audits.eat import EatAudit, run_tests
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.group_tests import film_share
-from obygaze_models.text_vectors import VectorGroup
+from obygaze_models.text_vectors import VectorGroup, read_vectors
 
 A, B = [[1.0, 0.0]], [[0.0, 1.0]]
 
@@ -291,3 +292,26 @@ def test_published_cases_by_the_command(tmp_path: Path) -> None:
             expected["effect_size"], abs=1e-9
         )
         assert document["p"]["greater"] == expected["exact"]["p_ge"]
+
+
+def test_a_difference_of_which_films_explain_a_small_part_is_not_between_films() -> (
+    None
+):
+    test = audit(*only_films()).tests[0]
+    assert test.films is not None
+    for share, start in (
+        (0.5, "The difference is between films"),
+        (0.49, "The difference is significant across films but not within films"),
+        (None, "The difference is significant across films but not within films"),
+    ):
+        other = replace(test, films=replace(test.films, share=share))
+        assert other.explain().startswith(start)
+
+
+def test_a_file_of_vectors_has_two_groups_unless_single_items_are_asked_for() -> None:
+    arrays = {"W": [[3.0]], "X": [[1.0]], "Y": [[2.0]], "A": [[1.0]], "B": [[2.0]]}
+    x, y, _ = read_vectors(arrays)
+    assert y is not None
+    assert (np.ravel(x.vectors).tolist(), np.ravel(y.vectors).tolist()) == ([1], [2])
+    x, y, _ = read_vectors(arrays, single=True)
+    assert (np.ravel(x.vectors).tolist(), y) == ([3], None)

@@ -7,7 +7,9 @@ import json
 import struct
 import subprocess
 import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -344,3 +346,28 @@ def test_the_settings_of_blosc_are_those_of_the_document() -> None:
     codec = _compressor(document)
     found = (codec.cname, codec.clevel, codec.shuffle, codec.blocksize)
     assert found == ("lz4", 3, Blosc.BITSHUFFLE, 64)
+
+
+def test_a_block_may_begin_four_bytes_before_the_end_of_a_chunk_of_blosc() -> None:
+    start = len(CHUNK) - 4
+    chunk = with_crc(CHUNK[:16] + struct.pack("<i", start) + CHUNK[20:])
+    layout_of(Blosc(cname="zstd", shuffle=Blosc.SHUFFLE)).check_header(chunk)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "shape"), [("string", [2, 2]), ("int32", [2]), ("string", [2])]
+)
+def test_words_are_texts_in_one_dimension(data_type: str, shape: list[int]) -> None:
+    document = {
+        "shape": shape,
+        "chunk_grid": {"configuration": {"chunk_shape": shape}},
+        "data_type": data_type,
+        "codecs": [{"name": "vlen-utf8"}, {"name": "crc32c"}],
+    }
+    plan: Any = types.SimpleNamespace(n_clips=2)
+    if (data_type, shape) == ("string", [2]):
+        layout = ChunkLayout.of(plan, "text/word", document, "here")
+        assert layout.shape == layout.chunk_shape == (2,)
+        return
+    with pytest.raises(Corrupt, match="does not have the layout"):
+        ChunkLayout.of(plan, "text/word", document, "here")
