@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from obygaze_features.core.console import count, table
@@ -65,54 +64,65 @@ class Stats:
     def to_text(self) -> str:
         """Return the counts as tables for the terminal."""
         unit = self.unit
-        mean = self.concepts_per_clip
-        levels = [
-            (
-                level,
-                n,
-                f"{100 * (n / self.clips):.1f} %" if self.clips else None,
-                mean.get(level),
-            )
-            for level, n in self.levels.items()
-        ]
-        classes = [
-            (column, name or "(none)", n)
-            for column, counts in self.classes.items()
-            for name, n in counts.items()
-        ]
-        films = []
-        for movie, counts in self.by_movie.items():
-            facts = {
-                "title": None,
-                "year": None,
-                "genres": (),
-                **self.films.get(movie, {}),
-            }
-            facts["genres"] = ", ".join(facts["genres"])
-            n_clips = self.clips_by_movie[movie]
-            films.append((movie, n_clips, *counts.values(), *facts.values()))
-        splits = []
-        for name, folds in self.folds.items():
-            positive = [fold.positive / fold.clips for fold in folds.values()] or [0.0]
-            n_clips = sum(fold.clips for fold in folds.values())
-            extent = f"{min(positive):.3f} to {max(positive):.3f}"
-            splits.append((name, len(folds), n_clips, extent))
         parts = [
             f"{count(self.clips, unit)} of {count(self.movies, 'film')},"
             f" {self.without_video} without video",
-            table(("level", "clips", "share", f"concepts a {unit}"), levels),
-            _concept_table(self.concepts, {}) if any(self.concepts.values()) else "",
-            *(
-                f"{safe_text(name, 'terminal')}\n{_concept_table(own['concepts'], own['levels'])}"
-                for name, own in self.by_annotator.items()
-            ),
-            table(("column", "class", f"{unit}s"), classes) if classes else "",
-            table(("film", f"{unit}s", *LEVELS, "title", "year", "genres"), films),
-            table(("split", "folds", "clips", "share of S by fold"), splits)
-            if splits
-            else "",
+            self._level_table(),
         ]
-        return "\n\n".join(part for part in parts if part)
+        if any(self.concepts.values()):
+            parts.append(_concept_table(self.concepts, {}))
+        for annotator, counts in self.by_annotator.items():
+            title = safe_text(annotator, "terminal")
+            concepts = _concept_table(counts["concepts"], counts["levels"])
+            parts.append(f"{title}\n{concepts}")
+        if any(self.classes.values()):
+            parts.append(self._class_table())
+        parts.append(self._film_table())
+        if self.folds:
+            parts.append(self._split_table())
+        return "\n\n".join(parts)
+
+    def _level_table(self) -> str:
+        rows = []
+        for level, n_clips in self.levels.items():
+            percent = f"{100 * (n_clips / self.clips):.1f} %" if self.clips else None
+            mean = self.concepts_per_clip.get(level)
+            rows.append((level, n_clips, percent, mean))
+        headers = ("level", "clips", "share", f"concepts a {self.unit}")
+        return table(headers, rows)
+
+    def _class_table(self) -> str:
+        rows = []
+        for column, counts in self.classes.items():
+            for name, n_clips in counts.items():
+                rows.append((column, name or "(none)", n_clips))
+        return table(("column", "class", f"{self.unit}s"), rows)
+
+    def _film_table(self) -> str:
+        rows = []
+        for movie, levels in self.by_movie.items():
+            facts = self.films.get(movie, {})
+            rows.append(
+                (
+                    movie,
+                    self.clips_by_movie[movie],
+                    *levels.values(),
+                    facts.get("title"),
+                    facts.get("year"),
+                    ", ".join(facts.get("genres", ())),
+                )
+            )
+        headers = ("film", f"{self.unit}s", *LEVELS, "title", "year", "genres")
+        return table(headers, rows)
+
+    def _split_table(self) -> str:
+        rows = []
+        for name, folds in self.folds.items():
+            shares = [fold.positive / fold.clips for fold in folds.values()] or [0.0]
+            n_clips = sum(fold.clips for fold in folds.values())
+            extent = f"{min(shares):.3f} to {max(shares):.3f}"
+            rows.append((name, len(folds), n_clips, extent))
+        return table(("split", "folds", "clips", "share of S by fold"), rows)
 
 
 def compute_stats(manifest: Manifest) -> Stats:
@@ -124,46 +134,32 @@ def compute_stats(manifest: Manifest) -> Stats:
     clips = list(manifest)
     names = manifest.header.concepts
     levels = _level_counts(clips)
-    films = _grouped(clips, lambda clip: clip.movie_id)
-    by_level = _grouped(clips, lambda clip: clip.level)
-    annotators = _grouped(clips, lambda clip: clip.extra.get("annotator"))
+    clips_of_film = _grouped(clips, lambda clip: clip.movie_id)
+    clips_of_annotator = _grouped(clips, lambda clip: clip.extra.get("annotator"))
+    levels_of_film = {
+        film: _level_counts(group) for film, group in clips_of_film.items()
+    }
+    by_annotator = {}
+    for annotator, their_clips in clips_of_annotator.items():
+        by_annotator[annotator] = {
+            "levels": _level_counts(their_clips),
+            "concepts": _concept_counts(their_clips, names),
+        }
     return Stats(
         clips=len(clips),
-        movies=len(films),
+        movies=len(clips_of_film),
         levels=levels,
         share={level: _ratio(n, len(clips)) for level, n in levels.items()},
-        concepts_per_clip={
-            level: _ratio(sum(len(clip.concepts) for clip in own), len(own))
-            for level in LEVELS[1:]
-            for own in [by_level.get(level, [])]
-        },
+        concepts_per_clip=_concepts_per_clip(clips),
         concepts=_concept_counts(clips, names),
         without_level=len(clips) - sum(levels.values()),
         without_video=sum(not clip.video for clip in clips),
-        by_movie={movie: _level_counts(own) for movie, own in films.items()},
-        clips_by_movie={movie: len(own) for movie, own in films.items()},
-        folds={
-            split: {
-                fold: _fold_stats(own) for fold, own in _grouped(clips, fold_in).items()
-            }
-            for split in manifest.folds
-            for fold_in in [partial(Clip.fold, name=split)]
-        },
-        films={
-            movie: facts for movie, own in films.items() if (facts := _film_facts(own))
-        },
-        by_annotator={
-            name: {
-                "levels": _level_counts(own),
-                "concepts": _concept_counts(own, names),
-            }
-            for name, own in annotators.items()
-        },
-        classes={
-            column: dict(sorted(Counter(clip.extra[column] for clip in clips).items()))
-            for column in CLASS_COLUMNS
-            if column in manifest.columns
-        },
+        by_movie=levels_of_film,
+        clips_by_movie={film: len(group) for film, group in clips_of_film.items()},
+        folds={name: _fold_counts(clips, name) for name in manifest.folds},
+        films=_facts_of_films(clips_of_film),
+        by_annotator=by_annotator,
+        classes=_class_counts(manifest),
         unit=manifest.header.unit,
     )
 
@@ -174,19 +170,53 @@ def _grouped(
     """Return the clips by a value, in the order of the values, without those that have none."""
     groups: dict[Any, list[Clip]] = {}
     for clip in clips:
-        if (value := key(clip)) not in (None, ""):
+        value = key(clip)
+        if value not in (None, ""):
             groups.setdefault(value, []).append(clip)
     return dict(sorted(groups.items()))
 
 
+def _concepts_per_clip(clips: Iterable[Clip]) -> dict[str, float | None]:
+    """Return the mean number of concepts of the clips of each level but EN."""
+    clips_of_level = _grouped(clips, lambda clip: clip.level)
+    means = {}
+    for level in LEVELS[1:]:
+        of_this_level = clips_of_level.get(level, [])
+        n_concepts = sum(len(clip.concepts) for clip in of_this_level)
+        means[level] = _ratio(n_concepts, len(of_this_level))
+    return means
+
+
+def _facts_of_films(
+    clips_of_film: Mapping[str, Sequence[Clip]],
+) -> dict[str, dict[str, Any]]:
+    """Return title, year and genres of the films of which one of these is known."""
+    facts_of_film = {}
+    for movie_id, clips in clips_of_film.items():
+        facts = _film_facts(clips)
+        if facts:
+            facts_of_film[movie_id] = facts
+    return facts_of_film
+
+
 def _film_facts(clips: Sequence[Clip]) -> dict[str, Any]:
     """Return what is known of the film of these clips, or else its `movie_title` or `title`."""
-    rows = (clip.extra for clip in clips)
-    titles = (
-        title for row in rows if (title := row.get("movie_title") or row.get("title"))
-    )
-    title = next(titles, None)
-    return {**({"title": title} if title else {}), **film_facts(clips[0].movie_id)}
+    facts = film_facts(clips[0].movie_id)
+    for clip in clips:
+        title = clip.extra.get("movie_title") or clip.extra.get("title")
+        if title:
+            return {"title": title, **facts}
+    return {**facts}
+
+
+def _class_counts(manifest: Manifest) -> dict[str, dict[str, int]]:
+    """Return how many clips have each class of LIRIS-ACCEDE, for each column of classes."""
+    counts_of_column = {}
+    for column in CLASS_COLUMNS:
+        if column in manifest.columns:
+            counts = Counter(clip.extra[column] for clip in manifest)
+            counts_of_column[column] = dict(sorted(counts.items()))
+    return counts_of_column
 
 
 def _level_counts(clips: Iterable[Clip]) -> dict[str, int]:
@@ -198,18 +228,35 @@ def _concept_counts(
     clips: Iterable[Clip], names: Iterable[str]
 ) -> dict[str, dict[str, int]]:
     """Return how many clips of each level have each concept."""
-    counts = Counter((clip.level, name) for clip in clips for name in clip.concepts)
-    return {
-        level: {name: n for name in names if (n := counts[level, name])}
-        for level in LEVELS
-    }
+    counts: Counter[tuple[str | None, str]] = Counter()
+    for clip in clips:
+        counts.update((clip.level, name) for name in clip.concepts)
+    counts_of_level: dict[str, dict[str, int]] = {level: {} for level in LEVELS}
+    for level, concepts in counts_of_level.items():
+        for name in names:
+            if counts[level, name]:
+                concepts[name] = counts[level, name]
+    return counts_of_level
+
+
+def _fold_counts(clips: Iterable[Clip], split: str) -> dict[int, FoldStats]:
+    """Return the counts of each fold of a split."""
+    clips_of_fold = _grouped(clips, lambda clip: clip.fold(split))
+    return {number: _fold_stats(clips) for number, clips in clips_of_fold.items()}
 
 
 def _fold_stats(clips: Sequence[Clip]) -> FoldStats:
-    positive = sum(clip.level == "S" for clip in clips)
-    seen = [clip.level == "S" for clip in clips if clip.video]
-    shares = _ratio(positive, len(clips)), _ratio(sum(seen), len(seen))
-    return FoldStats(len(clips), positive, shares[0], len(seen), shares[1])
+    is_positive = [clip.level == "S" for clip in clips]
+    is_positive_with_video = [clip.level == "S" for clip in clips if clip.video]
+    return FoldStats(
+        clips=len(clips),
+        positive=sum(is_positive),
+        prevalence=_ratio(sum(is_positive), len(clips)),
+        clips_with_video=len(is_positive_with_video),
+        prevalence_with_video=_ratio(
+            sum(is_positive_with_video), len(is_positive_with_video)
+        ),
+    )
 
 
 def _ratio(part: float, whole: float) -> float | None:
@@ -220,10 +267,10 @@ def _concept_table(
     concepts: Mapping[str, Mapping[str, int]], levels: Mapping[str, int]
 ) -> str:
     """Return the concepts by level as a table, below all clips of each level if these are given."""
-    names = sorted({name for counts in concepts.values() for name in counts})
-    rows = [
-        [name, *(concepts[level].get(name, 0) for level in LEVELS)] for name in names
-    ]
-    return table(
-        ("concept", *LEVELS), [*([["all", *levels.values()]] if levels else []), *rows]
-    )
+    names = set().union(*concepts.values())
+    rows: list[list[object]] = []
+    if levels:
+        rows.append(["all", *levels.values()])
+    for name in sorted(names):
+        rows.append([name, *(concepts[level].get(name, 0) for level in LEVELS)])
+    return table(("concept", *LEVELS), rows)

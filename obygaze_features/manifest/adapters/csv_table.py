@@ -2,11 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
@@ -110,28 +110,21 @@ def read(
     )
     # The unnamed first column that some programs write is a row number, not data.
     used = set(targets.values()) - set(NEEDED) | {"", *targets}
-    plan = {**targets, **{name: name for name in table.columns if name not in used}}
-    cells = [_cells(row, plan, chosen, table.delimiter != ",") for row in table.rows]
+    unmapped = {column: column for column in table.columns if column not in used}
+    plan = {**targets, **unmapped}
+    decimal_comma = table.delimiter != ","
+    cells = [_cells(row, plan, chosen, decimal_comma) for row in table.rows]
     _check_ids(table.rows, cells)
     _name_by_annotator(cells)
-    changed = [
-        column for column in NEEDED if any(f"given_{column}" in one for one in cells)
-    ]
-    given = tuple(
-        f"given_{column}" for column in changed if f"given_{column}" not in plan
-    )
-    extra = (*(target for target in plan if target not in COLUMNS), *given)
+    changed = [column for column in NEEDED if _is_changed(column, cells)]
+    extra = [target for target in plan if target not in COLUMNS]
+    for column in changed:
+        if f"given_{column}" not in plan:
+            extra.append(f"given_{column}")
     known = {**concepts(), **chosen.modalities}
-    clips = clips_of(zip(table.rows, cells, strict=True), known, extra)
-    missing = [name for name in NEEDED if name not in (*table.columns, *targets)]
-    hint = "correct the cells (several concepts: A|B), or translate words in a --mapping file: "
-    hint += '[levels] WORD = "EN"'
-    if missing and table.columns:
-        hint = (
-            f"--map {missing[0]}=COLUMN; the columns of the table: {few(table.columns)}"
-        )
-    elif table.columns and not set(_required(targets)) <= set(table.columns):
-        hint = f"--map TARGET=COLUMN; the columns of the table: {few(table.columns)}"
+    rows = zip(table.rows, cells, strict=True)
+    clips = clips_of(rows, known, tuple(extra))
+    hint = _hint(table.columns, targets)
     violations.raise_if_any("the table cannot be imported", hint)
     header = Header(
         chosen.dataset or csv.stem,
@@ -142,7 +135,20 @@ def read(
         sources=(source,),
     )
     warnings = tuple(_changed_ids(column, cells) for column in changed)
-    return ImportedManifest(Manifest(name or csv.stem, header, clips, extra), warnings)
+    manifest = Manifest(name or csv.stem, header, clips, tuple(extra))
+    return ImportedManifest(manifest, warnings)
+
+
+def _hint(columns: Sequence[str], targets: Mapping[str, str]) -> str:
+    """Return what to do about a table that cannot be imported."""
+    if columns:
+        for name in NEEDED:
+            if name not in columns and name not in targets:
+                return f"--map {name}=COLUMN; the columns of the table: {few(columns)}"
+        if not set(_required(targets)) <= set(columns):
+            return f"--map TARGET=COLUMN; the columns of the table: {few(columns)}"
+    cells = "correct the cells (several concepts: A|B)"
+    return f'{cells}, or translate words in a --mapping file: [levels] WORD = "EN"'
 
 
 def join(
@@ -166,72 +172,102 @@ def join(
     targets = {"clip_id": "clip_id", **(columns or {})}
     source = source_of(csv)
     violations = Violations(csv, targets)
-    options: dict[str, Any] = {
-        "delimiter": None,
-        "skip_blank": True,
-        "violations": violations,
-    }
-    table = read_table(csv, required=list(dict.fromkeys(targets.values())), **options)
+    table = read_table(
+        csv,
+        required=list(dict.fromkeys(targets.values())),
+        delimiter=None,
+        skip_blank=True,
+        violations=violations,
+    )
     hint = f"--map clip_id=COLUMN; the columns of the table: {few(table.columns)}"
     violations.raise_if_any("the table cannot be joined", hint)
     rows: dict[str, list[TableRow]] = {}
     for row in table.rows:
         rows.setdefault(ascii_id(row[targets["clip_id"]]), []).append(row)
-    id_of: dict[str, str] = {}
-    for clip in manifest:
-        given = ascii_id(clip.extra.get("given_clip_id", ""))
-        id_of[clip.clip_id] = clip.clip_id if clip.clip_id in rows else given
-    if rows.keys().isdisjoint(id_of.values()):
-        what = f"no clip has an id of this table, such as {next(iter(rows), '')!r}"
+    id_in_table = _ids_in_table(manifest, rows)
+    if rows.keys().isdisjoint(id_in_table.values()):
         raise NotFound(
-            what, where=str(csv), hint=f"the manifest has {few(manifest.clip_ids, 2)}"
+            f"no clip has an id of this table, such as {next(iter(rows), '')!r}",
+            where=str(csv),
+            hint=f"the manifest has {few(manifest.clip_ids, 2)}",
         )
-    plan = targets | {
-        name: name for name in table.columns if name not in targets.values()
-    }
-    left_out = [name for name in plan if name in ("", *COLUMNS)]
+    plan = dict(targets)
+    for column in table.columns:
+        if column not in targets.values():
+            plan[column] = column
+    left_out = [target for target in plan if target in ("", *COLUMNS)]
     added = {
         target: column for target, column in plan.items() if target not in left_out
     }
-    if (
-        taken := []
-        if force
-        else [target for target in added if target in manifest.columns]
-    ):
-        what = f"the manifest has these columns already: {few(taken)}"
+    taken = [target for target in added if target in manifest.columns]
+    if taken and not force:
         raise AlreadyThere(
-            what, where=manifest.name, hint="--force, or --map OTHER=COLUMN"
+            f"the manifest has these columns already: {few(taken)}",
+            where=manifest.name,
+            hint="--force, or --map OTHER=COLUMN",
         )
+    joined = manifest
     for target, column in added.items():
         cells = {
-            clip_id: _joined(rows.get(own, ()), column)
-            for clip_id, own in id_of.items()
+            clip_id: _joined(rows.get(table_id, ()), column)
+            for clip_id, table_id in id_in_table.items()
         }
-        manifest = manifest.with_column(target, cells)
-    unknown = sorted(rows.keys() - set(id_of.values()))
-    without = sum(own not in rows for own in id_of.values())
-    others = [name for name in left_out if name not in ("", "clip_id")]
-    warnings = [f"{without} of {len(manifest)} clips have no row"] if without else []
-    warnings += [f"not clips of the manifest: {few(unknown, 3)}"] if unknown else []
-    warnings += (
-        [f"left out, every manifest has them: {', '.join(others)}"] if others else []
-    )
-    header = replace(manifest.header, sources=(*manifest.header.sources, source))
+        joined = joined.with_column(target, cells)
+    warnings = _warnings_of_join(rows, id_in_table, left_out)
+    header = replace(joined.header, sources=(*joined.header.sources, source))
     messages = tuple(f"{csv}: {warning}" for warning in warnings)
-    return ImportedManifest(replace(manifest, header=header), messages)
+    return ImportedManifest(replace(joined, header=header), messages)
+
+
+def _ids_in_table(manifest: Manifest, table_ids: Container[str]) -> dict[str, str]:
+    """Return, for each clip, its own id if the table has it, else the id it was given first."""
+    id_in_table: dict[str, str] = {}
+    for clip in manifest:
+        if clip.clip_id in table_ids:
+            id_in_table[clip.clip_id] = clip.clip_id
+        else:
+            id_in_table[clip.clip_id] = ascii_id(clip.extra.get("given_clip_id", ""))
+    return id_in_table
+
+
+def _warnings_of_join(
+    rows: Mapping[str, object], id_in_table: Mapping[str, str], left_out: Sequence[str]
+) -> list[str]:
+    """Return what a user should know of clips, rows and columns that were not joined."""
+    warnings = []
+    n_without = sum(table_id not in rows for table_id in id_in_table.values())
+    if n_without:
+        warnings.append(f"{n_without} of {len(id_in_table)} clips have no row")
+    unknown = sorted(rows.keys() - set(id_in_table.values()))
+    if unknown:
+        warnings.append(f"not clips of the manifest: {few(unknown, 3)}")
+    columns = [name for name in left_out if name not in ("", "clip_id")]
+    if columns:
+        warnings.append(f"left out, every manifest has them: {', '.join(columns)}")
+    return warnings
 
 
 def _joined(rows: Iterable[TableRow], column: str) -> str:
     """Return the different values of some rows, joined with '|'."""
-    values = (part.strip() for row in rows for part in row[column].split("|"))
-    return "|".join(dict.fromkeys(filter(None, values)))
+    values: dict[str, None] = {}
+    for row in rows:
+        for part in row[column].split("|"):
+            values.setdefault(part.strip())
+    return "|".join(value for value in values if value)
+
+
+def _is_changed(column: str, cells: Iterable[Mapping[str, str]]) -> bool:
+    """Return whether the id of a row is not what the table has."""
+    return any(f"given_{column}" in values for values in cells)
 
 
 def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
-    pairs = {
-        one[f"given_{column}"]: one[column] for one in cells if f"given_{column}" in one
-    }
-    shown = few([f"{given!r} is now {made!r}" for given, made in pairs.items()], 3)
+    new_ids = {}
+    for values in cells:
+        if f"given_{column}" in values:
+            new_ids[values[f"given_{column}"]] = values[column]
+    changes = [f"{given!r} is now {new_id!r}" for given, new_id in new_ids.items()]
+    shown = few(changes, 3)
     rule = "ids have letters a-z, digits, . _ + - only and are unique"
     return f"{column}: {rule}; {shown} (given_{column})"
 
@@ -254,10 +290,9 @@ def _check_ids(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> 
         first_film = film_of_clip.setdefault(values["clip_id"], movie_id)
         if first_film != movie_id:
             clip_id = values["clip_id"]
-            what = (
-                f"the clip {clip_id!r} is in the film {first_film!r} too; an id such as"
-            )
-            row.add("clip_id", f"{what} {movie_id}-{clip_id} is unique")
+            problem = f"the clip {clip_id!r} is in the film {first_film!r} too"
+            solution = f"an id such as {movie_id}-{clip_id} is unique"
+            row.add("clip_id", f"{problem}; {solution}")
 
 
 def _name_by_annotator(cells: Sequence[dict[str, str]]) -> None:
@@ -276,8 +311,10 @@ def read_mapping(path: Path) -> TableMapping:
     mapping: TableMapping = document.check(table_of(TableMapping))
     for word, concept in mapping.concepts.items():
         if concept not in concepts() and concept not in mapping.modalities:
-            what = f"unknown concept {concept!r}; give its modality in [modalities]"
-            document.add(f"concepts.{word}", what)
+            document.add(
+                f"concepts.{word}",
+                f"unknown concept {concept!r}; give its modality in [modalities]",
+            )
     document.raise_if_any("the mapping is not valid")
     return mapping
 
@@ -290,19 +327,16 @@ def _required(targets: Mapping[str, str]) -> list[str]:
                 f"--map: invalid column name {target!r}", hint="a name without blanks"
             )
     sources = [source for source in targets.values() if not source.startswith(CONSTANT)]
-    return list(
-        dict.fromkeys([*sources, *(name for name in NEEDED if name not in targets)])
-    )
+    unmapped = [name for name in NEEDED if name not in targets]
+    return list(dict.fromkeys([*sources, *unmapped]))
 
 
 def _scene_in(clip_id: str, movie_id: str) -> str:
     """Return the scene number of an id such as `tt0108160-011`, or an empty string."""
     film, _, number = clip_id.rpartition("-")
-    return (
-        str(int(number))
-        if film == movie_id and number.isascii() and number.isdigit()
-        else ""
-    )
+    if film == movie_id and number.isascii() and number.isdigit():
+        return str(int(number))
+    return ""
 
 
 def _seconds(row: TableRow, column: str, text: str, decimal_comma: bool) -> str:
@@ -328,12 +362,12 @@ def _cells(
     row: TableRow, plan: Mapping[str, str], mapping: TableMapping, decimal_comma: bool
 ) -> dict[str, str]:
     """Return the cells of one row by the columns of the manifest, with canonical words."""
-    cells = {
-        target: source.removeprefix(CONSTANT)
-        if source.startswith(CONSTANT)
-        else row[source]
-        for target, source in plan.items()
-    }
+    cells = {}
+    for target, source in plan.items():
+        if source.startswith(CONSTANT):
+            cells[target] = source.removeprefix(CONSTANT)
+        else:
+            cells[target] = row[source]
     for column in NEEDED:
         given = cells[column].strip()
         cells[column] = ascii_id(given)
@@ -343,18 +377,31 @@ def _cells(
         cells[column] = _seconds(row, column, cells.get(column, ""), decimal_comma)
     if "scene" not in plan:
         cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
+    _translate_level(row, cells, mapping)
+    _translate_concepts(row, cells, mapping)
+    return cells
+
+
+def _translate_level(
+    row: TableRow, cells: dict[str, str], mapping: TableMapping
+) -> None:
     word = cells.get("level", "").strip()
-    text = cells.get("concepts", "")
-    words = (
-        [part.strip() for part in text.split(mapping.separator)] if text.strip() else []
-    )
     cells["level"] = mapping.level(word) or ""
-    cells["concepts"] = "|".join(
-        name for part in words if (name := mapping.concept(part))
-    )
     if word and not cells["level"]:
         row.add("level", f"unknown level {word!r}")
-    for part in words:
-        if not mapping.concept(part):
-            row.add("concepts", f"unknown concept {part!r}")
-    return cells
+
+
+def _translate_concepts(
+    row: TableRow, cells: dict[str, str], mapping: TableMapping
+) -> None:
+    text = cells.get("concepts", "")
+    names: list[str] = []
+    # An empty cell has no concepts; an empty part between separators is an unknown word.
+    words = text.split(mapping.separator) if text.strip() else []
+    for word in words:
+        name = mapping.concept(word.strip())
+        if name:
+            names.append(name)
+        else:
+            row.add("concepts", f"unknown concept {word.strip()!r}")
+    cells["concepts"] = "|".join(names)
