@@ -193,7 +193,7 @@ def join(
         )
     plan = dict(targets)
     for column in table.columns:
-        if column not in targets.values():
+        if column not in targets.values() and column not in targets:
             plan[column] = column
     left_out = [target for target in plan if target in ("", *COLUMNS)]
     added = {

@@ -124,3 +124,12 @@ def test_a_table_with_the_given_ids_is_joined_after_the_ids_were_cleaned(
     assert manifest.clip_ids == ("Amelie_1.ada", "Amelie_1.ben")
     joined, _ = join(manifest, table(tmp_path, "clip_id,mood\nAmélie 1,calm\n"))
     assert [clip.extra["mood"] for clip in joined] == ["calm", "calm"]
+
+
+def test_a_mapped_column_replaces_the_tables_column_of_that_name(
+    tmp_path: Path,
+) -> None:
+    moods = "clip_id,mood,mood_checked\ntt1-001,joy,fear\n"
+    joined, _ = join(MANIFEST, table(tmp_path, moods), {"mood": "mood_checked"})
+    assert joined.columns == ("annotator", "mood")
+    assert [clip.extra["mood"] for clip in joined] == ["fear", "", ""]
