@@ -1,7 +1,7 @@
 """`obygaze manifest`: show, count, link and split manifests; commands_import makes them."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -78,13 +78,13 @@ def ls(session: Session) -> None:
     broken = []
     for name in session.workspace.names("manifests"):
         try:
-            found = read_manifest(session.workspace.manifest(name))
+            manifest = read_manifest(session.workspace.manifest(name))
         except (ObygazeError, OSError) as error:
             broken.append(name)
             words = error.what if isinstance(error, ObygazeError) else error.strerror
             session.console.warn(f"{name}: {words} (obygaze manifest check {name})")
         else:
-            rows.append(_summary(found))
+            rows.append(_summary(manifest))
     if session.console.as_json:
         session.console.json({"manifests": rows, "broken": broken})
     elif rows:
@@ -99,7 +99,10 @@ def ls(session: Session) -> None:
             "folds",
         )
         keys = ("name", "dataset", "unit", "view", "clips", "movies", "videos_found")
-        lines = [[*(row[key] for key in keys), len(row["folds"])] for row in rows]
+        lines = []
+        for row in rows:
+            cells = [row[key] for key in keys]
+            lines.append([*cells, len(row["folds"])])
         session.console.result(table(headers, lines))
     elif not broken:
         folder = session.workspace.folder("manifests")
@@ -143,35 +146,33 @@ def show(
         obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
         obygaze manifest show obygaze12 --clip tt0108160-011 --json
     """
-    found = read_manifest(session.workspace.existing_manifest(name))
-    tests = [where] if where is not None else []
-    for column, value in wanted.items():
-        mark = "'" if '"' in (value or "") else '"'
-        tests += [f"{column} == {mark}{value}{mark}"] if value is not None else []
-    kept = found
+    manifest = read_manifest(session.workspace.existing_manifest(name))
+    tests = _tests(where, wanted)
+    selection = manifest
     for test in tests:
-        kept = kept.where(test)
-    if tests and not len(kept):
-        hint = f"obygaze manifest stats {name} lists films, levels and concepts"
+        selection = selection.where(test)
+    if tests and not len(selection):
         raise NotFound(
-            f"no clip with {' and '.join(tests)}", where=found.name, hint=hint
+            f"no clip with {' and '.join(tests)}",
+            where=manifest.name,
+            hint=f"obygaze manifest stats {name} lists films, levels and concepts",
         )
     if limit is None:
         limit = 0 if session.console.as_json else SHOWN_CLIPS
-    shown = kept.clips[: limit or None]
+    shown = selection.clips[: limit or None]
     if session.console.as_json:
-        session.console.json(
-            {**_summary(found), "clips": [vars(clip) for clip in shown]}
-        )
+        document = {**_summary(manifest), "clips": [vars(clip) for clip in shown]}
+        session.console.json(document)
         return
-    session.console.result(_describe(found))
-    if meaning := concept_meaning(wanted["concept"] or ""):
-        session.console.result(f"{wanted['concept']}: {meaning}\n")
+    session.console.result(_describe(manifest))
+    concept = wanted["concept"] or ""
+    meaning = concept_meaning(concept)
+    if meaning:
+        session.console.result(f"{concept}: {meaning}\n")
     session.console.result(_clip_table(shown))
-    if len(shown) < len(kept):
-        session.console.note(
-            f"{len(kept) - len(shown)} more clips; --limit 0 shows all"
-        )
+    n_hidden = len(selection) - len(shown)
+    if n_hidden:
+        session.console.note(f"{n_hidden} more clips; --limit 0 shows all")
 
 
 @command()
@@ -185,22 +186,23 @@ def check(session: Session, names: tuple[str, ...]) -> None:
         obygaze manifest check obygaze12
         obygaze manifest check manifests/*.toml --json
     """
-    found: dict[str, list[str]] = {}
+    violations: dict[str, list[str]] = {}
     for name in names:
         try:
             read_manifest(session.workspace.existing_manifest(name))
-            found[name] = []
+            violations[name] = []
         except (FixInput, NotFound, Mismatch) as error:
-            found[name] = list(error.details) or [f"{error.where}: {error.what}"]
+            violations[name] = list(error.details) or [f"{error.where}: {error.what}"]
     if session.console.as_json:
-        session.console.json({"valid": not any(found.values()), "violations": found})
-    for name, lines in found.items():
+        is_valid = not any(violations.values())
+        session.console.json({"valid": is_valid, "violations": violations})
+    for name, lines in violations.items():
         if not session.console.as_json:
-            session.console.result("\n".join(lines) if lines else f"{name}: valid")
-    n_bad = sum(bool(lines) for lines in found.values())
+            session.console.result("\n".join(lines) or f"{name}: valid")
+    n_bad = sum(bool(lines) for lines in violations.values())
     if n_bad:
         raise FixInput(
-            f"{n_bad} of {len(found)} manifests are not valid",
+            f"{n_bad} of {len(violations)} manifests are not valid",
             hint="correct what is listed, then check again",
         )
 
@@ -226,11 +228,11 @@ def stats(
         obygaze manifest stats obygaze12 --view as_published --json
         obygaze manifest stats obygaze12 --view visual --figure figures/concepts
     """
-    found = read_manifest(session.workspace.existing_manifest(name))
-    seen = found.view(view or found.header.view)
+    manifest = read_manifest(session.workspace.existing_manifest(name))
+    seen = manifest.view(view or manifest.header.view)
     counted = compute_stats(seen)
     if figure is not None:
-        title = f"{found.header.dataset}, {seen.header.view.replace('_', ' ')} view"
+        title = f"{manifest.header.dataset}, {seen.header.view.replace('_', ' ')} view"
         for path in draw_stats(counted, figure_stem(figure), title, force=force):
             session.console.note(f"wrote {path}")
     session.console.show(counted.to_json(), counted.to_text())
@@ -250,15 +252,15 @@ def link_(session: Session, name: str, folder: Path) -> None:
         obygaze manifest link obygaze12 /data/films --json
     """
     path = session.workspace.existing_manifest(name)
-    found = read_manifest(path)
-    report = link(found, folder)
+    manifest = read_manifest(path)
+    report = link(manifest, folder)
     if not (report.by_name or report.by_time or report.ambiguous):
         raise NotFound(
             "no file matches a clip",
             where=str(folder),
             hint="give the folder of the videos",
         )
-    update_manifest(found, report.manifest, path)
+    update_manifest(manifest, report.manifest, path)
     if report.unusable:
         names = few([ascii(name) for name in report.unusable], 3)
         session.console.warn(f"not used, because of characters in their names: {names}")
@@ -311,47 +313,59 @@ def folds(
         obygaze manifest folds obygaze12 --kind leave-one-movie-out --as unseen
     """
     path = session.workspace.existing_manifest(name)
-    found = read_manifest(path)
+    manifest = read_manifest(path)
     split = kind if column is None else column
     if not split.replace("-", "").replace("_", "").isalnum():
         raise FixUsage(f"--as must be letters, digits, - and _, got {split!r}")
-    if split in found.folds and not force:
+    if split in manifest.folds and not force:
         raise AlreadyThere(
             f"{name} already has a split {split!r}", hint="--as NAME, or --force"
         )
     from obygaze_features.manifest.folds import KINDS
 
     deal, names = KINDS[kind]
-    dealt = deal(found, **{name: settings[name] for name in names})
+    dealt = deal(manifest, **{name: settings[name] for name in names})
     made = {clip: str(fold) for clip, fold in dealt.items()}
-    split_manifest = found.with_column(FOLD_PREFIX + split, made)
-    update_manifest(found, split_manifest, path)
+    split_manifest = manifest.with_column(FOLD_PREFIX + split, made)
+    update_manifest(manifest, split_manifest, path)
     counted = compute_stats(split_manifest).folds[split]
-    document = {"split": split, "without_fold": len(found) - len(made)}
+    document = {"split": split, "without_fold": len(manifest) - len(made)}
     document["folds"] = {fold: asdict(stats) for fold, stats in counted.items()}
     rows = [(fold, stats.clips, stats.positive) for fold, stats in counted.items()]
     session.console.show(document, table(("fold", "clips", "S"), rows))
 
 
-def _summary(found: Manifest) -> dict[str, Any]:
+def _tests(where: str | None, wanted: Mapping[str, str | None]) -> list[str]:
+    """Return the expressions that hold for the wanted clips."""
+    tests = []
+    if where is not None:
+        tests.append(where)
+    for column, value in wanted.items():
+        if value is not None:
+            mark = "'" if '"' in value else '"'
+            tests.append(f"{column} == {mark}{value}{mark}")
+    return tests
+
+
+def _summary(manifest: Manifest) -> dict[str, Any]:
     """Return the facts of a manifest; of its videos, how many are files on this machine."""
-    with_video = [clip.video for clip in found if clip.video]
-    existing = _existing_files(Path(found.header.video_root), set(with_video))
+    with_video = [clip.video for clip in manifest if clip.video]
+    existing = _existing_files(Path(manifest.header.video_root), set(with_video))
     n_found = sum(video in existing for video in with_video)
     return {
-        "name": found.name,
-        "dataset": found.header.dataset,
-        "unit": found.header.unit,
-        "view": found.header.view,
-        "clips": len(found),
-        "movies": len(found.movies),
+        "name": manifest.name,
+        "dataset": manifest.header.dataset,
+        "unit": manifest.header.unit,
+        "view": manifest.header.view,
+        "clips": len(manifest),
+        "movies": len(manifest.movies),
         "with_video": len(with_video),
-        "videos_found": n_found if found.header.video_root else 0,
-        "folds": list(found.folds),
-        "licence": found.header.licence,
-        "citation": found.header.citation,
-        "sources": [vars(source) for source in found.header.sources],
-        "sha256": manifest_sha256(found),
+        "videos_found": n_found if manifest.header.video_root else 0,
+        "folds": list(manifest.folds),
+        "licence": manifest.header.licence,
+        "citation": manifest.header.citation,
+        "sources": [vars(source) for source in manifest.header.sources],
+        "sha256": manifest_sha256(manifest),
     }
 
 
@@ -370,40 +384,43 @@ def _existing_files(root: Path, names: Collection[str]) -> set[str]:
 
 def _clip_table(clips: Sequence[Clip]) -> str:
     """Return the clips as a table; a column that no clip has a value for is left out."""
-    films = [(clip.extra, film_facts(clip.movie_id)) for clip in clips]
     columns: dict[str, list[Any]] = {
         "clip_id": [clip.clip_id for clip in clips],
-        "title": [own.get("movie_title") or facts.get("title") for own, facts in films],
+        "title": [_title(clip) for clip in clips],
         "annotator": [clip.extra.get("annotator") for clip in clips],
         "scene": [clip.scene for clip in clips],
-        "start": [
-            None if clip.start_s is None else clock(clip.start_s, 1) for clip in clips
-        ],
-        "end": [None if clip.end_s is None else clock(clip.end_s, 1) for clip in clips],
+        "start": [_time(clip.start_s) for clip in clips],
+        "end": [_time(clip.end_s) for clip in clips],
         "level": [clip.level for clip in clips],
         "concepts": [", ".join(clip.concepts) for clip in clips],
         "video": [clip.video for clip in clips],
     }
-    shown = {
-        name: cells for name, cells in columns.items() if any(one for one in cells)
-    }
-    return table(tuple(shown), zip(*shown.values(), strict=True))
+    filled = {name: cells for name, cells in columns.items() if any(cells)}
+    return table(tuple(filled), zip(*filled.values(), strict=True))
 
 
-def _describe(found: Manifest) -> str:
-    header = found.header
+def _title(clip: Clip) -> Any:
+    """Return the title of a clip's film, None where it is unknown."""
+    return clip.extra.get("movie_title") or film_facts(clip.movie_id).get("title")
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else clock(seconds, 1)
+
+
+def _describe(manifest: Manifest) -> str:
+    header = manifest.header
+    n_clips = count(len(manifest), header.unit)
+    n_films = count(len(manifest.movies), "film")
     lines = [
-        f"{found.name}: {count(len(found), header.unit)} of {count(len(found.movies), 'film')}"
+        f"{manifest.name}: {n_clips} of {n_films}"
         f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"
     ]
-    lines += (
-        [f"  licence: {safe_text(header.licence, 'terminal')}"]
-        if header.licence
-        else []
-    )
-    lines += (
-        [f"  cite: {safe_text(header.citation, 'terminal')}"] if header.citation else []
-    )
+    if header.licence:
+        lines.append(f"  licence: {safe_text(header.licence, 'terminal')}")
+    if header.citation:
+        lines.append(f"  cite: {safe_text(header.citation, 'terminal')}")
     lines += [f"  note: {safe_text(note, 'terminal')}" for note in header.notes]
-    lines += [f"  folds: {', '.join(found.folds)}"] if found.folds else []
+    if manifest.folds:
+        lines.append(f"  folds: {', '.join(manifest.folds)}")
     return "\n".join([*lines, ""])

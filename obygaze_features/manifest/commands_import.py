@@ -82,11 +82,14 @@ def importer(
             imported = read(session, name=path.stem, **given).with_terms(
                 licence, citation
             )
-            gone = _lost(path, imported.manifest) if force and path.is_file() else []
+            lost_columns: list[str] = []
+            if force and path.is_file():
+                lost_columns = _lost(path, imported.manifest)
             write_manifest(imported.manifest, path, force=force)
             _report(session, imported, path)
-            if gone:
-                session.console.warn(f"only the old manifest had: {', '.join(gone)}")
+            if lost_columns:
+                names = ", ".join(lost_columns)
+                session.console.warn(f"only the old manifest had: {names}")
 
         with_options = name_option(force_option(terms_options(import_dataset)))
         return command(dataset)(with_options)
@@ -110,16 +113,26 @@ def _importer(
 def _lost(path: Path, made: Manifest) -> list[str]:
     """Return the columns that have values in the manifest at a path, and none in a new one."""
 
-    def filled(rows: Manifest) -> list[str]:
-        names = ("video", *rows.columns)
-        return [name for name in names if any(clip.values(name) for clip in rows)]
-
     try:
-        return [
-            name for name in filled(read_manifest(path)) if name not in filled(made)
-        ]
+        columns_before = _filled_columns(read_manifest(path))
     except ObygazeError:
         return []  # it is replaced, whatever it was
+    columns_now = _filled_columns(made)
+    return [name for name in columns_before if name not in columns_now]
+
+
+def _filled_columns(manifest: Manifest) -> list[str]:
+    """Return the columns, and `video`, that at least one clip has a value in."""
+    return [
+        name
+        for name in ("video", *manifest.columns)
+        if _n_with_value(manifest, name) > 0
+    ]
+
+
+def _n_with_value(manifest: Manifest, column: str) -> int:
+    """Return the number of clips that have a value in a column."""
+    return sum(bool(clip.values(column)) for clip in manifest)
 
 
 def _report(session: Session, imported: ImportedManifest, path: Path) -> None:
@@ -130,10 +143,12 @@ def _report(session: Session, imported: ImportedManifest, path: Path) -> None:
     summary = {"name": made.name, "path": str(path), "sha256": manifest_sha256(made)}
     document = {**summary, "warnings": list(imported.warnings), **stats.to_json()}
     levels = ", ".join(f"{level} {n}" for level, n in stats.levels.items() if n)
-    what = f"{count(len(made), made.header.unit)} of {count(stats.movies, 'film')}"
-    session.console.show(
-        document, f"{path}: {what}" + (f" ({levels})" if levels else "")
+    text = (
+        f"{path}: {count(len(made), made.header.unit)} of {count(stats.movies, 'film')}"
     )
+    if levels:
+        text += f" ({levels})"
+    session.console.show(document, text)
 
 
 @_importer("obygaze12")
@@ -243,22 +258,25 @@ def join(
         obygaze manifest join obygaze12 graphs.csv --map clip_id=scene --map emotion=attribute
     """
     path = session.workspace.existing_manifest(name)
-    found = read_manifest(path)
+    manifest = read_manifest(path)
     joined, warnings = csv_table.join(
-        found, csv, named_values(pairs, "--map"), force=force
+        manifest, csv, named_values(pairs, "--map"), force=force
     )
-    update_manifest(found, joined, path)
+    update_manifest(manifest, joined, path)
     for warning in warnings:
         session.console.warn(warning)
-    added = {
-        column: sum(bool(clip.values(column)) for clip in joined)
+    n_values_added = {
+        column: _n_with_value(joined, column)
         for column in joined.columns
-        if force or column not in found.columns
+        if force or column not in manifest.columns
     }
-    document = {"name": found.name, "columns": added, "warnings": list(warnings)}
-    session.console.show(
-        document, table(("column", "clips with a value"), added.items())
-    )
+    document = {
+        "name": manifest.name,
+        "columns": n_values_added,
+        "warnings": list(warnings),
+    }
+    text = table(("column", "clips with a value"), n_values_added.items())
+    session.console.show(document, text)
 
 
 @_importer("folder")

@@ -17,7 +17,8 @@ from obygaze_features.core.figures import (
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.stats import Stats
 
-DOT, STEP = 0.018, 0.24  # the size of a dot across (of all shares), and along the rows
+DOT = 0.018  # the size of a dot across, as a share of the widest row
+STEP = 0.24  # the distance of two dots along the rows
 
 
 def draw_stats(
@@ -70,19 +71,19 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
 def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
     """Draw one row a concept with a dot a level: the share of its clips with the concept."""
     levels = [level for level in LEVELS if stats.concepts[level]]
-    found = [
-        [
-            100 * stats.concepts[one].get(name, 0) / max(stats.levels[one], 1)
-            for one in levels
-        ]
-        for name in names
-    ]
-    widest = max((share for shares in found for share in shares), default=1.0)
-    for row, shares in enumerate(found):
+    shares_of_concept: list[list[float]] = []
+    for name in names:
+        shares = []
+        for level in levels:
+            n_clips = stats.concepts[level].get(name, 0)
+            shares.append(100 * n_clips / max(stats.levels[level], 1))
+        shares_of_concept.append(shares)
+    largest_share = max(map(max, shares_of_concept), default=1.0)
+    for row, shares in enumerate(shares_of_concept):
         axes.plot(
             [min(shares), max(shares)], [row, row], color="#e4e3df", lw=3, zorder=1
         )
-        moved = spread_dots(shares, DOT * widest)
+        moved = spread_dots(shares, DOT * largest_share)
         for level, share, step in zip(levels, shares, moved, strict=True):
             dot = axes.scatter(
                 share, row + STEP * step, s=46, color=LEVEL_COLORS[level]

@@ -55,8 +55,8 @@ class LinkReport:
     unusable: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        found = f"{len(self.by_name)} by name, {len(self.by_time)} by time"
-        return short_repr("LinkReport", found, f"{len(self.without)} without a video")
+        linked = f"{len(self.by_name)} by name, {len(self.by_time)} by time"
+        return short_repr("LinkReport", linked, f"{len(self.without)} without a video")
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
@@ -93,23 +93,37 @@ def manifest_of_folder(folder: Path, *, name: str | None = None) -> Manifest:
     file_of = dict[str, PurePosixPath]()
     rows = []
     for number, file in enumerate(files, 1):
-        scene = _NUMBERED.fullmatch(file.stem)
-        film = "_".join(file.parts[:-1]) or (scene[1] if scene else file.stem)
+        film, scene = _film_and_scene(file)
         clip_id = ascii_id(file.stem)
         movie_id = ascii_id(film)
         if stems[clip_id] > 1:
             clip_id = f"{movie_id}-{clip_id}"
-        if (first := file_of.setdefault(clip_id, file)) != file:
-            what = f"two videos for the clip {clip_id!r}: {first} and {file}"
-            raise FixInput(what, where=str(folder), hint="rename or remove one of them")
+        first_file = file_of.setdefault(clip_id, file)
+        if first_file != file:
+            raise FixInput(
+                f"two videos for the clip {clip_id!r}: {first_file} and {file}",
+                where=str(folder),
+                hint="rename or remove one of them",
+            )
         cells = {"clip_id": clip_id, "movie_id": movie_id, "video": str(file)}
-        cells |= {"scene": str(int(scene[2] or scene[3]))} if scene else {}
+        if scene:
+            cells["scene"] = scene
         rows.append((TableRow(number, {}, violations), cells))
     clips = clips_of(rows)
     hint = "rename it: letters, digits, . _ -"
     violations.raise_if_any("a video cannot be named as a clip", hint)
     title = name or ascii_id(folder.resolve().name) or "videos"
     return Manifest(title, Header(title, video_root=str(folder.resolve())), clips)
+
+
+def _film_and_scene(file: PurePosixPath) -> tuple[str, str]:
+    """Return the film and the scene number that the path of a video says; "" without a number."""
+    folders = "_".join(file.parts[:-1])
+    numbered = _NUMBERED.fullmatch(file.stem)
+    if numbered is None:
+        return folders or file.stem, ""
+    number = int(numbered[2] or numbered[3])
+    return folders or numbered[1], str(number)
 
 
 def film_span(clip: Clip) -> tuple[float, float] | None:
@@ -165,10 +179,11 @@ def find_videos(folder: Path) -> tuple[str, ...]:
     """
     files = list_videos(folder)
     if files.unusable:
-        what = "these names cannot be in a manifest"
-        shown = [ascii(name) for name in files.unusable]
         raise FixInput(
-            what, where=str(folder), hint="rename these files", details=shown
+            "these names cannot be in a manifest",
+            where=str(folder),
+            hint="rename these files",
+            details=[ascii(name) for name in files.unusable],
         )
     return files.names
 
@@ -191,8 +206,10 @@ def list_videos(folder: Path) -> VideoFiles:
     usable: list[str] = []
     unusable: list[str] = []
     for name in chosen:
-        can_be_used = is_printable_name(name) and not leads_out(name)
-        (usable if can_be_used else unusable).append(name)
+        if is_printable_name(name) and not leads_out(name):
+            usable.append(name)
+        else:
+            unusable.append(name)
     return VideoFiles(tuple(usable), tuple(unusable))
 
 
@@ -236,25 +253,24 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
     without: list[str] = []
     ambiguous: dict[str, tuple[str, ...]] = {}
     for clip in originals:
-        own = files.of_clip(clip)
         span = film_span(clip)
-        found = own or (files.of_film(clip) if span else ())
-        if not found:
+        files_of_clip = files.of_clip(clip)
+        files_of_film: tuple[str, ...] = ()
+        if span and not files_of_clip:
+            files_of_film = files.of_film(clip)
+        candidates = files_of_clip or files_of_film
+        if not candidates:
             without.append(clip.clip_id)
-        elif len(found) > 1:
-            ambiguous[clip.clip_id] = found
+            clips.append(clip)
+        elif len(candidates) > 1:
+            ambiguous[clip.clip_id] = candidates
+            clips.append(clip)
+        elif span and not files_of_clip:
+            by_time.append(clip.clip_id)
+            clips.append(_in_film(clip, span, candidates[0]))
         else:
-            (by_name if own else by_time).append(clip.clip_id)
-            if span and not own:
-                clip = _in_film(clip, span)
-            elif span and not _file_name(clip):
-                extra = {
-                    **clip.extra,
-                    **dict(zip(FILM_COLUMNS, map(repr, span), strict=True)),
-                }
-                clip = replace(clip, start_s=None, end_s=None, extra=extra)
-            clip = replace(clip, video=found[0])
-        clips.append(clip)
+            by_name.append(clip.clip_id)
+            clips.append(_in_own_file(clip, span, candidates[0]))
     new_columns = [NAME_COLUMN]
     for columns in (FILM_COLUMNS, OWN_COLUMNS):
         if any(clip.extra.get(columns[0]) for clip in clips):
@@ -267,12 +283,12 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         columns=tuple(dict.fromkeys((*manifest.columns, *blank))),
     )
     return LinkReport(
-        linked,
-        tuple(by_name),
-        tuple(by_time),
-        ambiguous,
-        tuple(without),
-        videos.unusable,
+        manifest=linked,
+        by_name=tuple(by_name),
+        by_time=tuple(by_time),
+        ambiguous=ambiguous,
+        without=tuple(without),
+        unusable=videos.unusable,
     )
 
 
@@ -284,22 +300,33 @@ def _file_name(clip: Clip) -> str:
 def _original(clip: Clip) -> Clip:
     """Return the clip as it was before it was linked for the first time."""
     name = _file_name(clip)
-    video = PurePosixPath(clip.video)
+    linked_stem = PurePosixPath(clip.video).stem
     # It is linked to its film instead of a file of its own: its times are from the film columns.
     if (
         name
         and clip.extra.get(FILM_COLUMNS[0])
-        and video.stem not in ("", PurePosixPath(name).stem)
+        and linked_stem not in ("", PurePosixPath(name).stem)
     ):
-        own = [clip.extra.get(column, "") for column in OWN_COLUMNS]
-        start_s, end_s = (float(cell) if cell else None for cell in own)
+        cells = [clip.extra.get(column, "") for column in OWN_COLUMNS]
+        start_s, end_s = (float(cell) if cell else None for cell in cells)
         clip = replace(clip, start_s=start_s, end_s=end_s)
     extra = {**clip.extra, NAME_COLUMN: name}
     extra |= {column: "" for column in OWN_COLUMNS if column in extra}
     return replace(clip, video="", extra=extra)
 
 
-def _in_film(clip: Clip, span: tuple[float, float]) -> Clip:
+def _in_own_file(clip: Clip, span: tuple[float, float] | None, video: str) -> Clip:
+    """Return a clip with a file of its own; its times in its film move to FILM_COLUMNS."""
+    # With a file name, the times are times in that file already.
+    if span is None or _file_name(clip):
+        return replace(clip, video=video)
+    start_s, end_s = span
+    film_times = dict(zip(FILM_COLUMNS, (repr(start_s), repr(end_s)), strict=True))
+    extra = {**clip.extra, **film_times}
+    return replace(clip, video=video, start_s=None, end_s=None, extra=extra)
+
+
+def _in_film(clip: Clip, span: tuple[float, float], video: str) -> Clip:
     """Return a clip with its times in its film; those in a file of its own are kept."""
     times = (clip.start_s, clip.end_s)
     extra = dict(clip.extra)
@@ -307,7 +334,8 @@ def _in_film(clip: Clip, span: tuple[float, float]) -> Clip:
         for column, seconds in zip(OWN_COLUMNS, times, strict=True):
             if seconds is not None:
                 extra[column] = repr(seconds)
-    return replace(clip, start_s=span[0], end_s=span[1], extra=extra)
+    start_s, end_s = span
+    return replace(clip, video=video, start_s=start_s, end_s=end_s, extra=extra)
 
 
 class _Files:
@@ -328,27 +356,33 @@ class _Files:
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of this clip alone: all files of the best kind of match."""
         wanted = PurePosixPath(_file_name(clip))
-        a_part = clip.start_s is not None
+        has_times = clip.start_s is not None
         exact = ("path", str(wanted))
-        for key in (
-            ("path", f"{clip.movie_id}/{wanted}"),
-            *([exact] if a_part else []),
-        ):
-            if found := self.by_key.get(key):
-                return found
+        files = self.by_key.get(("path", f"{clip.movie_id}/{wanted}"))
+        if files:
+            return files
+        files = self.by_key.get(exact)
+        if files and has_times:
+            return files
         keys: list[Key] = [exact, ("name", wanted.name), ("stem", wanted.stem)]
         # Times are times in the named file, so no other file can be used.
-        if not (wanted.name and a_part):
+        if not (wanted.name and has_times):
             keys += [("stem", clip.clip_id), ("stem", clip.extra.get("given_clip_id"))]
             keys += [("scene", clip.movie_id, clip.scene)]
-        found_by_key = (self._same_film(clip, self.by_key.get(key, ())) for key in keys)
-        return next(filter(None, found_by_key), ())
+        for key in keys:
+            files = self._same_film(clip, self.by_key.get(key, ()))
+            if files:
+                return files
+        return ()
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of the clip's film."""
         given = ("stem", clip.extra.get("given_movie_id"))
-        keys = (("film", clip.movie_id), given, ("film and more", clip.movie_id))
-        return next((found for key in keys if (found := self.by_key.get(key))), ())
+        for key in (("film", clip.movie_id), given, ("film and more", clip.movie_id)):
+            files = self.by_key.get(key)
+            if files:
+                return files
+        return ()
 
     def _keys(self, name: str) -> Iterator[Key]:
         """Yield the keys by which a file can be found."""
@@ -368,22 +402,26 @@ class _Files:
     def _same_film(self, clip: Clip, names: Sequence[str]) -> tuple[str, ...]:
         """Return the files of the clip's film among these, or else those without a film."""
         same = []
-        free = []
+        without_film = []
         for path in map(PurePosixPath, names):
-            films = {self._film_of(part) for part in (*path.parts[:-1], path.stem)} - {
-                ""
-            }
+            parts = (*path.parts[:-1], path.stem)
+            films = {self._film_of(part) for part in parts} - {""}
             if clip.movie_id in films:
                 same.append(str(path))
             elif not films:
-                free.append(str(path))
+                without_film.append(str(path))
+        if same:
+            return tuple(same)
         # `scene_1.mp4` alone could be from any film that has a clip of that name.
-        one_film = all(
-            len(self.films_of.get(PurePosixPath(n).stem, ())) < 2 for n in names
-        )
-        return tuple(same or (free if one_film else ()))
+        for name in names:
+            if len(self.films_of.get(PurePosixPath(name).stem, ())) > 1:
+                return ()
+        return tuple(without_film)
 
     def _film_of(self, part: str) -> str:
         """Return the film whose id a name starts with: tt0108160 for `tt0108160.Sleepless`."""
         starts = [part[: match.start()] for match in _BORDER.finditer(part)]
-        return next((start for start in reversed(starts) if start in self.movies), "")
+        for start in reversed(starts):
+            if start in self.movies:
+                return start
+        return ""

@@ -1,7 +1,7 @@
 """Look up the canonical names of annotation levels and concepts, and the titles of films."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from importlib.resources import files
@@ -81,11 +81,16 @@ def _key(spelling: str) -> str:
 @cache
 def _canonical() -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the canonical concepts, and the canonical levels, by the keys of their spellings."""
-    concepts = {
-        entry["name"]: entry["aliases"] for entry in packaged(THESAURUS)["concepts"]
-    }
-    concept_of, level_of = (
-        {_key(word): name for name, others in names.items() for word in (name, *others)}
-        for names in (concepts, packaged(THESAURUS)["levels"])
-    )
-    return concept_of, level_of
+    spellings = {}
+    for entry in packaged(THESAURUS)["concepts"]:
+        spellings[entry["name"]] = entry["aliases"]
+    return _by_key(spellings), _by_key(packaged(THESAURUS)["levels"])
+
+
+def _by_key(spellings: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the canonical names by the keys of their spellings."""
+    name_of_key = {}
+    for name, others in spellings.items():
+        for word in (name, *others):
+            name_of_key[_key(word)] = name
+    return name_of_key

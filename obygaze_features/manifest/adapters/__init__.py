@@ -24,8 +24,8 @@ _LIST = re.compile(rf"\[(?:{_STRING}(?:, ?{_STRING})*)?\]")
 
 def published(dataset: str) -> dict[str, Any]:
     """Return the entry of a data set in datasets.toml."""
-    found: dict[str, Any] = packaged("adapters/datasets.toml")[dataset]
-    return found
+    entry: dict[str, Any] = packaged("adapters/datasets.toml")[dataset]
+    return entry
 
 
 def published_header(dataset: str, *sources: SourceFile, **more: Any) -> Header:
@@ -65,15 +65,15 @@ def known_sources(
 
     `files` has the name of each file, and the hashes that it may have.
     """
-    sources = {path: source_of(path, name) for path, (name, _) in files.items()}
-    unknown = [
-        f"{path}: unknown file: expected the sha256 {' or '.join(known)}, got {source.sha256}"
-        for (path, source), (_, known) in zip(
-            sources.items(), files.values(), strict=True
-        )
-        if source.sha256 not in known
-    ]
-    return tuple(sources.values()), tuple(unknown)
+    sources = []
+    messages = []
+    for path, (name, known_hashes) in files.items():
+        source = source_of(path, name)
+        sources.append(source)
+        if source.sha256 not in known_hashes:
+            expected = f"expected the sha256 {' or '.join(known_hashes)}"
+            messages.append(f"{path}: unknown file: {expected}, got {source.sha256}")
+    return tuple(sources), tuple(messages)
 
 
 def unread_columns(path: Path, columns: Collection[str], *known: str) -> list[str]:
@@ -116,8 +116,15 @@ def strings_of(row: TableRow, column: str) -> tuple[str, ...]:
 def concepts_of(row: TableRow, column: str) -> tuple[str, ...]:
     """Return the canonical names of the concepts in such a list; `['']` is an empty list."""
     words = strings_of(row, column)
-    known = {word: canonical_concept(word) for word in words if words != ("",)}
-    for word, name in known.items():
-        if name is None:
+    if words == ("",):
+        return ()
+    names = []
+    unknown = []
+    for word in words:
+        name = canonical_concept(word)
+        if name is not None:
+            names.append(name)
+        elif word not in unknown:
+            unknown.append(word)
             row.add(column, f"unknown concept {word!r}")
-    return tuple(name for word in words if (name := known.get(word)))
+    return tuple(names)

@@ -59,31 +59,36 @@ def read(
     if source.is_file():
         hint = "the folder mg_videoinfo; obygaze manifest import csv reads a table of times"
         raise FixInput("expected a folder, got a file", where=str(source), hint=hint)
-    found = _read_shots(source)
-    unknown = sorted(set(shifts) - set(found.movies))
+    manifest = _read_shots(source)
+    unknown = sorted(set(shifts) - set(manifest.movies))
     if unknown:
-        what = f"offsets for unknown films: {few(unknown)}"
-        hint = f"one of {few(found.movies)}"
-        raise FixUsage(what, where=str(source), hint=hint)
-    wrong = Violations(source)
-    clips = tuple(_moved(clip, shifts.get(clip.movie_id), wrong) for clip in found)
-    wrong.raise_if_any("these are not times of clips")
-    early = Counter(
-        clip.movie_id
-        for clip in found
-        if (clip.start_s or 0) + shifts.get(clip.movie_id, 0) < 0
-    )
-    warnings = tuple(
-        f"{movie}: with an offset of {shifts[movie]:+g} s {count(n, 'clip')}"
-        " would start before the film"
-        for movie, n in early.items()
-    )
-    warnings += tuple(
-        f"{movie}: left out, because it has no {SCENES}/{movie}{_SUFFIX}"
-        for movie in _without_scenes(source, found.movies)
-    )
-    header = published_header("moviegraphs", *found.header.sources)
-    return ImportedManifest(Manifest(name, header, clips, SHOT_COLUMNS), warnings)
+        raise FixUsage(
+            f"offsets for unknown films: {few(unknown)}",
+            where=str(source),
+            hint=f"one of {few(manifest.movies)}",
+        )
+    violations = Violations(source)
+    clips = []
+    n_before_start: Counter[str] = Counter()
+    for clip in manifest:
+        shift = shifts.get(clip.movie_id)
+        clips.append(_moved(clip, shift, violations))
+        if (clip.start_s or 0) + (shift or 0) < 0:
+            n_before_start[clip.movie_id] += 1
+    violations.raise_if_any("these are not times of clips")
+    warnings = []
+    for movie, n_clips in n_before_start.items():
+        warnings.append(
+            f"{movie}: with an offset of {shifts[movie]:+g} s {count(n_clips, 'clip')}"
+            " would start before the film"
+        )
+    for movie in _without_scenes(source, manifest.movies):
+        warnings.append(
+            f"{movie}: left out, because it has no {SCENES}/{movie}{_SUFFIX}"
+        )
+    header = published_header("moviegraphs", *manifest.header.sources)
+    moved = Manifest(name, header, tuple(clips), SHOT_COLUMNS)
+    return ImportedManifest(moved, tuple(warnings))
 
 
 def _moved(clip: Clip, offset: float | None, wrong: Violations) -> Clip:
@@ -110,21 +115,19 @@ def _moved(clip: Clip, offset: float | None, wrong: Violations) -> Clip:
 
 def _read_shots(folder: Path) -> Manifest:
     """Return the manifest of the shot files, in times of the data set's own copies."""
-    wrong: list[Violations] = []
+    violations: list[Violations] = []
     rows: list[tuple[TableRow, dict[str, str]]] = []
-    films = _shot_files(folder)
-    for movie, paths in films.items():
-        wrong += [Violations(path) for path in paths]
-        rows += _scenes(movie, paths, wrong[-3:])
+    sources = []
+    for movie, paths in _shot_files(folder).items():
+        violations_of_film = [Violations(path) for path in paths]
+        violations += violations_of_film
+        rows += _scenes(movie, paths, violations_of_film)
+        for path in paths:
+            sources.append(source_of(path, path.relative_to(folder).as_posix()))
     clips = clips_of(rows, columns=SHOT_COLUMNS)
-    raise_together("these are not the shot files of MovieGraphs", *wrong)
-    files = [path for paths in films.values() for path in paths]
-    sources = tuple(
-        source_of(path, path.relative_to(folder).as_posix()) for path in files
-    )
-    return Manifest(
-        "moviegraphs", Header("moviegraphs", sources=sources), clips, SHOT_COLUMNS
-    )
+    raise_together("these are not the shot files of MovieGraphs", *violations)
+    header = Header("moviegraphs", sources=tuple(sources))
+    return Manifest("moviegraphs", header, clips, SHOT_COLUMNS)
 
 
 def _root(folder: Path) -> Path:
@@ -133,33 +136,30 @@ def _root(folder: Path) -> Path:
 
 def _without_scenes(folder: Path, movies: Sequence[str]) -> list[str]:
     """Return the films that have cuts or frames, but are not among those with scenes."""
-    found = set()
+    movies_with_video_files = set()
     for path in (_root(folder) / VIDEO).iterdir():
         if path.suffix in (".videvents", ".matidx"):
-            found.add(path.stem)
-    return sorted(found - set(movies))
+            movies_with_video_files.add(path.stem)
+    return sorted(movies_with_video_files - set(movies))
 
 
 def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
     """Return the three files of each film by its id: scenes, cuts, frames."""
     root = _root(folder)
-    films = {
-        movie: (
-            path,
-            root / VIDEO / f"{movie}.videvents",
-            root / VIDEO / f"{movie}.matidx",
-        )
-        for path in sorted((root / SCENES).glob(f"*{_SUFFIX}"))
-        for movie in [path.name.removesuffix(_SUFFIX)]
-    }
+    films = {}
+    missing = []
+    for scenes in sorted((root / SCENES).glob(f"*{_SUFFIX}")):
+        movie = scenes.name.removesuffix(_SUFFIX)
+        cuts = root / VIDEO / f"{movie}.videvents"
+        frames = root / VIDEO / f"{movie}.matidx"
+        films[movie] = (scenes, cuts, frames)
+        missing += [path for path in films[movie] if not path.is_file()]
     if not films:
-        hint = (
-            "the folder of MovieGraphs that holds scene_boundaries and video_boundaries"
-        )
         raise NotFound(
-            f"no {SCENES}/*{_SUFFIX} in this folder", where=str(folder), hint=hint
+            f"no {SCENES}/*{_SUFFIX} in this folder",
+            where=str(folder),
+            hint="the folder of MovieGraphs that holds scene_boundaries and video_boundaries",
         )
-    missing = [path for paths in films.values() for path in paths if not path.is_file()]
     if missing:
         raise FixInput(
             "files of some films are missing",

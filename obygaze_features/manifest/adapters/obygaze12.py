@@ -65,37 +65,45 @@ def read(
         name: The name of the manifest.
     """
     data = published("obygaze12")
-    found = {
-        file: path
-        for file in data["splits"]
-        if splits and (path := splits / file).is_file()
-    }
-    if splits and not found:
-        hint = f"--splits FOLDER, one with {', '.join(data['splits'])}"
+    split_files = {}
+    missing = []
+    for file in data["splits"]:
+        if splits and (splits / file).is_file():
+            split_files[file] = splits / file
+        else:
+            missing.append(file)
+    if splits and not split_files:
         raise NotFound(
-            "no folder with split files of ObyGaze12", where=str(splits), hint=hint
+            "no folder with split files of ObyGaze12",
+            where=str(splits),
+            hint=f"--splits FOLDER, one with {', '.join(data['splits'])}",
         )
     files = {csv: (csv.name, data["sha256"])}
-    files |= {
-        path: (file, [data["splits"][file]["sha256"]]) for file, path in found.items()
-    }
+    for file, path in split_files.items():
+        files[path] = (file, [data["splits"][file]["sha256"]])
     sources, unknown = known_sources(files)
     warnings = list(unknown)
     header = published_header("obygaze12", *sources, concepts=concepts())
-    wrong = [Violations(csv, NAMES), *(Violations(path) for path in found.values())]
+    violations = Violations(csv, NAMES)
     table = read_table(
-        csv, required=REQUIRED, violations=wrong[0], content="clips", **LAYOUT
+        csv, required=REQUIRED, violations=violations, content="clips", **LAYOUT
     )
     warnings += unread_columns(csv, table.columns, *REQUIRED, *NUMBERS)
     clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
     manifest = Manifest(name, header, clips, EXTRA)
-    seen = manifest.view("visual").by_id
-    for (file, path), violations in zip(found.items(), wrong[1:], strict=True):
-        folds = _read_split(data["splits"][file]["levels"], path, seen, violations)
+    clips_as_seen = manifest.view("visual").by_id
+    violations_of_splits = []
+    for file, path in split_files.items():
+        violations_of_split = Violations(path)
+        violations_of_splits.append(violations_of_split)
+        levels = data["splits"][file]["levels"]
+        folds = _read_split(levels, path, clips_as_seen, violations_of_split)
         column = FOLD_PREFIX + file.removesuffix(".csv").replace("/", "_")
         manifest = manifest.with_column(column, folds)
-    raise_together("these are not the files of ObyGaze12", *wrong)
-    if splits and (missing := [file for file in data["splits"] if file not in found]):
+    raise_together(
+        "these are not the files of ObyGaze12", violations, *violations_of_splits
+    )
+    if splits and missing:
         warnings.append(f"{splits}: missing split files: {', '.join(missing)}")
     return ImportedManifest(manifest, tuple(warnings))
 
