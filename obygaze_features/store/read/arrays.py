@@ -61,8 +61,11 @@ class Arrays:
         return np.array(strings, dtype=np.str_)
 
     def _strings(self, name: str, layout: ChunkLayout) -> list[str]:
-        (n_rows,), (chunk_rows,), words = layout.shape, layout.chunk_shape, list[str]()
-        for number in range(-(-n_rows // chunk_rows)):
+        (n_rows,) = layout.shape
+        (chunk_rows,) = layout.chunk_shape
+        n_chunks = -(-n_rows // chunk_rows)
+        words: list[str] = []
+        for number in range(n_chunks):
             words += self._whole(f"data.zarr/{name}/c.{number}", layout).tolist()
         return words[:n_rows]
 
@@ -90,9 +93,8 @@ class Arrays:
             return None
         key = f"{TEXT_FOLDER}/zarr.json"
         try:
-            space_id = str(
-                parse_json(self._part(key).tobytes())["attributes"]["space_id"]
-            )
+            group = parse_json(self._part(key).tobytes())
+            space_id = str(group["attributes"]["space_id"])
             layouts = {}
             for name in ("embeddings", *WORDS):
                 key = f"{TEXT_FOLDER}/{name}/zarr.json"
@@ -113,9 +115,8 @@ class Arrays:
         """Raise an error unless the zarr.json of an array is that of store.json."""
         key = f"data.zarr/{name}/zarr.json"
         try:
-            if parse_json(self._part(key).tobytes()) != self.plan.zarr.get(
-                f"{name}/zarr.json"
-            ):
+            document = parse_json(self._part(key).tobytes())
+            if document != self.plan.zarr.get(f"{name}/zarr.json"):
                 raise Corrupt(
                     f"{key} is not as in store.json", where=self.files.location
                 )
@@ -129,10 +130,10 @@ class Arrays:
         if name not in self._layouts:
             document = self.plan.zarr.get(f"{name}/zarr.json")
             if document is None:
-                what = (
-                    f"the array {name!r} is missing: store.json has no {name}/zarr.json"
+                raise Corrupt(
+                    f"the array {name!r} is missing: store.json has no {name}/zarr.json",
+                    where=self.files.location,
                 )
-                raise Corrupt(what, where=self.files.location)
             self._layouts[name] = ChunkLayout.of(
                 self.plan, name, document, self.files.location
             )
@@ -140,7 +141,10 @@ class Arrays:
 
     def read(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
         """Return the values of some rows, in the order of `rows`."""
-        for _ in range(0 if self.commits.is_sealed else RETRIES):
+        n_retries = RETRIES
+        if self.commits.is_sealed:
+            n_retries = 0
+        for _ in range(n_retries):
             # The files of a block may be replaced between two requests.
             with suppress(Corrupt):
                 return self._read(spec, rows)
@@ -154,22 +158,28 @@ class Arrays:
         layout = self.layout(spec.name)
         blocks = rows // self.plan.block_rows
         starts = np.flatnonzero(np.diff(blocks, prepend=-1)).tolist()
+        stops = [*starts, len(rows)][1:]
 
         def fill(start: int, stop: int) -> None:
-            self._fill(
-                spec, layout, int(blocks[start]), rows[start:stop], out[start:stop]
-            )
+            block = int(blocks[start])
+            self._fill(spec, layout, block, rows[start:stop], out[start:stop])
 
-        is_large = self.plan.block_rows * spec.row_bytes >= THREAD_FROM_BYTES
-        at_once = (
-            REMOTE_AT_ONCE if self.files.is_remote else LARGE_AT_ONCE if is_large else 1
-        )
-        if min(at_once, len(starts)) > 1:
+        at_once = self._blocks_at_once(spec)
+        if at_once > 1 and len(starts) > 1:
             with ThreadPoolExecutor(at_once) as pool:
-                list(pool.map(fill, starts, [*starts[1:], len(rows)]))
+                list(pool.map(fill, starts, stops))
         else:
-            list(map(fill, starts, [*starts[1:], len(rows)]))
+            for start, stop in zip(starts, stops, strict=True):
+                fill(start, stop)
         return out
+
+    def _blocks_at_once(self, spec: ArraySpec) -> int:
+        """Return how many blocks of an array are read at the same time."""
+        if self.files.is_remote:
+            return REMOTE_AT_ONCE
+        if self.plan.block_rows * spec.row_bytes >= THREAD_FROM_BYTES:
+            return LARGE_AT_ONCE
+        return 1
 
     def reserve(self, spec: ArraySpec, n_rows: int) -> npt.NDArray[Any]:
         """Return an empty array for some rows; an error where they can never fit into memory."""
@@ -224,17 +234,22 @@ class Arrays:
         """Yield some chunks of a file, which is only read in parts if not all are wanted."""
         if len(wanted) == layout.n_chunks:
             data = self._part(key, layout)
-            for place in layout.places(data, len(data)):
-                yield None if place is None else data[slice(*place)]
+            for bounds in layout.places(data, len(data)):
+                if bounds is None:
+                    yield None
+                    continue
+                start, stop = bounds
+                yield data[start:stop]
             return
         index = self._piece(key, layout, -layout.index_bytes)
-        places = layout.places(index.data, index.total)
+        bounds_of = layout.places(index.data, index.total)
         for number in wanted:
-            place = places[number]
-            if place is None:
+            bounds = bounds_of[number]
+            if bounds is None:
                 yield None
-            else:
-                yield self._piece(key, layout, *place, number).data
+                continue
+            start, stop = bounds
+            yield self._piece(key, layout, start, stop, number).data
 
     def _require_absent(self, spec: ArraySpec, block: int, rows: Rows) -> None:
         """Raise ValueError if a row of a block is ok, but the file has no chunk for it."""
@@ -271,26 +286,31 @@ class Arrays:
         """
         piece = None
         for expected in self.commits.possible(name):
-            piece = piece or self.files.read(name, start, stop)
-            if piece is not None and _is_expected(
-                piece, expected, layout, start, stop, number
-            ):
+            if piece is None:
+                piece = self.files.read(name, start, stop)
+            if piece is None:
+                continue
+            if _is_expected(piece, expected, layout, start, stop, number):
                 return piece
         n_bytes = expected.mark.n_bytes
-        what = "is missing"
+        problem = "is missing"
         if piece is not None and piece.total == n_bytes:
-            what = "does not have the checksum of the one that was committed"
+            problem = "does not have the checksum of the one that was committed"
         elif piece is not None:
-            what = f"has {piece.total} bytes"
+            problem = f"has {piece.total} bytes"
         raise Corrupt(
-            f"a file of this store {what}; {n_bytes} bytes were committed",
+            f"a file of this store {problem}; {n_bytes} bytes were committed",
             where=f"{self.files.location}/{name}",
             hint="obygaze store verify, then fetch or extract that block again",
         )
 
     def _damaged(self, name: str, error: Exception) -> Corrupt:
+        reason = ""
+        lines = str(error).splitlines()
+        if lines:
+            reason = lines[0][:120]
         return Corrupt(
-            f"damaged bytes in {name}: {(str(error).splitlines() or [''])[0][:120]}",
+            f"damaged bytes in {name}: {reason}",
             where=self.files.location,
             hint="obygaze store verify --hash, then fetch or extract that block again",
         )
@@ -304,8 +324,9 @@ def _is_expected(
     stop: int | None,
     number: int | None,
 ) -> bool:
-    (n_bytes, sha256), crc32c = expected
-    n_part = len(range(n_bytes)[slice(start or None, stop)])
+    n_bytes, sha256 = expected.mark
+    crc32c = expected.crc32c
+    n_part = len(range(n_bytes)[start:stop])
     if piece.total != n_bytes or len(piece.data) != n_part:
         return False
     if layout is None or crc32c is None:

@@ -206,11 +206,15 @@ class Commits:
             return self.index.page(block)
         if block in self._absent:
             return None
-        found = self.seal or self.marker(block)
-        if found is None:
-            with self._lock:
-                self._load_seal()  # sealed since we looked: the markers went
-        return found or self._seal
+        seal = self.seal
+        if seal is not None:
+            return seal
+        marker = self.marker(block)
+        if marker is not None:
+            return marker
+        with self._lock:
+            self._load_seal()  # sealed since we looked: the markers went
+        return self._seal
 
     @contextmanager
     def looked_at_once(self) -> Iterator[None]:
@@ -227,7 +231,9 @@ class Commits:
         if absent:
             with self._lock:
                 self._load_seal()  # sealed since we looked: the markers went
-        self._absent = frozenset(() if self._seal is not None else absent)
+        if self._seal is not None:
+            absent = []
+        self._absent = frozenset(absent)
         try:
             yield
         finally:
@@ -236,18 +242,18 @@ class Commits:
     def noted(self, block: int) -> Mapping[int, RowStatus]:
         """Return the rows of a block that are not simply ok; all of them if it is not committed."""
         rows = range(*self.plan.block_range(block))
-        found = self.listing(block)
-        if found is None:
+        listing = self.listing(block)
+        if listing is None:
             return dict.fromkeys(rows, MISSING)
-        return {row: found.noted[row] for row in rows if row in found.noted}
+        return {row: listing.noted[row] for row in rows if row in listing.noted}
 
     def sources(self, block: int) -> Mapping[int, RowSource]:
         """Return what the rows of a block were made from, where it was recorded."""
         rows = range(*self.plan.block_range(block))
-        found = self.listing(block)
-        if found is None:
+        listing = self.listing(block)
+        if listing is None:
             return {}
-        of_rows = self._sources if isinstance(found, Seal) else found.sources
+        of_rows = self._sources if isinstance(listing, Seal) else listing.sources
         return {row: of_rows[row] for row in rows if row in of_rows}
 
     def source(self, row: int) -> RowSource | None:
@@ -280,9 +286,9 @@ class Commits:
             not_ok = [row for row, status in marker.noted.items() if not status.is_ok]
             clips = marker.makers.clips(not_ok)
             counts.update(clips)
-            unrecorded += (
-                marker.rows[1] - marker.rows[0] - len(not_ok) - sum(clips.values())
-            )
+            n_rows = marker.rows[1] - marker.rows[0]
+            n_ok = n_rows - len(not_ok)
+            unrecorded += n_ok - sum(clips.values())
             for name, version in marker.versions.items():
                 versions.setdefault(name, set()).add(version)
         known = {name: sorted(versions[name]) for name in sorted(versions)}
@@ -314,16 +320,18 @@ class Commits:
             return self._few_statuses(seal, wanted)
         statuses: dict[int, RowStatus] = {}
         for block in blocks:
-            noted = self.noted(block)
             if partial is None or any(partial.holds(name, block) for name in arrays):
-                statuses.update(noted)
-                continue
-            # Nothing of this block is here: what failed is known, all other rows are missing.
-            for row in range(*self.plan.block_range(block)):
-                statuses[row] = NOT_FETCHED
-            for row, status in noted.items():
-                if not status.is_ok:
-                    statuses[row] = status
+                statuses.update(self.noted(block))
+            else:
+                statuses.update(self._not_fetched(block))
+        return statuses
+
+    def _not_fetched(self, block: int) -> dict[int, RowStatus]:
+        """Return the rows of a block of which nothing is here: what failed, all others missing."""
+        statuses = dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED)
+        for row, status in self.noted(block).items():
+            if not status.is_ok:
+                statuses[row] = status
         return statuses
 
     def _few_statuses(self, seal: Seal, blocks: Container[int]) -> dict[int, RowStatus]:
@@ -338,21 +346,28 @@ class Commits:
         self, array: str, blocks: Iterable[int] | None = None
     ) -> dict[int, RowStatus]:
         """Return the rows of some blocks, by default all, that have no features in an array."""
-        found = self.statuses((array,), blocks)
-        return {row: status for row, status in found.items() if not status.is_ok}
+        statuses = self.statuses((array,), blocks)
+        return {row: status for row, status in statuses.items() if not status.is_ok}
 
     def text_files(self) -> Mapping[str, FileMark]:
         """Return the files of the texts that go with the store; none if it has no texts."""
-        index = (
-            self.index.listed if self._seal is None and self.index is not None else None
-        )
-        found = index or self.seal or read_record(self.files, TextMarker)
-        files = found.files if found is not None else {}
-        if isinstance(found, TextMarker):
-            self.plan.names.require(files, f"{self.files.location}/{TextMarker.FILE}")
+        files = self._files_with_texts()
         return {
             name: files[name] for name in files if name.startswith(f"{TEXT_FOLDER}/")
         }
+
+    def _files_with_texts(self) -> Mapping[str, FileMark]:
+        """Return the files of what lists the texts: the index, the seal or the texts' marker."""
+        if self._seal is None and self.index is not None:
+            return self.index.listed.files
+        if self.seal is not None:
+            return self.seal.files
+        marker = read_record(self.files, TextMarker)
+        if marker is None:
+            return {}
+        where = f"{self.files.location}/{TextMarker.FILE}"
+        self.plan.names.require(marker.files, where)
+        return marker.files
 
     def listed_files(
         self,
@@ -367,16 +382,17 @@ class Commits:
         if self.seal is not None:
             files = self.seal.files
             partial = self.partial
-            return {
-                n: files[n] for n in files if partial is None or partial.holds_file(n)
-            }
+            if partial is None:
+                return dict(files)
+            return {name: files[name] for name in files if partial.holds_file(name)}
         listed = dict(self.plan.files)
         with collecting(TextMarker.FILE):
             listed.update(self.text_files())
         for block in range(self.plan.n_blocks):
             with collecting(marker_key(block)):
-                found = self.listing(block)
-                listed.update(found.files if found is not None else {})
+                listing = self.listing(block)
+                if listing is not None:
+                    listed.update(listing.files)
         return listed
 
     def possible(self, name: str) -> Iterator[Expected]:
@@ -402,14 +418,15 @@ class Commits:
         """Return what a file of data.zarr must be; raise an error if none is listed."""
         mark = self.plan.files.get(name)
         crc32c = None
-        place = block_of(name)
+        array_and_block = block_of(name)
         if name.startswith(f"{TEXT_FOLDER}/"):
             mark = self.text_files().get(name)
-        elif mark is None and place is not None:
-            found = self.listing(place[1])
-            if found is not None:
-                mark = found.files.get(name)
-                crc32c = self._crc32c_of(found, *place)
+        elif mark is None and array_and_block is not None:
+            array, block = array_and_block
+            listing = self.listing(block)
+            if listing is not None:
+                mark = listing.files.get(name)
+                crc32c = self._crc32c_of(listing, array, block)
         if mark is None:
             where = f"{self.files.location}/{name}"
             raise Corrupt("no marker and no seal lists this file", where=where)
@@ -422,13 +439,13 @@ class Commits:
         if isinstance(listing, Marker):
             return listing.crc32c.get(array, "")
         page = None
-        place = block
+        number = block
         if self.index is not None and isinstance(listing, IndexPage):
-            page, place = divmod(block, self.index.listed.page_blocks)
+            page, number = divmod(block, self.index.listed.page_blocks)
         if (array, page) not in self._crc32c:
             self._crc32c[array, page] = listing.crc32c.get(array, "").split()
         of_blocks = self._crc32c[array, page]
-        return of_blocks[place] if place < len(of_blocks) else ""
+        return of_blocks[number] if number < len(of_blocks) else ""
 
     def _claim(self, block: int) -> Marker | None:
         """Return the marker of the claim that replaces the current marker of a block."""
@@ -438,14 +455,16 @@ class Commits:
         stem = Path(marker_key(block)).stem
         names = [f"commits/{stem}.{marker.revision + 1}.taken"]
         # A power cut may have removed it, and a web server cannot list.
-        for folder in (f"{staging}/{stem}" for staging in _CLAIMED):
-            there = self.files.names(folder) or ()
-            names += [
-                f"{folder}/{name}" for name in there if name.startswith("marker.")
-            ]
+        for staging in _CLAIMED:
+            folder = f"{staging}/{stem}"
+            for name in self.files.names(folder) or ():
+                if name.startswith("marker."):
+                    names.append(f"{folder}/{name}")
         for name in names:
             data = read_or_none(self.files, name)
-            claim = None if data is None else self._marker_of(data, block, name)
-            if claim is not None and claim.replaces == marker.checksum:
+            if data is None:
+                continue
+            claim = self._marker_of(data, block, name)
+            if claim.replaces == marker.checksum:
                 return claim
         return None

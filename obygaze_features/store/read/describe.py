@@ -44,27 +44,34 @@ def explain_recipe(recipe: Recipe) -> str:
             f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()
         ]
         sampling = value["sampling"]
-        rest = {key: sampling[key] for key in sampling if key not in ("frames", "rule")}
-        extra = {key: value[key] for key in value if key not in SECTIONS}
-        facts |= {"hashes": hashes, "rest": rest, "extra": extra}
+        facts["hashes"] = hashes
+        facts["rest"] = {
+            key: sampling[key] for key in sampling if key not in ("frames", "rule")
+        }
+        facts["extra"] = {key: value[key] for key in value if key not in SECTIONS}
     return render("recipe.txt", recipe=recipe, **facts).rstrip("\n")
 
 
 def _named(section: Mapping[str, Any]) -> str:
     facts = _words({key: value for key, value in section.items() if key != "name"})
-    return f"{section.get('name', 'unknown')}" + (f" ({facts})" if facts else "")
+    name = str(section.get("name", "unknown"))
+    if not facts:
+        return name
+    return f"{name} ({facts})"
 
 
 def _words(section: Mapping[str, Any]) -> str:
     """Return the keys and values of a section, without the empty ones."""
-    pairs = [(key.replace("_", " "), value) for key, value in section.items()]
-    filled = [(key, value) for key, value in pairs if value not in ("", None, {}, [])]
-    return ", ".join(
-        f"{key} ({_words(value)})"
-        if isinstance(value, Mapping)
-        else f"{key} {_word(value)}"
-        for key, value in filled
-    )
+    phrases = []
+    for key, value in section.items():
+        if value in ("", None, {}, []):
+            continue
+        name = key.replace("_", " ")
+        if isinstance(value, Mapping):
+            phrases.append(f"{name} ({_words(value)})")
+        else:
+            phrases.append(f"{name} {_word(value)}")
+    return ", ".join(phrases)
 
 
 def _word(value: Any) -> str:
@@ -80,7 +87,9 @@ def _word(value: Any) -> str:
 def _listed(words: list[str]) -> str:
     if not words:
         return "none"
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+    if len(words) == 1:
+        return words[0]
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def card_text(
@@ -105,13 +114,19 @@ def card_text(
         seal_sha256: The sha256 of the seal; "" for the card in a store, which the seal lists.
     """
     terms = terms or plan.terms
+    maker_lines = []
+    mixtures = []
+    if made_by is not None:
+        mixtures = made_by.warnings()
+        # Of stores that were imported, nothing is known.
+        if made_by.clips:
+            maker_lines = made_by.lines()
     facts: dict[str, Any] = {
         "terms": terms,
         "citation": citation_line(terms.citation) or "No citation was given.",
         "seal_sha256": seal_sha256,
-        # Of stores that were imported, nothing is known.
-        "made_by": made_by.lines() if made_by is not None and made_by.clips else [],
-        "mixtures": [] if made_by is None else made_by.warnings(),
+        "made_by": maker_lines,
+        "mixtures": mixtures,
         "rows": _array_rows(plan),
         "explained": explain(plan, counts).split("\n"),
         "level": next(spec.name for spec in plan.arrays if spec.is_level),
@@ -154,15 +169,21 @@ def summary(store: Store) -> dict[str, Any]:
 def _summary(store: Store) -> dict[str, Any]:
     plan = store.plan
     status = store.status()
-    committed = [
-        b for b in range(plan.n_blocks) if store.commits.listing(b) is not None
-    ]
+    n_committed = sum(
+        store.commits.listing(block) is not None for block in range(plan.n_blocks)
+    )
     listed = store.commits.listed_files()
     partial = store.commits.partial
-    n_held = (
-        {name: len(held) for name, held in partial.blocks.items()} if partial else None
-    )
-    state = "sealed" if store.sealed else f"{len(committed)} of {plan.n_blocks} blocks"
+    n_held = None
+    if partial is not None:
+        n_held = {name: len(held) for name, held in partial.blocks.items()}
+        state = "sealed, a partial copy"
+    elif store.sealed:
+        state = "sealed"
+    else:
+        state = f"{n_committed} of {plan.n_blocks} blocks"
+    seal = store.commits.seal
+    not_ok = _not_ok(store, status)
     return {
         "location": store.location,
         "backbone": plan.recipe.title,
@@ -173,8 +194,8 @@ def _summary(store: Store) -> dict[str, Any]:
         "arrays": [spec.to_json() for spec in plan.arrays],
         "block_rows": plan.block_rows,
         "blocks": plan.n_blocks,
-        "committed_blocks": len(committed),
-        "state": "sealed, a partial copy" if partial is not None else state,
+        "committed_blocks": n_committed,
+        "state": state,
         "sealed": store.sealed,
         "partial": n_held,
         "n_files": len(listed),
@@ -188,10 +209,8 @@ def _summary(store: Store) -> dict[str, Any]:
         **store.commits.made_by().to_json(),
         "fingerprint": plan.recipe.fingerprint,
         "seal_sha256": store.seal_sha256,
-        "not_ok": {
-            clip: reason.to_json() for clip, reason in _not_ok(store, status).items()
-        },
-        "seconds": dict(store.commits.seal.seconds) if store.commits.seal else {},
+        "not_ok": {clip: reason.to_json() for clip, reason in not_ok.items()},
+        "seconds": {} if seal is None else dict(seal.seconds),
     }
 
 
@@ -218,16 +237,21 @@ def _describe(store: Store, note: str) -> str:
     facts = _summary(store)
     plan = store.plan
     headers = ["array", "one clip", "type", "all clips"]
-    absent = list[str]()
+    absent: list[str] = []
     rows: list[tuple[str, ...]] = [*_array_rows(plan)]
-    if facts["partial"] is not None:  # a partial copy
-        held = {name: facts["partial"].get(name, 0) for name, *_ in rows}
-        absent = [name for name in held if not held[name]]
+    n_held = facts["partial"]
+    if n_held is not None:  # a partial copy
         headers.append("blocks here")
-        rows = [
-            (*row, f"{held[row[0]]} of {plan.n_blocks}") for row in rows if held[row[0]]
-        ]
+        all_rows = rows
+        rows = []
+        for row in all_rows:
+            name = row[0]
+            if n_held.get(name, 0):
+                rows.append((*row, f"{n_held[name]} of {plan.n_blocks}"))
+            else:
+                absent.append(name)
     made_by = store.commits.made_by()
+    shown = list(_not_ok(store, store.status()).items())[:SHOWN_ROWS]
     page: dict[str, Any] = {
         "made_by": made_by.lines(),
         "mixtures": made_by.warnings(),
@@ -235,16 +259,18 @@ def _describe(store: Store, note: str) -> str:
         "explained": explain(plan, facts["counts"]).split("\n"),
         "table": table(headers, rows),
         "size": human(facts["n_bytes"]),
-        "shown": list(_not_ok(store, store.status()).items())[:SHOWN_ROWS],
+        "shown": shown,
+        "facts": facts,
+        "plan": plan,
+        "note": note,
+        "absent": absent,
     }
-    page |= {"facts": facts, "plan": plan, "note": note, "absent": absent}
     return render("store.txt", **page).rstrip("\n")
 
 
 def _not_ok(store: Store, status: Status) -> dict[str, RowStatus]:
+    """Return the clips whose features could not be made, with the reasons, in order of the rows."""
     noted = status.noted
-    rows = [
-        row for row, one in sorted(noted.items()) if one.state in ("failed", "no-video")
-    ]
+    rows = [row for row in sorted(noted) if noted[row].state in ("failed", "no-video")]
     ids = store.clip_ids[rows].tolist() if rows else []
     return {clip: noted[row] for clip, row in zip(ids, rows, strict=True)}

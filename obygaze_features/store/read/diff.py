@@ -68,7 +68,8 @@ class Diff:
         if is_different:
             return False
         return all(
-            one.n_identical == one.n_clips and not one.note for one in self.levels
+            level.n_identical == level.n_clips and not level.note
+            for level in self.levels
         )
 
 
@@ -80,35 +81,45 @@ def diff_stores(
     Clips are compared by their ids, in whatever order the stores have them. `progress` counts
     clips, once for each common array.
     """
-    ids = first.clip_ids.tolist()
-    others = second.clip_ids.tolist()
-    here = set(ids)
-    there = set(others)
-    common = [clip for clip in ids if clip in there]
-    names = [[spec.name for spec in store.plan.arrays] for store in (first, second)]
-    common_arrays = [name for name in names[0] if name in names[1]]
-    states = _states(first), _states(second)
-    found = Diff(
+    first_ids = first.clip_ids.tolist()
+    second_ids = second.clip_ids.tolist()
+    common, only_first = _split(first_ids, second_ids)
+    _, only_second = _split(second_ids, first_ids)
+    first_dtypes = _dtypes(first)
+    second_dtypes = _dtypes(second)
+    common_arrays = [name for name in first_dtypes if name in second_dtypes]
+    first_states = _states(first)
+    second_states = _states(second)
+    diff = Diff(
         recipe=first.recipe.diff(second.recipe),
-        only_first=[clip for clip in ids if clip not in there],
-        only_second=[clip for clip in others if clip not in here],
+        only_first=only_first,
+        only_second=only_second,
         common=common,
-        states=_differing(common, states[0], states[1], "ok"),
+        states=_differing(common, first_states, second_states, "ok"),
         movies=_differing(common, _movies(first), _movies(second)),
-        arrays=sorted(set(names[0]) ^ set(names[1])),
-        formats=_differing(common_arrays, _dtypes(first), _dtypes(second)),
+        arrays=sorted(first_dtypes.keys() ^ second_dtypes.keys()),
+        formats=_differing(common_arrays, first_dtypes, second_dtypes),
         texts_differ=not _same_texts(first.text(), second.text()),
         made_by=(first.commits.made_by().lines(), second.commits.made_by().lines()),
     )
-    not_ok = {
-        clip for of_store in states for clip in of_store if of_store[clip] != "ok"
-    }
-    compared = [clip for clip in common if clip not in not_ok]
+    compared = [
+        clip
+        for clip in common
+        if first_states.get(clip, "ok") == second_states.get(clip, "ok") == "ok"
+    ]
     progress = progress or Quiet()
     progress.expect(len(common_arrays) * len(compared))
     for name in common_arrays:
-        found.levels.append(_level(name, first, second, compared, progress))
-    return found
+        diff.levels.append(_level(name, first, second, compared, progress))
+    return diff
+
+
+def _split(clips: Sequence[str], others: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the clips that are among others, and those that are not."""
+    known = set(others)
+    common = [clip for clip in clips if clip in known]
+    only_here = [clip for clip in clips if clip not in known]
+    return common, only_here
 
 
 def _states(store: Store) -> dict[str, str]:
@@ -151,30 +162,29 @@ def _level(
     name: str, first: Store, second: Store, compared: Sequence[str], progress: Progress
 ) -> LevelDiff:
     nan = float("nan")
-    shapes = [store.plan.array(name).tail_shape for store in (first, second)]
-    if shapes[0] != shapes[1]:
-        return LevelDiff(
-            name, 0, 0, nan, nan, nan, f"shapes {shapes[0]} and {shapes[1]}"
-        )
-    is_level = first.plan.array(name).is_level
+    spec = first.plan.array(name)
+    second_shape = second.plan.array(name).tail_shape
+    if spec.tail_shape != second_shape:
+        note = f"shapes {spec.tail_shape} and {second_shape}"
+        return LevelDiff(name, 0, 0, nan, nan, nan, note)
     # Of a partial copy, a clip may have other levels only.
-    is_held = first.presence(name, compared)[0] & second.presence(name, compared)[0]
-    clips = [
-        clip for clip, held in zip(compared, is_held.tolist(), strict=True) if held
-    ]
+    is_in_first, _ = first.presence(name, compared)
+    is_in_second, _ = second.presence(name, compared)
+    is_in_both = (is_in_first & is_in_second).tolist()
+    clips = [clip for clip, held in zip(compared, is_in_both, strict=True) if held]
     n_absent = len(compared) - len(clips)
-    note = f"{count(n_absent, 'clip')} not in a partial copy" if n_absent else ""
+    note = ""
+    if n_absent:
+        note = f"{count(n_absent, 'clip')} not in a partial copy"
     progress.advance(n_absent)
     angles = []
     largest = 0.0
     n_identical = 0
     for start in range(0, len(clips), CLIPS_AT_ONCE):
         part = clips[start : start + CLIPS_AT_ONCE]
-        a, b = (
-            store.matrix(name, clips=part).values.reshape(len(part), -1)
-            for store in (first, second)
-        )
-        if is_level:
+        a = first.matrix(name, clips=part).values.reshape(len(part), -1)
+        b = second.matrix(name, clips=part).values.reshape(len(part), -1)
+        if spec.is_level:
             angles.append(cosines(a, b))
         is_equal = (a == b) | ((a != a) & (b != b))
         n_identical += int(is_equal.all(axis=1).sum())
@@ -214,8 +224,9 @@ def cosines(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.float64]
     is_equal = (_flat(a) == _flat(b)).all(axis=1)
     products = np.einsum("ij,ij->i", left, right)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = products / norms
-    return np.where(is_equal, 1.0, np.where(norms > 0, found, 0.0))
+        quotients = products / norms
+    of_different = np.where(norms > 0, quotients, 0.0)
+    return np.where(is_equal, 1.0, of_different)
 
 
 def _flat(rows: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

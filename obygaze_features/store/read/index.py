@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -122,15 +122,12 @@ def _index_page(
 
 def runs_of(movie_ids: npt.NDArray[np.str_]) -> dict[str, list[tuple[int, int]]]:
     """Return the runs of rows of each movie."""
-    starts = [
-        0,
-        *(np.flatnonzero(movie_ids[1:] != movie_ids[:-1]) + 1).tolist(),
-        len(movie_ids),
-    ]
-    found: dict[str, list[tuple[int, int]]] = {}
-    for first, after in pairwise(starts):
-        found.setdefault(str(movie_ids[first]), []).append((first, after))
-    return found
+    changes = np.flatnonzero(movie_ids[1:] != movie_ids[:-1]) + 1
+    bounds = [0, *changes.tolist(), len(movie_ids)]
+    runs: dict[str, list[tuple[int, int]]] = {}
+    for first, after in pairwise(bounds):
+        runs.setdefault(str(movie_ids[first]), []).append((first, after))
+    return runs
 
 
 class Index:
@@ -147,13 +144,10 @@ class Index:
         if movies.plan != plan.sha256:
             raise Mismatch("this index is of another store", where=where)
         plan.names.require(movies.files, where)
-        runs = sorted(run for runs in movies.movies.values() for run in runs)
+        runs = sorted(chain.from_iterable(movies.movies.values()))
         ends = [0, *(after for _, after in runs)]
-        if (
-            movies.page_blocks < 1
-            or runs != [*pairwise(ends)]
-            or ends[-1] != plan.n_clips
-        ):
+        has_each_row_once = runs == list(pairwise(ends)) and ends[-1] == plan.n_clips
+        if movies.page_blocks < 1 or not has_each_row_once:
             raise Corrupt("this index does not list each row once", where=where)
 
     @classmethod
@@ -185,15 +179,7 @@ class Index:
         page = IndexPage.from_bytes(read_listed(self.files, name, mark), where)
         blocks = range(number * step, min((number + 1) * step, plan.n_blocks))
         rows = range(blocks.start * plan.block_rows, plan.block_range(blocks[-1])[1])
-        names = {
-            plan.block_key(spec.name, block) for block in blocks for spec in plan.arrays
-        }
-        noted = all(row in rows for row in (*page.noted, *page.sources))
-        strings = len(page.clip_id) == len(rows) and all(
-            isinstance(o, str) for o in page.clip_id
-        )
-        made = page.makers.between(rows.start, rows.stop) == page.makers
-        if not (noted and strings and made) or page.files.keys() - names:
+        if not _is_page_of(page, plan, blocks, rows):
             raise Corrupt(f"page {number} of the index is not of its rows", where=where)
         return page
 
@@ -201,22 +187,40 @@ class Index:
         """Return the clips of some rows."""
         step = self.plan.block_rows
         page_rows = step * self.listed.page_blocks
-        found = [
+        clips = [
             self.page(row // step).clip_id[row % page_rows] for row in rows.tolist()
         ]
-        return np.array(found, dtype=np.str_)
+        return np.array(clips, dtype=np.str_)
 
     def movie_ids(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the movie of each of some rows."""
-        runs = sorted(
-            (first, movie) for movie, own in self.movies.items() for first, _ in own
-        )
-        places = np.searchsorted([first for first, _ in runs], rows, side="right") - 1
-        return np.array([runs[place][1] for place in places], dtype=np.str_)
+        starts = []
+        for movie, runs in self.movies.items():
+            starts += [(first, movie) for first, _ in runs]
+        starts.sort()
+        first_rows = [first for first, _ in starts]
+        run_of_row = np.searchsorted(first_rows, rows, side="right") - 1
+        return np.array([starts[run][1] for run in run_of_row], dtype=np.str_)
 
     def rows(self, movies: Iterable[str]) -> Rows:
         """Return the rows of some movies, in the store's order."""
-        runs = (run for movie in dict.fromkeys(movies) for run in self.movies[movie])
-        return np.sort(
-            np.concatenate([np.empty(0, np.int64), *(np.arange(*run) for run in runs)])
-        )
+        parts = [np.empty(0, np.int64)]
+        for movie in dict.fromkeys(movies):
+            parts += [np.arange(first, after) for first, after in self.movies[movie]]
+        return np.sort(np.concatenate(parts))
+
+
+def _is_page_of(page: IndexPage, plan: Plan, blocks: range, rows: range) -> bool:
+    """Return whether a page lists only these rows, only files of these blocks, and a clip a row."""
+    if not all(row in rows for row in (*page.noted, *page.sources)):
+        return False
+    if len(page.clip_id) != len(rows):
+        return False
+    if not all(isinstance(clip, str) for clip in page.clip_id):
+        return False
+    if page.makers.between(rows.start, rows.stop) != page.makers:
+        return False
+    names: set[str] = set()
+    for block in blocks:
+        names.update(plan.block_key(spec.name, block) for spec in plan.arrays)
+    return page.files.keys() <= names

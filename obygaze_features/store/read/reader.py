@@ -37,6 +37,7 @@ from obygaze_features.store.format.schema import (
 )
 from obygaze_features.store.read.arrays import Arrays
 from obygaze_features.store.read.commits import Commits
+from obygaze_features.store.read.index import Index
 from obygaze_features.store.read.segments import Reducer, Rule, Segments, read_segments
 from obygaze_features.store.remote import open_files, split_expected
 from obygaze_features.store.remote.files import Files, read_record
@@ -216,15 +217,16 @@ class Store:
         is_complete = (
             isinstance(self._opened, str | Path) and "***" not in self.location
         )
-        place = self.location if is_complete else self._opened
-        return partial(open_store, expect=self._expect or None), (place,)
+        opened = self.location if is_complete else self._opened
+        expect = self._expect or None
+        return partial(open_store, expect=expect), (opened,)
 
     def __repr__(self) -> str:
-        place = (
-            self.location if len(self.location) <= 60 else f"...{self.location[-57:]}"
-        )
+        location = self.location
+        if len(location) > 60:
+            location = f"...{location[-57:]}"
         levels = [spec.name for spec in self.plan.arrays if spec.is_level]
-        return short_repr("Store", repr(place), f"{self.n_clips} clips", *levels)
+        return short_repr("Store", repr(location), f"{self.n_clips} clips", *levels)
 
     def _repr_html_(self) -> str:
         facts = {
@@ -408,40 +410,26 @@ class Store:
 
         With several conditions, the rows that meet all of them.
         """
-        wanted = None
+        wanted: list[str] = []
         if movies is not None:
             wanted = (
                 [movies]
                 if isinstance(movies, str)
                 else [str(movie) for movie in movies]
             )
-            index = (
-                self.commits.find_index() if clips is None and mask is None else None
-            )
-            known = (
-                set(self.movie_ids.tolist()) if index is None else index.movies.keys()
-            )
-            unknown = sorted(set(wanted) - known)
-            if unknown:
-                raise NotFound(
-                    f"no movie {unknown[0]!r} in this store",
-                    where=self.location,
-                    hint=f"one of {few(sorted(known))}",
-                )
+            # The index is enough where nothing but movies is asked for.
+            index = None
+            if clips is None and mask is None:
+                index = self.commits.find_index()
+            self._require_movies(wanted, index)
             if index is not None:
                 return Selection(index.rows(wanted), self)
         self.arrays.check_rows()
         chosen = np.ones(self.n_clips, dtype=bool)
-        if wanted is not None:
+        if movies is not None:
             chosen &= np.isin(self.movie_ids, np.array(wanted, dtype=np.str_))
         if mask is not None:
-            bits = np.asarray(mask)
-            if bits.dtype != np.bool_ or bits.shape != (self.n_clips,):
-                raise FixInput(
-                    f"mask must be {self.n_clips} booleans, one for each row of the store, "
-                    f"got {bits.dtype} of shape {bits.shape}"
-                )
-            chosen &= bits
+            chosen &= self._checked_mask(mask)
         if clips is None:
             return Selection(np.flatnonzero(chosen), self)
         if isinstance(clips, str):
@@ -452,6 +440,27 @@ class Store:
         )
         selection = Selection(rows, self, np.array(requested, dtype=np.str_))
         return selection[(rows < 0) | chosen[rows]]
+
+    def _require_movies(self, movies: Sequence[str], index: Index | None) -> None:
+        """Raise an error that names the first movie that is not in the store."""
+        known = set(self.movie_ids.tolist()) if index is None else index.movies.keys()
+        unknown = sorted(set(movies) - known)
+        if unknown:
+            raise NotFound(
+                f"no movie {unknown[0]!r} in this store",
+                where=self.location,
+                hint=f"one of {few(sorted(known))}",
+            )
+
+    def _checked_mask(self, mask: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return a mask as an array; an error unless it has a boolean for each row."""
+        bits = np.asarray(mask)
+        if bits.dtype != np.bool_ or bits.shape != (self.n_clips,):
+            raise FixInput(
+                f"mask must be {self.n_clips} booleans, one for each row of the store, "
+                f"got {bits.dtype} of shape {bits.shape}"
+            )
+        return bits
 
     def matrix(
         self,
@@ -485,13 +494,10 @@ class Store:
         It is read into memory. For arrays larger than that: `xarray.open_zarr` on data.zarr.
         """
         xarray = need("xarray", "frames", "Store.to_xarray")
-        arrays = {
-            name: (
-                (ROW_DIM, *self.plan.array(name).dims),
-                self.matrix(name, missing="nan").values,
-            )
-            for name in self.levels
-        }
+        arrays = {}
+        for name in self.levels:
+            dims = (ROW_DIM, *self.plan.array(name).dims)
+            arrays[name] = (dims, self.matrix(name, missing="nan").values)
         ids = {
             "clip_id": (ROW_DIM, self.clip_ids),
             "movie_id": (ROW_DIM, self.movie_ids),
@@ -508,7 +514,8 @@ class Store:
         mask = self.plan.mask_of(level)
         if mask is None:
             return None
-        self._raise_absent(self._presence(mask, Selection(rows, self))[1])
+        _, absent = self._presence(mask, Selection(rows, self))
+        self._raise_absent(absent)
         return self.arrays.read(mask, rows).astype(np.bool_)
 
     def presence(
@@ -533,7 +540,8 @@ class Store:
         spec = self._askable(level, missing)
         selection = self.select(clips, movies, mask)
         if missing == "error":
-            self._raise_absent(self._presence(spec, selection)[1])
+            _, absent = self._presence(spec, selection)
+            self._raise_absent(absent)
         selection = selection[np.argsort(selection.rows, kind="stable")]
         blocks = selection.rows // self.plan.block_rows
         ends = np.flatnonzero(np.diff(blocks, append=-2)) + 1
@@ -592,9 +600,8 @@ class Store:
             return Matrix(values, present, selection, reasons)
         if not present.all():
             selection = selection[present]
-        return Matrix(
-            self.arrays.read(spec, selection.rows), present, selection, reasons
-        )
+        values = self.arrays.read(spec, selection.rows)
+        return Matrix(values, present, selection, reasons)
 
     def _presence(
         self, spec: ArraySpec, selection: Selection
@@ -613,11 +620,9 @@ class Store:
         if not absent:
             return
         lines = [f"{clip}: {status}" for clip, status in absent.items()]
-        more = (
-            [f"... and {len(lines) - SHOWN_REASONS} more"]
-            if len(lines) > SHOWN_REASONS
-            else []
-        )
+        details = lines[:SHOWN_REASONS]
+        if len(lines) > SHOWN_REASONS:
+            details.append(f"... and {len(lines) - SHOWN_REASONS} more")
         remedy = "check their ids, extract them again"
         if all(status == NOT_FETCHED for status in absent.values()):
             remedy = PULL_AGAIN
@@ -625,5 +630,5 @@ class Store:
             f"{len(absent)} of the requested clips are missing, the first is {lines[0]}",
             where=self.location,
             hint=f'{remedy}, or in Python missing="drop" or "nan"',
-            details=[*lines[:SHOWN_REASONS], *more],
+            details=details,
         )

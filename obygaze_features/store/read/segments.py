@@ -93,9 +93,8 @@ def slices(
         stop = np.searchsorted(start_s, last_s - within_s, side="left")
     elif rule == "centre":
         centre = (start_s + end_s) / 2
-        first, stop = (
-            np.searchsorted(centre, at - within_s) for at in (first_s, last_s)
-        )
+        first = np.searchsorted(centre, first_s - within_s)
+        stop = np.searchsorted(centre, last_s - within_s)
     else:
         first = np.searchsorted(start_s, first_s - within_s, side="left")
         stop = np.searchsorted(end_s, last_s + within_s, side="right")
@@ -110,69 +109,98 @@ def read_segments(
     reduce: Reducer | None,
 ) -> Segments:
     """Return the windows of each segment, as `Store.segments` does."""
-    grid = store.recipe.to_json().get("sampling", {}).get("grid")
-    if grid is None:
-        what = "this store has features of clips, not of windows"
-        raise FixInput(what, where=store.location, hint="obygaze manifest windows")
-    for name, value, known in (
-        ("rule", rule, RULES),
-        ("reduce", reduce or "max", REDUCERS),
-    ):
-        if value not in known:
-            raise FixInput(f"{name} must be one of {', '.join(known)}, got {value!r}")
+    grid = _grid_of(store)
+    _check_names(rule, reduce)
     spec = store.plan.array(level)
     clips = list(segments)
     films = np.array([clip.movie_id for clip in clips], dtype=np.str_)
-    spans = np.array([(c.start_s, c.end_s) for c in clips], dtype=np.float64).reshape(
-        -1, 2
-    )
-    reasons = {
-        c.clip_id: NO_TIMES for c in clips if c.start_s is None or c.end_s is None
-    }
-    timed = ~np.isnan(spans).any(axis=1)
-    found: dict[int, npt.NDArray[Any]] = {}
+    times = [(clip.start_s, clip.end_s) for clip in clips]
+    spans = np.array(times, dtype=np.float64).reshape(-1, 2)
+    is_timed = ~np.isnan(spans).any(axis=1)
+    reason_of: dict[str, RowStatus] = {}
+    for clip in clips:
+        if clip.start_s is None or clip.end_s is None:
+            reason_of[clip.clip_id] = NO_TIMES
+    values_of: dict[int, npt.NDArray[Any]] = {}
     counts = np.zeros(len(clips), dtype=np.int64)
-    index = store.commits.find_index()
-    known_films = runs_of(store.movie_ids) if index is None else index.movies
+    runs_of_film = _film_runs(store)
     for film in np.unique(films).tolist():
-        mine = np.flatnonzero((films == film) & timed)
-        rows = [np.arange(*run) for run in known_films.get(film, ())]
-        missing = RowStatus("missing", message=RULES[rule]) if rows else NO_FILM
-        ok, (start_s, end_s) = _present_windows(store, spec, rows)
-        within_s = ROUNDING_S
-        if len(ok) and grid.get("window") and not grid.get("fps"):
-            within_s = (
-                PICTURE_SHARE * float(np.median(end_s - start_s)) / grid["window"]
-            )
-        first_s, last_s = spans[mine].T
+        of_film = np.flatnonzero((films == film) & is_timed)
+        runs = [np.arange(*run) for run in runs_of_film.get(film, ())]
+        ok, (start_s, end_s) = _present_windows(store, spec, runs)
+        first_s, last_s = spans[of_film].T
+        within_s = _tolerance_s(grid, start_s, end_s)
         first, stop = slices(start_s, end_s, first_s, last_s, rule, within_s)
-        reasons |= {clips[row].clip_id: missing for row in mine[first == stop].tolist()}
-        mine, first, stop = (each[first < stop] for each in (mine, first, stop))
-        counts[mine] = stop - first
+        has_window = first < stop
+        missing = RowStatus("missing", message=RULES[rule]) if runs else NO_FILM
+        for index in of_film[~has_window].tolist():
+            reason_of[clips[index].clip_id] = missing
+        of_film = of_film[has_window]
+        first = first[has_window]
+        stop = stop[has_window]
+        counts[of_film] = stop - first
+        # All windows between the first and the last that a segment has, in one read.
         start = first.min(initial=len(ok))
         values = store.arrays.read(spec, ok[start : stop.max(initial=start)])
-        for row, one, after in zip(
-            mine.tolist(), first - start, stop - start, strict=True
-        ):
-            windows = values[one:after]
-            found[row] = windows if reduce is None else REDUCERS[reduce](windows)[None]
+        bounds = zip(of_film.tolist(), first - start, stop - start, strict=True)
+        for index, begin, after in bounds:
+            windows = values[begin:after]
+            if reduce is None:
+                values_of[index] = windows
+            else:
+                values_of[index] = REDUCERS[reduce](windows)[None]
     present = counts > 0
-    order = {
-        clip.clip_id: reasons[clip.clip_id] for clip in clips if clip.clip_id in reasons
-    }
+    reasons = {}
+    for clip in clips:
+        if clip.clip_id in reason_of:
+            reasons[clip.clip_id] = reason_of[clip.clip_id]
     ids = np.array([clip.clip_id for clip in clips], dtype=np.str_)[present]
-    none = np.empty((0, *spec.tail_shape), dtype=spec.dtype)
+    parts = [np.empty((0, *spec.tail_shape), dtype=spec.dtype)]
+    parts += [values_of[index] for index in sorted(values_of)]
     return Segments(
-        np.concatenate(
-            [none, *(found[row] for row in sorted(found))],
-            dtype=spec.dtype,
-            casting="unsafe",
-        ),
-        np.concatenate([[0], np.cumsum(counts[present])]),
-        present,
-        ids,
-        order,
+        values=np.concatenate(parts, dtype=spec.dtype, casting="unsafe"),
+        offsets=np.concatenate([[0], np.cumsum(counts[present])]),
+        present=present,
+        clip_ids=ids,
+        reasons=reasons,
     )
+
+
+def _grid_of(store: Store) -> Mapping[str, Any]:
+    """Return the grid of windows in the recipe of a store; an error if it is not of windows."""
+    grid: Mapping[str, Any] | None = (
+        store.recipe.to_json().get("sampling", {}).get("grid")
+    )
+    if grid is None:
+        raise FixInput(
+            "this store has features of clips, not of windows",
+            where=store.location,
+            hint="obygaze manifest windows",
+        )
+    return grid
+
+
+def _check_names(rule: str, reduce: str | None) -> None:
+    """Raise an error for an unknown rule or reducer."""
+    if rule not in RULES:
+        raise FixInput(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+    if reduce is not None and reduce not in REDUCERS:
+        raise FixInput(f"reduce must be one of {', '.join(REDUCERS)}, got {reduce!r}")
+
+
+def _film_runs(store: Store) -> Mapping[str, Sequence[tuple[int, int]]]:
+    """Return the runs of rows of each film, from the index where the store has one."""
+    index = store.commits.find_index()
+    if index is None:
+        return runs_of(store.movie_ids)
+    return index.movies
+
+
+def _tolerance_s(grid: Mapping[str, Any], start_s: Floats, end_s: Floats) -> float:
+    """Return how far times of the windows of a film may differ and still be equal."""
+    if not len(start_s) or not grid.get("window") or grid.get("fps"):
+        return ROUNDING_S
+    return PICTURE_SHARE * float(np.median(end_s - start_s)) / float(grid["window"])
 
 
 def _present_windows(

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,26 +119,26 @@ class VerifyReport:
         """Raise an error (exit 5) that names each clip whose times or video changed since."""
         if self.changed:
             hint = "obygaze extract run lists how to extract them again"
-            lines = {clip: ", ".join(what) for clip, what in self.changed.items()}
-            raise changed_error(lines, where=self.location, hint=hint)
+            words = {clip: ", ".join(parts) for clip, parts in self.changed.items()}
+            raise changed_error(words, where=self.location, hint=hint)
 
 
 def changed_error(
     what_changed: Mapping[str, str], *, where: str, hint: str
 ) -> Mismatch:
     """Return the error for clips whose features are of other times, or of another video."""
-    lines = [f"{clip}: {what}" for clip, what in what_changed.items()]
-    more = (
-        [f"... and {len(lines) - SHOWN_CHANGED} more"]
-        if len(lines) > SHOWN_CHANGED
-        else []
-    )
+    lines = [f"{clip}: {words}" for clip, words in what_changed.items()]
+    details = []
+    if len(lines) > 1:
+        details = lines[:SHOWN_CHANGED]
+    if len(lines) > SHOWN_CHANGED:
+        details.append(f"... and {len(lines) - SHOWN_CHANGED} more")
     return Mismatch(
         f"{count(len(lines), 'clip')} changed since their features were extracted, the first is "
         f"{lines[0]}",
         where=where,
         hint=hint,
-        details=[*lines[:SHOWN_CHANGED], *more] if len(lines) > 1 else [],
+        details=details,
     )
 
 
@@ -166,19 +166,20 @@ def verify(
     _, sha256 = split_expected(named, expect)
     progress = progress or Quiet()
     report = _report(files, hashes, sha256, progress)
+    if report.sealed or not (report.problems or report.warnings):
+        return report
     is_seal_damaged = any(problem.name == Seal.FILE for problem in report.problems)
-    is_incomplete = bool(report.problems or report.warnings) and not is_seal_damaged
-    is_sealed_meanwhile = not report.sealed and is_incomplete
-    if is_sealed_meanwhile and read_or_none(files, Seal.FILE) is not None:
-        # What was missing may be what a seal removes.
-        report = _report(files, hashes, sha256, progress)
-    return report
+    if is_seal_damaged or read_or_none(files, Seal.FILE) is None:
+        return report
+    # Sealed meanwhile: what was missing may be what a seal removes.
+    return _report(files, hashes, sha256, progress)
 
 
 def _report(
     files: Files, hashes: bool, expect: str, progress: Progress
 ) -> VerifyReport:
-    report = VerifyReport(files.location, "hashes" if hashes else "markers and lengths")
+    how = "hashes" if hashes else "markers and lengths"
+    report = VerifyReport(files.location, how)
     store = _opened(files, report, expect)
     if store is None:
         return report
@@ -245,43 +246,55 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
         made_by = commits.made_by()
         report.made_by = made_by.lines() if made_by.clips else []
         report.warnings += made_by.warnings()
-    for name in (*ID_ARRAYS, *(spec.name for spec in plan.arrays)):
+    for name in _array_names(plan):
         with report.collecting(f"data.zarr/{name}/zarr.json"):
             store.arrays.check_layout(name)
     for block in range(plan.n_blocks):
-        found = commits.listing(block)
-        for spec in plan.arrays if found is not None else ():
+        listing = commits.listing(block)
+        if listing is None:
+            continue
+        for spec in plan.arrays:
             name = plan.block_key(spec.name, block)
-            if found is not None and name not in found.files:
+            if name not in listing.files:
                 report.add(name, "neither the seal nor a marker lists it")
     if commits.seal is not None and MovieIndex.FILE in commits.seal.files:
         with report.collecting(MovieIndex.FILE):
-            for name, record in index_records(store, commits.seal).items():
-                if read_record(store.files, type(record), name) != record:
-                    raise Corrupt(f"{name} does not say what the seal and the ids say")
+            _check_index(store, commits.seal)
+
+
+def _array_names(plan: Plan) -> list[str]:
+    """Return the names of all arrays: the ids, then those of the plan."""
+    return [*ID_ARRAYS, *(spec.name for spec in plan.arrays)]
+
+
+def _check_index(store: Store, seal: Seal) -> None:
+    """Raise an error if a file of the index does not say what the seal and the ids say."""
+    for name, record in index_records(store, seal).items():
+        if read_record(store.files, type(record), name) != record:
+            raise Corrupt(f"{name} does not say what the seal and the ids say")
 
 
 def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:
     """Raise an error if a file is none of what it may be, which changes with rows replaced."""
-    problem = ""
-    place = block_of(name)
-    expectations = (
-        store.commits.possible(name) if place is not None else [Expected(mark)]
-    )
+    first_problem = ""
+    array_and_block = block_of(name)
+    expectations: Iterable[Expected] = [Expected(mark)]
+    if array_and_block is not None:
+        expectations = store.commits.possible(name)
     for expected in expectations:
         layout = None
-        if place is not None and expected.crc32c is not None:
+        if array_and_block is not None and expected.crc32c is not None:
+            array, _ = array_and_block
             try:
-                layout = store.arrays.layout(place[0])
-            except (
-                Corrupt
-            ):  # `_check_arrays` reports it, with the name of its zarr.json
+                layout = store.arrays.layout(array)
+            except Corrupt:
+                # `_check_arrays` reports it, with the name of its zarr.json.
                 expected = Expected(expected.mark)
-        found = _problem(store.files, name, expected, layout, hashes)
-        if not found:
+        problem = _problem(store.files, name, expected, layout, hashes)
+        if not problem:
             return
-        problem = problem or found
-    raise Corrupt(problem)
+        first_problem = first_problem or problem
+    raise Corrupt(first_problem)
 
 
 def _problem(
@@ -303,21 +316,26 @@ def _problem(
     if piece.total != mark.n_bytes:
         return f"it has {piece.total} bytes, expected {mark.n_bytes}"
     if hashes:
-        digest = hashlib.sha256(piece.data.data)
-        for begin in range(READ_BYTES, mark.n_bytes, READ_BYTES):
-            more = files.read(name, begin, begin + READ_BYTES)
-            if more is not None:
-                digest.update(more.data.data)
-        if digest.hexdigest() != mark.sha256:
+        if _sha256_of(files, name, piece, mark.n_bytes) != mark.sha256:
             return "its sha256 is not the one that was committed"
-        return (
-            "" if layout is None else _problem_of_chunks(files, name, expected, layout)
-        )
+        if layout is None:
+            return ""
+        return _problem_of_chunks(files, name, expected, layout)
     if layout is not None and layout.is_shard:
         return _problem_of_index(layout, piece, crc32c)
     if crc32c and crc32c_of(piece.data) != crc32c:
         return "its checksum is not the one that was committed"
     return ""
+
+
+def _sha256_of(files: Files, name: str, start: Piece, n_bytes: int) -> str:
+    """Return the sha256 of a file of which the first bytes were read already."""
+    digest = hashlib.sha256(start.data.data)
+    for begin in range(READ_BYTES, n_bytes, READ_BYTES):
+        piece = files.read(name, begin, begin + READ_BYTES)
+        if piece is not None:
+            digest.update(piece.data.data)
+    return digest.hexdigest()
 
 
 def _bytes_to_check(
@@ -328,7 +346,9 @@ def _bytes_to_check(
         return 0, READ_BYTES
     if layout is not None and layout.is_shard:
         return -layout.index_bytes, None
-    return (-CRC_BYTES, None) if expected.crc32c else (0, 1)
+    if expected.crc32c:
+        return -CRC_BYTES, None
+    return 0, 1
 
 
 def _problem_of_index(layout: ChunkLayout, index: Piece, crc32c: str | None) -> str:
@@ -358,8 +378,11 @@ def _problem_of_chunks(
         places = layout.places(index.data, index.total)
     if layout.codec is None:
         return ""
-    for place in places:
-        chunk = None if place is None else files.read(name, *place)
+    for bounds in places:
+        if bounds is None:
+            continue
+        start, stop = bounds
+        chunk = files.read(name, start, stop)
         if chunk is None:
             continue
         try:
@@ -374,25 +397,17 @@ def _check_folders(
 ) -> None:
     """Warn of files that are not listed; refuse links."""
     known = {*marks, Plan.FILE, Seal.FILE, README_FILE, LicenceHistory.FILE}
-    arrays = [
-        f"data.zarr/{name}"
-        for name in (*ID_ARRAYS, *(spec.name for spec in plan.arrays))
-    ]
-    folders = {name.rsplit("/", 1)[0] for name in known if "/" in name} | {
-        *arrays,
-        "data.zarr",
-    }
+    array_folders = {f"data.zarr/{name}" for name in _array_names(plan)}
+    folders = {name.rsplit("/", 1)[0] for name in known if "/" in name}
+    folders |= array_folders
+    folders.add("data.zarr")
     for folder in ("", "commits", *sorted(folders)):
+        is_array = folder in array_folders
         for name in files.names(folder) or ():
             path = f"{folder}/{name}" if folder else name
             if path in known or path in folders or _WORK.fullmatch(path):
                 continue
-            if folder in arrays and not report.sealed and _is_new(files, path):
-                continue
-            if folder in arrays and not report.sealed and _is_orphan(files, path):
-                report.add(path, "no seal and no marker lists it: one is lost")
-            else:
-                report.warnings.append(f"{path} is not part of the store")
+            _check_unlisted(files, path, is_array, report)
     for name in files.names("staging") or ():
         if "." not in name:
             report.warnings.append(
@@ -400,13 +415,27 @@ def _check_folders(
             )
 
 
+def _check_unlisted(
+    files: Files, path: str, is_in_array: bool, report: VerifyReport
+) -> None:
+    """Warn of a file that is not listed; a problem where its block has lost its marker."""
+    if is_in_array and not report.sealed:
+        if _is_new(files, path):
+            return
+        if _is_orphan(files, path):
+            report.add(path, "no seal and no marker lists it: one is lost")
+            return
+    report.warnings.append(f"{path} is not part of the store")
+
+
 def _is_new(files: Files, path: str) -> bool:
     """Return whether a file is of a block that was committed after the markers were read."""
     array_and_block = block_of(path)
     if array_and_block is None:
         return False
+    _, block = array_and_block
     try:
-        marker = read_record(files, Marker, marker_key(array_and_block[1]))
+        marker = read_record(files, Marker, marker_key(block))
     except (Corrupt, Mismatch, FixInput):
         return False
     return marker is not None and path in marker.files
@@ -417,17 +446,20 @@ def _is_orphan(files: Files, name: str) -> bool:
 
     They are looked for in the order in which a commit and a seal remove them.
     """
-    place = block_of(name)
-    if place is None:
+    array_and_block = block_of(name)
+    if array_and_block is None:
         return False
-    marker = Path(marker_key(place[1]))
-    places = (
+    _, block = array_and_block
+    marker = Path(marker_key(block))
+    entries = (
         ("staging", marker.stem),
         ("staging.sealing", marker.stem),
         ("commits", marker.name),
     )
-    listed = any(entry in (files.names(folder) or ()) for folder, entry in places)
-    return not listed and read_or_none(files, Seal.FILE) is None
+    for folder, entry in entries:
+        if entry in (files.names(folder) or ()):
+            return False
+    return read_or_none(files, Seal.FILE) is None
 
 
 def compare_decoded(store: Store, k: int, reextract: Reextract) -> VerifyReport:
@@ -449,22 +481,25 @@ def compare_decoded(store: Store, k: int, reextract: Reextract) -> VerifyReport:
         f"{clip} could not be extracted again" for clip in clips if clip not in again
     ]
     for level in store.levels:
-        asked = [clip for clip in clips if level in again.get(clip, {})]
-        if not asked:
+        compared = [clip for clip in clips if level in again.get(clip, {})]
+        if not compared:
             continue
-        stored = store.matrix(level, clips=asked).values
-        made = np.stack([np.asarray(again[clip][level]) for clip in asked])
+        stored = store.matrix(level, clips=compared).values
+        made = np.stack([np.asarray(again[clip][level]) for clip in compared])
         if stored.shape != made.shape:
-            what = f"extracted again with shape {made.shape[1:]}, stored {stored.shape[1:]}"
-            report.add(level, what)
+            problem = f"extracted again with shape {made.shape[1:]}, stored {stored.shape[1:]}"
+            report.add(level, problem)
             continue
-        found = cosines(stored, made)
+        of_clips = cosines(stored, made)
         report.cosines[level] = {
-            "least": float(found.min()),
-            "median": float(np.median(found)),
+            "least": float(of_clips.min()),
+            "median": float(np.median(of_clips)),
         }
-        for clip, cosine in zip(asked, found.tolist(), strict=True):
+        for clip, cosine in zip(compared, of_clips.tolist(), strict=True):
+            # A cosine that is NaN is a problem too.
             if not cosine >= SAME_COSINE:
-                what = f"the cosine with the features extracted again is {cosine:.6f}"
-                report.add(f"{level} of {clip}", what)
+                problem = (
+                    f"the cosine with the features extracted again is {cosine:.6f}"
+                )
+                report.add(f"{level} of {clip}", problem)
     return report

@@ -161,7 +161,7 @@ def test_a_segment_without_a_window_says_why(tmp_path: Path) -> None:
         == len(store.segments([], "clip", reduce="mean"))
         == 0
     )
-    for wrong in ({"rule": "near"}, {"reduce": "median"}):
+    for wrong in ({"rule": "near"}, {"reduce": "median"}, {"reduce": ""}):
         with pytest.raises(FixInput, match="must be one of"):
             store.segments(segments, "clip", **wrong)
     plan_store(tmp_path / "clips")
