@@ -1,7 +1,8 @@
 """Differences: between training tasks, between models, and between kinds of clips (the factors)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -49,9 +50,9 @@ def contrasts(run: ReportRun) -> Part:
     if any(r["ci"] is None for r in records if r["metric"] in RANKING_METRICS):
         yield sentence("untested")
     rows: list[Row | Heading] = []
-    for test, own in grouped(records, lambda record: record["test"]).items():
+    for test, same_test in grouped(records, lambda record: record["test"]).items():
         rows.append(Heading(f"tested on {test}"))
-        for record in own:
+        for record in same_test:
             higher = f"{record.get('n_movies_higher', '–')} of {record['n_movies']}"
             values = (Number(record[side]["value"]) for side in ("first", "second"))
             sizes = (record[key] for key in ("n_seeds", "n_test", "leaked"))
@@ -88,63 +89,79 @@ def differences(run: ReportRun) -> Part:
         p = same[0].get("p_sign_flip")
         return 1.0 if p is None else p, -abs(same[0]["difference"] or 0.0)
 
-    smallest = [
-        (record["n_movies"], metric_name(record["metric"]), least)
-        for record in run.of("comparison")
-        if not _has_baseline(record) and (least := _detectable(run, record)) is not None
-    ]
-    for (n_films, metric), some in grouped(smallest, lambda one: one[:2]).items():
-        names = {"n_films": n_films, "metric": metric, "confidence": run.confidence}
-        yield sentence(
-            "power", typical=f"{median(one[2] for one in some):.2f}", **names
-        )
+    yield from _detectable_differences(run)
     records = [
         record
         for record in run.of("comparison")
         if "oracle" not in (record["first"]["model"], record["second"]["model"])
     ]
-    found = sorted(grouped(records, key).values(), key=order)
-    best = [
-        same for same in found if any(_is_against_best(run, record) for record in same)
-    ]
-    rest = [same for same in found if same not in best]
+    against_best = []
+    others = []
+    for same in sorted(grouped(records, key).values(), key=order):
+        if any(_is_against_best(run, record) for record in same):
+            against_best.append(same)
+        else:
+            others.append(same)
     # A p is given only where all runs test the same clips.
-    p = (
-        ["p"]
-        if any(record.get("p_sign_flip") is not None for record in records)
-        else []
-    )
-    if best:
-        yield make_table(
-            "comparisons", "comparisons", [_compared(run, one, *p) for one in best], p
-        )
+    has_p = any(record.get("p_sign_flip") is not None for record in records)
+    p = ["p"] if has_p else []
+    if against_best:
+        rows = [_compared(run, same, *p) for same in against_best]
+        yield make_table("comparisons", "comparisons", rows, p)
+    two_models = [same for same in others if not _has_baseline(same[0])]
+    with_baseline = [same for same in others if _has_baseline(same[0])]
     further: list[Row | Heading] = []
-    for title, baseline in (("two models", False), ("a model and a baseline", True)):
-        own = [same for same in rest if _has_baseline(same[0]) == baseline]
-        further += (
-            [Heading(title), *(_compared(run, same, *p) for same in own)] if own else []
-        )
+    if two_models:
+        further.append(Heading("two models"))
+        further += [_compared(run, same, *p) for same in two_models]
+    if with_baseline:
+        further.append(Heading("a model and a baseline"))
+        further += [_compared(run, same, *p) for same in with_baseline]
     if further:
         table = make_table("further_comparisons", "comparisons-further", further, p)
-        yield replace(table, folded=bool(best))
+        yield replace(table, folded=bool(against_best))
+
+
+def _detectable_differences(run: ReportRun) -> Iterator[str]:
+    """Yield a sentence per metric: which difference of two models the films are enough to find."""
+    detectable: dict[tuple[int, str], list[float]] = {}
+    for record in run.of("comparison"):
+        if _has_baseline(record):
+            continue
+        least = _detectable(run, record)
+        if least is None:
+            continue
+        group = (record["n_movies"], metric_name(record["metric"]))
+        detectable.setdefault(group, []).append(least)
+    for (n_films, metric), differences_of_group in detectable.items():
+        yield sentence(
+            "power",
+            typical=f"{median(differences_of_group):.2f}",
+            n_films=n_films,
+            metric=metric,
+            confidence=run.confidence,
+        )
 
 
 def _is_against_best(run: ReportRun, record: Record) -> bool:
     """Return whether a model is compared with the best baseline without features of its cell."""
     second = record["second"]
     metric = record["metric"]
-    blind = {
-        (one["model"], one["feature"]): rank_of(one, metric)
-        for one in run.baselines
-        if pair_of(one) == pair_of(record) and not one.get("ceiling")
-        if one["feature"] in ("", record["first"]["feature"])
-    }
-    own = blind.get((second["model"], second["feature"]))
-    return own is not None and own == max(blind.values())
+    stores = ("", record["first"]["feature"])
+    ranks = {}
+    for baseline in run.baselines:
+        if pair_of(baseline) != pair_of(record) or baseline.get("ceiling"):
+            continue
+        if baseline["feature"] in stores:
+            model = (baseline["model"], baseline["feature"])
+            ranks[model] = rank_of(baseline, metric)
+    rank = ranks.get((second["model"], second["feature"]))
+    return rank is not None and rank == max(ranks.values())
 
 
 def _compared(run: ReportRun, same: Sequence[Record], *columns: str) -> Row:
     first = same[0]
+    p = Number(first.get("p_sign_flip"), digits=3, is_p=True)
     return (
         pair_name(*pair_of(first)),
         run.label(first["first"]),
@@ -152,7 +169,7 @@ def _compared(run: ReportRun, same: Sequence[Record], *columns: str) -> Row:
         metric_name(first["metric"]),
         _difference(first),
         first.get("n_movies"),
-        *(Number(first.get("p_sign_flip"), digits=3, is_p=True) for _ in columns),
+        *(p for _ in columns),
     )
 
 
@@ -161,7 +178,8 @@ def _has_baseline(record: Record) -> bool:
 
 
 def _difference(record: Record) -> Number:
-    return Number(record["difference"], *(record.get("ci") or (None, None)))
+    low, high = record.get("ci") or (None, None)
+    return Number(record["difference"], low, high)
 
 
 def _detectable(run: ReportRun, record: Record) -> float | None:
@@ -181,11 +199,10 @@ def _analyses(run: ReportRun) -> Iterable[tuple[list[Record], list[str], str, st
         run.of("analysis"), lambda record: tuple(record[key] for key in parts)
     )
     for (model, feature, train, test), records in by_cell.items():
-        factors = list(
-            dict.fromkeys(f["name"] for record in records for f in record["factors"])
-        )
+        factors = chain.from_iterable(record["factors"] for record in records)
+        names = list(dict.fromkeys(factor["name"] for factor in factors))
         title = f"{model} ({feature}), {pair_name(train, test)}"
-        yield records, factors, title, slug(f"{model}-{feature}-{train}-{test}")
+        yield records, names, title, slug(f"{model}-{feature}-{train}-{test}")
 
 
 def _is_one_film(record: Record) -> bool:
@@ -196,39 +213,47 @@ def _is_one_film(record: Record) -> bool:
 def factors(run: ReportRun) -> Part:
     """Yield the log odds of success for each factor, a table per cell, a column per film."""
     for records, names, title, key in _analyses(run):
-        own = sorted((r for r in records if r["factors"]), key=_is_one_film)
-        by_name = [
-            {factor["name"]: factor for factor in record["factors"]} for record in own
-        ]
-        rows = [
-            (
-                name,
-                *(_log_odds(f.get(name), r) for f, r in zip(by_name, own, strict=True)),
-            )
-            for name in names
-        ]
-        films = [run.film_name(record["film"]) or "all films" for record in own]
-        reasons = grouped(
-            (r for r in records if r["note"]), lambda record: record["note"]
-        )
-        notes = "; ".join(
-            f"{', '.join(run.film_name(r['film']) or 'all films' for r in same)}: {reason}"
-            for reason, same in reasons.items()
-        )
-        notes = f" Notes: {notes}." if notes else ""
+        analysed = [record for record in records if record["factors"]]
+        analysed.sort(key=_is_one_film)
+        films = [_film_or_all(run, record) for record in analysed]
+        rows = []
+        for name in names:
+            values = [_log_odds(record, name) for record in analysed]
+            rows.append((name, *values))
+        notes = _notes_of(run, records)
         yield make_table(
             "analysis", f"analysis-{key}", rows, films, name=title, notes=notes
         )
 
 
-def _log_odds(factor: Mapping[str, Any] | None, record: Record) -> Number:
+def _film_or_all(run: ReportRun, record: Record) -> str:
+    """Return the name of the film of an error analysis."""
+    return run.film_name(record["film"]) or "all films"
+
+
+def _notes_of(run: ReportRun, records: Sequence[Record]) -> str:
+    """Return the notes of error analyses, each with the films that it is about."""
+    with_note = [record for record in records if record["note"]]
+    if not with_note:
+        return ""
+    notes = []
+    for note, same_note in grouped(with_note, lambda r: r["note"]).items():
+        films = ", ".join(_film_or_all(run, record) for record in same_note)
+        notes.append(f"{films}: {note}")
+    return f" Notes: {'; '.join(notes)}."
+
+
+def _log_odds(record: Record, name: str) -> Number:
+    """Return the log odds of a factor, with its interval if the analysis is of all films."""
+    factors = {factor["name"]: factor for factor in record["factors"]}
+    factor = factors.get(name)
     if factor is None:
         return Number(None)
-    low, high = (
-        (None, None) if _is_one_film(record) else (factor["low"], factor["high"])
-    )
     significant = factor["p"] is not None and factor["p"] < 0.05
-    return Number(factor["log_odds"], low, high, mark="*" if significant else "")
+    mark = "*" if significant else ""
+    if _is_one_film(record):
+        return Number(factor["log_odds"], mark=mark)
+    return Number(factor["log_odds"], factor["low"], factor["high"], mark=mark)
 
 
 def draw_factors(run: ReportRun, figures: FigureSet) -> None:
@@ -239,24 +264,17 @@ def draw_factors(run: ReportRun, figures: FigureSet) -> None:
         height = 0.6 + 0.26 * len(names)
         # The axis shows the intervals of all films, but not of all single films.
         shown = [record for record in records if not _is_one_film(record)] or records
-        ends = [
-            f[end]
-            for record in shown
-            for f in record["factors"]
-            for end in ("low", "high")
-        ]
-        largest = max((abs(end) for end in ends if end is not None), default=2.0)
-        limit = min(max(1.15 * largest, 1.0), 12.0)
-        values = [
-            factor["log_odds"] for record in records for factor in record["factors"]
-        ]
+        limit = _limit_of(shown)
+        factors = chain.from_iterable(record["factors"] for record in records)
+        values = [factor["log_odds"] for factor in factors]
         n_beyond = sum(abs(value) > limit for value in values)
-        beyond = (
-            f" Triangles at the edge: {n_beyond} of {len(values)} dots are outside."
-        )
-        cut = beyond if n_beyond else ""
+        beyond = ""
+        if n_beyond:
+            beyond = (
+                f" Triangles at the edge: {n_beyond} of {len(values)} dots are outside."
+            )
         with figures.draw(
-            "factors", f"factors-{key}", height, name=title, beyond=cut
+            "factors", f"factors-{key}", height, name=title, beyond=beyond
         ) as (_, axes):
             for record in records:
                 _draw_analysis(axes, record, names, limit)
@@ -267,25 +285,36 @@ def draw_factors(run: ReportRun, figures: FigureSet) -> None:
             axes.set_xlabel("log odds of success", color=MUTED)
 
 
+def _limit_of(records: Sequence[Record]) -> float:
+    """Return where the axis of the log odds ends: beyond the intervals of these analyses."""
+    ends = []
+    for factor in chain.from_iterable(record["factors"] for record in records):
+        ends += [factor["low"], factor["high"]]
+    largest = max((abs(end) for end in ends if end is not None), default=2.0)
+    return float(min(max(1.15 * largest, 1.0), 12.0))
+
+
 def _draw_analysis(
     axes: Any, record: Record, names: Sequence[str], limit: float
 ) -> None:
     """Draw the factors of one film or of all; beyond the limit is a triangle at the edge."""
     for factor in record["factors"]:
-        place = names.index(factor["name"])
+        row = names.index(factor["name"])
         low = factor["low"]
         high = factor["high"]
         value = factor["log_odds"]
-        marker = "o" if abs(value) <= limit else ">" if value > 0 else "<"
+        marker = "o"
+        if abs(value) > limit:
+            marker = ">" if value > 0 else "<"
         at = min(max(value, -limit), limit)
         if _is_one_film(record):
             style = {"s": 14, "color": BASELINE, "alpha": 0.7, "lw": 0, "zorder": 1}
-            axes.scatter(at, place, marker=marker, **style)
+            axes.scatter(at, row, marker=marker, **style)
         else:
             has_interval = low is not None and high is not None
             if has_interval:
-                axes.plot([low, high], [place, place], color=MODEL, lw=1.8, zorder=2)
+                axes.plot([low, high], [row, row], color=MODEL, lw=1.8, zorder=2)
             face = MODEL if has_interval else "white"
             axes.scatter(
-                at, place, marker=marker, s=28, color=face, edgecolor=MODEL, zorder=3
+                at, row, marker=marker, s=28, color=face, edgecolor=MODEL, zorder=3
             )

@@ -48,47 +48,54 @@ def concepts(run: ReportRun) -> Part:
     if run.of("anatomy"):
         yield sentence("concepts")
     for bank in run.banks:
-        feature = bank["feature"]
-        if leak := bank.get("film_leak"):
-            yield sentence("film_leak", feature=feature, **leak)
-        if bank.get("note"):
-            yield sentence("bank_note", feature=feature, note=bank["note"])
-        if bank.get("left_out"):
-            names = "; ".join(
-                f"{name} ({why})" for name, why in bank["left_out"].items()
-            )
-            yield sentence("left_out", feature=feature, concepts=names)
+        yield from _bank_sentences(bank)
     for number, bank in enumerate(run.banks):
         if bank["concepts"]:
-            concepts = [_concept_row(concept) for concept in bank["concepts"]]
+            rows = [_concept_row(concept) for concept in bank["concepts"]]
             references = _reference_rows(bank["concepts"])
-            key = f"concepts-{slug(bank['feature'])}"
             yield make_table(
                 "concepts",
-                f"{key}-{number}",
-                [*concepts, *references],
+                f"concepts-{slug(bank['feature'])}-{number}",
+                [*rows, *references],
                 bank=bank_name(bank),
             )
-    scores = ("ctl", "ctl_chance", "icl", "icl_chance")
-    leaks = [
-        (f"{bank_name(bank)}, {task}", *(Number(leak[score]) for score in scores))
-        for bank in run.banks
-        for task, leak in (bank.get("leakage") or {}).items()
-    ]
+    leaks = _leakage_rows(run.banks)
     if leaks:
         yield make_table("leakage", "leakage", leaks)
     linear = [head for head in run.heads if head["weights"]]
     for columns, heads in grouped(linear, lambda head: tuple(head["concepts"])).items():
+        store = slug(heads[0]["feature"])
         weights = [(head_name(head), *map(Number, effects(head))) for head in heads]
-        yield make_table(
-            "weights", f"weights-{slug(heads[0]['feature'])}", weights, columns
-        )
-        if rules := [
-            (head_name(head), *own) for head in heads if (own := head.get("rules"))
-        ]:
-            yield make_table(
-                "rules", f"rules-{slug(heads[0]['feature'])}", rules, columns
-            )
+        yield make_table("weights", f"weights-{store}", weights, columns)
+        with_rules = [head for head in heads if head.get("rules")]
+        if with_rules:
+            rules = [(head_name(head), *head["rules"]) for head in with_rules]
+            yield make_table("rules", f"rules-{store}", rules, columns)
+
+
+def _bank_sentences(bank: Record) -> Iterator[str]:
+    """Yield what a reader must know of some concept vectors before their table."""
+    feature = bank["feature"]
+    leak = bank.get("film_leak")
+    if leak:
+        yield sentence("film_leak", feature=feature, **leak)
+    if bank.get("note"):
+        yield sentence("bank_note", feature=feature, note=bank["note"])
+    left_out = bank.get("left_out")
+    if left_out:
+        names = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
+        yield sentence("left_out", feature=feature, concepts=names)
+
+
+def _leakage_rows(banks: Sequence[Record]) -> list[Row]:
+    """Return the leakage of concept vectors for each task, with what chance gives."""
+    rows: list[Row] = []
+    for bank in banks:
+        for task, leak in (bank.get("leakage") or {}).items():
+            scores = ("ctl", "ctl_chance", "icl", "icl_chance")
+            numbers = [Number(leak[score]) for score in scores]
+            rows.append((f"{bank_name(bank)}, {task}", *numbers))
+    return rows
 
 
 def _concept_row(concept: Record) -> Row:
@@ -105,35 +112,34 @@ def _concept_row(concept: Record) -> Row:
 
 def _reference_rows(concepts: Sequence[Record]) -> list[Row | Heading]:
     """Return what noise and random directions reach, as means over the concepts."""
-    noise = [own for concept in concepts if (own := concept.get("noise"))]
-    random = [own for concept in concepts if (own := concept.get("random_directions"))]
+    noise = [concept["noise"] for concept in concepts if concept.get("noise")]
+    random = [
+        concept["random_directions"]
+        for concept in concepts
+        if concept.get("random_directions")
+    ]
     rows: list[Row | Heading] = []
     if noise:
-        ap, auc = (
-            Number(fmean(own[metric] for own in noise)) for metric in ("ap", "auc")
-        )
-        mean, least = (
-            Number(fmean(own["stability"][end] for own in noise))
-            for end in ("mean", "least")
-        )
+        ap = Number(fmean(reached["ap"] for reached in noise))
+        auc = Number(fmean(reached["auc"] for reached in noise))
+        mean = Number(fmean(reached["stability"]["mean"] for reached in noise))
+        least = Number(fmean(reached["stability"]["least"] for reached in noise))
         rows.append(
             ("vectors of random features", None, None, ap, auc, None, None, mean, least)
         )
-    for name, end in (
-        ("random directions", "mean"),
-        ("95th percentile of these", "high"),
-    ):
-        if random:
-            ap, auc = (
-                Number(fmean(r[metric][end] for r in random))
-                for metric in ("ap", "auc")
-            )
-            rows.append((name, None, None, ap, auc, *[None] * 4))
-    return (
-        [Heading("references, means over the concepts", quiet=True), *rows]
-        if rows
-        else []
-    )
+    if random:
+        rows.append(_random_row("random directions", random, "mean"))
+        rows.append(_random_row("95th percentile of these", random, "high"))
+    if not rows:
+        return []
+    return [Heading("references, means over the concepts", quiet=True), *rows]
+
+
+def _random_row(name: str, random: Sequence[Record], end: str) -> Row:
+    """Return AP and AUC of random directions, as means over the concepts."""
+    ap = Number(fmean(reached["ap"][end] for reached in random))
+    auc = Number(fmean(reached["auc"][end] for reached in random))
+    return (name, None, None, ap, auc, None, None, None, None)
 
 
 def effects(head: Record) -> list[float]:
@@ -145,36 +151,42 @@ def effects(head: Record) -> list[float]:
 def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
     """Draw quality and similarity of concept vectors, then corrections and trees."""
     for number, bank in enumerate(run.banks):
-        if bank["concepts"]:
-            end = f"{slug(bank['feature'])}" + (f"-{number}" if number else "")
-            _draw_quality(bank, f"concepts-{end}", figures)
-            side = 1.1 + 0.22 * len(bank["concepts"])
-            with figures.draw(
-                "cosines", f"cosines-{end}", side, bank=bank_name(bank)
-            ) as (_, axes):
-                _draw_cosines(axes, bank)
-    for kind, draw in (("interventions", _draw_corrections), ("tree", _draw_tree)):
-        for head in run.heads:
-            if head[kind]:
-                name = head_name(head)
-                draw(head, name, f"{kind}-{slug(name)}", figures)
+        if not bank["concepts"]:
+            continue
+        end = slug(bank["feature"])
+        if number:
+            end += f"-{number}"
+        _draw_quality(bank, f"concepts-{end}", figures)
+        side = 1.1 + 0.22 * len(bank["concepts"])
+        name = bank_name(bank)
+        with figures.draw("cosines", f"cosines-{end}", side, bank=name) as (_, axes):
+            _draw_cosines(axes, bank)
+    for head in run.heads:
+        if head["interventions"]:
+            name = head_name(head)
+            _draw_corrections(head, name, f"interventions-{slug(name)}", figures)
+    for head in run.heads:
+        if head["tree"]:
+            name = head_name(head)
+            _draw_tree(head, name, f"tree-{slug(name)}", figures)
 
 
 def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
-    concepts = sorted(bank["concepts"], key=lambda one: one["ap"]["value"] or 0.0)
+    concepts = sorted(bank["concepts"], key=lambda c: c["ap"]["value"] or 0.0)
     layout = {"ncols": 2, "sharey": True, "width_ratios": [2, 1]}
     height = 0.6 + 0.27 * len(concepts)
     name = bank_name(bank)
     with figures.draw("concepts", key, height, layout, bank=name) as (_, (left, right)):
         for row, concept in enumerate(concepts):
             _draw_concept(left, right, row, concept)
-        names = [f"{one['name']} ({one['n_positive']})" for one in concepts]
-        names = [textwrap.fill(name, 22) for name in names]
-        label_rows(left, names, upwards=True, fontsize=7.5)
-        if noise := [
-            own["stability"]["mean"] for c in concepts if (own := c.get("noise"))
-        ]:
-            draw_reference(right, fmean(noise))
+        names = [f"{concept['name']} ({concept['n_positive']})" for concept in concepts]
+        wrapped = [textwrap.fill(name, 22) for name in names]
+        label_rows(left, wrapped, upwards=True, fontsize=7.5)
+        noise = [concept["noise"] for concept in concepts if concept.get("noise")]
+        if noise:
+            draw_reference(
+                right, fmean(reached["stability"]["mean"] for reached in noise)
+            )
         for axes, label in ((left, "AP"), (right, "cosine")):
             axes.set(xlim=(-0.05, 1.05), xticks=[0, 0.5, 1])
             axes.set_xlabel(label, color=MUTED)
@@ -199,7 +211,7 @@ def _draw_concept(left: Any, right: Any, row: int, concept: Record) -> None:
 
 
 def _draw_cosines(axes: Any, bank: Record) -> None:
-    names = [one["name"] for one in bank["concepts"]]
+    names = [concept["name"] for concept in bank["concepts"]]
     table = np.array(bank["cosines"])
     axes.imshow(table, "RdBu_r", vmin=-1.0, vmax=1.0)
     for (y, x), value in np.ndenumerate(table):
@@ -214,16 +226,15 @@ def _draw_cosines(axes: Any, bank: Record) -> None:
 def _draw_corrections(head: Record, name: str, key: str, figures: FigureSet) -> None:
     layout = {"nrows": 2, "sharex": True}
     with figures.draw("interventions", key, 3.2, layout, name=name) as (figure, panels):
-        for axes, metric, label in zip(
-            panels, ("f1", "ap"), ("F1 binary", "AP"), strict=True
-        ):
+        labels = {"f1": "F1 binary", "ap": "AP"}
+        for axes, metric in zip(panels, labels, strict=True):
             for curve in head["interventions"]:
-                style = {
-                    "color": ORDER_COLORS.get(curve["order"], INK),
-                    "label": curve["order"],
-                }
-                axes.plot(curve[metric], lw=1.7, marker="o", ms=2.5, **style)
-            axes.set_ylabel(label)
+                order = curve["order"]
+                color = ORDER_COLORS.get(order, INK)
+                axes.plot(
+                    curve[metric], lw=1.7, marker="o", ms=2.5, color=color, label=order
+                )
+            axes.set_ylabel(labels[metric])
             axes.set_ylim(-0.02, 1.02)
             draw_grid(axes, "y")
         panels[1].set_xlabel("corrected concepts", color=MUTED)
@@ -235,17 +246,18 @@ def _draw_tree(head: Record, name: str, key: str, figures: FigureSet) -> None:
     """Draw a tree from left to right; "no" is above "yes" (Figure 5 of the paper)."""
     tree = head["tree"]
     placed = place_nodes(tree, 0, 0, count())
-    depth, n_rows = (max(ends) for ends in zip(*placed.values(), strict=True))
-    n_rows += 1
+    depth = max(x for x, _ in placed.values())
+    n_rows = max(y for _, y in placed.values()) + 1
     names = {"name": name, "n": head["n"], "n_positive": head["n_positive"]}
     with figures.draw("tree", key, 0.3 + 0.32 * n_rows, **names) as (_, axes):
-        for node, place in placed.items():
+        for node, position in placed.items():
             for side in ("left", "right"):
-                if child := placed.get(tree[side][node]):
-                    axes.plot(
-                        *zip(place, child, strict=True), color=MUTED, lw=0.8, zorder=0
-                    )
-            _draw_node(axes, head, node, place, tree["left"][node] in placed)
+                child = placed.get(tree[side][node])
+                if child:
+                    x, y = zip(position, child, strict=True)
+                    axes.plot(x, y, color=MUTED, lw=0.8, zorder=0)
+            is_inner = tree["left"][node] in placed
+            _draw_node(axes, head, node, position, is_inner)
         axes.set(
             xlim=(-0.45, max(depth, 2) + 0.45),
             ylim=(n_rows - 0.4, -0.6),
@@ -269,7 +281,7 @@ def place_nodes(
 
 
 def _draw_node(
-    axes: Any, head: Record, node: int, place: Place, is_inner: bool
+    axes: Any, head: Record, node: int, position: Place, is_inner: bool
 ) -> None:
     import matplotlib
 
@@ -288,5 +300,6 @@ def _draw_node(
         "edgecolor": MUTED,
         "linewidth": 0.6,
     }
+    color = "white" if share > 0.62 else INK
     style = {"ha": "center", "va": "center", "fontsize": 6.5, "bbox": box}
-    axes.text(*place, text, color="white" if share > 0.62 else INK, **style)
+    axes.text(*position, text, color=color, **style)

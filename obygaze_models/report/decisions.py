@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Iterable
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 from obygaze_features.core.figures import MUTED
@@ -26,45 +26,48 @@ N_COLUMNS = 3
 def decisions(run: ReportRun) -> Part:
     """Yield the metrics that the results do not show, chosen thresholds, and recalibration."""
 
+    def values(cell: Record) -> list[Number]:
+        return [Number(number_of(cell, metric).value) for metric in metrics]
+
     def at_thresholds(cell: Record) -> Iterable[Number]:
         for metric in tuned:
+            at_chosen = (cell.get("tuned") or {}).get(metric, {})
             yield Number(number_of(cell, metric).value)
-            yield Number((cell.get("tuned") or {}).get(metric, {}).get("value"))
+            yield Number(at_chosen.get("value"))
 
-    def recalibration(cell: Record) -> Iterable[Number]:
-        for metric in ("brier", "ece"):
-            for value in (number_of(cell, metric).value, cell["recalibrated"][metric]):
-                yield Number(value, digits=3)
-
-    known = [metric for metric in report_text()["metrics"] if metric not in SHOWN]
-    if metrics := [
-        metric for metric in known if any(metric in cell for cell in run.cells)
-    ]:
-        rows = run.rows_by_pair(
-            run.cells, lambda cell: [Number(number_of(cell, m).value) for m in metrics]
-        )
-        yield make_table(
-            "further", "other", rows, [metric_name(metric) for metric in metrics]
-        )
-    if tuned := list(
-        dict.fromkeys(m for cell in run.cells for m in cell.get("tuned") or ())
-    ):
+    in_cells = set(chain.from_iterable(run.cells))
+    further = [metric for metric in report_text()["metrics"] if metric not in SHOWN]
+    metrics = [metric for metric in further if metric in in_cells]
+    if metrics:
+        rows = run.rows_by_pair(run.cells, values)
+        headers = [metric_name(metric) for metric in metrics]
+        yield make_table("further", "other", rows, headers)
+    all_tuned = chain.from_iterable(cell.get("tuned") or () for cell in run.cells)
+    tuned = list(dict.fromkeys(all_tuned))
+    if tuned:
         rows = run.rows_by_pair(run.cells, at_thresholds)
-        headers = [
-            f"{metric_name(m)}{end}"
-            for m in tuned
-            for end in ("", ", chosen threshold")
-        ]
+        headers = []
+        for metric in tuned:
+            name = metric_name(metric)
+            headers += [name, f"{name}, chosen threshold"]
         yield make_table("thresholds", "thresholds", rows, headers)
-    if cells := [cell for cell in run.cells if cell.get("recalibrated")]:
-        rows = run.rows_by_pair(cells, recalibration)
+    recalibrated = [cell for cell in run.cells if cell.get("recalibrated")]
+    if recalibrated:
+        rows = run.rows_by_pair(recalibrated, _recalibration)
         yield make_table("recalibration", "recalibration", rows)
+
+
+def _recalibration(cell: Record) -> Iterable[Number]:
+    """Yield each error of the probabilities before and after they were calibrated again."""
+    for metric in ("brier", "ece"):
+        yield Number(number_of(cell, metric).value, digits=3)
+        yield Number(cell["recalibrated"][metric], digits=3)
 
 
 def draw_calibration(run: ReportRun, figures: FigureSet) -> None:
     """Draw the calibration of each cell in a small panel, in one figure per store."""
-    found = [cell for cell in run.cells if cell["feature"] and cell.get("calibration")]
-    for store, cells in grouped(found, lambda cell: cell["feature"]).items():
+    calibrated = [c for c in run.cells if c["feature"] and c.get("calibration")]
+    for store, cells in grouped(calibrated, lambda cell: cell["feature"]).items():
         n_rows = math.ceil(len(cells) / N_COLUMNS)
         layout = {"nrows": n_rows, "ncols": N_COLUMNS, "squeeze": False}
         key = f"calibration-{slug(store)}"
@@ -85,24 +88,19 @@ def draw_calibration(run: ReportRun, figures: FigureSet) -> None:
 
 def _draw_bins(axes: Any, cell: Record) -> None:
     """Draw the share of positive clips for each predicted probability."""
-    bins = [found for found in cell["calibration"] if found["n"]]
-    scores = [b["score"] for b in bins]
-    shares = [b["share"] for b in bins]
-    total = max(sum(found["n"] for found in bins), 1)
-    sizes = [6 + 70 * found["n"] / total for found in bins]
+    bins = [score_bin for score_bin in cell["calibration"] if score_bin["n"]]
+    scores = [score_bin["score"] for score_bin in bins]
+    shares = [score_bin["share"] for score_bin in bins]
+    total = max(sum(score_bin["n"] for score_bin in bins), 1)
+    sizes = [6 + 70 * score_bin["n"] / total for score_bin in bins]
     axes.plot([0, 1], [0, 1], color=MUTED, lw=0.7, ls=(0, (3, 3)))
     axes.plot(scores, shares, color=BASELINE, lw=1, zorder=1)
     axes.scatter(scores, shares, s=sizes, color=MODEL, alpha=0.85, lw=0, zorder=2)
-    again = [
-        b for b in (cell.get("recalibrated") or {}).get("calibration", ()) if b["n"]
-    ]
-    axes.plot(
-        [b["score"] for b in again],
-        [b["share"] for b in again],
-        color=WRONG,
-        lw=1,
-        zorder=1,
-    )
+    recalibrated = cell.get("recalibrated") or {}
+    bins_again = [b for b in recalibrated.get("calibration", ()) if b["n"]]
+    scores_again = [score_bin["score"] for score_bin in bins_again]
+    shares_again = [score_bin["share"] for score_bin in bins_again]
+    axes.plot(scores_again, shares_again, color=WRONG, lw=1, zorder=1)
     axes.set(xlim=(-0.06, 1.06), ylim=(-0.06, 1.06))
     axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"], fontsize=6.5)
     axes.set_yticks([0, 0.5, 1], ["0", ".5", "1"], fontsize=6.5)

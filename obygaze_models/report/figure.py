@@ -47,9 +47,10 @@ class Figure:
         # Two decimals of a point are enough for a screen, and halve the page.
         numbers = re.compile(r"(\.\d\d)\d+")
         text = re.sub(
-            r' (?:d|x|y)="[^"]*"', lambda found: numbers.sub(r"\1", found[0]), text
+            r' (?:d|x|y)="[^"]*"', lambda match: numbers.sub(r"\1", match[0]), text
         )
-        return f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode('ascii')}"
+        encoded = base64.b64encode(text.encode()).decode("ascii")
+        return f"data:image/svg+xml;base64,{encoded}"
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class FigureSet:
     def add(self, kind: str, key: str, svg: Path, png: Path, **names: object) -> None:
         """Add a figure that is already on disk."""
         text = report_text()["figures"][kind]
-        title, caption = (text[part].format(**names) for part in ("title", "caption"))
+        title = text["title"].format(**names)
+        caption = text["caption"].format(**names)
         wide = text.get("wide", False)
         self.figures.append(
             Figure(text["section"], key, title, caption, svg, png, wide)

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -27,6 +28,8 @@ UNKNOWN_LEVEL = "#f6f5f1"
 TIME = "start (h:mm:ss)"
 SCENE = "scene"
 NUMBER = "number of the clip"
+# Start, end and colour of a segment on the time axis of a film.
+Strip = tuple[Any, Any, str | None]
 
 
 class ClipScore(NamedTuple):
@@ -73,8 +76,10 @@ class Timelines(NamedTuple):
 
 def _n_wrong(bars: Sequence[Bar]) -> int:
     """Return the number of wrong decisions about the clips of a film, over all models."""
-    scores = [score for bar in bars for score in bar.scores.values()]
-    return sum(not score.correct for score in scores)
+    n_wrong = 0
+    for bar in bars:
+        n_wrong += sum(not score.correct for score in bar.scores.values())
+    return n_wrong
 
 
 def timelines(run: ReportRun) -> Timelines | None:
@@ -88,50 +93,98 @@ def timelines(run: ReportRun) -> Timelines | None:
         or not run.predictions
     ):
         return None
-    # If equal, a pair whose train and test tasks are the same.
-    pair = pair_of(max(run.cells, key=lambda c: (c["n_test"], c["train"] == c["test"])))
+    pair = _pair_with_most_clips(run)
     rows = [row for row in run.predictions if pair_of(row) == pair]
-    scores = {}
-    for store in run.stores:
-        cells = [c for c in run.cells if pair_of(c) == pair and c["feature"] == store]
-        if cells:
-            model = max(cells, key=lambda cell: rank_of(cell, run.primary))["model"]
-            own = [
-                row for row in rows if (row["model"], row["feature"]) == (model, store)
-            ]
-            scores[f"{model} ({store})"] = clip_scores(own)
+    scores = _scores_of_best_models(run, pair, rows)
     clips = _clips_in_order(run, rows)
     unit = place_unit(clips)
-    films = {
-        film: [
-            Bar(
-                clip,
-                _place(clip, unit, number),
-                {
-                    name: own[clip.clip_id]
-                    for name, own in scores.items()
-                    if clip.clip_id in own
-                },
-            )
-            for number, clip in enumerate(own, 1)
+    clips_by_film = grouped(clips, lambda clip: clip.movie_id)
+    films = {}
+    for film, film_clips in sorted(clips_by_film.items()):
+        bars = _bars_of(film_clips, unit, scores)
+        if any(bar.scores for bar in bars):
+            films[film] = bars
+    if not films:
+        return None
+    return Timelines(pair_name(*pair), unit, list(scores), films)
+
+
+def _pair_with_most_clips(run: ReportRun) -> tuple[str, str]:
+    """Return the pair of tasks with most clips; if equal, one that trains and tests the same."""
+    largest = max(
+        run.cells, key=lambda cell: (cell["n_test"], cell["train"] == cell["test"])
+    )
+    return pair_of(largest)
+
+
+def _scores_of_best_models(
+    run: ReportRun, pair: tuple[str, str], rows: Sequence[Record]
+) -> dict[str, dict[str, ClipScore]]:
+    """Return for the best model of each store the score of each clip that it tested."""
+    scores = {}
+    for store in run.stores:
+        cells = [
+            cell
+            for cell in run.cells
+            if pair_of(cell) == pair and cell["feature"] == store
         ]
-        for film, own in sorted(grouped(clips, lambda clip: clip.movie_id).items())
-    }
-    tested = {
-        film: bars for film, bars in films.items() if any(bar.scores for bar in bars)
-    }
-    return Timelines(pair_name(*pair), unit, list(scores), tested) if tested else None
+        if not cells:
+            continue
+        best = max(cells, key=lambda cell: rank_of(cell, run.primary))
+        model = best["model"]
+        rows_of_model = [
+            row for row in rows if (row["model"], row["feature"]) == (model, store)
+        ]
+        scores[f"{model} ({store})"] = clip_scores(rows_of_model)
+    return scores
+
+
+def _bars_of(
+    clips: Sequence[Clip], unit: str, scores: Mapping[str, Mapping[str, ClipScore]]
+) -> list[Bar]:
+    """Return the clips of a film with their places and the scores of each model."""
+    bars = []
+    for number, clip in enumerate(clips, 1):
+        clip_id = clip.clip_id
+        scores_of_clip = {
+            model: by_clip[clip_id]
+            for model, by_clip in scores.items()
+            if clip_id in by_clip
+        }
+        bars.append(Bar(clip, _place(clip, unit, number), scores_of_clip))
+    return bars
 
 
 def clip_tables(run: ReportRun) -> Part:
     """Yield the surest errors of each model of the timelines, then every clip of them."""
-    found = timelines(run)
-    if found is None:
+    lines = timelines(run)
+    if lines is None:
         return
-    unit = found.unit
-    pair = found.pair
+    unit = lines.unit
+    pair = lines.pair
+    yield make_table(
+        "errors",
+        "surest-errors",
+        _error_rows(run, lines),
+        unit=unit,
+        pair=pair,
+        most=MAX_ERRORS,
+    )
+    yield make_table(
+        "clips",
+        "clips",
+        _clip_rows(run, lines),
+        lines.models,
+        unit=unit,
+        pair=pair,
+        which=lines.which_films(),
+    )
+
+
+def _error_rows(run: ReportRun, lines: Timelines) -> list[Row | Heading]:
+    """Return a row for each of the surest errors of each model."""
     rows: list[Row | Heading] = []
-    for model, wrong in surest_errors(found).items():
+    for model, wrong in surest_errors(lines).items():
         rows.append(Heading(model))
         for bar in wrong:
             film = run.film_name(bar.clip.movie_id)
@@ -140,41 +193,50 @@ def clip_tables(run: ReportRun) -> Part:
             rows.append(
                 (film, bar.clip.clip_id, bar.place, bar.clip.level, concepts, score)
             )
-    yield make_table(
-        "errors", "surest-errors", rows, unit=unit, pair=pair, most=MAX_ERRORS
-    )
-    rows = []
-    for film, bars in found.shown_films().items():
+    return rows
+
+
+def _clip_rows(run: ReportRun, lines: Timelines) -> list[Row | Heading]:
+    """Return a row for each tested clip of the shown films, with the decision of each model."""
+    rows: list[Row | Heading] = []
+    for film, bars in lines.shown_films().items():
         rows.append(Heading(run.film_name(film)))
         for bar in bars:
-            decisions = (_decision(bar.scores.get(model)) for model in found.models)
-            if bar.scores:
-                rows.append(
-                    (bar.clip.clip_id, bar.place, bar.clip.level or None, *decisions)
-                )
-    which = found.which_films()
-    yield make_table(
-        "clips", "clips", rows, found.models, unit=unit, pair=pair, which=which
-    )
+            if not bar.scores:
+                continue
+            level = bar.clip.level or None
+            decisions = (_decision(bar.scores.get(model)) for model in lines.models)
+            rows.append((bar.clip.clip_id, bar.place, level, *decisions))
+    return rows
 
 
 def surest_errors(found: Timelines) -> dict[str, list[Bar]]:
     """Return for each model the clips that it is surest and wrong about, the surest first."""
-    bars = [bar for own in found.films.values() for bar in own]
+    bars = list(chain.from_iterable(found.films.values()))
     errors = {}
     for model in found.models:
-        wrong = [
-            bar for bar in bars if model in bar.scores and not bar.scores[model].correct
-        ]
-        wrong.sort(key=lambda b: (-abs(b.scores[model].score - 0.5), b.clip.clip_id))
-        errors[model] = wrong[:MAX_ERRORS]
+        errors[model] = _surest_errors_of(model, bars)
     return errors
+
+
+def _surest_errors_of(model: str, bars: Sequence[Bar]) -> list[Bar]:
+    """Return the clips that a model is surest and wrong about, the surest first."""
+    wrong = [
+        bar for bar in bars if model in bar.scores and not bar.scores[model].correct
+    ]
+
+    def order(bar: Bar) -> tuple[float, str]:
+        return -abs(bar.scores[model].score - 0.5), bar.clip.clip_id
+
+    wrong.sort(key=order)
+    return wrong[:MAX_ERRORS]
 
 
 def _decision(score: ClipScore | None) -> str | None:
     if score is None:
         return None
-    return f"{score.score:.2f} {'correct' if score.correct else 'wrong'}"
+    verdict = "correct" if score.correct else "wrong"
+    return f"{score.score:.2f} {verdict}"
 
 
 def _clips_in_order(run: ReportRun, rows: Sequence[Record]) -> list[Clip]:
@@ -187,14 +249,11 @@ def _clips_in_order(run: ReportRun, rows: Sequence[Record]) -> list[Clip]:
             )
         return sorted(clips, key=lambda clip: (clip.movie_id, clip.scene or 0))
     tested = {row["clip_id"]: row for row in rows}
-    return [
-        Clip(
-            clip_id=clip_id,
-            movie_id=row["movie_id"],
-            level="S" if row["y"] == 1 else "EN",
-        )
-        for clip_id, row in sorted(tested.items())
-    ]
+    clips = []
+    for clip_id, row in sorted(tested.items()):
+        level = "S" if row["y"] == 1 else "EN"
+        clips.append(Clip(clip_id=clip_id, movie_id=row["movie_id"], level=level))
+    return clips
 
 
 def place_unit(clips: Sequence[Clip]) -> str:
@@ -202,7 +261,9 @@ def place_unit(clips: Sequence[Clip]) -> str:
     starts = [_start_s(clip) for clip in clips]
     if None not in starts and len(set(starts)) > 1:
         return TIME
-    return SCENE if clips and all(clip.scene is not None for clip in clips) else NUMBER
+    if clips and all(clip.scene is not None for clip in clips):
+        return SCENE
+    return NUMBER
 
 
 def _start_s(clip: Clip) -> float | None:
@@ -214,7 +275,9 @@ def _start_s(clip: Clip) -> float | None:
 def _place(clip: Clip, unit: str, number: int) -> str:
     if unit == TIME:
         return clock(_start_s(clip) or 0.0)
-    return str(clip.scene if unit == SCENE else number)
+    if unit == SCENE:
+        return str(clip.scene)
+    return str(number)
 
 
 def clip_scores(rows: Sequence[Record]) -> dict[str, ClipScore]:
@@ -224,15 +287,17 @@ def clip_scores(rows: Sequence[Record]) -> dict[str, ClipScore]:
     errors. Margins are scaled so that 0 becomes 0.5, the middle of the strip.
     """
     by_clip = grouped(rows, lambda row: row["clip_id"])
-    means = {clip: fmean(row["score"] for row in own) for clip, own in by_clip.items()}
-    threshold = 0.5
-    if any(_is_margin(row) for row in rows):
-        threshold = 0.0
-    truth = {clip: bool(own[0]["y"]) for clip, own in by_clip.items()}
+    means = {}
+    truth = {}
+    for clip, rows_of_clip in by_clip.items():
+        means[clip] = fmean(row["score"] for row in rows_of_clip)
+        truth[clip] = bool(rows_of_clip[0]["y"])
+    are_margins = any(_is_margin(row) for row in rows)
+    threshold = 0.0 if are_margins else 0.5
     is_correct = {
         clip: (mean > threshold) == truth[clip] for clip, mean in means.items()
     }
-    if threshold == 0.0:
+    if are_margins:
         largest = max(map(abs, means.values())) or 1.0
         means = {clip: 0.5 + mean / (2 * largest) for clip, mean in means.items()}
     return {clip: ClipScore(mean, is_correct[clip]) for clip, mean in means.items()}
@@ -246,28 +311,30 @@ def _is_margin(row: Record) -> bool:
 
 def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
     """Draw films in the order of their clips: annotation levels above, predictions below."""
-    found = timelines(run)
-    if found is None:
+    lines = timelines(run)
+    if lines is None:
         return
-    films = list(found.shown_films().items())
+    names = {
+        "models": ", ".join(lines.models),
+        "pair": lines.pair,
+        "unit": lines.unit,
+        "which": lines.which_films(),
+    }
+    films = list(lines.shown_films().items())
     for start in range(0, len(films), FILMS_PER_FIGURE):
         shown = films[start : start + FILMS_PER_FIGURE]
-        many = len(films) > FILMS_PER_FIGURE
-        key = f"timelines-{start // FILMS_PER_FIGURE + 1}" if many else "timelines"
-        names = {
-            "models": ", ".join(found.models),
-            "pair": found.pair,
-            "unit": found.unit,
-            "which": found.which_films(),
-        }
-        height = 0.3 + len(shown) * (0.3 + 0.2 * len(found.models))
+        key = "timelines"
+        if len(films) > FILMS_PER_FIGURE:
+            key = f"timelines-{start // FILMS_PER_FIGURE + 1}"
+        height = 0.3 + len(shown) * (0.3 + 0.2 * len(lines.models))
         layout = {"nrows": len(shown), "squeeze": False}
         with figures.draw("timelines", key, height, layout, **names) as (figure, grid):
             longest = max(len(bars) for _, bars in shown)
+            levels: set[str] = set()
             for axes, (film, bars) in zip(grid[:, 0], shown, strict=True):
-                _draw_timeline(axes, bars, found.models, longest)
+                _draw_timeline(axes, bars, lines.models, longest)
                 axes.set_title(run.film_name(film), fontsize=5.5, pad=1)
-            levels = {bar.clip.level for _, bars in shown for bar in bars}
+                levels.update(bar.clip.level for bar in bars)
             _draw_legend(figure, levels, {"correct": MODEL, "wrong": WRONG})
 
 
@@ -292,54 +359,82 @@ def _draw_timeline(
     labels = [textwrap.fill(model, 18) for model in models]
     axes.set_yticks([bottom + 0.5 for bottom in bottoms], labels, fontsize=4.5)
     axes.set(xlim=(-0.6, longest - 0.4), ylim=(bottoms[-1] - 0.05, 0.05))
-    step = next(
-        (n for n in (1, 2, 5, 10, 20, 50, 100, 200) if n * 12 >= longest), longest
-    )
-    ticks = range(0, len(bars), step)
+    ticks = range(0, len(bars), _tick_step(longest))
     axes.set_xticks(ticks, [bars[i].place for i in ticks], fontsize=4, color=MUTED)
     hide_ticks(axes)
     axes.tick_params(axis="x", pad=1)
 
 
+def _tick_step(n_clips: int) -> int:
+    """Return the least step that gives at most twelve ticks."""
+    for step in (1, 2, 5, 10, 20, 50, 100, 200):
+        if step * 12 >= n_clips:
+            return step
+    return n_clips
+
+
 def draw_windows(run: ReportRun, figures: FigureSet) -> None:
     """Draw films on their time axes: the score of windows, intervals, each annotator's segments."""
-    marked = grouped(
-        run.manifest or (), lambda c: (c.movie_id, c.extra.get("annotator", ""))
+    manifest = run.manifest or ()
+    segments = grouped(
+        manifest, lambda clip: (clip.movie_id, clip.extra.get("annotator", ""))
     )
+    levels = {clip.level for clip in manifest}
     for record in run.of("localisation"):
         films = record["films"]
         title = f"{run.label(record)}, {pair_name(*pair_of(record))}"
         layout = {"nrows": len(films), "squeeze": False}
         key = f"windows-{slug(title)}"
-        with figures.draw(
-            "windows", key, 0.3 + 0.7 * len(films), layout, title=title
-        ) as drawn:
-            for axes, (film, one) in zip(
-                drawn[1][:, 0], sorted(films.items()), strict=True
-            ):
-                axes.fill_between(
-                    one["time_s"], one["low"], one["high"], color=PALE, lw=0
-                )
-                axes.plot(one["time_s"], one["score"], color=MODEL, lw=0.6)
-                strips: list[Any] = [
-                    [(start, end, WRONG) for start, end, _ in one["found"]]
-                ]
-                for clips in (marked[key] for key in sorted(marked) if key[0] == film):
-                    strips.append(
-                        [(c.start_s, c.end_s, LEVEL_COLORS.get(c.level)) for c in clips]
-                    )
-                for row, strip in enumerate(strips):
-                    spans = [(start, end - start) for start, end, _ in strip]
-                    style = {"transform": axes.get_xaxis_transform(), "clip_on": False}
-                    style["facecolors"] = [
-                        color or UNKNOWN_LEVEL for *_, color in strip
-                    ]
-                    axes.broken_barh(spans, (-0.2 * (row + 1), 0.15), **style)
+        height = 0.3 + 0.7 * len(films)
+        with figures.draw("windows", key, height, layout, title=title) as (
+            figure,
+            grid,
+        ):
+            for axes, film in zip(grid[:, 0], sorted(films), strict=True):
+                _draw_film_windows(axes, films[film], _segments_of(segments, film))
                 axes.set_title(run.film_name(film), fontsize=5.5, pad=1)
-                axes.xaxis.set_major_formatter(lambda seconds, _: clock(seconds))
-                axes.tick_params(length=0, labelsize=4, pad=2 + 4 * len(strips))
-            levels = {clip.level for clips in marked.values() for clip in clips}
-            _draw_legend(drawn[0], levels, {"found": WRONG})
+            _draw_legend(figure, levels, {"found": WRONG})
+
+
+def _segments_of(
+    segments: Mapping[tuple[str, str], Sequence[Clip]], film: str
+) -> list[list[Strip]]:
+    """Return the segments of each annotator of a film, annotators in alphabetical order."""
+    by_annotator = []
+    for movie_id, annotator in sorted(segments):
+        if movie_id != film:
+            continue
+        by_annotator.append(
+            [
+                (clip.start_s, clip.end_s, LEVEL_COLORS.get(clip.level))
+                for clip in segments[movie_id, annotator]
+            ]
+        )
+    return by_annotator
+
+
+def _draw_film_windows(
+    axes: Any, windows: Record, annotated: Sequence[Sequence[Strip]]
+) -> None:
+    """Draw the score along one film; below it what the model found, then each annotator."""
+    axes.fill_between(
+        windows["time_s"], windows["low"], windows["high"], color=PALE, lw=0
+    )
+    axes.plot(windows["time_s"], windows["score"], color=MODEL, lw=0.6)
+    intervals = [(start, end, WRONG) for start, end, _ in windows["found"]]
+    rows = [intervals, *annotated]
+    for row, strips in enumerate(rows):
+        spans = [(start, end - start) for start, end, _ in strips]
+        colors = [color or UNKNOWN_LEVEL for _, _, color in strips]
+        axes.broken_barh(
+            spans,
+            (-0.2 * (row + 1), 0.15),
+            transform=axes.get_xaxis_transform(),
+            clip_on=False,
+            facecolors=colors,
+        )
+    axes.xaxis.set_major_formatter(lambda seconds, _: clock(seconds))
+    axes.tick_params(length=0, labelsize=4, pad=2 + 4 * len(rows))
 
 
 def _draw_legend(figure: Any, levels: set[str], others: Mapping[str, str]) -> None:

@@ -50,8 +50,8 @@ def findings_of(run: Path) -> dict[str, Finding]:
         except ObygazeError as error:
             skip(error)
             continue
-        found = call_foreign(partial(read, run), f"{plugin.where} cannot read a run")
-        findings.update(_checked(plugin, found))
+        returned = call_foreign(partial(read, run), f"{plugin.where} cannot read a run")
+        findings.update(_checked(plugin, returned))
     return findings
 
 
@@ -63,17 +63,17 @@ def load_analysis(plugin: Plugin) -> ReadFindings:
     return cast("ReadFindings", read)
 
 
-def _checked(plugin: Plugin, found: Any) -> Mapping[str, Finding]:
+def _checked(plugin: Plugin, returned: Any) -> Mapping[str, Finding]:
     """Return the findings of a plugin; an error where they are of another type."""
-    if not isinstance(found, Mapping):
+    if not isinstance(returned, Mapping):
         raise plugin.refuse(
-            f"must return a mapping of findings, got {short_value(found)}"
+            f"must return a mapping of findings, got {short_value(returned)}"
         )
-    for name, finding in found.items():
+    for name, finding in returned.items():
         if not isinstance(finding, Finding):
             raise plugin.refuse(f"must return findings, got {short_value(finding)}")
         if any(len(row) != len(finding.headers) for row in finding.rows):
             raise plugin.refuse(
                 f"must give each row of {name!r} {len(finding.headers)} cells"
             )
-    return found
+    return returned

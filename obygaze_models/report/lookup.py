@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -33,8 +34,8 @@ class ReportRun(Run):
     @property
     def settings(self) -> Mapping[str, Any]:
         """The table `report` of the protocol."""
-        found: Mapping[str, Any] = self.protocol.get("report", {})
-        return found
+        settings: Mapping[str, Any] = self.protocol.get("report", {})
+        return settings
 
     @property
     def title(self) -> str:
@@ -82,31 +83,30 @@ class ReportRun(Run):
     @cached_property
     def films(self) -> list[str]:
         """The films that some cell was tested on, sorted."""
-        return sorted({film for cell in self.cells for film in cell["by_movie"]})
+        tested = chain.from_iterable(cell["by_movie"] for cell in self.cells)
+        return sorted(set(tested))
 
     @cached_property
     def manifest(self) -> Manifest | None:
         """The manifest of the run in its view; None if it was moved or changed since."""
         about = self.about["manifest"]
         try:
-            found = read_manifest(Path(about["path"]))
-            return (
-                found.view(about["view"])
-                if manifest_sha256(found) == about["sha256"]
-                else None
-            )
+            manifest = read_manifest(Path(about["path"]))
+            if manifest_sha256(manifest) != about["sha256"]:
+                return None
+            return manifest.view(about["view"])
         except (ObygazeError, OSError):
             return None
 
     @cached_property
     def _titles(self) -> dict[str, str]:
         """The titles of the column `movie_title` or `title` of the manifest."""
-        rows = [(clip.movie_id, clip.extra) for clip in self.manifest or ()]
-        return {
-            film: t
-            for film, row in rows
-            if (t := row.get("movie_title") or row.get("title"))
-        }
+        titles = {}
+        for clip in self.manifest or ():
+            title = clip.extra.get("movie_title") or clip.extra.get("title")
+            if title:
+                titles[clip.movie_id] = title
+        return titles
 
     def film_name(self, film: str) -> str:
         """Return the title of a film: from the manifest or of a published film; else its id."""
@@ -132,9 +132,9 @@ class ReportRun(Run):
     ) -> list[Row | Heading]:
         """Return a row per record, under a heading for each pair of train task and test task."""
         rows: list[Row | Heading] = []
-        for pair, own in grouped(records, pair_of).items():
+        for pair, same_pair in grouped(records, pair_of).items():
             rows.append(Heading(pair_name(*pair)))
-            rows += [(self.label(record), *values(record)) for record in own]
+            rows += [(self.label(record), *values(record)) for record in same_pair]
         return rows
 
 
@@ -182,12 +182,14 @@ def film_value(record: Record, film: str, metric: str) -> float | None:
 
 def number_of(record: Record, metric: str) -> Number:
     """Return a metric of a cell with its interval over films, if it has one."""
-    found = record.get(metric)
-    if not isinstance(found, Mapping):
-        return Number(found)
-    low, high = found.get("ci") or (None, None)
-    value = found.get("value")
-    return Number(found.get("mean") if value is None else value, low, high)
+    result = record.get(metric)
+    if not isinstance(result, Mapping):
+        return Number(result)
+    low, high = result.get("ci") or (None, None)
+    value = result.get("value")
+    if value is None:
+        value = result.get("mean")
+    return Number(value, low, high)
 
 
 def rank_of(record: Record, metric: str) -> float:

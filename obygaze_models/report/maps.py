@@ -21,14 +21,9 @@ PAPER = "#f6f5f1"
 
 def draw_maps(store: Store, run: ReportRun, figures: FigureSet) -> None:
     """Draw the maps of the surest errors: a row for each direction, the first random one last."""
-    found = timelines(run)
-    errors: dict[str, tuple[str, Bar]] = {}
-    for model, bars in (surest_errors(found) if found else {}).items():
-        for bar in bars:
-            errors.setdefault(bar.clip.clip_id, (model, bar))
-    known = store.matrix(
-        MAPS, clips=[clip for clip in errors if clip in store], missing="drop"
-    )
+    errors = _first_errors(run)
+    in_store = [clip_id for clip_id in errors if clip_id in store]
+    known = store.matrix(MAPS, clips=in_store, missing="drop")
     if errors and not len(known):
         hint = f"obygaze explain, with clips such as {' '.join(list(errors)[:3])}"
         raise NotFound(
@@ -38,28 +33,39 @@ def draw_maps(store: Store, run: ReportRun, figures: FigureSet) -> None:
         )
     names = map_names(store)
     planned = [i for i, name in enumerate(names) if not name.startswith(RANDOM)]
-    rows = [
-        *planned[:MAX_DIRECTIONS],
-        *range(len(planned), min(len(planned) + 1, len(names))),
-    ]
-    shown = [
-        "at random" if names[row].startswith(RANDOM) else names[row] for row in rows
-    ]
-    labels = [textwrap.fill(name, 14) for name in shown]
-    for clip_id, maps in list(zip(known.clip_ids.tolist(), known.values, strict=True))[
-        :MAX_CLIPS
-    ]:
+    rows = planned[:MAX_DIRECTIONS]
+    if len(names) > len(planned):
+        rows.append(len(planned))
+    labels = [_label(names[row]) for row in rows]
+    clip_ids = known.clip_ids.tolist()[:MAX_CLIPS]
+    for clip_id, maps in zip(clip_ids, known.values[:MAX_CLIPS], strict=True):
         model, bar = errors[clip_id]
         about = {
             "model": model,
             "score": f"{bar.scores[model].score:.2f}",
             "clip": clip_id,
-        }
-        about |= {
             "film": run.film_name(bar.clip.movie_id),
             "level": bar.clip.level or "no level",
         }
         _draw(figures, f"maps-{slug(clip_id)}", maps[rows], labels, about)
+
+
+def _first_errors(run: ReportRun) -> dict[str, tuple[str, Bar]]:
+    """Return the clips of the surest errors, each with the first model that is wrong about it."""
+    errors: dict[str, tuple[str, Bar]] = {}
+    lines = timelines(run)
+    if lines is None:
+        return errors
+    for model, bars in surest_errors(lines).items():
+        for bar in bars:
+            errors.setdefault(bar.clip.clip_id, (model, bar))
+    return errors
+
+
+def _label(direction: str) -> str:
+    """Return the name of a direction of maps for the side of a figure."""
+    name = "at random" if direction.startswith(RANDOM) else direction
+    return textwrap.fill(name, 14)
 
 
 def _draw(
@@ -72,11 +78,9 @@ def _draw(
     """Draw what is above the mean of each map [direction, step, row, column], on one scale."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    steps = (
-        np.linspace(0, maps.shape[1] - 1, min(maps.shape[1], MAX_STEPS))
-        .round()
-        .astype(int)
-    )
+    n_steps = maps.shape[1]
+    evenly_spaced = np.linspace(0, n_steps - 1, min(n_steps, MAX_STEPS))
+    steps = evenly_spaced.round().astype(int)
     wide = maps.astype(np.float32)
     seen = np.maximum(wide - wide.mean(axis=(1, 2, 3), keepdims=True), 0)
     n, _, height, width = maps.shape
@@ -90,8 +94,7 @@ def _draw(
         for column in range(1, len(steps)):
             axes.axvline(column * width - 0.5, color="white", lw=1.5)
         axes.set_yticks((np.arange(n) + 0.5) * height - 0.5, labels, fontsize=8)
-        axes.set_xticks(
-            (np.arange(len(steps)) + 0.5) * width - 0.5, steps + 1, fontsize=8
-        )
+        middles = (np.arange(len(steps)) + 0.5) * width - 0.5
+        axes.set_xticks(middles, steps + 1, fontsize=8)
         axes.set_xlabel("frame", fontsize=8)
         hide_ticks(axes)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -84,7 +85,8 @@ def report(
         progress: Is advanced after each of the FIGURES of each run.
         maps: A store of maps; those of the surest errors are drawn.
     """
-    if unknown := [name for name in formats if name not in FORMATS]:
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown:
         raise FixUsage(
             f"unknown format {unknown[0]!r}", hint=f"one of {', '.join(FORMATS)}"
         )
@@ -95,16 +97,18 @@ def report(
         check_file(out, force=True, own=PAGE)
     chapters = []
     written = []
+    figure_files = []
     for folder in folders:
         with _explaining(folder):
             run = ReportRun.of_run(read_run(folder))
             figures = draw_figures(run, folder / "figures", progress, maps)
-            chapters.append((run, sections_of(run, figures)))
-            written += _write_tables(*chapters[-1], formats)
-    drawn = [
-        figure for _, sections in chapters for s in sections for figure in s.figures
-    ]
-    written += [path for figure in drawn for path in (figure.svg, figure.png)]
+            sections = sections_of(run, figures)
+            chapters.append((run, sections))
+            written += _write_tables(run, sections, formats)
+        for section in sections:
+            for figure in section.figures:
+                figure_files += [figure.svg, figure.png]
+    written += figure_files
     if "html" not in formats:
         return written
     with _explaining(folders[0]):
@@ -120,14 +124,15 @@ def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]
     names = FileNames()
     made = []
     for key, title in report_text()["headings"].items():
-        found = [one for part in PARTS.get(key, ()) for one in part(run)]
-        tables = [
-            replace(one, key=names.name_of(one.key))
-            for one in found
-            if isinstance(one, ResultTable)
-        ]
-        sentences = [one for one in found if isinstance(one, str)]
-        if found or key in drawn:
+        sentences: list[str] = []
+        tables: list[ResultTable] = []
+        for part in PARTS.get(key, ()):
+            for item in part(run):
+                if isinstance(item, ResultTable):
+                    tables.append(replace(item, key=names.name_of(item.key)))
+                else:
+                    sentences.append(item)
+        if sentences or tables or key in drawn:
             made.append(Section(key, title, sentences, drawn.get(key, []), tables))
     return made
 
@@ -148,22 +153,25 @@ def coverage(run: ReportRun) -> Part:
     """Yield the clips without features and the reasons."""
     for record in run.of("coverage"):
         n_missing = record["n_missing"]
+        if not n_missing:
+            continue
         feature = record["feature"]
         rows = [
             (clip["clip_id"], clip["reason"], ", ".join(clip["tasks"]))
             for clip in record["missing"][:MAX_MISSING]
         ]
-        cut = n_missing > MAX_MISSING
-        names = {
-            "feature": feature,
-            "n_missing": n_missing,
-            "n_clips": record["n_clips"],
-        }
-        names["more"] = (
-            f" The first {MAX_MISSING} of {n_missing} are listed." if cut else ""
+        more = ""
+        if n_missing > MAX_MISSING:
+            more = f" The first {MAX_MISSING} of {n_missing} are listed."
+        yield make_table(
+            "coverage",
+            f"coverage-{slug(feature)}",
+            rows,
+            feature=feature,
+            n_missing=n_missing,
+            n_clips=record["n_clips"],
+            more=more,
         )
-        if n_missing:
-            yield make_table("coverage", f"coverage-{slug(feature)}", rows, **names)
 
 
 def provenance(run: ReportRun) -> Part:
@@ -179,8 +187,8 @@ def provenance(run: ReportRun) -> Part:
         ),
     ]
     for name, store in about["stores"].items():
-        what = f"{name}: {store['backbone']}, level {store['level']}, {store['width']} wide"
-        rows.append(("store", what, store["fingerprint"]))
+        contents = f"{name}: {store['backbone']}, level {store['level']}, {store['width']} wide"
+        rows.append(("store", contents, store["fingerprint"]))
     rows.append(("results", "results.json", about["results_sha256"]))
     rows += [("version", name, version) for name, version in about["versions"].items()]
     rows += [("seed", name, str(seed)) for name, seed in about["seeds"].items()]
@@ -251,7 +259,7 @@ def draw_figures(
 
     kinds = (*FIGURES, partial(draw_maps, maps)) if maps else FIGURES
     drawn = map_jobs([partial(draw, kind) for kind in kinds], 0, progress or Quiet())
-    made = FigureSet(folder, [figure for figures in drawn for figure in figures])
+    made = FigureSet(folder, list(chain.from_iterable(drawn)))
     for name, finding in findings_of(run.folder).items():
         svg = finding.figure
         if svg is not None:
@@ -265,13 +273,12 @@ def _write_tables(
 ) -> list[Path]:
     folder = run.folder / "tables"
     written = []
-    for table in (table for section in sections for table in section.tables):
+    for table in chain.from_iterable(section.tables for section in sections):
         if "csv" in formats:
             written.append(_write(folder / f"{table.key}.csv", table.as_csv()))
         if "latex" in formats:
-            written.append(
-                _write(folder / f"{table.key}.tex", render("table.tex", table=table))
-            )
+            text = render("table.tex", table=table)
+            written.append(_write(folder / f"{table.key}.tex", text))
     if "md" in formats:
         text = render("report.md", run=run, sections=sections)
         written.append(_write(run.folder / "report.md", text))

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
@@ -42,69 +43,88 @@ from obygaze_models.report.tables import (
 
 MAX_OPEN_ROWS = 12
 MAX_FILM_COLUMNS = 6
+# A label and a record; None for a heading.
+IntervalRow = tuple[str, Record | None]
 
 
 def results(run: ReportRun) -> Part:
     """Yield a table per test task: models by train task, then baselines, equal ones in one row."""
     yield sentence("intervals", confidence=run.confidence)
-    rows: list[Row | Heading] = []
+    records = [*run.cells, *run.baselines]
     if run.is_own_test:
-        for name, own in grouped([*run.cells, *run.baselines], run.label).items():
-            rows.append(Heading(name, quiet=own[0]["kind"] == "baseline"))
-            rows += [
-                (record["test"], *_cells(run, record, True).values()) for record in own
-            ]
-        yield make_table("tasks", "results", rows, [*_cells(run, run.cells[0], True)])
+        yield _results_by_model(run, records)
         return
-    for test, records in grouped(
-        [*run.cells, *run.baselines], lambda r: r["test"]
-    ).items():
-        cells = [record for record in records if record["kind"] == "cell"]
-        baselines = merged_baselines([r for r in records if r["kind"] == "baseline"])
-        shown = [*cells, *(record for _, _, record in baselines)]
-        differ = len({(record["n_test"], record["prevalence"]) for record in shown}) > 1
-        rows = []
-        for train, own in grouped(cells, lambda r: r["train"]).items():
-            rows.append(Heading(f"trained on {train}"))
-            rows += [
-                (run.label(record), *_cells(run, record, differ).values())
-                for record in own
-            ]
-        if baselines:
-            rows.append(Heading("baselines without features", quiet=True))
-        for names, trains, record in baselines:
-            store = f" ({record['feature']})" if record["feature"] else ""
-            rows.append(
-                (
-                    f"{', '.join(names)} · {trains}{store}",
-                    *_cells(run, record, differ).values(),
-                )
-            )
-        title = f"{test}: {run.task_titles[test]}" if test in run.task_titles else test
-        if not differ:
-            films = (
-                f" of {shown[0]['n_movies']} films" if shown[0].get("n_movies") else ""
-            )
-            share = f"{100 * shown[0]['prevalence']:.1f} % positive"
-            title += f" ({shown[0]['n_test']} clips{films}, {share})"
-        headers = [*_cells(run, shown[0], differ)]
-        table = make_table(
-            "results", f"results-{slug(test)}", rows, headers, test=title
-        )
-        leaks = any(record["leaked"] for record in shown)
-        yield table if leaks else replace(table, note="")
+    by_test = grouped(records, lambda record: record["test"])
+    for test, records_of_test in by_test.items():
+        yield _results_of_test(run, test, records_of_test)
+
+
+def _results_by_model(run: ReportRun, records: Sequence[Record]) -> ResultTable:
+    """Return one table of tasks that are each tested on itself: a row per task, by model."""
+    rows: list[Row | Heading] = []
+    for name, same_model in grouped(records, run.label).items():
+        rows.append(Heading(name, quiet=same_model[0]["kind"] == "baseline"))
+        for record in same_model:
+            values = _cells(run, record, with_sizes=True).values()
+            rows.append((record["test"], *values))
+    headers = list(_cells(run, run.cells[0], with_sizes=True))
+    return make_table("tasks", "results", rows, headers)
+
+
+def _results_of_test(
+    run: ReportRun, test: str, records: Sequence[Record]
+) -> ResultTable:
+    """Return the table of a test task: models under their train task, then baselines."""
+    cells = [record for record in records if record["kind"] == "cell"]
+    baselines = merged_baselines([r for r in records if r["kind"] == "baseline"])
+    shown = [*cells, *(record for _, _, record in baselines)]
+    sizes = {(record["n_test"], record["prevalence"]) for record in shown}
+    sizes_differ = len(sizes) > 1
+    rows: list[Row | Heading] = []
+    for train, same_train in grouped(cells, lambda record: record["train"]).items():
+        rows.append(Heading(f"trained on {train}"))
+        for record in same_train:
+            values = _cells(run, record, sizes_differ).values()
+            rows.append((run.label(record), *values))
+    if baselines:
+        rows.append(Heading("baselines without features", quiet=True))
+    for names, trains, record in baselines:
+        store = f" ({record['feature']})" if record["feature"] else ""
+        values = _cells(run, record, sizes_differ).values()
+        rows.append((f"{', '.join(names)} · {trains}{store}", *values))
+    title = test
+    if test in run.task_titles:
+        title = f"{test}: {run.task_titles[test]}"
+    if not sizes_differ:
+        title += _sizes_of(shown[0])
+    headers = list(_cells(run, shown[0], sizes_differ))
+    table = make_table("results", f"results-{slug(test)}", rows, headers, test=title)
+    if any(record["leaked"] for record in shown):
+        return table
+    return replace(table, note="")
+
+
+def _sizes_of(record: Record) -> str:
+    """Return the sizes of a test task for the title of its table."""
+    films = ""
+    if record.get("n_movies"):
+        films = f" of {record['n_movies']} films"
+    share = f"{100 * record['prevalence']:.1f} % positive"
+    return f" ({record['n_test']} clips{films}, {share})"
 
 
 def _cells(run: ReportRun, record: Record, with_sizes: bool) -> dict[str, Any]:
     """Return the cells of a record by their headers, with sizes where they differ in the table."""
-    sizes = {"clips": record["n_test"], "share positive": Number(record["prevalence"])}
-    cells = sizes if with_sizes else {}
-    cells |= {metric_name(metric): number_of(record, metric) for metric in SHOWN}
+    cells: dict[str, Any] = {}
+    if with_sizes:
+        cells["clips"] = record["n_test"]
+        cells["share positive"] = Number(record["prevalence"])
+    for metric in SHOWN:
+        cells[metric_name(metric)] = number_of(record, metric)
     if any(cell.get("seeds") for cell in run.cells):
-        found = (record.get("seeds") or {}).get(run.primary) or {}
-        cells[f"SD over seeds, {metric_name(run.primary)}"] = Number(
-            found.get("sd"), digits=3
-        )
+        over_seeds = (record.get("seeds") or {}).get(run.primary) or {}
+        header = f"SD over seeds, {metric_name(run.primary)}"
+        cells[header] = Number(over_seeds.get("sd"), digits=3)
     return {**cells, "leaked": record["leaked"]}
 
 
@@ -115,21 +135,27 @@ def merged_baselines(records: Sequence[Record]) -> list[tuple[list[str], str, Re
         shown = (str(number_of(record, metric)) for metric in SHOWN)
         return record["feature"], bool(record.get("ceiling")), record["leaked"], *shown
 
-    # A baseline that is not trained on any clip cannot leak.
-    known = [{**r, "leaked": 0} if r["model"] in UNTRAINED else r for r in records]
-    every = {record["train"] for record in records}
+    all_tasks = {record["train"] for record in records}
     rows = []
+    known = [_without_impossible_leak(record) for record in records]
     for same in grouped(known, shown_values).values():
-        trains = {
-            name: tuple(record["train"] for record in own)
-            for name, own in grouped(same, model_name).items()
-        }
+        trains = {}
+        for name, same_model in grouped(same, model_name).items():
+            trains[name] = tuple(record["train"] for record in same_model)
         for tasks, names in grouped(trains, trains.__getitem__).items():
             first = next(record for record in same if model_name(record) in names)
-            rows.append(
-                (names, "any task" if set(tasks) == every else ", ".join(tasks), first)
-            )
+            trained_on = ", ".join(tasks)
+            if set(tasks) == all_tasks:
+                trained_on = "any task"
+            rows.append((names, trained_on, first))
     return sorted(rows, key=lambda row: bool(row[2].get("ceiling")))
+
+
+def _without_impossible_leak(record: Record) -> Record:
+    """Return a record; a baseline that is not trained on any clip cannot leak."""
+    if record["model"] in UNTRAINED:
+        return {**record, "leaked": 0}
+    return record
 
 
 def argmax(run: ReportRun) -> Part:
@@ -163,7 +189,8 @@ def levels(run: ReportRun) -> Part:
 def annotators(run: ReportRun) -> Part:
     """Yield distances to what all annotators said, and the errors by annotator."""
     records = run.of("annotators")
-    names = list(dict.fromkeys(name for record in records for name in record["errors"]))
+    all_names = chain.from_iterable(record["errors"] for record in records)
+    names = list(dict.fromkeys(all_names))
     measures = ("manhattan", "wasserstein", "blind_manhattan")
 
     def numbers(record: Record) -> list[Number]:
@@ -179,21 +206,24 @@ def annotators(run: ReportRun) -> Part:
 
 def _by_pair(run: ReportRun, kind: str, names: Sequence[str]) -> Part:
     """Yield a table of some numbers of the records of a kind."""
+
+    def numbers(record: Record) -> list[Number]:
+        return [number_of(record, name) for name in names]
+
     records = run.of(kind)
     if records:
-        rows = run.rows_by_pair(
-            records, lambda r: [number_of(r, name) for name in names]
-        )
-        yield make_table(kind, kind, rows)
+        yield make_table(kind, kind, run.rows_by_pair(records, numbers))
 
 
 def learning(run: ReportRun) -> Part:
     """Yield the primary metric of each model by the number of training films."""
+
+    def values(curve: Record) -> list[Number]:
+        return [Number(point["value"]) for point in curve["points"]]
+
     curves = run.of("learning")
     if curves:
-        rows = run.rows_by_pair(
-            curves, lambda r: [Number(p["value"]) for p in r["points"]]
-        )
+        rows = run.rows_by_pair(curves, values)
         films = [f"{point['n_films']} films" for point in curves[0]["points"]]
         metric = metric_name(curves[0]["metric"])
         yield make_table("learning", "learning", rows, films, metric=metric)
@@ -203,72 +233,70 @@ def films(run: ReportRun) -> Part:
     """Yield the primary metric by film: films are rows if there are few models, else columns."""
     metric = run.primary
     cells = run.cells
-    if run.films and len(cells) <= MAX_FILM_COLUMNS:
+    if not run.films:
+        return
+
+    def values_by_film(cell: Record) -> list[Number]:
+        return [Number(film_value(cell, film, metric)) for film in run.films]
+
+    if len(cells) <= MAX_FILM_COLUMNS:
         names = [f"{run.label(cell)}, {pair_name(*pair_of(cell))}" for cell in cells]
-        by_film = [
-            (
-                run.film_name(f),
-                f,
-                *(Number(film_value(cell, f, metric)) for cell in cells),
-            )
-            for f in run.films
-        ]
+        by_film = []
+        for film in run.films:
+            values = [Number(film_value(cell, film, metric)) for cell in cells]
+            by_film.append((run.film_name(film), film, *values))
         yield make_table("films", "films", by_film, names, metric=metric_name(metric))
-    elif run.films:
-        titles = [run.film_name(film) for film in run.films]
-        rows = run.rows_by_pair(
-            cells, lambda r: [Number(film_value(r, f, metric)) for f in run.films]
-        )
-        table = make_table("models", "films", rows, titles, metric=metric_name(metric))
-        yield replace(table, folded=len(cells) > MAX_OPEN_ROWS)
+        return
+    titles = [run.film_name(film) for film in run.films]
+    rows = run.rows_by_pair(cells, values_by_film)
+    table = make_table("models", "films", rows, titles, metric=metric_name(metric))
+    yield replace(table, folded=len(cells) > MAX_OPEN_ROWS)
 
 
 def paper(run: ReportRun) -> Part:
     """Yield the numbers of this run with those that the paper prints: by cell, then by film."""
     if any(cell.get("paper") for cell in run.cells):
         quirk = run.protocol.get("splits", {}).get("quirk")
-        yield from map(
-            sentence, (quirk, "spread") if quirk in ("authors", "text") else ("spread",)
-        )
-    printed = [(cell, one) for cell in run.cells for one in cell.get("paper") or ()]
-    by_metric = grouped(
-        [p for p in printed if not p[1].get("movie")], lambda p: p[1]["metric"]
-    )
-    for metric, own in by_metric.items():
+        if quirk in ("authors", "text"):
+            yield sentence(quirk)
+        yield sentence("spread")
+    pairs = []
+    for cell in run.cells:
+        all_films = [p for p in cell.get("paper") or () if not p.get("movie")]
+        pairs += [(cell, printed) for printed in all_films]
+    for metric, same_metric in grouped(pairs, lambda p: p[1]["metric"]).items():
         rows: list[Row | Heading] = []
-        for name, same in grouped(own, lambda p: model_and_store(p[0])).items():
+        by_model = grouped(same_metric, lambda pair: model_and_store(pair[0]))
+        for name, same_model in by_model.items():
             rows.append(Heading(name))
-            rows += [
-                (
-                    *pair_of(r),
-                    _ours(r, one),
-                    Number(one["mean"], sd=one.get("sd")),
-                    r["leaked"],
-                )
-                for r, one in same
-            ]
+            for cell, printed in same_model:
+                ours = _ours(cell, printed)
+                theirs = Number(printed["mean"], sd=printed.get("sd"))
+                rows.append((*pair_of(cell), ours, theirs, cell["leaked"]))
         yield make_table("paper", f"paper-{metric}", rows, metric=metric_name(metric))
     for cell in run.cells:
-        by_film = [one for one in cell.get("paper") or () if one.get("movie")]
+        by_film = [p for p in cell.get("paper") or () if p.get("movie")]
         if by_film:
             yield _paper_by_film(cell, by_film)
 
 
 def _paper_by_film(cell: Record, printed: Sequence[Mapping[str, Any]]) -> ResultTable:
     """Return a row per film, as in Table 4 of the paper."""
-    rows: list[tuple[str, str, Number, Number]] = [
-        (
-            one.get("source") or one["movie"],
-            one["movie"],
-            _ours(cell, one),
-            Number(one["mean"], sd=one.get("sd")),
-        )
-        for one in printed
-    ]
-    known = [(row[2].value, row[3].value) for row in rows if row[2].value is not None]
-    if known:
-        ours, theirs = (sum(values) / len(known) for values in zip(*known, strict=True))
-        rows.append(("mean of these films", "", Number(ours), Number(theirs)))
+    rows: list[tuple[str, str, Number, Number]] = []
+    our_values = []
+    their_values = []
+    for value in printed:
+        film = value["movie"]
+        ours = _ours(cell, value)
+        theirs = Number(value["mean"], sd=value.get("sd"))
+        rows.append((value.get("source") or film, film, ours, theirs))
+        if ours.value is not None:
+            our_values.append(ours.value)
+            their_values.append(value["mean"])
+    if our_values:
+        our_mean = sum(our_values) / len(our_values)
+        their_mean = sum(their_values) / len(their_values)
+        rows.append(("mean of these films", "", Number(our_mean), Number(their_mean)))
     return make_table(
         "paper_films",
         f"paper-films-{cell['model']}-{cell['feature']}",
@@ -282,79 +310,79 @@ def _paper_by_film(cell: Record, printed: Sequence[Mapping[str, Any]]) -> Result
 
 def _ours(cell: Record, printed: Mapping[str, Any]) -> Number:
     metric = printed["metric"]
-    if film := printed.get("movie"):
-        sd = (cell["by_movie"].get(film, {}).get("sd") or {}).get(metric)
-        return Number(film_value(cell, film, metric), sd=sd)
-    found = cell.get(metric) or {}
-    return Number(found.get("mean"), sd=found.get("sd"))
+    film = printed.get("movie")
+    if film:
+        deviations = cell["by_movie"].get(film, {}).get("sd") or {}
+        return Number(film_value(cell, film, metric), sd=deviations.get(metric))
+    over_folds = cell.get(metric) or {}
+    return Number(over_folds.get("mean"), sd=over_folds.get("sd"))
 
 
 def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
     """Draw AP or AUC with its interval over films; baselines are below the models."""
-    rows: list[tuple[str, Record | None]] = []
     if run.is_own_test:
+        rows: list[IntervalRow] = []
         for name, cells in grouped(run.cells, run.label).items():
             cells.sort(key=lambda cell: -rank_of(cell, run.ranking))
-            rows += [(name, None), *((f"{cell['test']}  ", cell) for cell in cells)]
-        with figures.draw("intervals_by_task", "intervals", 0.6 + 0.22 * len(rows)) as (
-            _,
-            axes,
-        ):
+            rows.append((name, None))
+            rows += [(f"{cell['test']}  ", cell) for cell in cells]
+        height = 0.6 + 0.22 * len(rows)
+        with figures.draw("intervals_by_task", "intervals", height) as (_, axes):
             _draw_rows(axes, rows, run, chance_of_each=True)
         return
     for test, cells in grouped(run.cells, lambda cell: cell["test"]).items():
         rows = []
-        for train, own in grouped(cells, lambda cell: cell["train"]).items():
-            rows += [
-                (f"trained on {train}", None),
-                *((run.label(cell), cell) for cell in own),
-            ]
-        baselines = merged_baselines([r for r in run.baselines if r["test"] == test])
-        rows += [("baselines", None)] if baselines else []
-        for names, trains, record in baselines:
-            short = [name.partition(" (")[0] for name in names]
-            name = (
-                ", ".join(short)
-                if len(short) < 3
-                else f"{short[0]} and {len(short) - 1} more"
-            )
-            rows.append(
-                (name if trains == "any task" else f"{name} · {trains}", record)
-            )
+        for train, same_train in grouped(cells, lambda cell: cell["train"]).items():
+            rows.append((f"trained on {train}", None))
+            rows += [(run.label(cell), cell) for cell in same_train]
+        rows += _baseline_rows([r for r in run.baselines if r["test"] == test])
         key = f"intervals-{slug(test)}"
         height = 0.6 + 0.22 * len(rows)
         with figures.draw("intervals", key, height, test=test) as (_, axes):
             _draw_rows(axes, rows, run)
 
 
+def _baseline_rows(records: Sequence[Record]) -> list[IntervalRow]:
+    """Return the rows of the baselines of a test task below their heading."""
+    rows: list[IntervalRow] = []
+    baselines = merged_baselines(records)
+    if baselines:
+        rows.append(("baselines", None))
+    for names, trains, record in baselines:
+        short = [name.partition(" (")[0] for name in names]
+        label = ", ".join(short)
+        if len(short) > 2:
+            label = f"{short[0]} and {len(short) - 1} more"
+        if trains != "any task":
+            label = f"{label} · {trains}"
+        rows.append((label, record))
+    return rows
+
+
 def _draw_rows(
     axes: Any,
-    rows: Sequence[tuple[str, Record | None]],
+    rows: Sequence[IntervalRow],
     run: ReportRun,
     *,
     chance_of_each: bool = False,
 ) -> None:
     metric = run.ranking
     label_rows(axes, [textwrap.fill(name, 24) for name, _ in rows], fontsize=6.5)
-    for place, (_, record) in enumerate(rows):
+    for y, (_, record) in enumerate(rows):
         if record is None:
-            axes.get_yticklabels()[place].set(fontweight="bold", color=MUTED)
+            axes.get_yticklabels()[y].set(fontweight="bold", color=MUTED)
             continue
         number = number_of(record, metric)
-        color = MODEL
-        if record["leaked"] or record["kind"] != "cell":
-            color = WRONG if record["leaked"] else BASELINE
+        color = _color_of(record)
         if number.interval:
             ends = [number.low, number.high]
-            axes.plot(ends, [place, place], color=color, lw=1.7, alpha=0.75)
+            axes.plot(ends, [y, y], color=color, lw=1.7, alpha=0.75)
         if number.value is not None:
             face = "white" if record.get("ceiling") else color
-            axes.scatter(
-                number.value, place, s=24, color=face, edgecolor=color, zorder=3
-            )
+            axes.scatter(number.value, y, s=24, color=face, edgecolor=color, zorder=3)
         if chance_of_each:
             chance = chance_of(record, metric)
-            axes.plot([chance, chance], [place - 0.32, place + 0.32], color=INK, lw=1)
+            axes.plot([chance, chance], [y - 0.32, y + 0.32], color=INK, lw=1)
     records = [record for _, record in rows if record]
     if records and not chance_of_each:
         draw_reference(axes, chance_of(records[0], metric))
@@ -362,6 +390,13 @@ def _draw_rows(
     draw_grid(axes)
     hide_ticks(axes, "left")
     axes.set_xlabel(f"{metric_name(metric)}, {run.confidence} intervals", color=MUTED)
+
+
+def _color_of(record: Record) -> str:
+    """Return the colour of a record: wrong where it leaked, else that of its kind."""
+    if record["leaked"]:
+        return WRONG
+    return MODEL if record["kind"] == "cell" else BASELINE
 
 
 def chance_of(record: Record, metric: str) -> float:
@@ -373,5 +408,11 @@ def chance_of(record: Record, metric: str) -> float:
     tests = {
         fold["fold"]: (fold["n_positive"], fold["n_test"]) for fold in record["folds"]
     }
-    found = [float(random_ap(some / n, n)) for some, n in tests.values() if some]
-    return sum(found) / len(found) if found else float(record["prevalence"])
+    chances = [
+        float(random_ap(n_positive / n_test, n_test))
+        for n_positive, n_test in tests.values()
+        if n_positive
+    ]
+    if not chances:
+        return float(record["prevalence"])
+    return sum(chances) / len(chances)

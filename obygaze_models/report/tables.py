@@ -5,8 +5,9 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
+from itertools import chain
 from typing import Any
 
 from obygaze_features.core.console import digits_of
@@ -115,20 +116,22 @@ class ResultTable:
     def as_csv(self) -> str:
         """Return the numbers at full precision; intervals, SD and headings have own columns."""
         ends = ("", " low", " high", " SD")
-        names = [f"{header}{end}" for header in self.headers for end in ends]
-        table = [
-            [
-                heading.title if heading else "",
-                *(v for cell in row for v in _values(cell)),
-            ]
-            for heading, rows in self.blocks()
-            for row in rows
-        ]
-        used = {i for row in table for i, value in enumerate(row) if value != ""}
-        kept = [i for i in range(len(names) + 1) if i in used or i % len(ends) == 1]
-        columns = ["group", *names]
-        rows = ([row[i] for i in kept] for row in table)
-        return csv_for_people([columns[i] for i in kept], rows).decode("utf-8")
+        columns = ["group"]
+        for header in self.headers:
+            columns += [f"{header}{end}" for end in ends]
+        table = []
+        for heading, rows in self.blocks():
+            group = heading.title if heading else ""
+            for row in rows:
+                values = chain.from_iterable(map(_values, row))
+                table.append([group, *values])
+        used = set()
+        for values_of_row in table:
+            used |= {i for i, value in enumerate(values_of_row) if value != ""}
+        # The column of the value itself stays, though it may be empty.
+        written = [i for i in range(len(columns)) if i in used or i % len(ends) == 1]
+        pick = partial(_picked, positions=written)
+        return csv_for_people(pick(columns), map(pick, table)).decode("utf-8")
 
     def blocks(self) -> list[tuple[Heading | None, list[Row]]]:
         """Return the rows below each heading; rows before the first one have None."""
@@ -146,14 +149,12 @@ class ResultTable:
     def numeric(self) -> list[bool]:
         """Whether each column holds numbers only."""
         rows = [row for row in self.rows if not isinstance(row, Heading)]
-        columns = [
-            [row[i] for row in rows if row[i] is not None]
-            for i in range(len(self.headers))
-        ]
-        return [
-            bool(cells) and all(isinstance(c, NUMERIC) for c in cells)
-            for cells in columns
-        ]
+        are_numeric = []
+        for i in range(len(self.headers)):
+            cells = [row[i] for row in rows if row[i] is not None]
+            all_numbers = all(isinstance(cell, NUMERIC) for cell in cells)
+            are_numeric.append(bool(cells) and all_numbers)
+        return are_numeric
 
 
 NUMERIC = (int, float, Number)
@@ -199,6 +200,11 @@ def shown(cell: Any) -> Any:
     if cell is None:
         return "–"
     return Number(cell) if isinstance(cell, float) else cell
+
+
+def _picked(values: Sequence[Any], positions: Sequence[int]) -> list[Any]:
+    """Return the values at some positions."""
+    return [values[i] for i in positions]
 
 
 def _values(cell: Any) -> list[Any]:
