@@ -53,6 +53,8 @@ def program_without(extension: str, folder: Path) -> dict[str, list[str]]:
     (info / "entry_points.txt").write_text("\n".join(lines))
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
+        # A checkout may hold the entry points of its own installation.
+        cwd=folder,
         env=environment({"PYTHONPATH": str(folder)}),
         capture_output=True,
         text=True,
