@@ -24,20 +24,23 @@ INSTALLED = ("site-packages", "dist-packages")
 @cache
 def own_code() -> str:
     """Return the hash of the files of both packages, code and data."""
-    return _hash_of(path for root in ROOTS for path in root.rglob("*"))
+    files: list[Path] = []
+    for root in ROOTS:
+        files.extend(root.rglob("*"))
+    return _hash_of(files)
 
 
 def plugin_code(names: Sequence[str]) -> dict[str, list[str]]:
     """Return what computes for each of some plugins of models: hashes of code, and versions."""
-    found = {}
+    code_of: dict[str, list[str]] = {}
     for name in sorted(set(names)):
         plugin = find_plugin(MODELS, name)
         plugin.load()  # its modules are known then
-        found[name] = [
+        code_of[name] = [
             _hash_of(_files_of(plugin)),
             *_needed_versions(plugin.point.dist),
         ]
-    return found
+    return code_of
 
 
 def _files_of(plugin: Plugin) -> list[Path]:
@@ -53,9 +56,12 @@ def _files_of(plugin: Plugin) -> list[Path]:
     if file and not folders and Path(file).parent.name not in INSTALLED:
         folders.append(Path(file).parent)
     for module in list(sys.modules.values()):
-        own = getattr(module, "__file__", None)
-        if own and any(Path(own).is_relative_to(folder) for folder in folders):
-            files.add(Path(own))
+        module_file = getattr(module, "__file__", None)
+        if not module_file:
+            continue
+        path = Path(module_file)
+        if any(path.is_relative_to(folder) for folder in folders):
+            files.add(path)
     if file:
         files.add(Path(file))
     for folder in getattr(top, "__path__", ()):

@@ -42,16 +42,17 @@ class FinishedTests:
                 if time.time() - old.stat().st_mtime > KEPT_FOR_S:
                     old.unlink()
         path = folder.with_name(f".{short_name(folder)}~{identity[:16]}.unfinished")
-        found: dict[str, Outcomes] = {}
-        for line in path.read_bytes().splitlines() if path.is_file() else ():
+        by_splits: dict[str, Outcomes] = {}
+        if not path.is_file():
+            return cls(path, by_splits)
+        for line in path.read_bytes().splitlines():
             # A line that was cut off is not JSON.
             with suppress(ValueError, TypeError, KeyError):
                 splits, (model, pair, number, repeat), test = json.loads(line)
+                key = (model, tuple(pair), number, repeat)
                 outcome = test if isinstance(test, str) else _from_json(test)
-                found.setdefault(splits, {})[model, tuple(pair), number, repeat] = (
-                    outcome
-                )
-        return cls(path, found)
+                by_splits.setdefault(splits, {})[key] = outcome
+        return cls(path, by_splits)
 
     def of(self, splits: str) -> Outcomes:
         """Return the tests on one store with the same splits."""
@@ -102,6 +103,13 @@ def _from_json(test: dict[str, Any]) -> TestedFold:
     clips = {name: tuple(test["leak"][name]) for name in ("clips", "copies")}
     leak = Leak(**{**test["leak"], **clips})
     rows = np.array(test["rows"], dtype=np.intp)
-    levels = test["levels"]
-    arrays = {"rows": rows, "levels": None if levels is None else np.array(levels)}
-    return TestedFold(**{**test, **arrays, "predictions": predictions, "leak": leak})
+    levels = None
+    if test["levels"] is not None:
+        levels = np.array(test["levels"])
+    restored = {
+        "rows": rows,
+        "levels": levels,
+        "predictions": predictions,
+        "leak": leak,
+    }
+    return TestedFold(**{**test, **restored})

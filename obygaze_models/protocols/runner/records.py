@@ -70,15 +70,13 @@ class Run:
     @property
     def protocol(self) -> Mapping[str, Any]:
         """The complete protocol as JSON."""
-        found: Mapping[str, Any] = self.about["protocol"]
-        return found
+        protocol: Mapping[str, Any] = self.about["protocol"]
+        return protocol
 
     def __repr__(self) -> str:
-        name = (
-            self.folder.name
-            if len(self.folder.name) <= 60
-            else f"{self.folder.name[:57]}..."
-        )
+        name = self.folder.name
+        if len(name) > 60:
+            name = f"{name[:57]}..."
         return short_repr("Run", repr(name), f"{len(self.cells)} cells")
 
     def _repr_html_(self) -> str:
@@ -98,8 +96,13 @@ class Run:
         One row for each cell; the columns of a metric are METRIC, METRIC_low and METRIC_high.
         """
         rows = [_flat(record) for record in (*self.cells, *self.baselines)]
-        names = dict.fromkeys(name for row in rows for name in row)
-        return data_frame({name: [row.get(name) for row in rows] for name in names})
+        columns: dict[str, list[Any]] = {}
+        for row in rows:
+            for name in row:
+                columns.setdefault(name, [])
+        for name, values in columns.items():
+            values.extend(row.get(name) for row in rows)
+        return data_frame(columns)
 
     @cached_property
     def predictions(self) -> list[dict[str, Any]]:
@@ -148,9 +151,9 @@ class Run:
 
 
 def _not_a_run(folder: Path) -> str:
-    return (
-        "" if made_by_obygaze(folder / RUN_FILE) else f"it has no {RUN_FILE} of obygaze"
-    )
+    if made_by_obygaze(folder / RUN_FILE):
+        return ""
+    return f"it has no {RUN_FILE} of obygaze"
 
 
 RUN = OwnFolder("run", _not_a_run)
@@ -159,7 +162,8 @@ RUN = OwnFolder("run", _not_a_run)
 def check_free(folder: Path, identity: str, *, force: bool) -> None:
     """Raise an error if the folder is another run or not a run; the same run may be repeated."""
     if not force and made_by_obygaze(folder / RUN_FILE):
-        force = json.loads((folder / RUN_FILE).read_bytes()).get("identity") == identity
+        about = json.loads((folder / RUN_FILE).read_bytes())
+        force = about.get("identity") == identity
     check_folder(folder, RUN, force=force)
 
 
@@ -196,7 +200,8 @@ def write_run(
 
 def _set_aside(folder: Path, identity: str) -> None:
     """Move what was made of another run in this folder below a name of its own."""
-    earlier = str(json.loads((folder / RUN_FILE).read_bytes()).get("identity", ""))
+    about = json.loads((folder / RUN_FILE).read_bytes())
+    earlier = str(about.get("identity", ""))
     made = [name for name in MADE_OF_RUN if os.path.lexists(folder / name)]
     if earlier == identity or not made:
         return
@@ -266,10 +271,16 @@ def _flat(record: Record) -> Record:
         if not isinstance(value, dict | list)
     }
     for key, value in record.items():
-        if isinstance(value, dict) and "value" in value:
-            ci = value.get("ci")
-            low, high = ci if isinstance(ci, list) and len(ci) == 2 else (None, None)
-            flat |= {key: value["value"], f"{key}_low": low, f"{key}_high": high}
+        if not isinstance(value, dict) or "value" not in value:
+            continue
+        low = None
+        high = None
+        ci = value.get("ci")
+        if isinstance(ci, list) and len(ci) == 2:
+            low, high = ci
+        flat[key] = value["value"]
+        flat[f"{key}_low"] = low
+        flat[f"{key}_high"] = high
     return flat
 
 

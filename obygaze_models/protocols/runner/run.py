@@ -65,10 +65,8 @@ from obygaze_models.protocols.schedule import Labels, schedule
 from obygaze_models.protocols.schema import Protocol
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
-MANY_FOLDS, FEW_FOLDS = (
-    300,
-    10,
-)  # of films: where a run warns, and what it then offers
+MANY_FOLDS = 300  # of films: where a run warns
+FEW_FOLDS = 10  # what it then offers
 PACKAGES = ("numpy", "scipy", "scikit-learn", "zarr")
 
 
@@ -115,13 +113,12 @@ class Inputs:
         """Return whether each clip has a vector and, for splits of the paper, a video."""
         splits = self.protocol.splits
         table = self.table
-        present = (
-            np.ones(len(table), dtype=np.bool_)
-            if features is None
-            else features.present
-        )
-        needs_video = splits.follow_paper and table.has_video.any()
-        return present & table.has_video if needs_video else present
+        present = np.ones(len(table), dtype=np.bool_)
+        if features is not None:
+            present = features.present
+        if splits.follow_paper and table.has_video.any():
+            return present & table.has_video
+        return present
 
     def context(self, features: Features | None, *options: Any) -> FitContext:
         """Return a store's features (or none) with the splits of its clips."""
@@ -133,8 +130,11 @@ class Inputs:
     @property
     def default_name(self) -> str:
         """The name of a run without a name: protocol, stores, and the start of the identity."""
+        parts = [self.protocol.name]
         stores = "+".join(f.name for f in self.features)
-        parts = [self.protocol.name, *([stores] if stores else []), self.identity[:8]]
+        if stores:
+            parts.append(stores)
+        parts.append(self.identity[:8])
         return "-".join(parts)[:120]
 
 
@@ -158,26 +158,16 @@ def gather(
             hint="--store NAME=STORE (obygaze store ls)",
         )
     table = clip_table(manifest, protocol.data)
-    used = {name for pair in protocol.pairs for name in pair}
+    used_tasks: set[str] = set()
+    for pair in protocol.pairs:
+        used_tasks.update(pair)
     labels = {
         name: task_labels(name, task, table)
         for name, task in protocol.tasks.items()
-        if name in used
+        if name in used_tasks
     }
-    asked = [name for name in protocol.report.argmax if name in labels]
-    for one, other in combinations(asked, 2):
-        if n := int(np.sum((labels[one] == 1) & (labels[other] == 1))):
-            raise FixInput(
-                f"report.argmax needs tasks of one class against the rest, but {n} clips are in "
-                f"class 1 of both {one} and {other}",
-                hint="one task for each class, or report.argmax=[]",
-            )
-    levels = {
-        find_kind(protocol.models[name].kind).level for name in protocol.model_names
-    }
-    of_frames = "frames" in levels if levels else None
-    if of_frames and len(levels) > 1:
-        raise FixUsage("models of frames and models of clips need a protocol each")
+    _check_argmax(protocol, labels)
+    of_frames = _reads_frames(protocol)
     features = [
         join(
             name,
@@ -194,6 +184,32 @@ def gather(
             with_windows(f, stores[f.name], table, protocol.data.rule) for f in features
         ]
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
+
+
+def _check_argmax(protocol: Protocol, labels: Labels) -> None:
+    """Raise an error where a clip is in class 1 of two tasks of `report.argmax`."""
+    tasks = [name for name in protocol.report.argmax if name in labels]
+    for first, second in combinations(tasks, 2):
+        n = int(np.sum((labels[first] == 1) & (labels[second] == 1)))
+        if n:
+            raise FixInput(
+                f"report.argmax needs tasks of one class against the rest, but {n} clips are in "
+                f"class 1 of both {first} and {second}",
+                hint="one task for each class, or report.argmax=[]",
+            )
+
+
+def _reads_frames(protocol: Protocol) -> bool | None:
+    """Return whether the models read frames; None if there is no model."""
+    kinds = [protocol.models[name].kind for name in protocol.model_names]
+    levels = {find_kind(kind).level for kind in kinds}
+    if not levels:
+        return None
+    if "frames" not in levels:
+        return False
+    if len(levels) > 1:
+        raise FixUsage("models of frames and models of clips need a protocol each")
+    return True
 
 
 def run_protocol(
@@ -284,7 +300,9 @@ def _fit_all(
         splits = context.schedule.sha256
         if splits not in by_splits:
             by_splits[splits] = run_baselines(context)
-    baselines = [cell for own in by_splits.values() for cell in own]
+    baselines: list[Cell] = []
+    for cells_of_splits in by_splits.values():
+        baselines += cells_of_splits
     if len(by_splits) == 1:
         baselines = [replace(cell, feature="") for cell in baselines]
     return cells, baselines, curves
@@ -298,7 +316,7 @@ def _records(
     watch: Watch,
 ) -> list[Record]:
     protocol = inputs.protocol
-    stores = [one for one in contexts if one.features is not None]
+    stores = [context for context in contexts if context.features is not None]
     groups = inputs.table.column(protocol.splits.group)
     backbones = {f.name: str(f.origin["backbone"]) for f in inputs.features}
     contrasts = contrast_jobs(cells, protocol, inputs.table)
@@ -306,19 +324,20 @@ def _records(
     everything = [*cells, *baselines]
     pairs = comparable(everything) if protocol.report.compare else []
     labels = inputs.labels
-    of_concepts = [job for store in stores for job in concept_jobs(store)]
-    jobs: list[Callable[[], Any]] = [
-        *of_concepts,  # the longest ones first
-        *(
-            partial(
-                cell_record, c, protocol, groups, labels[c.test], backbones[c.feature]
-            )
-            for c in cells
-        ),
-        *(partial(cell_record, c, protocol, groups, labels[c.test]) for c in baselines),
-        *(partial(comparison, *pair, protocol, groups) for pair in pairs),
-        *contrasts,
-    ]
+    of_concepts: list[Callable[[], Any]] = []
+    for store in stores:
+        of_concepts += concept_jobs(store)
+    jobs: list[Callable[[], Any]] = [*of_concepts]  # the longest ones first
+    for cell in cells:
+        backbone = backbones[cell.feature]
+        jobs.append(
+            partial(cell_record, cell, protocol, groups, labels[cell.test], backbone)
+        )
+    for cell in baselines:
+        jobs.append(partial(cell_record, cell, protocol, groups, labels[cell.test]))
+    for first, second in pairs:
+        jobs.append(partial(comparison, first, second, protocol, groups))
+    jobs += contrasts
     with watch("evaluation", len(jobs)) as progress:
         done = map_jobs(jobs, contexts[0].n_jobs, progress)
     concepts = done[: len(of_concepts)]

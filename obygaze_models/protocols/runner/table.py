@@ -27,51 +27,19 @@ def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
     stores = ", ".join(run.about["stores"])
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
-    parts = [safe_text(f"{title} ({stores})" if stores else title, "terminal")]
+    if stores:
+        title = f"{title} ({stores})"
+    parts = [safe_text(title, "terminal")]
     parts += [_contrast(record) for record in run.of("contrast")]
-    shown = [*run.cells, *_once(run.baselines)]
-    printed = [
-        {p["metric"]: p for p in r["paper"] if p["movie"] is None} for r in shown
-    ]
-    metrics = dict.fromkeys(metric for own in printed for metric in own)
-    headers = [*HEADERS, *(f"paper, {METRIC_NAMES.get(m, m)}" for m in metrics)]
-    rows = [
-        (*_line(record), *(_paper(own.get(metric)) for metric in metrics))
-        for record, own in zip(shown, printed, strict=True)
-    ]
-    # What is the same in every row of a test task is written once, so that a line fits a terminal.
-    sizes = {(r["test"], r["n_test"], r["prevalence"]) for r in shown}
-    once = {"store"} if len(run.about["stores"]) < 2 else set()
-    if len(sizes) == len({test for test, _, _ in sizes}):
-        once |= {"clips", "positive"}
-        parts += [
-            f"{test}: {n} clips, {100 * share:.1f}% positive"
-            for test, n, share in sorted(sizes)
-        ]
-    kept = [i for i, header in enumerate(headers) if header not in once]
-    parts.append(
-        table([headers[i] for i in kept], [[row[i] for i in kept] for row in rows])
-    )
-    how = "F1 pooled over folds, AP and AUC within folds"
-    if any(cell["repeated"] for cell in run.cells):
-        how = "Values averaged over runs"
-    level = 100 * run.protocol["report"]["confidence"]
-    of_films = f"; AP and AUC with {level:g} % intervals over films."
-    if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
-        of_films = "; of one film there is no interval over films."
-    elif run.cells and all(
-        cell["ap"]["ci"][0] is None and not cell.get("no_interval")
-        for cell in run.cells
-    ):
-        of_films += " Models have none, because clips of one film are in several folds."
-    parts.append(f"{how}{of_films}")
+    parts += _cell_table(run)
+    parts.append(_about_values(run))
     parts += [_argmax(record) for record in run.of("argmax")]
     parts += [_levels(record) for record in run.of("levels") if record["feature"]]
     parts += [_localisation(record) for record in run.of("localisation")]
-    parts += [line for record in run.of("coverage") for line in _coverage(record)]
-    parts += [
-        f"! {safe_text(record['text'], 'terminal')}" for record in run.of("remark")
-    ]
+    for record in run.of("coverage"):
+        parts += _coverage(record)
+    for record in run.of("remark"):
+        parts.append(f"! {safe_text(record['text'], 'terminal')}")
     seconds = run.about["seconds"]
     spent = ", ".join(
         f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"
@@ -80,12 +48,78 @@ def result_text(run: Run) -> str:
     return "\n".join(parts)
 
 
+def _cell_table(run: Run) -> list[str]:
+    """Return the table of models and baselines, after lines with the size of each test task.
+
+    What is the same in every row of a test task is written once, so that a line fits a terminal.
+    """
+    shown = [*run.cells, *_once(run.baselines)]
+    printed = [_paper_values(record) for record in shown]
+    metrics: dict[str, None] = {}
+    for values in printed:
+        metrics |= dict.fromkeys(values)
+    headers = [*HEADERS, *(f"paper, {METRIC_NAMES.get(m, m)}" for m in metrics)]
+    rows: list[list[object]] = []
+    for record, values in zip(shown, printed, strict=True):
+        row = list(_line(record))
+        row += [_paper(values.get(metric)) for metric in metrics]
+        rows.append(row)
+    lines = []
+    written_once = set()
+    if len(run.about["stores"]) < 2:
+        written_once.add("store")
+    sizes = {(r["test"], r["n_test"], r["prevalence"]) for r in shown}
+    tests = {test for test, _, _ in sizes}
+    if len(sizes) == len(tests):
+        written_once |= {"clips", "positive"}
+        for test, n, share in sorted(sizes):
+            lines.append(f"{test}: {n} clips, {100 * share:.1f}% positive")
+    columns = [i for i, header in enumerate(headers) if header not in written_once]
+    shown_headers = [headers[i] for i in columns]
+    shown_rows = [_columns_of(row, columns) for row in rows]
+    lines.append(table(shown_headers, shown_rows))
+    return lines
+
+
+def _paper_values(record: Record) -> dict[str, Record]:
+    """Return the printed number of each metric, without those of one film."""
+    return {
+        printed["metric"]: printed
+        for printed in record["paper"]
+        if printed["movie"] is None
+    }
+
+
+def _columns_of(row: Sequence[object], columns: Sequence[int]) -> list[object]:
+    return [row[column] for column in columns]
+
+
+def _about_values(run: Run) -> str:
+    """Return the line on how values are computed, and on their intervals."""
+    how = "F1 pooled over folds, AP and AUC within folds"
+    if any(cell["repeated"] for cell in run.cells):
+        how = "Values averaged over runs"
+    if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
+        return f"{how}; of one film there is no interval over films."
+    level = 100 * run.protocol["report"]["confidence"]
+    line = f"{how}; AP and AUC with {level:g} % intervals over films."
+    if run.cells and all(_has_shared_films(cell) for cell in run.cells):
+        line += " Models have none, because clips of one film are in several folds."
+    return line
+
+
+def _has_shared_films(cell: Record) -> bool:
+    """Return whether a cell has no interval for another reason than too few clips."""
+    return cell["ap"]["ci"][0] is None and not cell.get("no_interval")
+
+
 def _once(baselines: Sequence[Record]) -> list[Record]:
     """Return one line for baselines with equal values, and for each test of those without a fit."""
     shown: dict[tuple[object, ...], Record] = {}
     for record in baselines:
         blind = record["model"] in UNTRAINED
         train = "-" if blind else record["train"]
+        leaked = 0 if blind else record["leaked"]
         values = [str(record.get(metric)) for metric in SHOWN]
         key = (
             record["feature"],
@@ -95,11 +129,7 @@ def _once(baselines: Sequence[Record]) -> list[Record]:
             *values,
         )
         if key not in shown:
-            shown[key] = {
-                **record,
-                "train": train,
-                "leaked": 0 if blind else record["leaked"],
-            }
+            shown[key] = {**record, "train": train, "leaked": leaked}
         elif not blind:
             shown[key]["model"] += f", {record['model']}"
     return list(shown.values())
@@ -107,14 +137,15 @@ def _once(baselines: Sequence[Record]) -> list[Record]:
 
 def _line(record: Record) -> Sequence[object]:
     name = record["model"] + CEILINGS.get(record["model"], "")
-    name += " (expected)" if record.get("expected") else ""
+    if record.get("expected"):
+        name += " (expected)"
     values: list[str | None] = []
     for metric in SHOWN:
-        found = record.get(metric)
-        if found is None or found["value"] is None:
+        result = record.get(metric)
+        if result is None or result["value"] is None:
             values.append(None)
         else:
-            values.append(_with_interval(found))
+            values.append(_with_interval(result))
     return (
         record["feature"] or "-",
         record["train"],
@@ -139,19 +170,22 @@ def _interval(low: float, high: float) -> str:
     return f"{_short(low, digits)}-{_short(high, digits)}"
 
 
-def _with_interval(found: Record) -> str:
+def _with_interval(result: Record) -> str:
     """Return a value and its interval, if it has one."""
-    low, high = found["ci"]
+    low, high = result["ci"]
+    value = _short(result["value"])
     if low is None or high is None:
-        return _short(found["value"])
-    return f"{_short(found['value'])} {_interval(low, high)}"
+        return value
+    return f"{value} {_interval(low, high)}"
 
 
 def _paper(printed: Record | None) -> str | None:
     if printed is None:
         return None
-    sd = printed["sd"]
-    return _short(printed["mean"]) + (f" ({_short(sd)})" if sd is not None else "")
+    mean = _short(printed["mean"])
+    if printed["sd"] is None:
+        return mean
+    return f"{mean} ({_short(printed['sd'])})"
 
 
 def _contrast(record: Record) -> str:
@@ -162,12 +196,16 @@ def _contrast(record: Record) -> str:
     if low is not None and high is not None:
         digits = digits_of(low, high)
         interval = f" ({low:+.{digits}f} to {high:+.{digits}f})"
-    difference = (
-        MISSING if record["difference"] is None else f"{record['difference']:+.2f}"
-    )
-    p = f", p {record['p']:.3f}" if record["p"] is not None else ""
+    difference = MISSING
+    if record["difference"] is not None:
+        difference = f"{record['difference']:+.2f}"
+    p = ""
+    if record["p"] is not None:
+        p = f", p {record['p']:.3f}"
     higher = f"higher in {record['n_movies_higher']} of {record['n_movies']} films"
-    leaked = f", {record['leaked']} of them leaked" if record["leaked"] else ""
+    leaked = ""
+    if record["leaked"]:
+        leaked = f", {record['leaked']} of them leaked"
     return (
         f"trained on {first['train']} / {second['train']}, tested on {record['test']}: "
         f"{record['model']} ({record['feature']}) has {record['metric']} "
@@ -187,7 +225,9 @@ def _argmax(record: Record) -> str:
 
 def _levels(record: Record) -> str:
     error = record.get("macro_error")
-    of_levels = f", error in levels {error:.2f}" if error is not None else ""
+    of_levels = ""
+    if error is not None:
+        of_levels = f", error in levels {error:.2f}"
     return (
         f"{record['model']} ({record['feature']}), trained on {record['train']}: "
         f"{_with_interval(record['concordance'])} of pairs of {record['test']} "
@@ -210,11 +250,11 @@ def _coverage(record: Record) -> Iterator[str]:
         first = ", ".join(
             item["clip_id"] for item in record["missing"][:LISTED_MISSING]
         )
-        rest = ", ..." if record["n_missing"] > LISTED_MISSING else ""
+        dots = ", ..." if record["n_missing"] > LISTED_MISSING else ""
         yield (
             f"{record['feature']}: {record['n_missing']} of {record['n_clips']} clips have no "
             f"vector and are left out, {record['n_missing_in_tasks']} of them in a task "
-            f"({reasons}): {first}{rest}"
+            f"({reasons}): {first}{dots}"
         )
     if record["n_unused"]:
         yield (
