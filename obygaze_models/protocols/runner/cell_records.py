@@ -1,6 +1,6 @@
 """The records of cells: values with intervals, over films, by film and by fold."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,21 +43,13 @@ def cell_record(
     )
     ranked = [name for name in RANKING_METRICS if np.isfinite(cell.value[name])]
     lacks = any(not np.isfinite(intervals.get(name, [np.nan])).all() for name in ranked)
-    tuned = None
-    if cell.share is None and any(t.tuned is not None for t in cell.tested):
-        values = cell.values(tuned=True)
-        tuned = {name: {"value": values[name]} for name in TUNED}
-    seeds = None
-    if len(cell.seeds) > 1:
-        runs = [cell.values([seed]) for seed in cell.seeds]
-        seeds = {
-            "n": len(runs),
-            **{name: _spread(run[name] for run in runs) for name in names},
-        }
     record: Record = {
         "kind": "baseline" if backbone is None else "cell",
         "task": cell.test,
-        **{key: getattr(cell, key) for key in ("train", "test", "model", "feature")},
+        "train": cell.train,
+        "test": cell.test,
+        "model": cell.model,
+        "feature": cell.feature,
         "n_test": len(cell.universe),
         "n_positive": int(cell.y.sum()),
         "n_movies": len(np.unique(groups[cell.universe])),
@@ -65,51 +57,24 @@ def cell_record(
         "n_runs": len(cell.tested),
         "repeated": cell.averaged,
         **_leaks(cell),
-        **{
-            name: {
-                **_spread(cell.means(name, lambda t: t.fold).values()),
-                "value": cell.value[name],
-                "ci": intervals.get(name, [np.nan, np.nan]),
-            }
-            for name in names
-        },
-        # A key of models whose films would allow an interval, but not the clips.
-        **(
-            {"no_interval": True}
-            if backbone is not None and is_possible and lacks
-            else {}
-        ),
-        "tuned": tuned,
-        "seeds": seeds,
+    }
+    for name in names:
+        record[name] = {
+            **_spread(cell.means(name, lambda t: t.fold).values()),
+            "value": cell.value[name],
+            "ci": intervals.get(name, [np.nan, np.nan]),
+        }
+    # A key of models whose films would allow an interval, but not the clips.
+    if backbone is not None and is_possible and lacks:
+        record["no_interval"] = True
+    record |= {
+        "tuned": _tuned(cell),
+        "seeds": _over_seeds(cell, names),
         "by_movie": _by_movie(cell, groups),
         **_outcomes(cell, groups, is_model=backbone is not None),
-        "folds": [
-            {
-                "fold": t.fold,
-                "seed": t.seed,
-                "n_train": t.n_train,
-                "n_validation": t.n_validation,
-                "n_test": len(t.rows),
-                "n_positive": int(t.predictions.y.sum()),
-                "leaked": t.leak.leaked,
-                **{key: value for key, value in values.items() if key not in COUNTS},
-                "threshold": t.tuned,
-                "chosen": dict(t.chosen),
-            }
-            for t, values in zip(cell.tested, cell.fold_values, strict=True)
-        ],
+        "folds": _fold_records(cell),
         "skipped": [dict(item) for item in cell.skipped],
-        "paper": [
-            {
-                "metric": one.metric,
-                "mean": one.mean,
-                "sd": one.sd if one.sd >= 0 else None,
-                "movie": one.movie or None,
-                "source": one.source or None,
-            }
-            for one in protocol.paper
-            if _is_about(one, cell, backbone or "")
-        ],
+        "paper": _printed(protocol, cell, backbone or ""),
     }
     if backbone is None:
         record |= {
@@ -119,13 +84,68 @@ def cell_record(
     return record
 
 
+def _tuned(cell: Cell) -> Record | None:
+    """Return the metrics at thresholds that other clips chose; None where no fold has one."""
+    if cell.share is not None or all(t.tuned is None for t in cell.tested):
+        return None
+    values = cell.values(tuned=True)
+    return {name: {"value": values[name]} for name in TUNED}
+
+
+def _over_seeds(cell: Cell, names: Iterable[str]) -> Record | None:
+    """Return mean and deviation of each metric over seeds; None of a single seed."""
+    if len(cell.seeds) < 2:
+        return None
+    runs = [cell.values([seed]) for seed in cell.seeds]
+    record: Record = {"n": len(runs)}
+    for name in names:
+        record[name] = _spread(run[name] for run in runs)
+    return record
+
+
+def _fold_records(cell: Cell) -> list[Record]:
+    """Return the record of each test."""
+    records = []
+    for t, values in zip(cell.tested, cell.fold_values, strict=True):
+        metrics = {key: value for key, value in values.items() if key not in COUNTS}
+        record = {
+            "fold": t.fold,
+            "seed": t.seed,
+            "n_train": t.n_train,
+            "n_validation": t.n_validation,
+            "n_test": len(t.rows),
+            "n_positive": int(t.predictions.y.sum()),
+            "leaked": t.leak.leaked,
+            **metrics,
+            "threshold": t.tuned,
+            "chosen": dict(t.chosen),
+        }
+        records.append(record)
+    return records
+
+
+def _printed(protocol: Protocol, cell: Cell, backbone: str) -> list[Record]:
+    """Return the numbers of a paper about a cell of this backbone."""
+    return [
+        {
+            "metric": printed.metric,
+            "mean": printed.mean,
+            "sd": printed.sd if printed.sd >= 0 else None,
+            "movie": printed.movie or None,
+            "source": printed.source or None,
+        }
+        for printed in protocol.paper
+        if _is_about(printed, cell, backbone)
+    ]
+
+
 def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
     """Return whether a printed number is about a cell of this backbone."""
-    wanted = {key: getattr(paper, key) for key in ("model", "feature", "train", "test")}
-    same = all(
-        not value or value == getattr(cell, key) for key, value in wanted.items()
-    )
-    return same and (not paper.backbone or is_backbone(backbone, paper.backbone))
+    for key in ("model", "feature", "train", "test"):
+        wanted = getattr(paper, key)
+        if wanted and wanted != getattr(cell, key):
+            return False
+    return not paper.backbone or is_backbone(backbone, paper.backbone)
 
 
 def _has_enough(cell: Cell, groups: Groups) -> bool:
@@ -145,7 +165,9 @@ def _intervals(
     """
     report = protocol.report
     films = groups[cell.universe]
-    given = (*RANKING_METRICS, "prevalence") if cell.model not in UNTRAINED else None
+    given = None
+    if cell.model not in UNTRAINED:
+        given = (*RANKING_METRICS, "prevalence")
     drawn = resample(
         cell.statistics(films, only=given),
         np.unique(films),
@@ -157,8 +179,8 @@ def _intervals(
         label_inflation=_label_inflation(cell, protocol, groups, labels),
     )
     return {
-        name: [found.low, found.high]
-        for name, (found, _) in drawn.items()
+        name: [interval.low, interval.high]
+        for name, (interval, _) in drawn.items()
         if given is None or name in given
     }
 
@@ -187,7 +209,7 @@ def _label_inflation(
 def _by_movie(cell: Cell, groups: Groups) -> Record:
     names, values = cell.by_group(groups)
     movies = groups[cell.universe]
-    found = dict[str, Record]()
+    records: dict[str, Record] = {}
     runs_of: dict[str, list[dict[str, float]]] = {}  # that test this film alone
     for t, tested_values in zip(cell.tested, cell.fold_values, strict=True):
         films = groups[t.rows]
@@ -197,43 +219,57 @@ def _by_movie(cell: Cell, groups: Groups) -> Record:
     n_clips = np.bincount(codes, minlength=len(names)).tolist()
     n_positive = np.bincount(codes[cell.y], minlength=len(names)).tolist()
     for i, movie in enumerate(names):
-        found[movie] = {
+        records[movie] = {
             "n": n_clips[i],
             "n_positive": n_positive[i],
-            **{name: float(own[i]) for name, own in values.items()},
+            **{name: float(by_film[i]) for name, by_film in values.items()},
         }
         runs = runs_of.get(movie, [])
         if len(runs) > 1:
-            spread = {
-                name: float(np.std([run[name] for run in runs], ddof=1))
-                for name in values
-            }
-            found[movie]["sd"] = spread
-    return found
+            records[movie]["sd"] = _deviations(runs, values)
+    return records
+
+
+def _deviations(
+    runs: Sequence[Mapping[str, float]], names: Iterable[str]
+) -> dict[str, float]:
+    """Return the standard deviation of each metric over runs."""
+    deviations = {}
+    for name in names:
+        deviations[name] = float(np.std([run[name] for run in runs], ddof=1))
+    return deviations
 
 
 def _leaks(cell: Cell) -> Record:
     """Return the leaks of a cell; a test clip is leaked if it leaked in any fold."""
-    leaked = {clip for t in cell.tested for clip in t.leak.clips}
-    by_name = {
-        clip for t in cell.tested for clip in set(t.leak.clips) - set(t.leak.copies)
-    }
-    n_copies = len(leaked - by_name)
-    near = [t.leak.neighbours for t in cell.tested]
-    same = [t.leak.same_movie for t in cell.tested]
-    total = sum if not cell.averaged else max
-    one_seed = [t for t in cell.tested if t.seed == cell.seeds[0]]
-    return {
-        "leaked": len(leaked),
-        **({"copies": n_copies} if n_copies else {}),
-        "neighbours": None
-        if None in near
-        else total([t.leak.neighbours or 0 for t in one_seed]),
-        "same_movie": None
-        if None in same
-        else total([t.leak.same_movie or 0 for t in one_seed]),
-        "leak_share": len(leaked) / len(cell.universe),
-    }
+    leaked: set[str] = set()
+    leaked_by_name: set[str] = set()
+    for t in cell.tested:
+        leaked.update(t.leak.clips)
+        leaked_by_name.update(set(t.leak.clips) - set(t.leak.copies))
+    record: Record = {"leaked": len(leaked)}
+    n_copies = len(leaked - leaked_by_name)
+    if n_copies:
+        record["copies"] = n_copies
+    record["neighbours"] = _total(cell, [t.leak.neighbours for t in cell.tested])
+    record["same_movie"] = _total(cell, [t.leak.same_movie for t in cell.tested])
+    record["leak_share"] = len(leaked) / len(cell.universe)
+    return record
+
+
+def _total(cell: Cell, counts: Sequence[int | None]) -> int | None:
+    """Return the sum of the counts of all folds, of one seed; None where a count is unknown.
+
+    Of folds that test the same clips, it is the largest count.
+    """
+    if None in counts:
+        return None
+    of_first_seed = [
+        count or 0
+        for t, count in zip(cell.tested, counts, strict=True)
+        if t.seed == cell.seeds[0]
+    ]
+    return max(of_first_seed) if cell.averaged else sum(of_first_seed)
 
 
 def _spread(values: Iterable[float]) -> Record:
@@ -247,45 +283,49 @@ def _spread(values: Iterable[float]) -> Record:
 
 def _outcomes(cell: Cell, groups: Groups, *, is_model: bool) -> Record:
     """Return counts of the four outcomes, and the calibration as it is and after Platt's method."""
-    found: Record = {"confusion": None, "calibration": None, "recalibrated": None}
+    record: Record = {"confusion": None, "calibration": None, "recalibrated": None}
     if cell.share is not None:
-        return found
+        return record
     y = cell.predictions.y
     called = cell.predictions.decision
-    times = len(y) / len(
-        cell.universe
-    )  # over all test clips, averaged over seeds and runs
     outcomes = {
         "tp": y & called,
         "fp": ~y & called,
         "fn": y & ~called,
         "tn": ~y & ~called,
     }
-    found["confusion"] = {
-        name: float(one.sum() / times) for name, one in outcomes.items()
+    # Over all test clips, averaged over seeds and runs.
+    times = len(y) / len(cell.universe)
+    record["confusion"] = {
+        name: float(is_outcome.sum() / times) for name, is_outcome in outcomes.items()
     }
-    if all(t.are_probabilities for t in cell.tested):
-        found["calibration"] = _bins(y, cell.predictions.score)
-        movies = np.concatenate([groups[t.rows] for t in cell.tested])
-        if is_model and len(np.unique(movies)) > 2:
-            score = recalibrate(cell.predictions.score, y, movies)
-            found["recalibrated"] = {
-                **evaluate(Predictions.of(y, score), ("brier", "ece", "ece_width")),
-                "calibration": _bins(y, score),
-            }
-    return found
+    if not all(t.are_probabilities for t in cell.tested):
+        return record
+    record["calibration"] = _bins(y, cell.predictions.score)
+    movies = np.concatenate([groups[t.rows] for t in cell.tested])
+    if is_model and len(np.unique(movies)) > 2:
+        score = recalibrate(cell.predictions.score, y, movies)
+        record["recalibrated"] = {
+            **evaluate(Predictions.of(y, score), ("brier", "ece", "ece_width")),
+            "calibration": _bins(y, score),
+        }
+    return record
 
 
 def _bins(y: NDArray[np.bool_], score: NDArray[np.float64]) -> list[Record]:
     bins = np.clip(np.ceil(score * BINS).astype(int) - 1, 0, BINS - 1)
-    inside = [bins == number for number in range(BINS)]
-    return [
-        {
+    records = []
+    for number in range(BINS):
+        is_inside = bins == number
+        record = {
             "low": number / BINS,
             "high": (number + 1) / BINS,
-            "n": int(own.sum()),
-            "score": float(score[own].mean()) if own.any() else np.nan,
-            "share": float(y[own].mean()) if own.any() else np.nan,
+            "n": int(is_inside.sum()),
+            "score": np.nan,
+            "share": np.nan,
         }
-        for number, own in enumerate(inside)
-    ]
+        if is_inside.any():
+            record["score"] = float(score[is_inside].mean())
+            record["share"] = float(y[is_inside].mean())
+        records.append(record)
+    return records

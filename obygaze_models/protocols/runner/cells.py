@@ -41,8 +41,18 @@ from obygaze_models.protocols.clips import ClipTable
 
 K = TypeVar("K")
 COLUMNS = (
-    *("clip_id", "movie_id", "task", "train", "test", "model", "feature"),
-    *("fold", "seed", "y", "score", "decision"),
+    "clip_id",
+    "movie_id",
+    "task",
+    "train",
+    "test",
+    "model",
+    "feature",
+    "fold",
+    "seed",
+    "y",
+    "score",
+    "decision",
 )
 TUNED = ("f1_binary", "f1_weighted", "f1_macro")
 
@@ -70,9 +80,8 @@ class TestedFold:
     @cached_property
     def values(self) -> dict[str, float]:
         """Every metric of this fold that is defined for its scores."""
-        return evaluate(
-            self.predictions, METRICS if self.are_probabilities else MARGIN_METRICS
-        )
+        metrics = METRICS if self.are_probabilities else MARGIN_METRICS
+        return evaluate(self.predictions, metrics)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,27 +132,26 @@ class Cell:
             return 1
         if self.n_test_sets > 1:
             return math.inf if self.shares_films else reuse_inflation(self.n_test_sets)
-        return 1 + len(self.universe) / max(
-            t.n_train + t.n_validation for t in self.tested
-        )
+        most_clips = max(t.n_train + t.n_validation for t in self.tested)
+        return 1 + len(self.universe) / most_clips
 
     def first_seeds(self, n: int) -> Self:
         """Return the cell of the first n seeds alone."""
-        kept = self.seeds[:n]
-        return replace(self, tested=[t for t in self.tested if t.seed in kept])
+        seeds = self.seeds[:n]
+        return replace(self, tested=[t for t in self.tested if t.seed in seeds])
 
     def without(self, rows: NDArray[np.intp]) -> Self:
         """Return the cell without some test clips, and without the folds that test no other."""
         tested = []
         for t in self.tested:
-            kept = ~np.isin(t.rows, rows)
-            if kept.any():
-                own = t.predictions.take(kept)
-                levels = t.levels
-                levels = None if levels is None else levels[kept]
-                tested.append(
-                    replace(t, rows=t.rows[kept], predictions=own, levels=levels)
-                )
+            stays = ~np.isin(t.rows, rows)
+            if not stays.any():
+                continue
+            predictions = t.predictions.take(stays)
+            levels = None if t.levels is None else t.levels[stays]
+            tested.append(
+                replace(t, rows=t.rows[stays], predictions=predictions, levels=levels)
+            )
         return replace(self, tested=tested)
 
     def statistics(
@@ -205,16 +213,16 @@ class Cell:
         if key not in self._known:
             films = groups[self.universe]
             codes = np.arange(len(np.unique(films)))
-            found = draw(
-                self.statistics(films, only=[metric]), codes, n_replicates, seed
-            )
-            self._known[key] = found[metric]
+            statistics = self.statistics(films, only=[metric])
+            replicates = draw(statistics, codes, n_replicates, seed)
+            self._known[key] = replicates[metric]
         return self._known[key]
 
     def by_film(self, groups: NDArray[np.str_], metric: str) -> FloatArray:
         """Return a metric within each film, as `by_group`."""
         if metric not in self._known:
-            self._known[metric] = self.by_group(groups, [metric])[1][metric]
+            _, values = self.by_group(groups, [metric])
+            self._known[metric] = values[metric]
         return self._known[metric]
 
     @cached_property
@@ -233,12 +241,13 @@ class Cell:
         ]
 
         def compute(weights: FloatArray) -> Values:
-            found = pooled(weights)
+            values = pooled(weights)
             parts = [part(weights) for part in by_fold]
-            for name in found if self.averaged else ["ap"]:
+            names = list(values) if self.averaged else ["ap"]
+            for name in names:
                 drawn = [fold.drawn(weights) / len(fold.codes) for fold in folds]
-                found[name] = weighted_mean([part[name] for part in parts], drawn)
-            return found
+                values[name] = weighted_mean([part[name] for part in parts], drawn)
+            return values
 
         return compute
 
@@ -247,9 +256,7 @@ class Cell:
     ) -> dict[str, float]:
         """Return the value of every metric on all test clips, of all seeds or some."""
         statistics = self.statistics(np.zeros(len(self.universe)), seeds, tuned=tuned)
-        return {
-            name: float(found[0]) for name, found in statistics(np.ones((1, 1))).items()
-        }
+        return _at_weight_one(statistics)
 
     @cached_property
     def value(self) -> dict[str, float]:
@@ -276,9 +283,9 @@ class Cell:
         """Return the mean over all fits that tested a clip, from the values of each test."""
         total = np.zeros((len(self.universe), *values[0].shape[1:]))
         times = np.zeros(len(self.universe))
-        for t, own in zip(self.tested, values, strict=True):
+        for t, test_values in zip(self.tested, values, strict=True):
             at = np.searchsorted(self.universe, t.rows)
-            total[at] += own
+            total[at] += test_values
             times[at] += 1
         return np.asarray((total.T / times).T)
 
@@ -286,11 +293,11 @@ class Cell:
         self, groups: NDArray[np.str_], only: Sequence[str] | None = None
     ) -> tuple[list[str], Values]:
         """Return the films, and each metric within each film, NaN where it is not defined."""
-        own = groups[self.universe]
-        names, codes = np.unique(own, return_inverse=True)
+        units = groups[self.universe]
+        names, codes = np.unique(units, return_inverse=True)
         values = self._within_units(codes.astype(np.intp), only)
         if values is None:
-            values = self._drawn_alone(own, len(names), only)
+            values = self._drawn_alone(units, len(names), only)
         without = np.bincount(codes, weights=self.y, minlength=len(names)) == 0
         for name in ("f1_binary", "recall"):
             if name in values:
@@ -310,7 +317,10 @@ class Cell:
             weights = np.zeros((len(drawn), n_units))
             weights[np.arange(len(drawn)), drawn] = 1.0
             blocks.append(statistics(weights))
-        return {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0]}
+        values = {}
+        for name in blocks[0]:
+            values[name] = np.concatenate([block[name] for block in blocks])
+        return values
 
     def _within_units(
         self, codes: NDArray[np.intp], only: Sequence[str] | None
@@ -326,43 +336,51 @@ class Cell:
             return None
         if self.averaged:
             return means_within_units([fold for _, fold in folds], metrics, n_units)
-        values = []
-        for whole, own in _runs(folds):
-            if len(whole.units) < n_units:
+        together = [name for name in metrics if name not in RANKING_METRICS]
+        of_runs = []
+        for joined, run_folds in _runs(folds):
+            if len(joined.units) < n_units:
                 return None
-            together = [name for name in metrics if name not in RANKING_METRICS]
-            found = whole.within_units(together)
+            values = joined.within_units(together)
             if "ap" in metrics:
-                found |= means_within_units(own, ["ap"], n_units)
+                values |= means_within_units(run_folds, ["ap"], n_units)
             if "auc" in metrics:
-                found["auc"] = auc_within_units(own, n_units)
-            values.append(found)
-        return {
-            name: np.mean([run[name] for run in values], axis=0) for name in metrics
-        }
+                values["auc"] = auc_within_units(run_folds, n_units)
+            of_runs.append(values)
+        return _mean_of_runs(of_runs, metrics)
 
     def means(self, metric: str, key: Callable[[TestedFold], K]) -> dict[K, float]:
         """Return the mean of a metric over the tests that have the same key, such as a fold."""
-        found: dict[K, list[float]] = {}
+        by_key: dict[K, list[float]] = {}
         for t, values in zip(self.tested, self.fold_values, strict=True):
-            found.setdefault(key(t), []).append(values[metric])
-        return {own: float(np.mean(values)) for own, values in found.items()}
+            by_key.setdefault(key(t), []).append(values[metric])
+        return {test_key: float(np.mean(values)) for test_key, values in by_key.items()}
 
     @cached_property
     def fold_values(self) -> list[dict[str, float]]:
         """Every metric of each test, by the closed form if there is one."""
         if self.share is None:
             return [t.values for t in self.tested]
-        alone = [
-            expected_random(
-                t.predictions.y, np.zeros(len(t.rows), dtype=np.intp), 1, self.share
-            )
-            for t in self.tested
-        ]
-        found = [expected(np.ones((1, 1))) for expected in alone]
-        return [
-            {name: float(values[0]) for name, values in one.items()} for one in found
-        ]
+        values_of_tests = []
+        for t in self.tested:
+            one_unit = np.zeros(len(t.rows), dtype=np.intp)
+            expected = expected_random(t.predictions.y, one_unit, 1, self.share)
+            values_of_tests.append(_at_weight_one(expected))
+        return values_of_tests
+
+
+def _at_weight_one(statistics: Statistics) -> dict[str, float]:
+    """Return each metric of all clips, which are one unit, each drawn once."""
+    values = statistics(np.ones((1, 1)))
+    return {name: float(drawn[0]) for name, drawn in values.items()}
+
+
+def _mean_of_runs(of_runs: Sequence[Values], names: Sequence[str]) -> Values:
+    """Return the mean of each metric over runs."""
+    means = {}
+    for name in names:
+        means[name] = np.mean([values[name] for values in of_runs], axis=0)
+    return means
 
 
 def expected_random(
@@ -407,10 +425,10 @@ def _runs(
     for seed, fold in folds:
         by_seed.setdefault(seed, []).append(fold)
     runs = []
-    for own in by_seed.values():
-        predictions = Predictions.join([fold.predictions for fold in own])
-        codes = np.concatenate([fold.codes for fold in own])
-        runs.append((GroupedStats(predictions, codes), own))
+    for run_folds in by_seed.values():
+        predictions = Predictions.join([fold.predictions for fold in run_folds])
+        codes = np.concatenate([fold.codes for fold in run_folds])
+        runs.append((GroupedStats(predictions, codes), run_folds))
     return runs
 
 
@@ -421,15 +439,15 @@ def _pooled(
 ) -> Values:
     """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
     together = [name for name in names if name not in RANKING_METRICS]
-    values = []
-    for whole, folds in runs:
-        found = whole.metrics(weights, together)
+    of_runs = []
+    for joined, folds in runs:
+        values = joined.metrics(weights, together)
         if "ap" in names:
-            found |= mean_over_folds(folds, ["ap"], weights)
+            values |= mean_over_folds(folds, ["ap"], weights)
         if "auc" in names:
-            found["auc"] = auc_within(folds, weights)
-        values.append(found)
-    return {name: np.mean([run[name] for run in values], axis=0) for name in names}
+            values["auc"] = auc_within(folds, weights)
+        of_runs.append(values)
+    return _mean_of_runs(of_runs, names)
 
 
 def predictions_csv(cells: Sequence[Cell], table: ClipTable) -> bytes:
@@ -437,8 +455,10 @@ def predictions_csv(cells: Sequence[Cell], table: ClipTable) -> bytes:
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for cell in (cell for cell in cells if cell.share is None):
-        own = (cell.test, cell.train, cell.test, cell.model, cell.feature)
+    for cell in cells:
+        if cell.share is not None:
+            continue
+        of_cell = (cell.test, cell.train, cell.test, cell.model, cell.feature)
         for t in cell.tested:
             p = t.predictions
             values = (
@@ -450,5 +470,5 @@ def predictions_csv(cells: Sequence[Cell], table: ClipTable) -> bytes:
             for row, y, score, decision in zip(*values, strict=True):
                 clip = table.clips[row]
                 fold = (t.fold, t.seed, int(y), repr(score), int(decision))
-                writer.writerow((clip.clip_id, clip.movie_id, *own, *fold))
+                writer.writerow((clip.clip_id, clip.movie_id, *of_cell, *fold))
     return stream.getvalue().encode("utf-8")

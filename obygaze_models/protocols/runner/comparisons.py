@@ -31,15 +31,15 @@ def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     """Return the pairs of models and baselines on one cell, and of a model on two stores."""
     pairs = []
     for first, second in combinations(cells, 2):
-        same_cell = (first.train, first.test) == (second.train, second.test)
+        if not first.feature:
+            continue
+        if (first.train, first.test) != (second.train, second.test):
+            continue
         one_model = first.model == second.model and first.feature != second.feature
         one_store = first.feature == second.feature or not second.feature
-        if (
-            same_cell
-            and (one_model or one_store)
-            and first.feature
-            and np.array_equal(first.universe, second.universe)
-        ):
+        if not one_model and not one_store:
+            continue
+        if np.array_equal(first.universe, second.universe):
             pairs.append((first, second))
     return pairs
 
@@ -53,7 +53,9 @@ def comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) ->
     )
     return {
         "kind": "comparison",
-        **{"task": first.test, "train": first.train, "test": first.test},
+        "task": first.test,
+        "train": first.train,
+        "test": first.test,
         "metric": metric,
         "first": {"model": first.model, "feature": first.feature},
         "second": {"model": second.model, "feature": second.feature},
@@ -74,9 +76,8 @@ def difference_interval(
     """Return interval and standard error of a difference, both cells on the same drawn films."""
     report = protocol.report
     seed = (protocol.fit.seed, 2)
-    ours, theirs = (
-        cell.draws(groups, metric, report.replicates, seed) for cell in (first, second)
-    )
+    ours = first.draws(groups, metric, report.replicates, seed)
+    theirs = second.draws(groups, metric, report.replicates, seed)
     k = len(np.unique(groups[first.universe]))
     difference = first.value[metric] - second.value[metric]
     return interval_of(
@@ -91,22 +92,26 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
     models that are tested on the others. Runs that share their test clips are averaged first.
     Test sets that share films are not independent either, and have no p.
     """
-    ours, theirs = (cell.by_film(groups, metric) for cell in (first, second))
-    by_movie = (ours - theirs)[np.isfinite(ours - theirs)]
-    one, other = (
-        cell.means(metric, lambda t: t.rows.tobytes()) for cell in (first, second)
-    )
-    by_set = np.array([one[rows] - other[rows] for rows in one if rows in other])
+    by_movie = first.by_film(groups, metric) - second.by_film(groups, metric)
+    by_movie = by_movie[np.isfinite(by_movie)]
+    ours = first.means(metric, lambda t: t.rows.tobytes())
+    theirs = second.means(metric, lambda t: t.rows.tobytes())
+    by_set = np.array([ours[rows] - theirs[rows] for rows in ours if rows in theirs])
     by_set = by_set[np.isfinite(by_set)]
-    found: Record = {"p_sign_flip": np.nan, "n_movies": len(by_movie), "exact": False}
-    found |= {"p_corrected_t": np.nan, "n_test_sets": len(by_set)}
+    record: Record = {
+        "p_sign_flip": np.nan,
+        "n_movies": len(by_movie),
+        "exact": False,
+        "p_corrected_t": np.nan,
+        "n_test_sets": len(by_set),
+    }
     if first.n_test_sets == 1 and len(by_movie):
-        found["p_sign_flip"], found["exact"] = sign_flip(by_movie)
+        record["p_sign_flip"], record["exact"] = sign_flip(by_movie)
     elif len(by_set) > 1 and not first.shares_films:
         train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
         test = float(np.mean([len(t.rows) for t in first.tested]))
-        found["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test)
-    return found
+        record["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test)
+    return record
 
 
 def contrast_jobs(
@@ -116,24 +121,29 @@ def contrast_jobs(
 
     The cells have all of their seeds.
     """
+    if not protocol.contrast:
+        return []
     groups = table.column(protocol.splits.group)
-    found = {(c.train, c.test, c.model, c.feature): c for c in cells}
+    primary = protocol.report.primary
+    cell_of = {(c.train, c.test, c.model, c.feature): c for c in cells}
     jobs: list[Callable[[], Record]] = []
-    for (train, test, model, feature), first in found.items():
-        if not protocol.contrast or train != protocol.contrast[0]:
+    for (train, test, model, feature), first in cell_of.items():
+        if train != protocol.contrast[0]:
             continue
-        second = found.get((protocol.contrast[1], test, model, feature))
+        second = cell_of.get((protocol.contrast[1], test, model, feature))
         if second is None or not np.array_equal(first.universe, second.universe):
             continue
-        for one, other, leaked in _with_and_without_leaks(first, second, groups, table):
-            primary = protocol.report.primary
+        for ours, theirs, n_leaked in _with_and_without_leaks(
+            first, second, groups, table
+        ):
+            metrics = [ranking_metric(primary)]
             # Margins have no Brier score and no calibration error.
-            metrics = [primary] if primary in one.value else []
-            metrics = list(dict.fromkeys([*metrics, ranking_metric(primary)]))
-            jobs += [
-                partial(_contrast, one, other, m, leaked, protocol, groups)
-                for m in metrics
-            ]
+            if primary in ours.value and primary not in metrics:
+                metrics.insert(0, primary)
+            for metric in metrics:
+                jobs.append(
+                    partial(_contrast, ours, theirs, metric, n_leaked, protocol, groups)
+                )
     return jobs
 
 
@@ -141,20 +151,28 @@ def _with_and_without_leaks(
     first: Cell, second: Cell, groups: Groups, table: ClipTable
 ) -> Iterator[tuple[Cell, Cell, int]]:
     """Yield both cells with the number of leaked test clips, and if any leaked, without those."""
-    clips = {
-        clip for cell in (first, second) for t in cell.tested for clip in t.leak.clips
-    }
+    leaked: set[str] = set()
+    for t in (*first.tested, *second.tested):
+        leaked.update(t.leak.clips)
     rows = np.array(
-        [row for row in first.universe if table.ids[row] in clips], dtype=np.intp
+        [row for row in first.universe if table.ids[row] in leaked], dtype=np.intp
     )
     yield first, second, len(rows)
-    kept = first.without(rows)
-    other = second.without(rows)
-    if len(rows) and kept.tested:
-        films = groups[kept.universe]
-        y = kept.y
-        if len(np.intersect1d(films[y], films[~y])) >= MIN_FILMS:
-            yield kept, other, 0
+    if not len(rows):
+        return
+    ours = first.without(rows)
+    theirs = second.without(rows)
+    if not ours.tested:
+        return
+    films = groups[ours.universe]
+    y = ours.y
+    if len(np.intersect1d(films[y], films[~y])) >= MIN_FILMS:
+        yield ours, theirs, 0
+
+
+def _by_seed(cell: Cell, metric: str) -> NDArray[np.float64]:
+    """Return the value of a metric for each seed of a cell."""
+    return np.array([cell.values([seed])[metric] for seed in cell.seeds])
 
 
 def _contrast(
@@ -165,12 +183,10 @@ def _contrast(
     protocol: Protocol,
     groups: Groups,
 ) -> Record:
-    by_seed = [
-        np.array([cell.values([seed])[metric] for seed in cell.seeds])
-        for cell in (first, second)
-    ]
-    one, other = (float(values.mean()) for values in by_seed)
-    by_film = np.subtract(*(cell.by_film(groups, metric) for cell in (first, second)))
+    by_seed = [_by_seed(first, metric), _by_seed(second, metric)]
+    ours = float(by_seed[0].mean())
+    theirs = float(by_seed[1].mean())
+    by_film = first.by_film(groups, metric) - second.by_film(groups, metric)
     by_film = by_film[np.isfinite(by_film)]
     interval = None
     p = np.nan
@@ -180,15 +196,18 @@ def _contrast(
         inflated = partial(difference_interval, first, second, metric, protocol, groups)
         of_seeds = sum(float(v.var(ddof=1)) / len(v) for v in by_seed if len(v) > 1)
         _, error = inflated(1.0)
-        found, _ = inflated(1 + of_seeds / error**2 if error > 0 else 1.0)
-        interval = [found.low, found.high]
+        inflation = 1 + of_seeds / error**2 if error > 0 else 1.0
+        over_films, _ = inflated(inflation)
+        interval = [over_films.low, over_films.high]
     return {
         "kind": "contrast",
-        **{key: getattr(first, key) for key in ("model", "feature", "test")},
+        "model": first.model,
+        "feature": first.feature,
+        "test": first.test,
         "metric": metric,
-        "first": {"train": first.train, "value": one},
-        "second": {"train": second.train, "value": other},
-        "difference": one - other,
+        "first": {"train": first.train, "value": ours},
+        "second": {"train": second.train, "value": theirs},
+        "difference": ours - theirs,
         "ci": interval,
         "p": p,
         "n_seeds": max(len(values) for values in by_seed),

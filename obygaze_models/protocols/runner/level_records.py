@@ -24,34 +24,36 @@ def level_records(
     protocol: Protocol, cells: Sequence[Cell], table: ClipTable
 ) -> Iterator[Record]:
     """Yield the record of each cell whose test clips have three or more levels."""
+    if not protocol.report.levels:
+        return
     groups = table.column(protocol.splits.group)
-    ranks = np.array(
+    rank_of_clip = np.array(
         [LEVELS.index(level) if level else -1 for level in table.levels.tolist()]
     )
-    for cell in cells if protocol.report.levels else ():
-        rows = np.flatnonzero(ranks[cell.universe] >= 0)
-        own = ranks[cell.universe[rows]]
-        if cell.share is not None or len(np.unique(own)) < 3:
+    for cell in cells:
+        rows = np.flatnonzero(rank_of_clip[cell.universe] >= 0)
+        ranks = rank_of_clip[cell.universe[rows]]
+        if cell.share is not None or len(np.unique(ranks)) < 3:
             continue  # a closed form has no scores of clips
         films = groups[cell.universe[rows]]
-        in_order = _concordance(
-            cell.mean_scores[rows], own, films, protocol, cell.inflation
-        )
-        found: Record = {"concordance": in_order}
-        if cell.mean_levels is not None:
-            errors = np.abs(median_levels(cell.mean_levels[rows]) - own)
-            by_level = [errors[own == level].mean() for level in np.unique(own)]
-            found["macro_error"] = float(np.mean(by_level))
-        distances = np.abs(np.arange(len(LEVELS))[:, None] - np.unique(own))
-        yield {
+        record: Record = {
             "kind": "levels",
-            **{
-                key: getattr(cell, key) for key in ("model", "feature", "train", "test")
-            },
+            "model": cell.model,
+            "feature": cell.feature,
+            "train": cell.train,
+            "test": cell.test,
             "n_test": len(rows),
-            **found,
-            "blind_error": float(distances.mean(axis=1).min()),
+            "concordance": _concordance(
+                cell.mean_scores[rows], ranks, films, protocol, cell.inflation
+            ),
         }
+        if cell.mean_levels is not None:
+            errors = np.abs(median_levels(cell.mean_levels[rows]) - ranks)
+            by_level = [errors[ranks == rank].mean() for rank in np.unique(ranks)]
+            record["macro_error"] = float(np.mean(by_level))
+        distances = np.abs(np.arange(len(LEVELS))[:, None] - np.unique(ranks))
+        record["blind_error"] = float(distances.mean(axis=1).min())
+        yield record
 
 
 def annotator_records(
@@ -61,45 +63,54 @@ def annotator_records(
     if not any(table.others):
         return
     names = table.column("annotator")
-    for cell in (c for c in cells if c.share is None):
-        others = other_annotators(cell.test, protocol.tasks[cell.test], table)[
-            cell.universe
-        ]
-        kept = np.flatnonzero(np.isfinite(others))
-        rows = cell.universe[kept]
+    for cell in cells:
+        if cell.share is not None:
+            continue
+        of_others = other_annotators(cell.test, protocol.tasks[cell.test], table)
+        of_others = of_others[cell.universe]
+        is_marked = np.flatnonzero(np.isfinite(of_others))
+        rows = cell.universe[is_marked]
         scores = cell.mean_scores
         is_probability = all(t.are_probabilities for t in cell.tested)
-        wrong = (scores > (0.5 if is_probability else 0.0)) != cell.y
-        own = names[cell.universe]
-        found: Record = {
-            "errors": {n: float(wrong[own == n].mean()) for n in np.unique(own)}
+        threshold = 0.5 if is_probability else 0.0
+        wrong = (scores > threshold) != cell.y
+        annotators = names[cell.universe]
+        errors = {
+            name: float(wrong[annotators == name].mean())
+            for name in np.unique(annotators)
+        }
+        record: Record = {
+            "kind": "annotators",
+            "model": cell.model,
+            "feature": cell.feature,
+            "train": cell.train,
+            "test": cell.test,
+            "n_test": len(rows),
+            "errors": errors,
         }
         if is_probability and len(rows):
             n_others = np.array([len(table.others[row]) for row in rows])
-            target = (cell.y[kept] + n_others * others[kept]) / (1 + n_others)
-            found["manhattan"] = float(2 * np.abs(scores[kept] - target).mean())
+            labels = cell.y[is_marked] + n_others * of_others[is_marked]
+            target = labels / (1 + n_others)
+            distances = np.abs(scores[is_marked] - target)
+            record["manhattan"] = float(2 * distances.mean())
             if cell.mean_levels is not None:
-                gaps = np.cumsum(
-                    cell.mean_levels[kept] - _level_shares(table, rows), axis=1
-                )
-                found["wasserstein"] = float(np.abs(gaps[:, :-1]).sum(axis=1).mean())
-            found["blind_manhattan"] = float(
-                2 * np.abs(np.median(target) - target).mean()
-            )
-        about = {
-            key: getattr(cell, key) for key in ("model", "feature", "train", "test")
-        }
-        yield {"kind": "annotators", **about, "n_test": len(rows), **found}
+                shares = _level_shares(table, rows)
+                gaps = np.cumsum(cell.mean_levels[is_marked] - shares, axis=1)
+                record["wasserstein"] = float(np.abs(gaps[:, :-1]).sum(axis=1).mean())
+            blind_distances = np.abs(np.median(target) - target)
+            record["blind_manhattan"] = float(2 * blind_distances.mean())
+        yield record
 
 
 def _level_shares(table: ClipTable, rows: IntArray) -> FloatArray:
     """Return the share of the annotators of each row that gave it each level."""
-    given = [
-        [table.clips[row].level, *(c.level for c in table.others[row])] for row in rows
-    ]
-    return np.array(
-        [[own.count(level) / len(own) for level in LEVELS] for own in given]
-    )
+    shares = []
+    for row in rows:
+        clips = [table.clips[row], *table.others[row]]
+        given = [clip.level for clip in clips]
+        shares.append([given.count(level) / len(given) for level in LEVELS])
+    return np.array(shares)
 
 
 def pairs_in_order(scores: FloatArray, ranks: IntArray) -> tuple[float, float]:
@@ -132,9 +143,8 @@ def _concordance(
     """Return the share of pairs of clips within films that are in order, with its interval."""
     names = np.unique(films)
     parts = [films == film for film in names]
-    won, pairs = np.array(
-        [pairs_in_order(scores[part], ranks[part]) for part in parts]
-    ).T
+    counts = [pairs_in_order(scores[part], ranks[part]) for part in parts]
+    won, pairs = np.array(counts).T
 
     def share(weights: FloatArray) -> Values:
         return {"share": divide(weights @ won, weights @ pairs)}
