@@ -32,6 +32,15 @@ N_DIRECTIONS = 200
 N_DRAWS = 5
 WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
 SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts")
+# The keys of a tree in a record, with the attributes of the head.
+TREE = {
+    "left": "left_",
+    "right": "right_",
+    "concept": "feature_",
+    "threshold": "threshold_",
+    "share": "share_",
+    "n": "n_rows_",
+}
 
 
 def concept_jobs(context: FitContext) -> list[Callable[[], Any]]:
@@ -54,27 +63,28 @@ def concept_jobs(context: FitContext) -> list[Callable[[], Any]]:
 def join_noise(done: Sequence[Any]) -> list[Record]:
     """Return the records of `concept_jobs`, each concept with the quality of random features."""
     records = []
-    for found, noise in zip(done[::2], done[1::2], strict=True):
-        for concept in found[0]["concepts"]:
+    for bank_records, noise in zip(done[::2], done[1::2], strict=True):
+        for concept in bank_records[0]["concepts"]:
             concept["noise"] = noise.get(concept["name"])
-        records += found
+        records += bank_records
     return records
 
 
 def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
     """Return each kind of concept vectors that models of a protocol use, and those models."""
-    found: dict[bytes, tuple[dict[str, Any], list[str]]] = {}
+    banks: dict[bytes, tuple[dict[str, Any], list[str]]] = {}
     for name in protocol.model_names:
         model = protocol.models[name]
-        if find_kind(model.kind).head:
-            settings = candidates(model.kind, model.settings)[0]
-            own = {key: settings[key] for key in BANK}
-            # Here films are left out, not folds of a published file.
-            own["tolerance"] = (
-                "inner" if own["tolerance"] == "folds" else own["tolerance"]
-            )
-            found.setdefault(canonical_json(own), (own, []))[1].append(name)
-    return list(found.values())
+        if not find_kind(model.kind).head:
+            continue
+        settings = candidates(model.kind, model.settings)[0]
+        of_bank = {key: settings[key] for key in BANK}
+        # Here films are left out, not folds of a published file.
+        if of_bank["tolerance"] == "folds":
+            of_bank["tolerance"] = "inner"
+        _, models = banks.setdefault(canonical_json(of_bank), (of_bank, []))
+        models.append(name)
+    return list(banks.values())
 
 
 def _bank_records(
@@ -90,8 +100,15 @@ def _bank_records(
             context.store, context.table, settings, protocol.fit.seed
         )
     except FixTraining as error:
-        own = {"models": models, "part": "concepts", "concepts": [], "note": error.what}
-        return [{**base, **own}]
+        return [
+            {
+                **base,
+                "models": models,
+                "part": "concepts",
+                "concepts": [],
+                "note": error.what,
+            }
+        ]
     leak = None
     with suppress(FixTraining):
         # One set of vectors for all films: those found without a film would identify that film.
@@ -127,16 +144,19 @@ def _leakage(context: FitContext, vectors: FoundVectors) -> dict[str, Record]:
     """Return the leakage scores of the margins for each training task."""
     from obygaze_models.models.concept_report import leakage_scores
 
-    found: dict[str, Record] = {}
+    scores: dict[str, Record] = {}
     for task in dict.fromkeys(train for train, _ in context.protocol.pairs):
         labels = context.labels[task][vectors.clips]
-        if (
-            len(rows := np.flatnonzero(labels >= 0)) > 10
-            and len(np.unique(labels[rows])) == 2
-        ):
-            own = vectors.clip_margins[rows], vectors.has[rows], labels[rows]
-            found[task] = leakage_scores(*own, seed=context.protocol.fit.seed)
-    return found
+        rows = np.flatnonzero(labels >= 0)
+        if len(rows) <= 10 or len(np.unique(labels[rows])) != 2:
+            continue
+        scores[task] = leakage_scores(
+            vectors.clip_margins[rows],
+            vectors.has[rows],
+            labels[rows],
+            seed=context.protocol.fit.seed,
+        )
+    return scores
 
 
 def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
@@ -146,11 +166,11 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
     targets = vectors.examples.targets
     seed = vectors.examples.seed
     scenes = vectors.table.scenes
-    places = np.arange(len(vectors.table)) if scenes is None else scenes
-    order = np.lexsort(
-        (places[vectors.clips], vectors.films)
-    )  # clips of a film in its order
-    found = concept_quality(
+    if scenes is None:
+        scenes = np.arange(len(vectors.table))
+    # The clips of a film in its order.
+    order = np.lexsort((scenes[vectors.clips], vectors.films))
+    qualities = concept_quality(
         vectors.clip_margins[order],
         targets[order],
         vectors.films[order],
@@ -165,16 +185,14 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
         (X.shape[1], N_DIRECTIONS)
     )
     scores = X @ random
-    for column, one in enumerate(found):
+    for column, quality in enumerate(qualities):
         cosine = vectors.part_cosines[:, column]
-        metrics = {
-            name: {"value": e.value, "ci": [e.by_movie.low, e.by_movie.high]}
-            for name, e in one.metrics.items()
-        }
-        for name in (
-            metrics.keys() & DECISION_METRICS
-        ):  # too wide at a fixed threshold of margins
-            metrics[name]["ci"] = [np.nan, np.nan]
+        metrics: Record = {}
+        for name, estimate in quality.metrics.items():
+            interval = [estimate.by_movie.low, estimate.by_movie.high]
+            if name in DECISION_METRICS:  # too wide at a fixed threshold of margins
+                interval = [np.nan, np.nan]
+            metrics[name] = {"value": estimate.value, "ci": interval}
         directions: Record = {"n": N_DIRECTIONS}
         for name, values in ranking_quality(scores, targets[:, column]).items():
             directions[name] = {
@@ -182,14 +200,14 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
                 "high": np.quantile(values, 0.95),
             }
         yield {
-            "name": one.concept,
-            "n": one.n,
-            "n_positive": one.n_positive,
-            "prevalence": one.n_positive
-            / one.n,  # the average precision of a random ranking
+            "name": quality.concept,
+            "n": quality.n,
+            "n_positive": quality.n_positive,
+            # The average precision of a random ranking.
+            "prevalence": quality.n_positive / quality.n,
             **metrics,
-            "p": one.p,
-            "p_holm": one.p_holm,
+            "p": quality.p,
+            "p_holm": quality.p_holm,
             "tolerance": vectors.bank.C_[column],
             "stability": {
                 "mean": cosine.mean(),
@@ -209,17 +227,16 @@ def _on_noise(
 
     noise = np.random.default_rng((seed, 1)).standard_normal(features.by_frame.shape)
     noise[np.isnan(features.by_frame)] = np.nan  # padding stays padding
+    random_features = replace(features, X=noise.astype(np.float32))
     try:
-        found = find_vectors(
-            replace(features, X=noise.astype(np.float32)), table, settings, seed
-        )
+        vectors = find_vectors(random_features, table, settings, seed)
     except FixTraining:
         return {}
     records = {}
-    for column, name in enumerate(found.examples.names):
-        cosine = found.part_cosines[:, column]
+    for column, name in enumerate(vectors.examples.names):
+        cosine = vectors.part_cosines[:, column]
         quality = ranking_quality(
-            found.clip_margins[:, [column]], found.examples.targets[:, column]
+            vectors.clip_margins[:, [column]], vectors.examples.targets[:, column]
         )
         records[name] = {
             **{metric: float(values[0]) for metric, values in quality.items()},
@@ -229,7 +246,7 @@ def _on_noise(
 
 
 def _head_record(
-    model: Model, found: FoundVectors, task: str, labels: NDArray[np.int8]
+    model: Model, vectors: FoundVectors, task: str, labels: NDArray[np.int8]
 ) -> Record | None:
     """Return the record of a head on all clips of a task, or None if it cannot be fitted.
 
@@ -242,35 +259,38 @@ def _head_record(
         return None
     settings = for_task(model.kind, candidates(model.kind, model.settings)[0], task)
     new_head = partial(build_head, model.kind, settings)
-    rows = labels[found.clips] >= 0
-    y = labels[found.clips][rows].astype(np.int64)
-    has = found.has[rows]
-    films = found.films[rows]
-    own = found.margins[rows]
+    rows = labels[vectors.clips] >= 0
+    y = labels[vectors.clips][rows].astype(np.int64)
+    has = vectors.has[rows]
+    films = vectors.films[rows]
+    margins = vectors.margins[rows]
     try:
-        head = new_head().fit(own, y, groups=films)
+        head = new_head().fit(margins, y, groups=films)
     except FixTraining:
         return None
-    folds = found.head_folds[rows]
     rules = None
     if isinstance(head, TimeHead):
-        rules = head.rule_names(found.examples.names)
-        own = head.pool(own)
-    without = [found.margins_without(fold) for fold in np.unique(folds).tolist()]
-    known = [margins[rows] for margins in without if margins is not None]
-    curves = list[Record]()
-    if len(known) == len(without):
-        parts = zip(np.unique(folds), known, strict=True)
-        tested = [(folds == fold, margins, has, y, films) for fold, margins in parts]
-        curves = _interventions(new_head, tested, found.examples)
-    tree = {"left": "left_", "right": "right_", "concept": "feature_"}
-    tree |= {"threshold": "threshold_", "share": "share_", "n": "n_rows_"}
+        rules = head.rule_names(vectors.examples.names)
+        margins = head.pool(margins)
+    folds = vectors.head_folds[rows]
+    fold_numbers = np.unique(folds).tolist()
+    without = [vectors.margins_without(fold) for fold in fold_numbers]
+    tested = []
+    for fold, margins_without in zip(fold_numbers, without, strict=True):
+        if margins_without is not None:
+            tested.append((folds == fold, margins_without[rows], has, y, films))
+    curves: list[Record] = []
+    if len(tested) == len(without):
+        curves = _interventions(new_head, tested, vectors.examples)
+    tree = None
+    if hasattr(head, "left_"):
+        tree = {key: getattr(head, name).tolist() for key, name in TREE.items()}
     weights = None
     if hasattr(head, "coef_"):
         weights = {
             "intercept": float(head.intercept_),
             "coef": head.coef_.tolist(),
-            "sd": own.std(axis=0).tolist(),
+            "sd": margins.std(axis=0).tolist(),
         }
     return {
         "task": task,
@@ -278,10 +298,8 @@ def _head_record(
         "settings": {key: value for key, value in settings.items() if key in SHOWN},
         "n": len(y),
         "n_positive": int(y.sum()),
-        "concepts": found.examples.names,
-        "tree": {key: getattr(head, name).tolist() for key, name in tree.items()}
-        if hasattr(head, "left_")
-        else None,
+        "concepts": vectors.examples.names,
+        "tree": tree,
         "weights": weights,
         "rules": rules,
         "interventions": curves,
@@ -309,39 +327,37 @@ def _interventions(
         if isinstance(head, TimeHead):
             margins = head.pool(margins)
             head = head.on_pooled()
-        fitting = margins[outside], has[outside], y[outside]
+        fitting = (margins[outside], has[outside], y[outside])
+        # A concept that no clip of the other films has cannot be corrected.
         try:
-            values = TrueValues.from_training(*fitting[:2])
-        except (
-            FixTraining
-        ):  # a concept that no clip of the other films has cannot be corrected
+            values = TrueValues.from_training(margins[outside], has[outside])
+        except FixTraining:
             continue
         tested = (head, margins[inside], has[inside], y[inside], values)
-        random = partial(intervene, *tested, order="random", n_draws=N_DRAWS)
-        by_order["greedy"].append(intervene(*tested, order="greedy", fitting=fitting))
-        by_order["random"].append(random(seed=examples.seed))
+        greedy = intervene(*tested, order="greedy", fitting=fitting)
+        random = intervene(*tested, order="random", n_draws=N_DRAWS, seed=examples.seed)
+        by_order["greedy"].append(greedy)
+        by_order["random"].append(random)
         sizes.append(float(inside.sum()))
-    return [
-        {
-            "order": order,
-            "n_folds": len(curves),
-            "f1": np.average(
-                [curve.f1 for curve in curves], axis=0, weights=sizes
-            ).tolist(),
-            "ap": np.average(
-                [curve.ap for curve in curves], axis=0, weights=sizes
-            ).tolist(),
-            "first": sorted(
-                {
-                    examples.names[curve.sequence[0]]
-                    for curve in curves
-                    if curve.sequence
-                }
-            ),
+    records: list[Record] = []
+    for order, curves in by_order.items():
+        if not curves:
+            continue
+        f1 = np.average([curve.f1 for curve in curves], axis=0, weights=sizes)
+        ap = np.average([curve.ap for curve in curves], axis=0, weights=sizes)
+        first = {
+            examples.names[curve.sequence[0]] for curve in curves if curve.sequence
         }
-        for order, curves in by_order.items()
-        if curves
-    ]
+        records.append(
+            {
+                "order": order,
+                "n_folds": len(curves),
+                "f1": f1.tolist(),
+                "ap": ap.tolist(),
+                "first": sorted(first),
+            }
+        )
+    return records
 
 
 def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Record]:
@@ -352,10 +368,11 @@ def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Recor
     random = rng.standard_normal((N_DIRECTIONS, vectors.bank.coef_.shape[1]))
     directions = np.concatenate([vectors.bank.coef_, random])
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    kinds = {name: find_kind(model.kind) for name, model in context.models.items()}
-    probes = [
-        name for name, one in kinds.items() if one.level == "clip" and not one.head
-    ]
+    probes = []
+    for name, model in context.models.items():
+        kind = find_kind(model.kind)
+        if kind.level == "clip" and not kind.head:
+            probes.append(name)
     names = vectors.examples.names
     for task in dict.fromkeys(train for train, _ in context.protocol.pairs):
         for name in probes:
@@ -366,11 +383,11 @@ def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Recor
             X = context.store.of(clips).astype(np.float64)
             positive = context.labels[task][clips] == 1
             yield {
-                **{
-                    "kind": "anatomy",
-                    "part": "sensitivity",
-                    "feature": context.feature,
-                },
-                **{"model": name, "task": task, "n": int(positive.sum())},
+                "kind": "anatomy",
+                "part": "sensitivity",
+                "feature": context.feature,
+                "model": name,
+                "task": task,
+                "n": int(positive.sum()),
                 "concepts": sensitivity(fit.estimator, X, positive, directions, names),
             }

@@ -10,11 +10,11 @@ takes the free segment that it overlaps most, if their intersection over union (
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.models import INNER_FOLDS, fit_scorer
 from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.protocols.schedule import Pair
+from obygaze_models.protocols.schedule import FoldData, Pair
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import Split
 
@@ -39,133 +39,6 @@ QUANTILES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 ROUNDING_S = 1e-6
 POINTS = 300  # of a curve in results.json
 NAMES = ("map", "blind", *map(str, TIOUS))
-
-
-def localisation_records(context: FitContext) -> Iterator[Record]:
-    """Yield the record of each cell of the models that find segments."""
-    protocol = context.protocol
-    banks = context.new_banks()
-    for name in (name for name in protocol.report.localise if name in context.models):
-        for pair, splits in context.schedule.pairs.items():
-            jobs = [
-                partial(_test_fold, context, banks, name, pair, split)
-                for split in splits
-            ]
-            tested = map_jobs(jobs, context.n_jobs, Quiet())
-            n_sets = len({split.test.tobytes() for split in splits})
-            films = {film: one for own in tested for film, one in own.items()}
-            facts = {
-                "train": pair[0],
-                "test": pair[1],
-                "model": name,
-                "feature": context.feature,
-            }
-            if found := [one for one in films.values() if one["n_segments"]]:
-                values = _over_films(
-                    protocol, [one["precisions"] for one in found], n_sets
-                )
-                yield {"kind": "localisation", **facts, **values, "films": films}
-
-
-def _marked(context: FitContext, task: str) -> Mapping[str, Sequence[FloatArray]]:
-    """Return start and end of the positive segments of each film, for each annotator."""
-    found: dict[str, dict[str, list[tuple[float | None, float | None]]]]
-    found = defaultdict(lambda: defaultdict(list))
-    for row in np.flatnonzero(context.labels[task] == 1).tolist():
-        clip = context.table.clips[row]
-        found[clip.movie_id][clip.extra.get("annotator", "")].append(
-            (clip.start_s, clip.end_s)
-        )
-    return {
-        film: [np.array(s, dtype=float) for s in own.values()]
-        for film, own in found.items()
-    }
-
-
-def _test_fold(
-    context: FitContext, banks: Banks, name: str, pair: Pair, split: Split
-) -> dict[str, Record]:
-    """Return curves, intervals and precisions of the test films; none if there is no fit."""
-    from obygaze_models.models.concepts import inner_folds
-
-    windows = context.store.films
-    movies = context.table.movies
-    model = context.models[name]
-    seed = context.protocol.fit.seed
-    marked = _marked(context, pair[0])
-    data = context.fold_data(pair[0], split, seed=seed, join_validation=True)
-    if data.problem or data.films is None:
-        return {}
-    others = []
-    known = []
-    try:
-        for fold in inner_folds(data.y == 1, data.films, INNER_FOLDS):
-            held = data.fit_rows[fold]
-            own = replace(split, train=data.fit_rows[~fold], validation=held)
-            others.append(
-                fit_scorer(
-                    model, replace(data, split=own, join_validation=False), banks
-                )
-            )
-            for film in sorted(
-                {*movies[held].tolist()} & marked.keys() & windows.keys()
-            ):
-                times, X = windows[film]
-                known.append(ScoredFilm(times, others[-1](X), marked[film]))
-        score = fit_scorer(model, data, banks)
-    except FixTraining:
-        known = []
-    if not known:
-        return {}
-    rule = choose_rule(known)
-    marked = _marked(context, pair[1])
-    tested = {}
-    for film in sorted({*movies[split.test].tolist()} & windows.keys()):
-        times, X = windows[film]
-        scores = score(X)
-        segments = marked.get(film, [])
-        found = find_intervals(times, scores, rule)
-        blind = blind_intervals(known, times)
-        band = np.array([smooth(other(X), rule.width) for other in others])
-        shown = np.linspace(0, len(times) - 1, min(len(times), POINTS)).astype(int)
-        curves = {"time_s": times.mean(axis=1), "score": smooth(scores, rule.width)}
-        curves |= {"low": band.min(axis=0), "high": band.max(axis=0)}
-        tested[film] = {
-            "n_segments": sum(map(len, segments)),
-            "precisions": [
-                precisions(one, segments).tolist() for one in (found, blind)
-            ],
-            **rule._asdict(),
-            "found": np.round(found, 4).tolist(),
-            **{key: np.round(own[shown], 4).tolist() for key, own in curves.items()},
-        }
-    return tested
-
-
-def _over_films(
-    protocol: Protocol, of_films: Sequence[Sequence[FloatArray]], n_sets: int
-) -> Record:
-    """Return mAP and precisions with intervals over films, beside the mAP of blind intervals."""
-    values = np.array(of_films)
-    every = np.column_stack([values.mean(axis=2), values[:, 0]])
-
-    def statistics(weights: FloatArray) -> Values:
-        means = weights @ every / weights.sum(axis=1, keepdims=True)
-        return dict(zip(NAMES, means.T, strict=True))
-
-    drawn = resample(
-        statistics,
-        np.arange(len(every)),
-        n_replicates=protocol.report.replicates,
-        level=protocol.report.confidence,
-        seed=protocol.fit.seed,
-        within_unit=True,
-        inflation=reuse_inflation(n_sets if n_sets > 1 else None),
-    )
-    return {
-        name: {"value": float(value), "ci": [drawn[name][0].low, drawn[name][0].high]}
-        for name, value in zip(NAMES, every.mean(axis=0), strict=True)
-    }
 
 
 class Rule(NamedTuple):
@@ -184,12 +57,156 @@ class ScoredFilm(NamedTuple):
     marked: Sequence[FloatArray]
 
 
+def localisation_records(context: FitContext) -> Iterator[Record]:
+    """Yield the record of each cell of the models that find segments."""
+    protocol = context.protocol
+    banks = context.new_banks()
+    models = [name for name in protocol.report.localise if name in context.models]
+    for name, pair in product(models, context.schedule.pairs):
+        splits = context.schedule.pairs[pair]
+        jobs = [
+            partial(_test_fold, context, banks, name, pair, split) for split in splits
+        ]
+        films: dict[str, Record] = {}
+        for of_fold in map_jobs(jobs, context.n_jobs, Quiet()):
+            films |= of_fold
+        of_films = [
+            record["precisions"] for record in films.values() if record["n_segments"]
+        ]
+        if not of_films:
+            continue
+        n_sets = len({split.test.tobytes() for split in splits})
+        yield {
+            "kind": "localisation",
+            "train": pair[0],
+            "test": pair[1],
+            "model": name,
+            "feature": context.feature,
+            **_over_films(protocol, of_films, n_sets),
+            "films": films,
+        }
+
+
+def _marked(context: FitContext, task: str) -> Mapping[str, Sequence[FloatArray]]:
+    """Return start and end of the positive segments of each film, for each annotator."""
+    by_film: dict[str, dict[str, list[tuple[float | None, float | None]]]]
+    by_film = defaultdict(lambda: defaultdict(list))
+    for row in np.flatnonzero(context.labels[task] == 1).tolist():
+        clip = context.table.clips[row]
+        annotator = clip.extra.get("annotator", "")
+        by_film[clip.movie_id][annotator].append((clip.start_s, clip.end_s))
+    marked = {}
+    for film, by_annotator in by_film.items():
+        marked[film] = [np.array(spans, dtype=float) for spans in by_annotator.values()]
+    return marked
+
+
+def _test_fold(
+    context: FitContext, banks: Banks, name: str, pair: Pair, split: Split
+) -> dict[str, Record]:
+    """Return curves, intervals and precisions of the test films; none if there is no fit."""
+    windows = context.store.films
+    movies = context.table.movies
+    seed = context.protocol.fit.seed
+    data = context.fold_data(pair[0], split, seed=seed, join_validation=True)
+    if data.problem or data.films is None:
+        return {}
+    try:
+        inner_scorers, held_out = _inner_scores(context, banks, name, data)
+        score = fit_scorer(context.models[name], data, banks)
+    except FixTraining:
+        return {}
+    if not held_out:
+        return {}
+    rule = choose_rule(held_out)
+    marked = _marked(context, pair[1])
+    tested = {}
+    for film in sorted({*movies[split.test].tolist()} & windows.keys()):
+        times, X = windows[film]
+        scores = score(X)
+        segments = marked.get(film, [])
+        intervals = find_intervals(times, scores, rule)
+        blind = blind_intervals(held_out, times)
+        band = np.array([smooth(scorer(X), rule.width) for scorer in inner_scorers])
+        shown = np.linspace(0, len(times) - 1, min(len(times), POINTS)).astype(int)
+        curves = {
+            "time_s": times.mean(axis=1),
+            "score": smooth(scores, rule.width),
+            "low": band.min(axis=0),
+            "high": band.max(axis=0),
+        }
+        tested[film] = {
+            "n_segments": sum(map(len, segments)),
+            "precisions": [
+                precisions(intervals, segments).tolist(),
+                precisions(blind, segments).tolist(),
+            ],
+            **rule._asdict(),
+            "found": np.round(intervals, 4).tolist(),
+        }
+        for key, curve in curves.items():
+            tested[film][key] = np.round(curve[shown], 4).tolist()
+    return tested
+
+
+def _inner_scores(
+    context: FitContext, banks: Banks, name: str, data: FoldData
+) -> tuple[list[Callable[[Any], FloatArray]], list[ScoredFilm]]:
+    """Return fits without some training films, and those films with their scores."""
+    from obygaze_models.models.concepts import inner_folds
+
+    windows = context.store.films
+    movies = context.table.movies
+    marked = _marked(context, data.task)
+    scorers = []
+    held_out = []
+    for fold in inner_folds(data.y == 1, data.films, INNER_FOLDS):
+        rows = data.fit_rows[fold]
+        inner_split = replace(data.split, train=data.fit_rows[~fold], validation=rows)
+        inner_data = replace(data, split=inner_split, join_validation=False)
+        scorer = fit_scorer(context.models[name], inner_data, banks)
+        scorers.append(scorer)
+        for film in sorted({*movies[rows].tolist()} & marked.keys() & windows.keys()):
+            times, X = windows[film]
+            held_out.append(ScoredFilm(times, scorer(X), marked[film]))
+    return scorers, held_out
+
+
+def _over_films(
+    protocol: Protocol, of_films: Sequence[Sequence[FloatArray]], n_sets: int
+) -> Record:
+    """Return mAP and precisions with intervals over films, beside the mAP of blind intervals."""
+    values = np.array(of_films)
+    every = np.column_stack([values.mean(axis=2), values[:, 0]])
+
+    def statistics(weights: FloatArray) -> Values:
+        means = weights @ every / weights.sum(axis=1, keepdims=True)
+        return dict(zip(NAMES, means.T, strict=True))
+
+    n_reused = n_sets if n_sets > 1 else None
+    drawn = resample(
+        statistics,
+        np.arange(len(every)),
+        n_replicates=protocol.report.replicates,
+        level=protocol.report.confidence,
+        seed=protocol.fit.seed,
+        within_unit=True,
+        inflation=reuse_inflation(n_reused),
+    )
+    record: Record = {}
+    for name, value in zip(NAMES, every.mean(axis=0), strict=True):
+        interval, _ = drawn[name]
+        record[name] = {"value": float(value), "ci": [interval.low, interval.high]}
+    return record
+
+
 def smooth(scores: FloatArray, width: int) -> FloatArray:
     """Return the mean of `width` windows around each one, of fewer at the ends."""
     near = np.ones(width)
     inside = slice(width // 2, width // 2 + len(scores))
-    sums = (np.convolve(own, near)[inside] for own in (scores, np.ones(len(scores))))
-    return np.divide(*sums)
+    sums = np.convolve(scores, near)[inside]
+    n_near = np.convolve(np.ones(len(scores)), near)[inside]
+    return np.asarray(sums / n_near)
 
 
 def find_intervals(times: FloatArray, scores: FloatArray, rule: Rule) -> FloatArray:
@@ -198,36 +215,33 @@ def find_intervals(times: FloatArray, scores: FloatArray, rule: Rule) -> FloatAr
     A window stands for the time around its centre, up to half a stride away.
     """
     smoothed = smooth(scores, rule.width)
-    kept = np.flatnonzero(smoothed > rule.threshold)
-    stride = (
-        float(np.median(np.diff(times[:, 0])))
-        if len(times) > 1
-        else float(np.ptp(times))
-    )
-    centre = times.mean(axis=1)[kept]
-    new = np.flatnonzero(np.diff(centre) > (rule.gap + 1) * stride + ROUNDING_S) + 1
-    runs = np.split(np.arange(len(kept)), new) if len(kept) else []
-    rows = [
-        (
-            centre[run[0]] - stride / 2,
-            centre[run[-1]] + stride / 2,
-            smoothed[kept[run]].mean(),
-        )
-        for run in runs
-    ]
-    return np.array(rows).reshape(-1, 3)
+    above = np.flatnonzero(smoothed > rule.threshold)
+    if not len(above):
+        return np.zeros((0, 3))
+    stride = float(np.ptp(times))
+    if len(times) > 1:
+        stride = float(np.median(np.diff(times[:, 0])))
+    centre = times.mean(axis=1)[above]
+    starts = np.flatnonzero(np.diff(centre) > (rule.gap + 1) * stride + ROUNDING_S) + 1
+    rows = []
+    for run in np.split(np.arange(len(above)), starts):
+        start = centre[run[0]] - stride / 2
+        end = centre[run[-1]] + stride / 2
+        rows.append((start, end, smoothed[above[run]].mean()))
+    return np.array(rows)
 
 
 def precisions(found: FloatArray, marked: Sequence[FloatArray]) -> FloatArray:
     """Return the average precision of intervals at each of `TIOUS`, averaged over annotators."""
-    found = found[np.argsort(-found[:, 2], kind="stable")]
+    intervals = found[np.argsort(-found[:, 2], kind="stable")]
     values = []
-    for own in marked:
-        start = np.maximum(found[:, :1], own[:, 0])
-        end = np.minimum(found[:, 1:2], own[:, 1])
+    for segments in marked:
+        start = np.maximum(intervals[:, :1], segments[:, 0])
+        end = np.minimum(intervals[:, 1:2], segments[:, 1])
         shared = np.maximum(end - start, 0)
-        lengths = own[:, 1] - own[:, 0]
-        shares = shared / (lengths + (found[:, 1] - found[:, 0])[:, None] - shared)
+        lengths = segments[:, 1] - segments[:, 0]
+        interval_lengths = (intervals[:, 1] - intervals[:, 0])[:, None]
+        shares = shared / (lengths + interval_lengths - shared)
         values.append([_precision(shares, least) for least in TIOUS])
     return np.mean(values, axis=0) if values else np.full(len(TIOUS), np.nan)
 
@@ -237,10 +251,11 @@ def _precision(shares: FloatArray, least: float) -> float:
     hits = np.zeros(len(shares))
     free = np.ones(shares.shape[1])
     for row in np.flatnonzero(shares.max(axis=1) >= least):
-        own = shares[row] * free
-        best = own.argmax()
-        if own[best] >= least:
-            hits[row], free[best] = 1, 0
+        free_shares = shares[row] * free
+        best = free_shares.argmax()
+        if free_shares[best] >= least:
+            hits[row] = 1
+            free[best] = 0
     precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
     hull = np.maximum.accumulate(precision[::-1])[::-1]
     return float(hull @ hits) / len(free)
@@ -254,25 +269,27 @@ def choose_rule(films: Sequence[ScoredFilm]) -> Rule:
         smoothed = [smooth(film.scores, width) for film in films]
         steps = np.unique(np.quantile(np.concatenate(smoothed), QUANTILES)).tolist()
         for step, gap in product(steps, GAPS):
-            found = [
-                precisions(
-                    find_intervals(film.times, scores, Rule(1, step, gap)), film.marked
-                )
-                for film, scores in zip(films, smoothed, strict=True)
-            ]
-            if np.mean(found) > best:
-                best = float(np.mean(found))
+            of_smoothed = Rule(1, step, gap)
+            of_films = []
+            for film, scores in zip(films, smoothed, strict=True):
+                intervals = find_intervals(film.times, scores, of_smoothed)
+                of_films.append(precisions(intervals, film.marked))
+            if np.mean(of_films) > best:
+                best = float(np.mean(of_films))
                 rule = Rule(width, step, gap)
     return rule
 
 
 def blind_intervals(films: Sequence[ScoredFilm], times: FloatArray) -> FloatArray:
     """Return equally spaced intervals with mean length and share of segments of other films."""
-    pairs = [
-        (own[:, 1] - own[:, 0], film.times) for film in films for own in film.marked
-    ]
-    length = np.concatenate([own for own, _ in pairs]).mean()
-    share = sum(own.sum() for own, _ in pairs) / sum(np.ptp(own) for _, own in pairs)
+    lengths = []
+    durations = []
+    for film in films:
+        for segments in film.marked:
+            lengths.append(segments[:, 1] - segments[:, 0])
+            durations.append(np.ptp(film.times))
+    length = np.concatenate(lengths).mean()
+    share = sum(values.sum() for values in lengths) / sum(durations)
     n = max(1, round(float(share * np.ptp(times) / length)))
     middle = times.min() + (np.arange(n) + 0.5) * np.ptp(times) / n
     return np.column_stack([middle - length / 2, middle + length / 2, np.ones(n)])
