@@ -205,11 +205,11 @@ def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
             f"got {len(clip_ids)} clips and {len(movie_ids)} movies; expected one movie for each"
         )
     if len(set(clip_ids)) != len(clip_ids):
-        repeated = [one for one, n in Counter(clip_ids).items() if n > 1]
+        repeated = [clip for clip, n in Counter(clip_ids).items() if n > 1]
         raise FixInput("clip ids must be unique", details=repeated[:20])
-    for one in (*clip_ids, *movie_ids):
-        if not isinstance(one, str) or not one.isprintable() or not one.strip():
-            raise FixInput(f"{one!r} cannot be an id: ids are printable and not empty")
+    for name in (*clip_ids, *movie_ids):
+        if not isinstance(name, str) or not name.isprintable() or not name.strip():
+            raise FixInput(f"{name!r} cannot be an id: ids are printable and not empty")
 
 
 def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
@@ -220,15 +220,12 @@ def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
     names = [spec.name for spec in arrays]
     if len(set(names)) != len(names):
         raise FixInput(f"two arrays have one name: {', '.join(names)}")
+    taken = {ROW_DIM, *ID_ARRAYS, *names}
     sizes: dict[str, int] = {}
     for spec in arrays:
         for dim, size in zip(spec.dims, spec.tail_shape, strict=True):
             # xarray opens no group in which a dimension has two sizes, or the name of an array.
-            if sizes.setdefault(dim, size) != size or dim in (
-                ROW_DIM,
-                *ID_ARRAYS,
-                *names,
-            ):
+            if sizes.setdefault(dim, size) != size or dim in taken:
                 raise FixInput(
                     f"the dimension {dim!r} has two sizes, or the name of an array",
                     where=spec.name,
@@ -250,14 +247,18 @@ def _zarr_files(
     codecs = [COMPRESSORS[plan.compressor]] if plan.compressor else []
     for spec in plan.arrays:
         inner, shard = _chunks(spec, plan.block_rows)
+        shard_shape = None
+        if shard is not None:
+            shard_shape = (shard, *spec.tail_shape)
+        fill_value = np.nan if spec.is_float else 0
         group.create_array(
             spec.name,
             shape=(plan.n_clips, *spec.tail_shape),
             chunks=(inner, *spec.tail_shape),
-            shards=None if shard is None else (shard, *spec.tail_shape),
+            shards=shard_shape,
             dtype=spec.dtype,
             compressors=[*codecs, Crc32cCodec()],
-            fill_value=np.nan if spec.is_float else 0,
+            fill_value=fill_value,
             chunk_key_encoding=CHUNK_KEYS,
             dimension_names=[ROW_DIM, *spec.dims],
         )

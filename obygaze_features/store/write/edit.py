@@ -13,9 +13,9 @@ from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.store.format.makers import Maker
+from obygaze_features.store.format.makers import Kind, Maker
 from obygaze_features.store.format.records import Terms
-from obygaze_features.store.format.schema import NOT_IN_STORE, OK, ArraySpec, RowStatus
+from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus, TextTable
 from obygaze_features.store.read.reader import PULL_AGAIN, Store
 from obygaze_features.store.write.create import create_store
 from obygaze_features.store.write.licence import checked_licence, require_terms
@@ -112,11 +112,10 @@ def _is_held(store: Store, arrays: Sequence[ArraySpec]) -> npt.NDArray[np.bool_]
     partial = store.commits.partial
     if partial is None:
         return np.ones(plan.n_clips, dtype=bool)
-    of_block = [
-        all(partial.holds(spec.name, block) for spec in arrays)
-        for block in range(plan.n_blocks)
-    ]
-    return np.repeat(of_block, plan.block_rows)[: plan.n_clips]
+    is_block_held = np.ones(plan.n_blocks, dtype=bool)
+    for block in range(plan.n_blocks):
+        is_block_held[block] = all(partial.holds(spec.name, block) for spec in arrays)
+    return np.repeat(is_block_held, plan.block_rows)[: plan.n_clips]
 
 
 def copy_rows(
@@ -173,18 +172,22 @@ def merge(
             hint="files of the same model become one store if one `store import` names all of them",
         )
         if other.held_arrays != first.held_arrays:
-            ours, theirs = (_names_of(store.held_arrays) for store in (first, other))
+            ours = _names_of(first.held_arrays)
+            theirs = _names_of(other.held_arrays)
             raise Mismatch(
                 f"the arrays of these stores are not the same: {ours}, and {theirs}",
                 where=other.location,
                 hint="obygaze store subset --level ..., then merge what both have",
             )
     terms = _joint_terms(sources, checked_licence(licence))
-    manifest = manifest or _union(sources)
+    if manifest is None:
+        manifest = _union(sources)
     rows = [store.select(clips=manifest.clip_ids).rows.tolist() for store in sources]
     if not mixed:
-        makers = (maker for store in sources for maker in store.commits.made_by().clips)
-        refuse_mixture({maker.kind for maker in makers}, where=str(path))
+        kinds: set[Kind] = set()
+        for store in sources:
+            kinds.update(store.commits.made_by().kinds)
+        refuse_mixture(kinds, where=str(path))
     return _copy(
         sources,
         rows,
@@ -210,15 +213,18 @@ def _joint_terms(sources: Sequence[Store], licence: str) -> Terms:
         stores_of.setdefault(store.licence, []).append(store.location)
     if len(stores_of) > 1 and not licence:
         details = [
-            f"{name or NO_LICENCE}: {few(places)}" for name, places in stores_of.items()
+            f"{name or NO_LICENCE}: {few(locations)}"
+            for name, locations in stores_of.items()
         ]
         raise Mismatch(
             f"these stores have different licences: {' and '.join(map(_shown, stores_of))}",
             hint="--licence NAME, the licence of the new store, if all of them allow it",
             details=details,
         )
+    if not licence:
+        licence = next(iter(stores_of))
     citations = dict.fromkeys(store.citation for store in sources if store.citation)
-    return Terms(licence or next(iter(stores_of)), "\n".join(citations))
+    return Terms(licence, "\n".join(citations))
 
 
 def _shown(licence: str) -> str:
@@ -246,8 +252,16 @@ def _union(sources: Sequence[Store]) -> ManifestClips:
 def natural_order(name: str) -> list[tuple[int, int, str]]:
     """Return a sort key by which scene 10 comes after scene 9."""
     # By length, then digits: Python makes no number of more than 4300 digits.
-    words = [(word, word.lstrip("0")) for word in re.split(r"(\d+)", name) if word]
-    return [(0, len(n), n) if word.isdecimal() else (1, 0, word) for word, n in words]
+    key = []
+    for word in re.split(r"(\d+)", name):
+        if not word:
+            continue
+        if word.isdecimal():
+            digits = word.lstrip("0")
+            key.append((0, len(digits), digits))
+        else:
+            key.append((1, 0, word))
+    return key
 
 
 def _copy(
@@ -263,9 +277,8 @@ def _copy(
 ) -> Copied:
     plan = sources[0].plan
     for store in sources:
-        _ = (
-            store.sealed
-        )  # reads the seal: a damaged one is found before anything is written
+        # Reads the seal: a damaged one is found before anything is written.
+        _ = store.sealed
     create_store(
         path,
         recipe=plan.recipe,
@@ -284,30 +297,30 @@ def _copy(
     progress = progress or Quiet()
     progress.expect(len(manifest.clip_ids))
     names = [spec.name for spec in arrays]
-    of_stores = [
-        _origins(store, own, names) for store, own in zip(sources, rows, strict=True)
+    by_store = [
+        _origins(store, rows_of_store, names)
+        for store, rows_of_store in zip(sources, rows, strict=True)
     ]
-    there = [
-        [one for one in of_clip if one] for of_clip in zip(*of_stores, strict=True)
-    ]
-    # Where a clip is ok, the origin to copy first; if nowhere, where it failed.
-    origins = [
-        [one for one in found if one.status.is_ok] or found[:1] for found in there
-    ]
+    all_origins = []
+    for of_clip in zip(*by_store, strict=True):
+        all_origins.append([origin for origin in of_clip if origin is not None])
+    origins_to_copy = [_ok_or_first(origins) for origins in all_origins]
     # Who made a mixture of clips has allowed it, and a part of a mixture is one too.
     writer = StoreWriter(path, recipe=plan.recipe, mixed=True)
     writer.clean_litter()
-    n_copied = n_differing = 0
+    n_copied = 0
+    n_differing = 0
     for block in writer.pending_blocks():
-        own = origins[slice(*writer.plan.block_range(block))]
-        if all(own):
-            copied, n = _copy_block(writer, block, own)
-            n_copied = n_copied + copied
-            n_differing = n_differing + n
-        progress.advance(len(own))
-    text = next(
-        (text for text in (store.text() for store in sources) if text is not None), None
-    )
+        first, after = writer.plan.block_range(block)
+        origins_of_block = origins_to_copy[first:after]
+        if all(origins_of_block):
+            is_committed, n_differing_in_block = _copy_block(
+                writer, block, origins_of_block
+            )
+            n_copied += is_committed
+            n_differing += n_differing_in_block
+        progress.advance(len(origins_of_block))
+    text = _first_text(sources)
     pending = len(writer.pending_blocks())
     if text is not None and not writer.sealed:
         writer.add_text(text)
@@ -318,10 +331,25 @@ def _copy(
         n_clips=writer.plan.n_clips,
         n_blocks=n_copied,
         pending_blocks=pending,
-        in_several=sum(len(found) > 1 for found in there),
+        in_several=sum(len(origins) > 1 for origins in all_origins),
         n_differing=n_differing,
         sealed=writer.sealed,
     )
+
+
+def _ok_or_first(origins: Sequence[Origin]) -> Sequence[Origin]:
+    """Return the origins in which a clip is ok, the first to be copied; else where it failed."""
+    ok = [origin for origin in origins if origin.status.is_ok]
+    return ok or origins[:1]
+
+
+def _first_text(sources: Sequence[Store]) -> TextTable | None:
+    """Return the texts of the first store that has some."""
+    for store in sources:
+        text = store.text()
+        if text is not None:
+            return text
+    return None
 
 
 def _origins(
@@ -332,10 +360,16 @@ def _origins(
     noted = store.commits.statuses(store.levels, blocks)
     partial = store.commits.partial
     for row in rows:
-        status = noted.get(row, OK) if row >= 0 else NOT_IN_STORE
+        if row < 0:  # no such clip in the store
+            yield None
+            continue
+        status = noted.get(row, OK)
         block = row // store.plan.block_rows
-        held = partial is None or all(partial.holds(name, block) for name in names)
-        yield Origin(store, row, status) if held and status.state != "missing" else None
+        is_held = partial is None or all(partial.holds(name, block) for name in names)
+        if is_held and status.state != "missing":
+            yield Origin(store, row, status)
+        else:
+            yield None
 
 
 def _copy_block(
@@ -345,24 +379,25 @@ def _copy_block(
 
     Return whether the block was committed, and how many clips have other numbers in another origin.
     """
-    wanted = [first for first, *_ in origins]
-    others = [(place, one) for place, found in enumerate(origins) for one in found[1:]]
+    to_copy = [of_clip[0] for of_clip in origins]
+    others: list[tuple[int, Origin]] = []
+    for index, of_clip in enumerate(origins):
+        others += [(index, origin) for origin in of_clip[1:]]
     arrays = {}
     differing = set()
     for spec in writer.plan.arrays:
-        arrays[spec.name] = _values(spec, wanted)
-        theirs = _values(spec, [one for _, one in others])
-        for (place, _), values in zip(others, theirs, strict=True):
-            if not np.array_equal(
-                arrays[spec.name][place], values, equal_nan=spec.is_float
-            ):
-                differing.add(place)
+        copied = _values(spec, to_copy)
+        arrays[spec.name] = copied
+        of_others = _values(spec, [origin for _, origin in others])
+        for (index, _), values in zip(others, of_others, strict=True):
+            if not np.array_equal(copied[index], values, equal_nan=spec.is_float):
+                differing.add(index)
     is_committed = writer.commit_block(
         block,
         arrays,
-        [one.status for one in wanted],
-        sources=[one.store.commits.source(one.row) for one in wanted],
-        makers=[_maker(one) for one in wanted],
+        [origin.status for origin in to_copy],
+        sources=[origin.store.commits.source(origin.row) for origin in to_copy],
+        makers=[_maker(origin) for origin in to_copy],
         versions={"copied_by": f"obygaze {__version__}"},
     )
     return is_committed, len(differing)

@@ -40,7 +40,9 @@ def state_licence(
         terms = store.terms
         if not replace:
             _refuse_other(terms, wanted, str(folder))
-        new = Terms(wanted.licence or terms.licence, wanted.citation or terms.citation)
+        licence = wanted.licence or terms.licence
+        citation = wanted.citation or terms.citation
+        new = Terms(licence, citation)
         if new == terms:
             return terms
         earlier = store.licence_history

@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,13 @@ from obygaze_features.store.format.records import (
     Sources,
     TextMarker,
 )
-from obygaze_features.store.format.schema import TEXT_FOLDER, WORDS, FileMark, TextTable
+from obygaze_features.store.format.schema import (
+    TEXT_FOLDER,
+    WORDS,
+    FileMark,
+    RowSource,
+    TextTable,
+)
 from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.index import INDEX_ROWS, index_records
 from obygaze_features.store.read.reader import open_store
@@ -43,7 +49,7 @@ TRIES = 5
 def add_text(root: Path, table: TextTable) -> bool:
     """Add a text table to a store that is not sealed; return False where the same was there."""
     data = _encoded(table)
-    marks = {name: FileMark.of(d) for name, d in data.items()}
+    marks = {name: FileMark.of(content) for name, content in data.items()}
     store = open_store(root)
     there = store.commits.text_files()
     if not there:
@@ -78,9 +84,8 @@ def _encoded(table: TextTable) -> dict[str, bytes]:
     )
     embeddings[:] = table.embeddings
     for name in WORDS:
-        add_strings(
-            group, name, [str(word) for word in getattr(table, name)], "text", shape[0]
-        )
+        words = [str(word) for word in getattr(table, name)]
+        add_strings(group, name, words, "text", shape[0])
     return {f"{TEXT_FOLDER}/{key}": memory[key].to_bytes() for key in sorted(memory)}
 
 
@@ -107,7 +112,8 @@ def _move_text(root: Path, draft: Path, data: dict[str, bytes]) -> None:
         sync_dir(folder)
     if not commit.rename_new(draft, root / TEXT_FOLDER):
         for name, content in data.items():
-            if not (root / name).is_file() or (root / name).read_bytes() != content:
+            file = root / name
+            if not file.is_file() or file.read_bytes() != content:
                 raise Mismatch(
                     "other texts were added to this store before", where=str(root)
                 )
@@ -131,9 +137,8 @@ def seal_store(root: Path, plan: Plan) -> Seal:
             if seal is not None:
                 write_exclusive(path, seal.to_bytes())
         except FileNotFoundError:
-            if not is_listed(
-                path
-            ):  # else another process has sealed it, and removed the rest
+            # Else another process has sealed it, and removed all others.
+            if not is_listed(path):
                 raise
     seal = Seal.load(root)
     _tidy(root)
@@ -183,22 +188,16 @@ def _seal(root: Path) -> Seal | None:
     counts["ok"] = plan.n_clips - counts.total()
     card = card_text(plan, dict(counts), terms=store.terms, made_by=commits.made_by())
     write_atomic(root / README_FILE, card.encode("utf-8"))
-    for name, mark in files.items():
-        if not (root / name).is_file() or (root / name).stat().st_size != mark.n_bytes:
-            what = f"{name} is missing, or its length is not the one in its marker"
-            raise Corrupt(what, where=str(root), hint="obygaze store verify")
+    _check_lengths(root, files)
     makers = Makers.of_parts(marker.makers for marker in there).with_numbered_hosts()
-    sources = {
-        row: source for marker in there for row, source in marker.sources.items()
-    }
+    documents = [Plan.FILE, README_FILE]
+    sources: dict[int, RowSource] = {}
+    for marker in there:
+        sources.update(marker.sources)
     if sources:
         write_atomic(root / Sources.FILE, Sources(sources).to_bytes())
-    for name in (
-        Plan.FILE,
-        README_FILE,
-        *([Sources.FILE] if sources else ()),
-        *plan.files,
-    ):
+        documents.append(Sources.FILE)
+    for name in (*documents, *plan.files):
         files[name] = FileMark((root / name).stat().st_size, sha256_file(root / name))
     seal = Seal(
         fingerprint=plan.recipe.fingerprint,
@@ -217,22 +216,37 @@ def _seal(root: Path) -> Seal | None:
     return replace(seal, files=files)
 
 
+def _check_lengths(root: Path, marks: Mapping[str, FileMark]) -> None:
+    """Raise an error for a file that is missing, or does not have the length of its mark."""
+    for name, mark in marks.items():
+        file = root / name
+        if not file.is_file() or file.stat().st_size != mark.n_bytes:
+            raise Corrupt(
+                f"{name} is missing, or its length is not the one in its marker",
+                where=str(root),
+                hint="obygaze store verify",
+            )
+
+
 def _collected(plan: Plan, markers: Sequence[Marker]) -> dict[str, Any]:
     """Return the checksums of the blocks, by array, and versions and seconds of all markers."""
-    crc32c = {
-        spec.name: [marker.crc32c.get(spec.name, "") for marker in markers]
-        for spec in plan.arrays
-    }
-    pairs = sorted({pair for marker in markers for pair in marker.versions.items()})
+    crc32c = {}
+    for spec in plan.arrays:
+        words = [marker.crc32c.get(spec.name, "") for marker in markers]
+        # None for an array if a marker does not have them.
+        if all(words):
+            crc32c[spec.name] = " ".join(words)
+    pairs: set[tuple[str, str]] = set()
     seconds: Counter[str] = Counter()
     for marker in markers:
+        pairs.update(marker.versions.items())
         seconds.update(dict(marker.seconds))
+    versions: dict[str, list[str]] = {}
+    for name, version in sorted(pairs):
+        versions.setdefault(name, []).append(version)
     return {
-        # None for an array if a marker does not have them.
-        "crc32c": {
-            name: " ".join(words) for name, words in crc32c.items() if all(words)
-        },
-        "versions": {name: [v for n, v in pairs if n == name] for name, _ in pairs},
+        "crc32c": crc32c,
+        "versions": versions,
         "seconds": {stage: round(seconds[stage], 3) for stage in sorted(seconds)},
     }
 

@@ -93,9 +93,11 @@ class StoreWriter:
             versions: versions of the software.
         """
         rows = range(*self.plan.block_range(block))
-        every = [OK] * len(rows) if statuses is None else statuses
-        content = arrays, every, sources, makers
-        marker, data = self._encoded(block, *content, seconds, versions)
+        if statuses is None:
+            statuses = [OK] * len(rows)
+        marker, data = self._encoded(
+            block, arrays, statuses, sources, makers, seconds, versions
+        )
         self._agree_on_kind(marker)
         return self._put(marker, data)
 
@@ -126,14 +128,14 @@ class StoreWriter:
             seconds: time spent, by stage.
             versions: versions of the software.
         """
-        found = commit.read_marker(self.path, block)
-        if found is None or self.sealed:
+        old = commit.read_marker(self.path, block)
+        if old is None or self.sealed:
             state = "sealed" if self.sealed else "not committed"
             raise _not_open(self.path, f"block {block} is {state}")
-        whole = self._with_rows_replaced(found, rows, arrays, statuses, sources, makers)
+        whole = self._with_rows_replaced(old, rows, arrays, statuses, sources, makers)
         marker, data = self._encoded(block, *whole, seconds, versions)
         self._agree_on_kind(marker)
-        new = replace(marker, revision=found.revision + 1, replaces=found.checksum)
+        new = replace(marker, revision=old.revision + 1, replaces=old.checksum)
         return self._put(new, data)
 
     @property
@@ -147,20 +149,22 @@ class StoreWriter:
 
     def rows_to_retry(self) -> dict[int, list[int]]:
         """Return, for each committed block, its rows that failed or had no video."""
-        found = {}
+        rows_of_block = {}
         for block in range(self.plan.n_blocks):
             marker = self.marker(block)
-            noted = marker.noted if marker is not None else {}
-            if rows := sorted(row for row, status in noted.items() if not status.is_ok):
-                found[block] = rows
-        return found
+            if marker is None:
+                continue
+            rows = [row for row, status in marker.noted.items() if not status.is_ok]
+            if rows:
+                rows_of_block[block] = sorted(rows)
+        return rows_of_block
 
     def marker(self, block: int) -> Marker | None:
         """Return the marker of a block; None where it is not committed, or the store is sealed."""
-        found = commit.read_marker(self.path, block)
-        if found is not None:
-            self.plan.require_own(found, block, str(self.path / marker_key(block)))
-        return found
+        marker = commit.read_marker(self.path, block)
+        if marker is not None:
+            self.plan.require_own(marker, block, str(self.path / marker_key(block)))
+        return marker
 
     def clean_litter(self) -> int:
         """Finish the claims of killed processes, remove their attempts; return how many of both."""
@@ -202,40 +206,31 @@ class StoreWriter:
         recorded = [None] * len(rows) if sources is None else sources
         known_makers = [None] * len(rows) if makers is None else makers
         of_rows = {"statuses": statuses, "sources": recorded, "makers": known_makers}
-        for what, given in of_rows.items():
-            if len(given) != len(rows):
-                raise FixInput(
-                    f"{len(given)} {what} for the {len(rows)} rows of block {block}"
-                )
+        _check_lengths(of_rows, len(rows), f"the {len(rows)} rows of block {block}")
         _check_statuses(rows, statuses, f"block {block}")
         data: dict[str, Pieces] = {}
         crc32c = {}
         files = {}
-        for spec, values in zip(
-            plan.arrays, _checked(plan, block, arrays, statuses), strict=True
-        ):
+        checked = _checked(plan, block, arrays, statuses)
+        for spec, values in zip(plan.arrays, checked, strict=True):
             layout = self._layouts[spec.name]
             name = plan.block_key(spec.name, block)
             fill_value = np.nan if spec.is_float else 0
             data[name], crc32c[spec.name] = layout.encode(values, fill_value)
-            digest = hashlib.sha256()
-            for piece in data[name]:
-                digest.update(piece)
-            files[name] = FileMark(sum(map(len, data[name])), digest.hexdigest())
+            files[name] = _mark_of(data[name])
+        noted = {}
+        sources_by_row = {}
+        for row, status, source in zip(rows, statuses, recorded, strict=True):
+            if status != OK:
+                noted[row] = status
+            if source is not None:
+                sources_by_row[row] = source
         marker = Marker(
             block=block,
             rows=(rows.start, rows.stop),
             recipe=plan.recipe,
-            noted={
-                row: status
-                for row, status in zip(rows, statuses, strict=True)
-                if status != OK
-            },
-            sources={
-                row: source
-                for row, source in zip(rows, recorded, strict=True)
-                if source is not None
-            },
+            noted=noted,
+            sources=sources_by_row,
             makers=Makers.of_rows(rows.start, known_makers),
             files=files,
             plan=plan.sha256,
@@ -262,51 +257,38 @@ class StoreWriter:
         makers: Sequence[Maker | None] | None,
     ) -> tuple[Values, list[RowStatus], list[RowSource | None], list[Maker | None]]:
         """Return a whole block with new results in rows that were not ok, or had another source."""
-        every = range(*old.rows)
+        all_rows = range(*old.rows)
         where = f"block {old.block}"
-        given = [None] * len(rows) if sources is None else sources
+        new_sources = [None] * len(rows) if sources is None else sources
         new_makers = [None] * len(rows) if makers is None else makers
         if len(set(rows)) != len(rows):
             raise FixInput(
                 f"{len(rows)} rows, but only {len(set(rows))} different ones",
                 where=where,
             )
-        of_rows = {"statuses": statuses, "sources": given, "makers": new_makers}
-        for what, values in of_rows.items():
-            if len(values) != len(rows):
-                raise FixInput(
-                    f"{len(values)} {what} for {len(rows)} different rows", where=where
-                )
+        of_rows = {"statuses": statuses, "sources": new_sources, "makers": new_makers}
+        _check_lengths(of_rows, len(rows), f"{len(rows)} different rows", where)
         _check_statuses(rows, statuses, where)
-        new = _checked_shapes(self.plan, arrays, len(rows), where)
-        merged = [old.noted.get(row, OK) for row in every]
-        recorded = [old.sources.get(row) for row in every]
-        made_by = [old.makers.of_row(row) for row in every]
+        new_values = _checked_shapes(self.plan, arrays, len(rows), where)
+        merged = [old.noted.get(row, OK) for row in all_rows]
+        recorded = [old.sources.get(row) for row in all_rows]
+        made_by = [old.makers.of_row(row) for row in all_rows]
         for row, status, source, maker in zip(
-            rows, statuses, given, new_makers, strict=True
+            rows, statuses, new_sources, new_makers, strict=True
         ):
-            if row not in every:
-                raise FixInput(
-                    f"row {row} is outside block {old.block}, rows {every[0]}-{every[-1]}"
-                )
-            place = row - every.start
-            is_changed = (
-                None not in (source, recorded[place]) and source != recorded[place]
-            )
-            if merged[place].is_ok and not is_changed:
-                raise FixInput(
-                    f"row {row} is ok and its source did not change: not replaced"
-                )
-            merged[place], recorded[place] = status, source
-            made_by[place] = maker
-        places = np.array(rows, dtype=np.int64) - every.start
+            _check_replaceable(old, row, source)
+            index = row - all_rows.start
+            merged[index] = status
+            recorded[index] = source
+            made_by[index] = maker
+        indices = np.array(rows, dtype=np.int64) - all_rows.start
         whole = {}
         stored = open_store(self.path).arrays
         is_ok = np.array([status.is_ok for status in statuses], dtype=bool)
         for spec in self.plan.arrays:
-            converted = _converted(spec, new[spec.name], rows, is_ok, where)
-            whole[spec.name] = stored.read(spec, np.array(every))
-            whole[spec.name][places] = converted
+            converted = _converted(spec, new_values[spec.name], rows, is_ok, where)
+            whole[spec.name] = stored.read(spec, np.array(all_rows))
+            whole[spec.name][indices] = converted
         return whole, merged, recorded, made_by
 
     def refuse_other_kinds(self, kind: Kind) -> None:
@@ -383,28 +365,33 @@ class StoreWriter:
             commit.finish_claim(self.path, marker.block)
         return ours
 
-    def _is_there(self, marker: Marker, found: Marker | None) -> bool:
+    def _is_there(self, marker: Marker, committed: Marker | None) -> bool:
         """Return whether the same content is committed; raise an error where other content is."""
-        if found is None:
+        if committed is None:
             if not self.sealed:
                 return False
-            seal = Seal.load(self.path)
-            noted = {
-                row: seal.noted[row] for row in range(*marker.rows) if row in seal.noted
-            }
-            marks = {name: seal.files.get(name) for name in marker.files}
-            if noted != marker.noted or marks != marker.files:
-                if marker.replaces:
-                    raise _not_open(self.path, f"block {marker.block} is sealed")
-                raise _other_content(self.path, marker.block)
+            self._require_in_seal(marker)
             return True
-        is_same = (found.files, found.noted) == (marker.files, marker.noted)
-        if found.checksum == marker.replaces:
+        is_same = committed.files == marker.files and committed.noted == marker.noted
+        if committed.checksum == marker.replaces:
             # A row that is extracted again may have the same features and another source.
-            return is_same and found.sources == marker.sources
+            return is_same and committed.sources == marker.sources
         if is_same:
             return True
         self.marker(marker.block)  # raises an error for a marker of another recipe
+        raise _other_content(self.path, marker.block)
+
+    def _require_in_seal(self, marker: Marker) -> None:
+        """Raise an error unless the seal has the content of a marker."""
+        seal = Seal.load(self.path)
+        noted = {
+            row: seal.noted[row] for row in range(*marker.rows) if row in seal.noted
+        }
+        marks = {name: seal.files.get(name) for name in marker.files}
+        if noted == marker.noted and marks == marker.files:
+            return
+        if marker.replaces:
+            raise _not_open(self.path, f"block {marker.block} is sealed")
         raise _other_content(self.path, marker.block)
 
 
@@ -414,21 +401,20 @@ def refuse_mixture(
     """Raise an error for clips that were made in several ways; `new` is that of this process."""
     if len(kinds) < 2:
         return
-    if new is None:
-        what = "these clips were made in different ways"
-    else:
-        what = f"other clips of this store were made in another way than now, {new}"
+    problem = "these clips were made in different ways"
+    if new is not None:
+        problem = f"other clips of this store were made in another way than now, {new}"
     others = sorted(kind for kind in kinds if kind != new)
     raise Mismatch(
-        f"{what}: {'; '.join(map(str, others))}",
+        f"{problem}: {'; '.join(map(str, others))}",
         where=where,
         hint="use the same version, kind of device and precision, another store, or --mixed",
     )
 
 
-def _not_open(path: Path, what: str) -> AlreadyThere:
+def _not_open(path: Path, problem: str) -> AlreadyThere:
     hint = "obygaze store merge, into a store that is not sealed"
-    return AlreadyThere(what, where=str(path), hint=hint)
+    return AlreadyThere(problem, where=str(path), hint=hint)
 
 
 def _other_content(path: Path, block: int) -> Mismatch:
@@ -450,15 +436,8 @@ def _checked(
     for spec in plan.arrays:
         values = _converted(spec, given[spec.name], rows, ok, where)
         if spec.is_level:
-            is_half = (
-                values.dtype == np.float16
-            )  # of these NumPy tests the bits ten times faster
-            finite = (
-                (values.view("u2") & 0x7C00) != 0x7C00
-                if is_half
-                else np.isfinite(values)
-            )
-            wrong = np.flatnonzero(ok & ~finite.reshape(len(ok), -1).all(axis=1))
+            is_finite = _is_finite(values).reshape(len(ok), -1).all(axis=1)
+            wrong = np.flatnonzero(ok & ~is_finite)
             if len(wrong):
                 raise FixInput(
                     f"row {rows[wrong[0]]} and {len(wrong) - 1} more are ok but not finite",
@@ -468,6 +447,16 @@ def _checked(
         if not ok.all():
             values[~ok] = np.nan if spec.is_float else 0
         yield values
+
+
+def _is_finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which numbers are finite."""
+    if values.dtype == np.float16:
+        # The bits are tested ten times faster than NumPy tests the numbers.
+        is_finite: npt.NDArray[np.bool_] = (values.view("u2") & 0x7C00) != 0x7C00
+    else:
+        is_finite = np.isfinite(values)
+    return is_finite
 
 
 def _converted(
@@ -495,9 +484,9 @@ def _converted(
         is_lost = (given < limits.min) | (given > limits.max)
     is_lost[~is_ok] = False
     if is_lost.any():
-        place = tuple(np.argwhere(is_lost)[0].tolist())
+        index = tuple(np.argwhere(is_lost)[0].tolist())
         raise FixInput(
-            f"row {rows[place[0]]} has {given[place]}, which {spec.dtype} cannot hold",
+            f"row {rows[index[0]]} has {given[index]}, which {spec.dtype} cannot hold",
             where=f"{spec.name}, {where}",
             hint="create the store with a wider dtype for this array",
         )
@@ -520,6 +509,39 @@ def _check_statuses(
                 where=where,
                 hint="RowStatus(), RowStatus.failed(...) or RowStatus.no_video(...)",
             )
+
+
+def _check_lengths(
+    of_rows: Mapping[str, Sequence[Any]],
+    n_rows: int,
+    rows: str,
+    where: str | None = None,
+) -> None:
+    """Raise an error unless each list has an entry for each row; `rows` names them."""
+    for name, values in of_rows.items():
+        if len(values) != n_rows:
+            raise FixInput(f"{len(values)} {name} for {rows}", where=where)
+
+
+def _check_replaceable(old: Marker, row: int, source: RowSource | None) -> None:
+    """Raise an error for a row outside a block, or one that is ok with the same source."""
+    rows = range(*old.rows)
+    if row not in rows:
+        raise FixInput(
+            f"row {row} is outside block {old.block}, rows {rows[0]}-{rows[-1]}"
+        )
+    recorded = old.sources.get(row)
+    is_changed = None not in (source, recorded) and source != recorded
+    if old.noted.get(row, OK).is_ok and not is_changed:
+        raise FixInput(f"row {row} is ok and its source did not change: not replaced")
+
+
+def _mark_of(pieces: Pieces) -> FileMark:
+    """Return the mark of a file that is written in pieces."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return FileMark(sum(map(len, pieces)), digest.hexdigest())
 
 
 def _check_readable(marker: Marker) -> None:
