@@ -134,11 +134,15 @@ def run(
             )
         for line in _next_steps(plan, states, rows):
             session.console.note(line)
-    done = sum(state.blocks_done for state in states)
+    _end(stop, states, worker)
+
+
+def _end(stop: StopFlag, states: Sequence[StoreStatus], worker: str | None) -> None:
+    """End the command with the exit code of what happened: stopped, none, some or all extracted."""
+    n_blocks = sum(state.blocks for state in states)
+    n_committed = sum(state.blocks_done for state in states)
     whose = "blocks" if worker is None else f"blocks of worker {worker}"
-    stop.raise_if_stopped(
-        f"{done} of {sum(state.blocks for state in states)} {whose} are committed"
-    )
+    stop.raise_if_stopped(f"{n_committed} of {n_blocks} {whose} are committed")
     if not any(state.ok for state in states):
         raise ObygazeError(
             "no clip was extracted", hint="correct what the lines above list"

@@ -3,13 +3,14 @@
 import glob
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, PlannedWindow
@@ -72,18 +73,15 @@ class KeptFrames:
         n_frames = recipe["sampling"]["frames"]
         resize = view.resize
         # The pictures for a divisor are among those for a number, but not with one a second.
-        fits = n_frames == view.count or (
-            view.sampling != "fps" and n_frames % view.count == 0
-        )
-        if not fits or resize is None:
+        is_divisor = view.sampling != "fps" and n_frames % view.count == 0
+        if resize is None or not (n_frames == view.count or is_divisor):
             return False
         if any_edge:
-            resize = replace(
-                resize, edge=recipe["preprocessing"].get("edge", resize.edge)
-            )
-        is_sampled_so: bool = recipe["sampling"] == sampling_recipe(
-            replace(view, count=n_frames), grid
-        )
+            edge = recipe["preprocessing"].get("edge", resize.edge)
+            resize = replace(resize, edge=edge)
+        view_of_store = replace(view, count=n_frames)
+        sampling = sampling_recipe(view_of_store, grid)
+        is_sampled_so: bool = recipe["sampling"] == sampling
         is_decoded_so: bool = recipe["decoder"] == decoder_recipe()
         is_resized_so: bool = recipe["preprocessing"] == resize.recipe()
         return is_sampled_so and is_decoded_so and is_resized_so
@@ -94,13 +92,12 @@ class KeptFrames:
 
     def clip(self, row: int, view: View, planned: PlannedClip) -> DecodedClip:
         """Return the pictures of a view as the decoder returned them; their numbers are unknown."""
-        of_window = isinstance(planned, PlannedWindow)
-        names = (PICTURES, *TIME_ARRAYS, *(SPAN_ARRAYS if of_window else ()))
-        plan = self.store.plan
-        at = np.array([row])
-        pictures, time_s, asked_s, *span = (
-            self.store.arrays.read(plan.array(name), at)[0] for name in names
-        )
+        pictures = self._array(PICTURES, row)
+        time_s, asked_s = (self._array(name, row) for name in TIME_ARRAYS)
+        span_s = None
+        if isinstance(planned, PlannedWindow):
+            start_s, end_s = (float(self._array(name, row)) for name in SPAN_ARRAYS)
+            span_s = (start_s, end_s)
         rows = np.arange(0, len(pictures), len(pictures) // view.count)
         return DecodedClip(
             path=Path(planned.video),
@@ -114,24 +111,31 @@ class KeptFrames:
             total=self.source(row).pictures or 0,
             damaged=False,
             missing=0.0,
-            span_s=(float(span[0]), float(span[1])) if of_window else None,
+            span_s=span_s,
         )
+
+    def _array(self, name: str, row: int) -> npt.NDArray[Any]:
+        """Return the value of a row in an array of the store."""
+        spec = self.store.plan.array(name)
+        value: npt.NDArray[Any] = self.store.arrays.read(spec, np.array([row]))[0]
+        return value
 
 
 def stores_of_frames(plan: ExtractPlan) -> list[Store]:
     """Return the stores of pictures of a plan's clips: those called MANIFEST.frames-* beside it."""
-    own = {Path(target.store).resolve() for target in plan.targets}
+    stores_of_plan = {Path(target.store).resolve() for target in plan.targets}
     folder = Workspace(Path(plan.workspace)).folder("stores")
     # A name may hold signs of a pattern, such as films[1].
-    found = sorted(folder.glob(f"{glob.escape(plan.manifest)}.frames-*/{Plan.FILE}"))
-    stores = [
-        open_store(path.parent) for path in found if path.parent.resolve() not in own
-    ]
-    return [
-        store
-        for store in stores
-        if store.plan.holds_pictures and store.plan.manifest_sha256 == plan.clips_sha256
-    ]
+    pattern = f"{glob.escape(plan.manifest)}.frames-*/{Plan.FILE}"
+    stores = []
+    for path in sorted(folder.glob(pattern)):
+        if path.parent.resolve() in stores_of_plan:
+            continue
+        store = open_store(path.parent)
+        is_of_clips = store.plan.manifest_sha256 == plan.clips_sha256
+        if store.plan.holds_pictures and is_of_clips:
+            stores.append(store)
+    return stores
 
 
 def find_kept_frames(
@@ -147,23 +151,28 @@ def find_kept_frames(
     `changed`, leave these rows out instead, so that they are decoded.
     """
     wanted = frozenset(rows)
-    found = dict[View, KeptFrames]()
-    every = [KeptFrames.of(store) for store in stores_of_frames(plan)]
+    frames_of_view = dict[View, KeptFrames]()
+    candidates = [KeptFrames.of(store) for store in stores_of_frames(plan)]
     for view in dict.fromkeys(views):
-        serving = [kept for kept in every if kept.serves(view, plan.grid)]
+        serving = [frames for frames in candidates if frames.serves(view, plan.grid)]
         if serving:
-            found[view] = max(serving, key=lambda kept: len(kept.rows & wanted))
-    for view, kept in found.items():
-        planned = {row: plan.rows[row] for row in sorted(wanted & kept.rows)}
-        differs = check_sources(kept.store, planned).changed
-        if differs and not changed:
-            lines = {
-                plan.rows[row].clip_id: ", ".join(what) for row, what in differs.items()
-            }
-            hint = "remove this store of pictures, and extract -b frames:NAME again"
-            raise changed_error(lines, where=kept.store.location, hint=hint)
-        found[view] = replace(kept, rows=kept.rows.difference(differs))
-    return found
+            most_rows = max(serving, key=lambda frames: len(frames.rows & wanted))
+            frames_of_view[view] = most_rows
+    for view, frames in frames_of_view.items():
+        planned = {row: plan.rows[row] for row in sorted(wanted & frames.rows)}
+        differences = check_sources(frames.store, planned).changed
+        if differences and not changed:
+            lines = {}
+            for row, changes in differences.items():
+                lines[plan.rows[row].clip_id] = ", ".join(changes)
+            raise changed_error(
+                lines,
+                where=frames.store.location,
+                hint="remove this store of pictures, and extract -b frames:NAME again",
+            )
+        rows = frames.rows.difference(differences)
+        frames_of_view[view] = replace(frames, rows=rows)
+    return frames_of_view
 
 
 def decode_rows(
@@ -178,23 +187,26 @@ def decode_rows(
 
     Rows whose pictures are `kept` for all their views are read from there.
     """
-    read = {
-        row
-        for row, views in jobs
-        if all(v in kept and row in kept[v].rows for v in views)
-    }
-    planned = [(row, plan.rows[row], views) for row, views in jobs]
-    to_decode = [one for one in planned if one[0] not in read]
+    planned_to_read: list[Planned] = []
+    planned_to_decode: list[Planned] = []
+    for row, views in jobs:
+        planned = (row, plan.rows[row], views)
+        if _are_kept(row, views, kept):
+            planned_to_read.append(planned)
+        else:
+            planned_to_decode.append(planned)
     folder = str(Workspace(Path(plan.workspace)).folder("indexes"))
     if plan.grid is None:
-        results = pool.map(_decode_jobs(plan, to_decode, pool, folder), ahead=ahead)
+        decode_jobs = _decode_jobs(plan, planned_to_decode, pool, folder)
+        results = pool.map(decode_jobs, ahead=ahead)
     else:
-        results = decode_windows(plan.grid, to_decode, pool, folder)
-    from_store = _read_kept([one for one in planned if one[0] in read], kept, ahead)
-    for row, clip, views in planned:
-        if row in read:
+        results = decode_windows(plan.grid, planned_to_decode, pool, folder)
+    from_store = _read_kept(planned_to_read, kept, ahead)
+    for row, views in jobs:
+        if _are_kept(row, views, kept):
             yield next(from_store)
             continue
+        clip = plan.rows[row]
         if not clip.video:
             yield DecodedRow(row, dict.fromkeys(views, NO_VIDEO))
             continue
@@ -205,12 +217,15 @@ def decode_rows(
             source = RowSource(clip.start_s, clip.end_s)
             yield DecodedRow(row, dict.fromkeys(views, status), result.seconds, source)
             continue
-        limit = plan.max_substituted
-        clips = {
-            view: _checked(decoded, limit)
-            for view, decoded in (result.clips or {}).items()
-        }
+        clips = {}
+        for view, decoded in (result.clips or {}).items():
+            clips[view] = _checked(decoded, plan.max_substituted)
         yield DecodedRow(row, clips, result.seconds, source_of(clip))
+
+
+def _are_kept(row: int, views: Iterable[View], kept: Mapping[View, KeptFrames]) -> bool:
+    """Return whether the pictures of a row are kept for all its views."""
+    return all(view in kept and row in kept[view].rows for view in views)
 
 
 def _read_kept(
@@ -218,15 +233,19 @@ def _read_kept(
 ) -> Iterator[DecodedRow]:
     """Read rows whose pictures are kept, in threads, up to `ahead` in advance."""
 
-    def read(one: Planned) -> DecodedRow:
-        row, clip, views = one
+    def read(planned_row: Planned) -> DecodedRow:
+        row, clip, views = planned_row
         started = time.monotonic()
         clips = {view: kept[view].clip(row, view, clip) for view in views}
         seconds = time.monotonic() - started
         return DecodedRow(row, clips, seconds, kept[views[0]].source(row))
 
     with ThreadPoolExecutor(READERS) as readers:
-        yield from in_order(lambda one: readers.submit(read, one), planned, ahead)
+
+        def submit(planned_row: Planned) -> Future[DecodedRow]:
+            return readers.submit(read, planned_row)
+
+        yield from in_order(submit, planned, ahead)
 
 
 def _decode_jobs(
@@ -234,7 +253,8 @@ def _decode_jobs(
 ) -> Iterator[DecodeJob]:
     """Yield the job of each clip with a video; start the index of the next film beside them."""
     shared = plan.shared_films
-    films = list(dict.fromkeys(c.video for _, c, _ in planned if c.video in shared))
+    videos = (clip.video for _, clip, _ in planned)
+    films = list(dict.fromkeys(video for video in videos if video in shared))
     for _, clip, views in planned:
         if clip.video in films:
             del films[: films.index(clip.video) + 1]

@@ -44,14 +44,13 @@ def devices_of(text: str) -> list[str]:
             f"--device names no device: {text!r}", hint="cpu, cuda, or cuda:1"
         )
     kinds = {name.partition(":")[0] for name in names}
-    if unknown := [
-        name for name in names if not re.fullmatch("cpu|cuda(:[0-9]+)?", name)
-    ]:
-        raise FixUsage(f"unknown device {unknown[0]!r}", hint="cpu, cuda, or cuda:1")
+    for name in names:
+        if not re.fullmatch("cpu|cuda(:[0-9]+)?", name):
+            raise FixUsage(f"unknown device {name!r}", hint="cpu, cuda, or cuda:1")
     if len(kinds) > 1:
-        what = f"expected only GPUs or only cpu, got {text}: features of a GPU differ slightly"
         raise FixUsage(
-            what, hint="run the command once for each, with a store of its own"
+            f"expected only GPUs or only cpu, got {text}: features of a GPU differ slightly",
+            hint="run the command once for each, with a store of its own",
         )
     return names
 
@@ -97,36 +96,47 @@ def extract_on_devices(
     running: dict[Any, SpawnProcess] = {}
     n_rows = 0
     for first, share in enumerate(shares):
-        rows_of_share = [
-            row for u in units[first :: len(shares)] for row in plan.unit_range(u)
-        ]
+        rows_of_share: list[int] = []
+        for unit in units[first :: len(shares)]:
+            rows_of_share += plan.unit_range(unit)
         n_rows += len(rows_of_share)
         if rows_of_share:
             connection, process = _started(plan, share, rows_of_share, settings)
             running[connection] = process
-    processes = list(running.values())
     progress = progress or RowProgress()
     progress.begin(n_rows)
-    errors: list[ObygazeError] = []
-    while running:
-        for messages in wait(list(running), POLL_S):
-            message = _received(messages, running[messages])  # type: ignore[arg-type]
-            if isinstance(message, tuple):
-                progress(*message)
-                continue
-            del running[messages]
-            if message is not None:
-                errors.append(message)
-        if stop or errors:
-            for process in running.values():
-                process.terminate()
-    for process in processes:
-        process.join()
+    errors = _wait_for_all(running, stop, progress)
     if errors and not stop:
         raise errors[0]
     # After an early stop, there may be no stores yet.
     stores = (target.store for target in plan.targets)
     return [store_status(store, rows) for store in stores if Path(store).exists()]
+
+
+def _wait_for_all(
+    processes: Mapping[Any, SpawnProcess], stop: StopFlag, progress: RowProgress
+) -> list[ObygazeError]:
+    """Show the rows of processes until all have ended; return their errors.
+
+    After an error, and after a signal, the other processes are ended too.
+    """
+    running = dict(processes)
+    errors: list[ObygazeError] = []
+    while running:
+        for connection in wait(list(running), POLL_S):
+            message = _received(connection, running[connection])  # type: ignore[arg-type]
+            if isinstance(message, tuple):
+                progress(*message)
+                continue
+            del running[connection]
+            if message is not None:
+                errors.append(message)
+        if stop or errors:
+            for process in running.values():
+                process.terminate()
+    for process in processes.values():
+        process.join()
+    return errors
 
 
 def _started(
@@ -183,9 +193,13 @@ def _work(
     # If the process that shows the rows was killed, this one ends with its next row.
     with stop_on_signals() as stop, suppress(BrokenPipeError):
         try:
-            read = plan_from_bytes(plan, "plan")
             extract(
-                read, resources, stop, rows=rows, progress=_Sender(messages), **settings
+                plan_from_bytes(plan, "plan"),
+                resources,
+                stop,
+                rows=rows,
+                progress=_Sender(messages),
+                **settings,
             )
         except ObygazeError as error:
             messages.send(error)

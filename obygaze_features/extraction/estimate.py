@@ -30,7 +30,7 @@ from obygaze_features.extraction.shared_machine import idle_gpus
 from obygaze_features.store.format.records import Seal
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.write.create import BLOCK_ROWS
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.pool import DecodePool
 
 N_PROBED = 3
@@ -104,58 +104,61 @@ class CostEstimate:
         A GPU computes while the cores decode; without one, both use the same cores. Several GPUs
         share the clips; several processes of a CPU also share its cores.
         """
-        left = [store for store in self.stores if store.share_left]
+        unfinished = [store for store in self.stores if store.share_left]
         decode = forward = together = None
         if self.decode_s is not None:
-            share = max((store.share_left for store in left), default=0.0)
+            share = max((store.share_left for store in unfinished), default=0.0)
             decode = self.decode_s * self.with_video * share / self.workers / 3600
-        if all(store.forward_s is not None for store in left):
-            a_clip = sum((store.forward_s or 0) * store.share_left for store in left)
-            forward = a_clip * self.with_video / 3600 / (self.device.count("cuda") or 1)
-        if decode is not None and forward is not None:
-            together = (
-                max(decode, forward) if "cuda" in self.device else decode + forward
+        if all(store.forward_s is not None for store in unfinished):
+            seconds_a_clip = sum(
+                (store.forward_s or 0) * store.share_left for store in unfinished
             )
+            n_gpus = self.device.count("cuda") or 1
+            forward = seconds_a_clip * self.with_video / 3600 / n_gpus
+        if decode is not None and forward is not None:
+            at_the_same_time = "cuda" in self.device
+            slower = max(decode, forward)
+            together = slower if at_the_same_time else decode + forward
         return {"decode_hours": decode, "forward_hours": forward, "hours": together}
 
     @property
     def obstacles(self) -> list[str]:
         """Return a message for each thing that would fail or stay missing."""
-        found = []
+        messages = []
         if self.not_found:
             names = few(self.not_found)
-            found.append(
+            messages.append(
                 f"{len(self.not_found)} videos of the manifest are missing: {names}"
             )
-        found += [
-            f"{name} cannot be decoded: {why}" for name, why in self.unreadable.items()
-        ]
+        for name, why in self.unreadable.items():
+            messages.append(f"{name} cannot be decoded: {why}")
         if self.with_video < self.clips:
-            without = self.clips - self.with_video
-            found.append(f"{without} clips have no video: their rows stay missing")
-        for disk in dict.fromkeys(store.disk for store in self.stores):
-            stores = [store for store in self.stores if store.disk == disk]
+            n_without = self.clips - self.with_video
+            messages.append(f"{n_without} clips have no video: their rows stay missing")
+        messages += self._full_disks()
+        for store in self.stores:
+            if store.weights in UNAVAILABLE or store.why:
+                messages.append(_weights_message(store))
+        if self.without_torch:
+            install = "torch is not installed here: pip install 'obygaze[extract]'"
+            messages.append(f"{few(self.without_torch)}: {install}")
+        return messages
+
+    def _full_disks(self) -> list[str]:
+        """Return a message for each disk that has not enough space for its stores."""
+        stores_of_disk: dict[int, list[StoreEstimate]] = {}
+        for store in self.stores:
+            stores_of_disk.setdefault(store.disk, []).append(store)
+        messages = []
+        for stores in stores_of_disk.values():
             needed = sum(store.n_bytes * store.share_left for store in stores)
             free = stores[0].disk_free_bytes
             if needed > free:
                 names = few([Path(store.store).name for store in stores])
-                found.append(
+                messages.append(
                     f"{human(needed)} of disk needed, {human(free)} free: {names}"
                 )
-        found += [
-            f"{s.backbone}: weights {s.weights}"
-            + (
-                f": {s.why}"
-                if s.why
-                else "; obygaze backbones fetch" * (s.weights == "not cached")
-            )
-            for s in self.stores
-            if s.weights in UNAVAILABLE or s.why
-        ]
-        if self.without_torch:
-            install = "torch is not installed here: pip install 'obygaze[extract]'"
-            found.append(f"{few(self.without_torch)}: {install}")
-        return found
+        return messages
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimate as one JSON document."""
@@ -172,36 +175,47 @@ class CostEstimate:
             )
         if hours["hours"] is not None:
             pace += f"; about {hours['hours']:.2f} hours in all on {self.device}"
-        rows = [
-            (
-                Path(s.store).name,
-                s.backbone,
-                " ".join(s.levels),
-                s.blocks,
-                s.blocks_done,
-                s.files,
-                human(s.n_bytes),
-                f"{s.gflop_a_clip:.3g}" if s.gflop_a_clip else None,
-                None if s.forward_s is None else duration(s.forward_s),
-                s.weights,
-            )
-            for s in self.stores
-        ]
+        rows = [_cells(store) for store in self.stores]
         names = "store backbone levels blocks done files size"
         headers = (*names.split(), "GFLOP a clip", "forward a clip", "weights")
-        return "\n".join(
-            [
-                f"{self.clips} clips, {self.with_video} with video; {pace}",
-                f"peak memory about {human(self.peak_bytes)}, {human(self.free_bytes)} disk free",
-                "",
-                table(headers, rows),
-                *(f"  ! {text}" for text in self.obstacles),
-                *(
-                    f"  {device} is idle: use --device {device}"
-                    for device in self.idle_gpus
-                ),
-            ]
-        )
+        lines = [
+            f"{self.clips} clips, {self.with_video} with video; {pace}",
+            f"peak memory about {human(self.peak_bytes)}, {human(self.free_bytes)} disk free",
+            "",
+            table(headers, rows),
+        ]
+        lines += [f"  ! {message}" for message in self.obstacles]
+        for device in self.idle_gpus:
+            lines.append(f"  {device} is idle: use --device {device}")
+        return "\n".join(lines)
+
+
+def _weights_message(store: StoreEstimate) -> str:
+    """Return why the weights of a store's backbone cannot be used."""
+    message = f"{store.backbone}: weights {store.weights}"
+    if store.why:
+        return f"{message}: {store.why}"
+    if store.weights == "not cached":
+        return f"{message}; obygaze backbones fetch"
+    return message
+
+
+def _cells(store: StoreEstimate) -> tuple[object, ...]:
+    """Return the row of a store in the table of the estimate."""
+    gflop = f"{store.gflop_a_clip:.3g}" if store.gflop_a_clip else None
+    forward = None if store.forward_s is None else duration(store.forward_s)
+    return (
+        Path(store.store).name,
+        store.backbone,
+        " ".join(store.levels),
+        store.blocks,
+        store.blocks_done,
+        store.files,
+        human(store.n_bytes),
+        gflop,
+        forward,
+        store.weights,
+    )
 
 
 def estimate(
@@ -222,40 +236,62 @@ def estimate(
     workspace = Workspace(Path(plan.workspace))
     device = shares[0].device
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
-    pairs = [_store(plan, *pair) for pair in zip(plan.targets, cards, strict=True)]
-    stores = [store for store, _ in pairs]
-    views = [view for _, view in pairs]
-    of_torch = [card.label for card in cards if card.family.needs_torch]
-    with_video = [row for row, clip in enumerate(plan.rows) if clip.video]
-    kept = find_kept_frames(plan, with_video, views, changed=True)
-    # Each file is checked once: a million checks take long on a network disk.
-    readable = set.intersection(
-        *({*kept[v].rows} if v in kept else set() for v in views)
-    )
-    readable.update(row for row in with_video if Path(plan.rows[row].video).is_file())
-    probed = sorted(readable)[:: max(1, len(readable) // max(n_probed, 1))][:n_probed]
+    stores = []
+    views = []
+    for target, card in zip(plan.targets, cards, strict=True):
+        weights = _weights_of(target, card)
+        stores.append(_store(plan, target, weights))
+        views.append(view_of(weights.card, target))
+    rows_with_video = [row for row, clip in enumerate(plan.rows) if clip.video]
+    kept = find_kept_frames(plan, rows_with_video, views, changed=True)
+    readable = _readable_rows(plan, rows_with_video, views, kept)
+    missing = [row for row in rows_with_video if row not in readable]
+    step = max(1, len(readable) // max(n_probed, 1))
+    probed = sorted(readable)[::step][:n_probed]
     jobs = [(row, tuple(dict.fromkeys(views))) for row in probed]
     seconds, unreadable, clip_bytes = _probe(plan, jobs, kept)
     if timed:
-        both = zip(stores, plan.targets, strict=True)
-        stores = [_timed(store, target, workspace, shares[0]) for store, target in both]
-    on_cpu = device == "cpu" and any(store.weight_bytes for store in stores)
+        stores = [
+            _timed(store, target, workspace, shares[0])
+            for store, target in zip(stores, plan.targets, strict=True)
+        ]
+    unused_gpus: Sequence[str] = ()
+    if device == "cpu" and any(store.weight_bytes for store in stores):
+        unused_gpus = idle_gpus()
+    without_torch: Sequence[str] = ()
+    if not find_spec("torch"):
+        without_torch = [card.label for card in cards if card.family.needs_torch]
+    peaks = [_peak_bytes(plan, stores, clip_bytes, share) for share in shares]
     return CostEstimate(
         clips=len(plan.rows),
-        with_video=len(with_video),
-        not_found=[plan.rows[row].clip_id for row in with_video if row not in readable],
+        with_video=len(rows_with_video),
+        not_found=[plan.rows[row].clip_id for row in missing],
         stores=stores,
         decode_s=seconds,
         unreadable=unreadable,
-        peak_bytes=sum(
-            _peak_bytes(plan, stores, clip_bytes, share) for share in shares
-        ),
+        peak_bytes=sum(peaks),
         free_bytes=min(store.disk_free_bytes for store in stores),
         workers=sum(share.workers for share in shares),
         device=",".join(share.device for share in shares),
-        idle_gpus=idle_gpus() if on_cpu else (),
-        without_torch=() if find_spec("torch") else of_torch,
+        idle_gpus=unused_gpus,
+        without_torch=without_torch,
     )
+
+
+def _readable_rows(
+    plan: ExtractPlan,
+    rows_with_video: Sequence[int],
+    views: Sequence[View],
+    kept: Mapping[View, KeptFrames],
+) -> set[int]:
+    """Return the rows whose pictures are kept for all views, or whose video exists."""
+    # Each file is checked once: a million checks take long on a network disk.
+    rows_kept = [kept[view].rows if view in kept else frozenset() for view in views]
+    readable = set(frozenset.intersection(*rows_kept))
+    for row in rows_with_video:
+        if Path(plan.rows[row].video).is_file():
+            readable.add(row)
+    return readable
 
 
 def _timed(
@@ -281,33 +317,49 @@ def _batch(share: Resources, clip_bytes: int) -> int:
     return share.batch_of(clip_bytes, None if share.device == "cpu" else sys.maxsize)
 
 
-def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate, View]:
-    """Return the estimate of a store, with the sizes of the weights if these are here."""
-    weights = "none needed"
-    why = ""
-    weight_bytes = 0
-    if card.family.needs_weights:
-        weights = "cached" if target.weights is None else "local"
-        try:
-            files = find_weights(card, target.weights)
-            weight_bytes = files.n_bytes
-            # Without the library the checkpoint cannot be read: use the sizes of the card.
-            with suppress(InstallExtra):
-                card = (
-                    card if target.weights is None else card.family.inspect(card, files)
-                )
-        except NotFound:
-            weights = "not cached" if target.weights is None else "not found"
-        except ObygazeError as error:
-            weights = "unusable"
-            why = "; ".join([f"{error.what} ({error.where})", *error.details])
+@dataclass(frozen=True)
+class _Weights:
+    """The weights of a backbone: their status, their size, and the card with their sizes."""
+
+    card: Card
+    status: str
+    n_bytes: int = 0
+    why: str = ""
+
+
+def _weights_of(target: Target, card: Card) -> _Weights:
+    """Return the status of the weights of a target; these are read if they are here."""
+    if not card.family.needs_weights:
+        return _Weights(card, "none needed")
+    is_local = target.weights is not None
+    n_bytes = 0
+    try:
+        files = find_weights(card, target.weights)
+        n_bytes = files.n_bytes
+        # Without the library the checkpoint cannot be read: use the sizes of the card.
+        with suppress(InstallExtra):
+            if is_local:
+                card = card.family.inspect(card, files)
+    except NotFound:
+        status = "not found" if is_local else "not cached"
+        return _Weights(card, status, n_bytes)
+    except ObygazeError as error:
+        why = "; ".join([f"{error.what} ({error.where})", *error.details])
+        return _Weights(card, "unusable", n_bytes, why)
+    return _Weights(card, "local" if is_local else "cached", n_bytes)
+
+
+def _store(plan: ExtractPlan, target: Target, weights: _Weights) -> StoreEstimate:
+    """Return the estimate of a store."""
+    card = weights.card
+    weight_bytes = weights.n_bytes
     if card.family.needs_torch and not weight_bytes:
         weight_bytes = TYPICAL_WEIGHT_BYTES
     block_rows = min(target.block_rows or BLOCK_ROWS, len(plan.rows))
     blocks = -(-len(plan.rows) // block_rows)
     chosen = chosen_levels(card, target.levels)
     folder = Path(target.store)
-    levels = {name: one.n_bytes for name, one in chosen.items()}
+    levels = {name: level.n_bytes for name, level in chosen.items()}
     committed = sum(1 for _ in (folder / "commits").glob("block-*.json"))
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.
@@ -316,7 +368,7 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate
     on_disk = folder
     while not on_disk.exists():
         on_disk = on_disk.parent
-    store = StoreEstimate(
+    return StoreEstimate(
         store=target.store,
         backbone=card.label,
         levels=levels,
@@ -327,16 +379,15 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate
         # The last block takes the space of a full one.
         n_bytes=blocks * block_rows * (sum(levels.values()) + times),
         gflop_a_clip=card.gflop,
-        weights=weights,
+        weights=weights.status,
         weight_bytes=weight_bytes,
         activation_bytes=card.family.activation_bytes(
             card.geometry, target.dtype, attention
         ),
-        why=why,
+        why=weights.why,
         disk=on_disk.stat().st_dev,
         disk_free_bytes=shutil.disk_usage(on_disk).free,
     )
-    return store, view_of(card, target)
 
 
 def _probe(
@@ -347,19 +398,20 @@ def _probe(
     sizes: list[int] = []
     unreadable: dict[str, str] = {}
     with DecodePool(1, timeout_s=plan.timeout_s) as pool:
-        for one in decode_rows(plan, jobs, pool, ahead=1, kept=kept):
-            failed = [
-                clip for clip in one.clips.values() if isinstance(clip, RowStatus)
-            ]
-            if failed:
-                unreadable[plan.rows[one.row].clip_id] = failed[0].message
+        for decoded in decode_rows(plan, jobs, pool, ahead=1, kept=kept):
+            failures: list[RowStatus] = []
+            # Views may share their pictures.
+            sizes_of_pictures: dict[int, int] = {}
+            for clip in decoded.clips.values():
+                if isinstance(clip, RowStatus):
+                    failures.append(clip)
+                else:
+                    sizes_of_pictures[id(clip.pictures)] = clip.pictures.nbytes
+            if failures:
+                unreadable[plan.rows[decoded.row].clip_id] = failures[0].message
                 continue
-            clips = [
-                clip for clip in one.clips.values() if isinstance(clip, DecodedClip)
-            ]
-            seconds.append(one.seconds)
-            shared = {id(clip.pictures): clip.pictures.nbytes for clip in clips}
-            sizes.append(sum(shared.values()))
+            seconds.append(decoded.seconds)
+            sizes.append(sum(sizes_of_pictures.values()))
     mean = sum(seconds) / len(seconds) if seconds else None
     return mean, unreadable, max(sizes, default=TYPICAL_CLIP_BYTES)
 
@@ -376,21 +428,17 @@ def _peak_bytes(
     """
     batches = [_batch(share, store.activation_bytes) for store in stores]
     # Each backbone holds the frames of a batch that waits, and of two on their way to a GPU.
-    waiting = share.ahead(batches) + 1 + 3 * sum(batches)
-    computing = max(
-        n * s.activation_bytes for n, s in zip(batches, stores, strict=True)
-    )
-    rows = [target.block_rows or BLOCK_ROWS for target in plan.targets]
-    blocks = sum(n * sum(s.levels.values()) for n, s in zip(rows, stores, strict=True))
+    n_clips_waiting = share.ahead(batches) + 1 + 3 * sum(batches)
+    n_bytes = n_clips_waiting * clip_bytes
+    n_bytes += share.workers * DECODER_BYTES
+    if share.device == "cpu":
+        n_bytes += max(
+            batch * store.activation_bytes
+            for batch, store in zip(batches, stores, strict=True)
+        )
+    for target, store in zip(plan.targets, stores, strict=True):
+        block_rows = target.block_rows or BLOCK_ROWS
+        n_bytes += 2 * block_rows * sum(store.levels.values())
     weights = sum(store.weight_bytes for store in stores)
     floor = FLOOR_WITH_TORCH_BYTES if weights else FLOOR_BYTES
-    on_host = computing if share.device == "cpu" else 0
-    pictures = waiting * clip_bytes
-    return (
-        floor
-        + share.workers * DECODER_BYTES
-        + pictures
-        + on_host
-        + 2 * blocks
-        + weights
-    )
+    return floor + n_bytes + weights

@@ -81,46 +81,62 @@ def targets_for(
     **settings: Any,
 ) -> list[Target]:
     """Return the targets of backbones; `stores` and `weights` are by their names."""
-    for option, given in (("--store", stores), ("--weights", weights)):
-        for name in sorted(given.keys() - set(backbones)):
-            what = f"{option} names the backbone {name!r}, which -b does not"
+    for option, value_of_backbone in (("--store", stores), ("--weights", weights)):
+        for name in sorted(value_of_backbone.keys() - set(backbones)):
             raise FixUsage(
-                what, hint=f"add -b {name}, or correct the name{near(name, backbones)}"
+                f"{option} names the backbone {name!r}, which -b does not",
+                hint=f"add -b {name}, or correct the name{near(name, backbones)}",
             )
-    found = (
-        Target(stores.get(b, ""), b, weights.get(b), **settings) for b in backbones
-    )
-    return [complete_target(target, manifest, workspace) for target in found]
+    targets = []
+    for name in backbones:
+        target = Target(stores.get(name, ""), name, weights.get(name), **settings)
+        targets.append(complete_target(target, manifest, workspace))
+    return targets
 
 
 def complete_target(target: Target, manifest: Manifest, workspace: Workspace) -> Target:
     """Return a target with its store, MANIFEST.NAME by default, absolute paths, and block size."""
     card = find_card(target.backbone, workspace)
-    levels = chosen_levels(card, target.levels).values()
-    is_large = any(level.n_bytes > LARGE_ROW_BYTES for level in levels)
-    kept = FRAMES if target.backbone.startswith(FRAMES) else ""
-    source, _, function = target.backbone.removeprefix(kept).rpartition(":")
-    name = card.name if source or kept else target.backbone.replace("@", "-")
-    if source.endswith(".py"):
-        target = replace(target, backbone=f"{kept}{Path(source).resolve()}:{function}")
-    path, preset = split_preset(target.backbone.removeprefix(kept))
-    if path.endswith(".toml"):
-        end = f"@{preset}" if preset else ""
-        target = replace(target, backbone=f"{kept}{Path(path).resolve()}{end}")
-        name = card.label.replace("@", "-")
+    block_rows = _block_rows(target, card, manifest)
+    backbone, name = _absolute_backbone(target.backbone, card)
     store = target.store or f"{manifest.name}.{name}"
     weights = target.weights
     if weights is not None:
         # Links stay: the name tells the form of weights, and their settings are beside that name.
         weights = str(Path(weights).expanduser().absolute())
-    of_windows = manifest.header.unit == "window"
-    rows = BLOCK_ROWS_LARGE if is_large else BLOCK_WINDOWS if of_windows else BLOCK_ROWS
     return replace(
         target,
+        backbone=backbone,
         store=str(Path(workspace.store(store)).resolve()),
         weights=weights,
-        block_rows=target.block_rows or rows,
+        block_rows=target.block_rows or block_rows,
     )
+
+
+def _absolute_backbone(backbone: str, card: Card) -> tuple[str, str]:
+    """Return the backbone with an absolute path, and its name in the name of a store."""
+    prefix = FRAMES if backbone.startswith(FRAMES) else ""
+    unprefixed = backbone.removeprefix(prefix)
+    source, _, function = unprefixed.rpartition(":")
+    if source.endswith(".py"):
+        return f"{prefix}{Path(source).resolve()}:{function}", card.name
+    path, preset = split_preset(unprefixed)
+    if path.endswith(".toml"):
+        end = f"@{preset}" if preset else ""
+        return f"{prefix}{Path(path).resolve()}{end}", card.label.replace("@", "-")
+    if source or prefix:
+        return backbone, card.name
+    return backbone, backbone.replace("@", "-")
+
+
+def _block_rows(target: Target, card: Card, manifest: Manifest) -> int:
+    """Return the default number of rows of a block."""
+    levels = chosen_levels(card, target.levels).values()
+    if any(level.n_bytes > LARGE_ROW_BYTES for level in levels):
+        return BLOCK_ROWS_LARGE
+    if manifest.header.unit == "window":
+        return BLOCK_WINDOWS
+    return BLOCK_ROWS
 
 
 def chosen_levels(source: Backbone | Card, names: Sequence[str]) -> dict[str, Level]:
@@ -216,11 +232,16 @@ def redecoder(
         weights: The file or folder of the weights.
     """
     if store.plan.holds_pictures or store.recipe.is_unknown:
-        what = "the recipe of these features is unknown; they cannot be extracted again"
+        problem = (
+            "the recipe of these features is unknown; they cannot be extracted again"
+        )
         if store.plan.holds_pictures:
-            what = "pictures are not decoded again to verify them"
-        hint = "obygaze store verify --hash compares its bytes with their checksums"
-        raise FixInput(what, where=store.location, hint=hint)
+            problem = "pictures are not decoded again to verify them"
+        raise FixInput(
+            problem,
+            where=store.location,
+            hint="obygaze store verify --hash compares its bytes with their checksums",
+        )
     recipe = store.recipe.to_json()
     target = target_of(recipe, weights)
     backbone = load_target(target, workspace)
@@ -249,9 +270,10 @@ def redecoder(
             except BadVideo:
                 continue
             with clip_threads(1) as pool:
-                (found,) = computer_for(backbone, specs, pool).compute_all([decoded])
+                computer = computer_for(backbone, specs, pool)
+                (computed,) = computer.compute_all([decoded])
             made[clip.clip_id] = {
-                name: level[0] for name, level in found.levels.items()
+                name: level[0] for name, level in computed.levels.items()
             }
         return made
 
@@ -272,18 +294,18 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     grid = Grid(**cut) if cut else None
     view = view_of(card, target)
     if view.resize is not None:  # only a checkpoint knows the edge of some presets
-        view = replace(
-            view, resize=replace(view.resize, edge=recipe["preprocessing"]["edge"])
-        )
+        resize = replace(view.resize, edge=recipe["preprocessing"]["edge"])
+        view = replace(view, resize=resize)
     clip = clips_of_store(workspace, store)[clip_id]
     (row,) = store.select(clips=[clip_id]).rows
     changed = check_sources(store, {int(row): clip}).changed
     here = [card.sha256, sampling_recipe(view, grid), decoder_recipe()]
     there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
     if changed or here != there:
-        what = f"the pictures of {clip_id} would not be those of the features"
         raise Mismatch(
-            what, where=store.location, hint="the same card, versions and video"
+            f"the pictures of {clip_id} would not be those of the features",
+            where=store.location,
+            hint="the same card, versions and video",
         )
     return _decode(clip, view, grid, workspace.folder("indexes"))
 
@@ -294,13 +316,19 @@ def target_of(recipe: Mapping[str, Any], weights: str | None) -> Target:
     compute = recipe["compute"]
     if ":" in backbone["name"]:
         raise FixInput(f"code named by a store is never run: {backbone['name']!r}")
-    keyframes = recipe["sampling"].get("rule") == SAMPLING_RULES["keyframes"]
+    sampling = "card"
+    if recipe["sampling"].get("rule") == SAMPLING_RULES["keyframes"]:
+        sampling = "keyframes"
+    # Only the recipe of a backbone of torch has these settings.
+    dtype = "float32"
+    if "attention" in compute:
+        dtype = compute.get("dtype", "float32")
     return Target(
         store="",
         backbone=f"{backbone['name']}@{backbone.get('preset', DEFAULT_PRESET)}",
         weights=weights,
-        sampling="keyframes" if keyframes else "card",
-        dtype=compute.get("dtype", "float32") if "attention" in compute else "float32",
+        sampling=sampling,
+        dtype=dtype,
         attention=compute.get("attention"),
         tf32=bool(compute.get("tf32", False)),
         compiled=bool(compute.get("compiled", False)),

@@ -53,31 +53,33 @@ def search(
         >>> len(og.search("mine", like="alba-001", top=5))
         5
     """
-    place = Workspace.current() if workspace is None else Workspace(Path(workspace))
+    here = Workspace.current() if workspace is None else Workspace(Path(workspace))
     if not isinstance(store, Store):
-        store = open_store(place.existing_store(str(store)))
-    level = level or ("clip" if "clip" in store.levels else store.levels[0])
+        store = open_store(here.existing_store(str(store)))
+    if not level:
+        level = "clip" if "clip" in store.levels else store.levels[0]
     if (text is None) == (like is None):
         raise FixUsage("expected a text or a clip", hint="--text WORDS or --like CLIP")
     if top < 1:
         raise FixUsage(f"top must be at least 1, got {top}")
     if text is not None:
-        load = load or partial(load_text_tower, weights=weights, workspace=place)
+        load = load or partial(load_text_tower, weights=weights, workspace=here)
         query = _of_text(store, level, text, load)
     else:
         query = _of_clip(store, level, like or "")
+    is_other = None if like is None else store.clip_ids != like
     rows = np.empty(0, np.int64)
     cosines = np.empty(0)
-    others = None if like is None else store.clip_ids != like
-    for part in store.stream(level, mask=others, missing="drop"):
-        closest = _closest(part.values, store.real_frames(level, part.rows), query)
-        rows = np.append(rows, part.rows)
+    for block in store.stream(level, mask=is_other, missing="drop"):
+        closest = _closest(block.values, store.real_frames(level, block.rows), query)
+        rows = np.append(rows, block.rows)
         cosines = np.append(cosines, closest)
         best = np.lexsort((rows, -cosines))[:top]
         rows = rows[best]
         cosines = cosines[best]
-    names = (store.clip_ids_of(rows).tolist(), store.movie_ids_of(rows).tolist())
-    return [Hit(*facts) for facts in zip(*names, cosines.tolist(), strict=True)]
+    clip_ids = store.clip_ids_of(rows).tolist()
+    movie_ids = store.movie_ids_of(rows).tolist()
+    return list(map(Hit, clip_ids, movie_ids, cosines.tolist()))
 
 
 def _closest(
@@ -95,9 +97,9 @@ def _closest(
 
 def _of_clip(store: Store, level: str, clip: str) -> NDArray[np.float64]:
     """Return the mean of the vectors of a clip."""
-    found = store.matrix(level, clips=[clip])
-    values = found.values.astype(np.float64)
-    real = store.real_frames(level, found.rows)
+    features = store.matrix(level, clips=[clip])
+    values = features.values.astype(np.float64)
+    real = store.real_frames(level, features.rows)
     if real is not None:
         values = values[real]
     mean: NDArray[np.float64] = values.reshape(-1, values.shape[-1]).mean(axis=0)
@@ -118,7 +120,10 @@ def _of_text(
         vector = tower.embed([text])[0]
         text_space = tower.space_id
     if space is None or not same_space(space, text_space):
-        what = f"the text is in another embedding space than the clips: {text_space}, not {space}"
-        raise Mismatch(what, where=store.location, hint="--weights of the store")
+        raise Mismatch(
+            f"the text is in another embedding space than the clips: {text_space}, not {space}",
+            where=store.location,
+            hint="--weights of the store",
+        )
     wide: NDArray[np.float64] = vector.astype(np.float64)
     return wide

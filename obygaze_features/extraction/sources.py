@@ -101,7 +101,9 @@ def rows_again(
     if writer.sealed:
         return set()
     chosen = range(len(plan.rows)) if rows is None else frozenset(rows)
-    again = {row for those in writer.rows_to_retry().values() for row in those}
+    again: set[int] = set()
+    for rows_of_block in writer.rows_to_retry().values():
+        again.update(rows_of_block)
     if changed:
         clips = {row: plan.rows[row] for row in chosen}
         again.update(check_sources(open_store(location), clips).changed)
@@ -164,38 +166,45 @@ def refuse_changed(
             changed_stores[target] = store
     if not changed_stores:
         return
-    words = " ".join(f"-b {target.backbone}" for target in changed_stores)
-    again = f"obygaze extract run {plan.manifest} {words} --changed"
-    hint = f"{again}, with the other options of this run, to extract them again"
+    where = ", ".join(target.store for target in changed_stores)
+    raise changed_error(lines, where=where, hint=_hint(plan, changed_stores))
+
+
+def _hint(plan: ExtractPlan, changed_stores: Mapping[Target, Store]) -> str:
+    """Return how to extract changed clips again; a sealed store is merged into a new one first."""
+    backbones = " ".join(f"-b {target.backbone}" for target in changed_stores)
+    run = f"obygaze extract run {plan.manifest} {backbones} --changed"
     sealed = [target for target, store in changed_stores.items() if store.sealed]
-    for target in sealed:
-        hint = (
-            f"obygaze store merge {target.store} --manifest {plan.manifest} --no-seal -o NEW, then "
-            f"{again} --store {target.backbone}=NEW (a sealed store is never changed)"
-        )
-    places = ", ".join(target.store for target in changed_stores)
-    raise changed_error(lines, where=places, hint=hint)
+    if not sealed:
+        return f"{run}, with the other options of this run, to extract them again"
+    target = sealed[-1]
+    merge = f"obygaze store merge {target.store} --manifest {plan.manifest} --no-seal -o NEW"
+    return (
+        f"{merge}, then {run} --store {target.backbone}=NEW"
+        " (a sealed store is never changed)"
+    )
 
 
 def compare_sources(workspace: Workspace, store: Store, report: VerifyReport) -> None:
     """Add the clips whose times or video changed to the report of a verification."""
     clips = clips_of_store(workspace, store)
     ids: list[str] = store.clip_ids.tolist()
-    found = check_sources(
-        store, {row: clips[clip_id] for row, clip_id in enumerate(ids)}
-    )
+    clip_of_row = {row: clips[clip_id] for row, clip_id in enumerate(ids)}
+    check = check_sources(store, clip_of_row)
     report.changed = {
-        ids[row]: list(what) for row, what in sorted(found.changed.items())
+        ids[row]: list(differences)
+        for row, differences in sorted(check.changed.items())
     }
-    for those, why in (
-        (
-            found.unrecorded,
-            "extracted before videos and times were recorded: not compared",
-        ),
-        (found.without_file, "without a video here: only the times were compared"),
-    ):
-        if those:
-            report.warnings.append(f"{count(len(those), 'clip')} {why}")
+    if check.unrecorded:
+        n_clips = count(len(check.unrecorded), "clip")
+        report.warnings.append(
+            f"{n_clips} extracted before videos and times were recorded: not compared"
+        )
+    if check.without_file:
+        n_clips = count(len(check.without_file), "clip")
+        report.warnings.append(
+            f"{n_clips} without a video here: only the times were compared"
+        )
 
 
 def clips_of_store(workspace: Workspace, store: Store) -> dict[str, PlannedClip]:

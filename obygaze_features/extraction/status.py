@@ -78,12 +78,8 @@ def joint_status(
     The keys are the same for any number of stores, also for none. `rows` are those that the states
     were read for; None means all.
     """
-    ok = 0
+    n_ok = _n_ok_in_all(states, rows)
     clips = states[0].clips if states else 0
-    if states:
-        whole = [open_store(state.store).status().is_ok for state in states]
-        is_ok = np.logical_and.reduce(whole)
-        ok = int((is_ok if rows is None else is_ok[list(rows)]).sum())
     failures: dict[str, str] = {}
     reasons: Counter[str] = Counter()
     for state in states:
@@ -93,9 +89,9 @@ def joint_status(
     return {
         "store": [state.store for state in states],
         "clips": clips,
-        "ok": ok,
+        "ok": n_ok,
         "failed": len(failures),
-        "missing": clips - ok - len(failures),
+        "missing": clips - n_ok - len(failures),
         "blocks": sum(state.blocks for state in states),
         "blocks_done": sum(state.blocks_done for state in states),
         "reasons": dict(reasons.most_common()),
@@ -103,6 +99,17 @@ def joint_status(
         "seconds": {stage: round(value, 3) for stage, value in spent.items()},
         "sealed": bool(states) and all(state.sealed for state in states),
     }
+
+
+def _n_ok_in_all(states: Sequence[StoreStatus], rows: Sequence[int] | None) -> int:
+    """Return the number of clips that are ok in all stores."""
+    if not states:
+        return 0
+    is_ok_in_stores = [open_store(state.store).status().is_ok for state in states]
+    is_ok = np.logical_and.reduce(is_ok_in_stores)
+    if rows is not None:
+        is_ok = is_ok[list(rows)]
+    return int(is_ok.sum())
 
 
 def store_status(
@@ -147,13 +154,14 @@ def store_status(
 def _progress(store: Store, blocks: Sequence[int]) -> tuple[int, dict[str, float]]:
     """Return how many of these blocks are committed, and their seconds by stage."""
     if store.commits.seal is None:
-        markers = [
-            m for block in blocks if (m := store.commits.marker(block)) is not None
-        ]
+        n_committed = 0
         total: Counter[str] = Counter()
-        for marker in markers:
-            total.update(dict(marker.seconds))
-        return len(markers), dict(total)
+        for block in blocks:
+            marker = store.commits.marker(block)
+            if marker is not None:
+                n_committed += 1
+                total.update(dict(marker.seconds))
+        return n_committed, dict(total)
     # The seal holds only the sum over all blocks.
     spent = store.commits.seal.seconds if len(blocks) == store.plan.n_blocks else {}
     known = {stage: spent[stage] for stage in SHOWN if stage in spent}
@@ -162,11 +170,12 @@ def _progress(store: Store, blocks: Sequence[int]) -> tuple[int, dict[str, float
 
 def _joint_seconds(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the seconds of the stores of a run: shared stages count once, others are summed."""
-    stages = dict.fromkeys(stage for part in parts for stage in part)
-    return {
-        stage: (max if stage in SHARED else sum)(part.get(stage, 0.0) for part in parts)
-        for stage in stages
-    }
+    joint: dict[str, float] = {}
+    for seconds in parts:
+        for stage, value in seconds.items():
+            before = joint.get(stage, 0.0)
+            joint[stage] = max(before, value) if stage in SHARED else before + value
+    return joint
 
 
 def _main_s(seconds: Mapping[str, float], stages: Sequence[str] = STAGES) -> float:
@@ -187,14 +196,16 @@ def rows_with_new_video(
     if writer.sealed:
         return {}
     chosen = range(len(plan.rows)) if rows is None else frozenset(rows)
-    found: dict[int, list[int]] = {}
+    rows_of_block: dict[int, list[int]] = {}
     for block in range(writer.plan.n_blocks):
         marker = writer.marker(block)
-        for row, status in sorted(marker.noted.items()) if marker is not None else ():
+        if marker is None:
+            continue
+        for row, status in sorted(marker.noted.items()):
             was_missing = status.state == "no-video" or status.error == "missing"
             if was_missing and row in chosen and Path(plan.rows[row].video).is_file():
-                found.setdefault(block, []).append(row)
-    return found
+                rows_of_block.setdefault(block, []).append(row)
+    return rows_of_block
 
 
 def missing_units(plan: ExtractPlan) -> list[int]:

@@ -247,25 +247,28 @@ class _Sweep:
     ) -> Iterator[_DecodedPart]:
         """Decode the pictures that windows need, each once, in parts of about `PART_BYTES`."""
         # How each view sees one picture; views that differ in their sampling may see it alike.
-        kinds = dict.fromkeys(_pictures(view, 1) for w in windows for view in w.samples)
+        kinds: dict[View, None] = {}
+        for window in windows:
+            for view in window.samples:
+                kinds.setdefault(_pictures(view, 1))
         n_bytes = 0
         for kind in kinds:
             height, width = kind.resize.shape(*size) if kind.resize else size
             n_bytes += 3 * height * width
         n_bytes = max(1, n_bytes)
-        ranks = np.unique(
-            np.concatenate([np.zeros(0, np.int64), *(w.needed for w in windows)])
-        )
+        needed = [window.needed for window in windows]
+        ranks = np.unique(np.concatenate([np.zeros(0, np.int64), *needed]))
         keys = np.sort(self.index.ranks[self.index.keys])
         least = max(1, PART_BYTES // n_bytes)
         most = max(1, MOST_BYTES // n_bytes)
         parts = cut_at_keys(ranks, keys, least, most)
-        jobs = (
-            self._job(part, [_pictures(kind, len(part)) for kind in kinds])
-            for part in parts
-        )
+        jobs = (self._job_of_part(part, kinds) for part in parts)
         for part, result in zip(parts, self.pool.map(jobs), strict=True):
             yield _DecodedPart(part, result)
+
+    def _job_of_part(self, ranks: Ints, kinds: Iterable[View]) -> DecodeJob:
+        """Return the job that decodes all pictures of a part, as each kind of view sees them."""
+        return self._job(ranks, [_pictures(kind, len(ranks)) for kind in kinds])
 
     def _job(self, ranks: Ints, views: Iterable[View]) -> DecodeJob:
         return replace(self.job, ranks=ranks.tolist(), views=tuple(views))

@@ -23,6 +23,7 @@ from obygaze_features.extraction.estimate import (
     StoreEstimate,
     _peak_bytes,
     _store,
+    _weights_of,
     estimate,
 )
 from obygaze_features.extraction.plan import Target, make_plan
@@ -214,7 +215,7 @@ def test_the_attention_of_a_target_goes_before_that_of_its_card(
     for attention in ("", "eager", "sdpa"):
         target = Target(str(world / "s"), XCLIP, attention=attention)
         plan = make_plan(manifest, [target], workspace=world)
-        store, _ = _store(plan, target, card)
+        store = _store(plan, target, _weights_of(target, card))
         found[attention] = store.activation_bytes
     assert found == {"": 2, "eager": 1, "sdpa": 2}
 
@@ -346,7 +347,8 @@ def test_bytes_of_a_store_have_the_two_times_of_each_frame(world: Path) -> None:
     target = Target(str(world / "s"), "descriptors")
     plan = make_plan(manifest, [target], workspace=world)
     card = find_card("descriptors", Workspace(world))
-    store, _ = _store(plan, plan.targets[0], card)
+    target = plan.targets[0]
+    store = _store(plan, target, _weights_of(target, card))
     n_frames = card.geometry.frames
     assert n_frames == 16
     assert not card.family.takes_mask
