@@ -113,20 +113,18 @@ def check_backbone(
         report.lines.append(CheckLine("weights", FAILED, error.what))
         return report
     names = ", ".join(path.name for path in files.files)
-    found = (
-        f"{names} ({human(files.n_bytes)}) in {files.folder}"
-        if names
-        else "none needed"
-    )
-    report.lines.append(CheckLine("weights", OK, found))
+    weights_found = "none needed"
+    if names:
+        weights_found = f"{names} ({human(files.n_bytes)}) in {files.folder}"
+    report.lines.append(CheckLine("weights", OK, weights_found))
     try:
         backbone = load_from(card, files, placement)
     except InstallExtra:
         raise
     except ObygazeError as error:
         name = "card" if isinstance(error, WrongWeights) else "complete"
-        found = "; ".join([error.what, *map(str.strip, error.details)])
-        report.lines.append(CheckLine(name, FAILED, found))
+        reasons = "; ".join([error.what, *map(str.strip, error.details)])
+        report.lines.append(CheckLine(name, FAILED, reasons))
         return report
     source = "every tensor is from the files" if files.files else "loaded without files"
     report.lines.append(
@@ -135,7 +133,8 @@ def check_backbone(
     if isinstance(backbone, TorchBackbone):
         report.lines += _of_card(backbone, files)
     report.lines += _of_outputs(backbone, TOLERANCE[dtype])
-    if note := preset_note(card):
+    note = preset_note(card)
+    if note:
         report.lines.append(CheckLine("preset", DIFFERS, note))
     report.lines += _of_pixels(backbone, files)
     return report
@@ -161,21 +160,26 @@ def _of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]
     if card.checkpoint and backbone.verified:
         yield CheckLine("checkpoint", OK, card.checkpoint)
     elif card.checkpoint:
-        hashes = backbone.hashes.items()
-        shown = ", ".join(
-            f"{name} sha256 {sha}" for name, sha in hashes if name != TENSORS
+        hashes = [
+            f"{name} sha256 {sha256}"
+            for name, sha256 in backbone.hashes.items()
+            if name != TENSORS
+        ]
+        yield CheckLine(
+            "checkpoint",
+            SKIPPED,
+            f"not verified to be {card.checkpoint}: {files.origin}, {', '.join(hashes)}",
         )
-        found = f"not verified to be {card.checkpoint}: {files.origin}, {shown}"
-        yield CheckLine("checkpoint", SKIPPED, found)
 
 
 def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
     shape = (3, backbone.geometry.frames, 90, 120, 3)
     frames = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    made = [
-        as_arrays({"pixels": backbone.preprocess(each)})["pixels"] for each in frames
-    ]
-    clips = np.stack(made)
+    pixels = []
+    for frames_of_clip in frames:
+        arrays = as_arrays({"pixels": backbone.preprocess(frames_of_clip)})
+        pixels.append(arrays["pixels"])
+    clips = np.stack(pixels)
     # A level of another shape than the card's is an error of `forward`.
     first = as_arrays(backbone.forward(clips[:2]))
     shapes = ", ".join(
@@ -186,15 +190,14 @@ def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
     yield _passed("finite", not broken, ", ".join(broken) or "every number")
 
     other = as_arrays(backbone.forward(clips[[0, 2]]))
-    mixed = [
-        n for n in first if not np.array_equal(first[n][0], other[n][0], equal_nan=True)
-    ]
-    found = (
-        f"another clip in the batch changes {', '.join(mixed)}"
-        if mixed
-        else "clips do not mix"
-    )
-    yield _passed("clip isolation", not mixed, found)
+    mixed = []
+    for name, values in first.items():
+        if not np.array_equal(values[0], other[name][0], equal_nan=True):
+            mixed.append(name)
+    isolation = "clips do not mix"
+    if mixed:
+        isolation = f"another clip in the batch changes {', '.join(mixed)}"
+    yield _passed("clip isolation", not mixed, isolation)
 
     alone = as_arrays(backbone.forward(clips[:1]))
     worst = 0.0
@@ -235,10 +238,10 @@ def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
         )
     theirs = theirs.reshape(-1, *theirs.shape[-3:]).astype(np.float32)
     if theirs.shape[-2:] != (size, size):
-        found = (
-            f"expected {[size, size]}, its processor gives {list(theirs.shape[-2:])}"
+        shape = list(theirs.shape[-2:])
+        yield CheckLine(
+            name, FAILED, f"expected {[size, size]}, its processor gives {shape}"
         )
-        yield CheckLine(name, FAILED, found)
         return
 
     def compare(preset: Preset) -> tuple[bool, str]:
@@ -253,11 +256,13 @@ def _of_pixels(backbone: Backbone, files: WeightFiles) -> Iterator[CheckLine]:
             return True, f"at most {levels:.2f} grey levels"
         return False, f"pixels differ by up to {float(difference.max()):.2f}"
 
-    same, found = compare(card.input)
+    same, difference = compare(card.input)
     if not same and card.input.reproduces and preset_note(card):
-        yield CheckLine(name, DIFFERS, f"{found}, as the card declares: see preset")
+        yield CheckLine(
+            name, DIFFERS, f"{difference}, as the card declares: see preset"
+        )
     else:
-        yield _passed(name, same, found)
+        yield _passed(name, same, difference)
     hub = card.with_preset(hub_preset(card))
     if hub.preset != card.preset:
         yield _passed(f"{name}, {hub.label}", *compare(hub.input))
@@ -268,10 +273,12 @@ def hub_preset(card: Card) -> str:
     return _that_reproduces(card, HUB) or DEFAULT_PRESET
 
 
-def _that_reproduces(card: Card, what: str) -> str:
-    return next(
-        (name for name, own in card.presets.items() if own.reproduces == what), ""
-    )
+def _that_reproduces(card: Card, original: str) -> str:
+    """Return the first preset that reproduces the pixels of HUB or PAPER, or ''."""
+    for name, preset in card.presets.items():
+        if preset.reproduces == original:
+            return name
+    return ""
 
 
 def preset_note(card: Card) -> str:
@@ -290,8 +297,8 @@ def preset_note(card: Card) -> str:
         differences.append(f"values in {_range(card.input)}, not {_range(hub)}")
     how = _HOW.get(card.input.reproduces, "in its own way")
     others = [
-        f"{card.with_preset(name).label} reproduces {_NAMES[what]}"
-        for what, name in presets.items()
+        f"{card.with_preset(name).label} reproduces {_NAMES[original]}"
+        for original, name in presets.items()
         if name not in ("", card.preset)
     ]
     return (

@@ -150,16 +150,15 @@ def _card_text(card: Card) -> str:
         ]
         for level in card.levels.values()
     ]
+    presets = {}
+    for name, preset in card.presets.items():
+        settings = preset.to_json().items()
+        presets[name] = ", ".join(f"{key} {value}" for key, value in settings if value)
     facts: dict[str, Any] = {
         "weights": _weights_state(card),
         "download": _download(card),
         "table": table(["level", "shape", "kept as", "bytes a clip", "from"], rows),
-        "presets": {
-            name: ", ".join(
-                f"{key} {value}" for key, value in preset.to_json().items() if value
-            )
-            for name, preset in card.presets.items()
-        },
+        "presets": presets,
     }
     return render("backbone-card.txt", card=card, **facts).rstrip("\n")
 
@@ -276,13 +275,14 @@ def forward(
         card, _own(weights, name), attn_implementation=attention, **placement
     )
     check_pixels(clips, backbone.geometry, backbone.card.label)
-    found = []
-    for one in (slice(row, row + 1) for row in range(len(clips))):
-        clip = np.array(clips[one], dtype=np.float32)
-        found.append(
-            as_arrays(backbone.forward(clip, None if real is None else real[one]))
-        )
-    levels = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+    computed = []
+    for row in range(len(clips)):
+        clip = np.array(clips[row : row + 1], dtype=np.float32)
+        real_frames = None if real is None else real[row : row + 1]
+        computed.append(as_arrays(backbone.forward(clip, real_frames)))
+    levels = {}
+    for level in computed[0]:
+        levels[level] = np.concatenate([arrays[level] for arrays in computed])
     buffer = io.BytesIO()
     np.savez(buffer, **levels)  # type: ignore[arg-type]
     write_new(out, buffer.getvalue(), force=force)

@@ -51,11 +51,9 @@ class WeightFiles:
     def json_file(self, name: str) -> dict[str, Any] | None:
         """Return a JSON file beside the weights, or None where there is none."""
         path = self.folder / name
-        return (
-            read_json(path.read_bytes(), str(path), error=Corrupt).tree
-            if path.is_file()
-            else None
-        )
+        if not path.is_file():
+            return None
+        return read_json(path.read_bytes(), str(path), error=Corrupt).tree
 
     @property
     def shortest_edge(self) -> int | None:
@@ -115,14 +113,14 @@ def find_weights(
         _download(card)
     snapshot = _cached_snapshot(card)
     if snapshot is None:
-        own = "--weights PATH of your copy of the checkpoint"
-        raise NotFound(
-            f"no weights for {card.name}",
-            where=str(cache_folder()) if card.checkpoint else card.origin,
-            hint=_fetching(card) if card.checkpoint else own,
-        )
-    found = _in_folder(snapshot, f"{card.checkpoint}@{card.revision}")
-    return replace(found, is_from_hub=True)
+        where = card.origin
+        hint = "--weights PATH of your copy of the checkpoint"
+        if card.checkpoint:
+            where = str(cache_folder())
+            hint = _fetching(card)
+        raise NotFound(f"no weights for {card.name}", where=where, hint=hint)
+    files = _in_folder(snapshot, f"{card.checkpoint}@{card.revision}")
+    return replace(files, is_from_hub=True)
 
 
 def _fetching(card: Card) -> str:
@@ -140,8 +138,8 @@ def _download(card: Card) -> None:
     reference = {"revision": card.revision}
     try:
         # Without a time limit, its library tries for half a minute to reach the hub.
-        found = api.repo_info(card.checkpoint, **reference, timeout=_CONNECT_S)
-        name = _preferred([file.rfilename for file in found.siblings])
+        repository = api.repo_info(card.checkpoint, **reference, timeout=_CONNECT_S)
+        name = _preferred([file.rfilename for file in repository.siblings])
         if not name:
             raise NotFound("the repository holds no weights in a supported form")
         stem, _, suffix = name.removesuffix(".index.json").partition(".")
@@ -167,20 +165,30 @@ def _in_folder(folder: Path, origin: str) -> WeightFiles:
 
 def _preferred(names: Collection[str]) -> str:
     """Return the file that holds the weights or lists their files, or ''."""
-    forms = (form for name in _PREFERRED for form in (name, f"{name}.index.json"))
-    return next((form for form in forms if form in names), "")
+    for name in _PREFERRED:
+        for form in (name, f"{name}.index.json"):
+            if form in names:
+                return form
+    return ""
 
 
 def _weight_files(folder: Path) -> list[Path]:
     """Return the weights of a folder: those with a name of the hub, or the only file of tensors."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
-    if name := _preferred([path.name for path in files]):
-        return [folder / name] if name in _PREFERRED else _shards(folder, folder / name)
-    found = [path for path in files if _TENSORS.search(path.name)]
-    if len(found) > 1:
-        what = f"this folder holds several checkpoints: {', '.join(path.name for path in found)}"
-        raise FixInput(what, where=str(folder), hint=f"--weights {found[-1]}")
-    return found
+    name = _preferred([path.name for path in files])
+    if name in _PREFERRED:
+        return [folder / name]
+    if name:
+        return _shards(folder, folder / name)
+    checkpoints = [path for path in files if _TENSORS.search(path.name)]
+    if len(checkpoints) > 1:
+        names = ", ".join(path.name for path in checkpoints)
+        raise FixInput(
+            f"this folder holds several checkpoints: {names}",
+            where=str(folder),
+            hint=f"--weights {checkpoints[-1]}",
+        )
+    return checkpoints
 
 
 def _shards(folder: Path, index: Path) -> list[Path]:
@@ -190,9 +198,8 @@ def _shards(folder: Path, index: Path) -> list[Path]:
         raise Corrupt(
             "the key weight_map is missing", where=str(index), hint=FETCH_AGAIN
         )
-    files = [
-        folder / Path(str(name)).name for name in sorted(set(map(str, names.values())))
-    ]
+    shards = sorted({str(name) for name in names.values()})
+    files = [folder / Path(name).name for name in shards]
     missing = [path.name for path in files if not path.is_file()]
     if missing:
         what = f"{len(missing)} of {len(files)} weight files are missing: {', '.join(missing[:3])}"

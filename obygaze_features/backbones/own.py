@@ -79,15 +79,7 @@ def module_card(
             TorchScript model, or a table: their hashes are part of recipes. An empty list says that
             there are none, for a module without weights.
     """
-    words = {"name": name, "licence": licence, "title": title, "citation": citation}
-    for argument, value in words.items():
-        if not isinstance(value, str):
-            raise FixInput(f"module_card: {argument} must be a string, got {value!r}")
-    for argument, length in (("frames", frames), ("size", size)):
-        if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-            raise FixInput(
-                f"module_card: {argument} must be at least 1, got {length!r}"
-            )
+    _check_arguments(name, licence, title, citation, frames, size)
     if not callable(load) or not callable(run) or not isinstance(preset, Preset):
         raise FixInput(
             "module_card: load and run must be functions, and preset a Preset"
@@ -96,21 +88,10 @@ def module_card(
         raise FixInput(
             f"the name of a backbone is letters, digits, '-', '_', '.', got {name!r}"
         )
-    shapes = {level: tuple(map(int, shape)) for level, shape in levels.items()}
-    if not shapes or not all(shapes.values()) or min(map(min, shapes.values())) < 1:
-        raise FixInput(
-            f"levels must give a shape for each level, got {dict(levels)}", where=name
-        )
-    for level, shape in shapes.items():
-        ArraySpec(level, shape)  # raises an error for a name that stores do not take
-        if level in _OTHER_ARRAYS:
-            what = f"a level cannot be called {level!r}: stores have another array of this name"
-            raise FixInput(what, where=name, hint="another name in levels and in run()")
-    paths = (
-        None
-        if files is None
-        else tuple(Path(file).expanduser().absolute() for file in files)
-    )
+    shapes = _shapes(name, levels)
+    paths: tuple[Path, ...] | None = None
+    if files is not None:
+        paths = tuple(Path(file).expanduser().absolute() for file in files)
     family = ModuleFamily(
         "own",
         "torch.nn.Module",
@@ -133,6 +114,41 @@ def module_card(
         presets,
         citation=citation,
     )
+
+
+def _check_arguments(
+    name: Any, licence: Any, title: Any, citation: Any, frames: Any, size: Any
+) -> None:
+    """Raise an error unless the texts are strings, and the lengths whole numbers from 1."""
+    texts = {"name": name, "licence": licence, "title": title, "citation": citation}
+    for argument, value in texts.items():
+        if not isinstance(value, str):
+            raise FixInput(f"module_card: {argument} must be a string, got {value!r}")
+    for argument, length in (("frames", frames), ("size", size)):
+        if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+            raise FixInput(
+                f"module_card: {argument} must be at least 1, got {length!r}"
+            )
+
+
+def _shapes(
+    name: str, levels: Mapping[str, Sequence[int]]
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the levels; raise an error for names and shapes no store can have."""
+    shapes = {level: tuple(map(int, shape)) for level, shape in levels.items()}
+    if not shapes or not all(shapes.values()) or min(map(min, shapes.values())) < 1:
+        raise FixInput(
+            f"levels must give a shape for each level, got {dict(levels)}", where=name
+        )
+    for level, shape in shapes.items():
+        ArraySpec(level, shape)  # raises an error for a name that stores do not take
+        if level in _OTHER_ARRAYS:
+            raise FixInput(
+                f"a level cannot be called {level!r}: stores have another array of this name",
+                where=name,
+                hint="another name in levels and in run()",
+            )
+    return shapes
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,9 +177,10 @@ class ModuleFamily(Family):
         """Return the backbone of the module."""
         with nullcontext() if self.own is None else self.own.visible():
             made = _call(self.make, f"{card.name}: load() failed")
-        module, preprocess = (
-            made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-        )
+        module = made
+        preprocess = None
+        if isinstance(made, tuple) and len(made) == 2:
+            module, preprocess = made
         hashes = self._hashes(card, module)
         if self.own is not None:
             card = replace(card, code=self.own.fix())
@@ -171,15 +188,15 @@ class ModuleFamily(Family):
         def run(
             module: Any, pixels: Tensor, mask: Tensor, g: Geometry
         ) -> dict[str, Tensor]:
-            failed = f"{card.name}: run() failed"
-            found: dict[str, Tensor] = _call(
-                lambda: dict(self.run(module, pixels)), failed
+            levels: dict[str, Tensor] = _call(
+                lambda: dict(self.run(module, pixels)), f"{card.name}: run() failed"
             )
-            if absent := sorted(self.shapes.keys() - found.keys()):
+            absent = sorted(self.shapes.keys() - levels.keys())
+            if absent:
                 raise FixInput(
                     f"{card.name}: run() returned no level {', '.join(absent)}"
                 )
-            return found
+            return levels
 
         backbone = ModuleBackbone(
             card, card, module, run, files=files, hashes=hashes, placement=placement
@@ -194,39 +211,44 @@ class ModuleFamily(Family):
         import torch
 
         if not isinstance(module, torch.nn.Module):
-            kind = type(module).__name__
-            hint = "keep another model in an attribute of a torch.nn.Module, and name its files"
-            what = f"{card.name}: load() must return a torch.nn.Module, or one with a function"
-            raise FixInput(f"{what}, got {kind}", hint=hint)
+            raise FixInput(
+                f"{card.name}: load() must return a torch.nn.Module, or one with a function,"
+                f" got {type(module).__name__}",
+                hint="keep another model in an attribute of a torch.nn.Module, and name its files",
+            )
         tensors = {
             key: value
             for key, value in module.state_dict().items()
             if value is not None
         }
         if self.files is None:
-            hint = "module_card(files=[PATH]) names the files of the model, files=[] says none"
+            problem = ""
+            parts = module.modules()
             if not tensors:
-                what = f"{card.name}: the module has no weights in its state_dict"
-                raise FixInput(what, where=card.origin, hint=hint)
-            if any(
-                isinstance(part, torch.jit.ScriptModule) for part in module.modules()
-            ):
-                what = f"{card.name}: the program of a TorchScript module is not in its state_dict"
-                raise FixInput(what, where=card.origin, hint=hint)
+                problem = "the module has no weights in its state_dict"
+            elif any(isinstance(part, torch.jit.ScriptModule) for part in parts):
+                problem = "the program of a TorchScript module is not in its state_dict"
+            if problem:
+                raise FixInput(
+                    f"{card.name}: {problem}",
+                    where=card.origin,
+                    hint="module_card(files=[PATH]) names the files of the model, files=[] says none",
+                )
         hashes = {TENSORS: tensors_sha256(tensors)}
         for path in self.files or ():
             if not path.is_file():
                 raise NotFound(
                     f"{card.name}: no model file", where=str(path), hint=_FILES
                 )
-            name = (
-                path.name
-                if path.name not in hashes
-                else f"{path.parent.name}/{path.name}"
-            )
+            name = path.name
             if name in hashes:
-                what = f"{card.name}: two model files are called {name}"
-                raise FixInput(what, where=str(path), hint="rename one of them")
+                name = f"{path.parent.name}/{path.name}"
+            if name in hashes:
+                raise FixInput(
+                    f"{card.name}: two model files are called {name}",
+                    where=str(path),
+                    hint="rename one of them",
+                )
             hashes[name] = sha256_file(path)
         return hashes
 
@@ -260,22 +282,20 @@ class ModuleBackbone(TorchBackbone):
 
     def normalise(self, pictures: Any) -> Tensor:
         """Return pictures [t, h, w, 3] as pixels [t, 3, S, S] float32 on the device."""
-        own = self.preprocess_own
-        if own is None:
+        preprocess = self.preprocess_own
+        if preprocess is None:
             return super().normalise(pictures)
         pixels = _call(
-            lambda: own(pictures), f"{self.card.name}: the preprocessing failed"
+            lambda: preprocess(pictures), f"{self.card.name}: the preprocessing failed"
         )
         tensor = on_device(pixels, self.placement.device)
         return tensor.reshape(-1, *tensor.shape[-3:]).float()
 
     def preprocessing(self) -> dict[str, Any]:
         """Return what changes the pixels."""
-        return (
-            super().preprocessing()
-            if self.preprocess_own is None
-            else {"by": "own code"}
-        )
+        if self.preprocess_own is None:
+            return super().preprocessing()
+        return {"by": "own code"}
 
 
 def card_of_code(name: str) -> Card:
@@ -284,13 +304,15 @@ def card_of_code(name: str) -> Card:
     A module of the working folder is taken before an installed one of the same name.
     """
     source, _, function = name.rpartition(":")
-    own = _own_code(source, function)
-    load = partial(importlib.import_module, source) if own is None else own.load_main
+    namespace = _own_code(source, function)
+    load: Load = partial(importlib.import_module, source)
+    if namespace is not None:
+        load = namespace.load_main
     module = _call(load, f"{source} cannot be imported")
     card_function = getattr(module, function, None)
     if not callable(card_function):
         raise NotFound(f"no function {function!r}", where=source, hint=_NAMES)
-    return card_of_function(card_function, own)
+    return card_of_function(card_function, namespace)
 
 
 def card_of_function(function: Callable[[], Any], own: OwnCode | None = None) -> Card:

@@ -112,9 +112,32 @@ def read_pooling(name: str) -> Pooling:
     if modules is None:
         settings = _read(name, "1_Pooling/config.json")
         return Pooling() if settings is None else Pooling(_modes(settings, name))
-    if not isinstance(modules, list) or not all(
-        isinstance(each, dict) for each in modules
-    ):
+    pooling = _pooling_folder(name, modules)
+    file = f"{pooling}/config.json"
+    settings = _read(name, file)
+    if settings is None:
+        raise NotFound(f"no {file}, which modules.json names", where=name, hint=ANOTHER)
+    of_texts = _read_object(name, "sentence_bert_config.json")
+    max_tokens = of_texts.get("max_seq_length")
+    if not isinstance(max_tokens, int) or max_tokens <= 0:
+        max_tokens = None
+    lower = bool(of_texts.get("do_lower_case"))
+    prompt = _prompt(name)
+    if prompt and settings.get("include_prompt") is False:
+        raise FixInput(
+            "this encoder leaves its prompt out of its pooling, which is not known here",
+            where=name,
+            hint=ANOTHER,
+        )
+    return Pooling(_modes(settings, name), max_tokens, lower, prompt)
+
+
+def _pooling_folder(name: str, modules: Any) -> str:
+    """Return the folder of the pooling that modules.json names."""
+    are_tables = isinstance(modules, list) and all(
+        isinstance(module, dict) for module in modules
+    )
+    if not are_tables:
         raise FixInput(
             "modules.json is not a list of modules", where=name, hint=ANOTHER
         )
@@ -123,58 +146,67 @@ def read_pooling(name: str) -> Pooling:
         ["Transformer", "Pooling"],
         ["Transformer", "Pooling", "Normalize"],
     ):
-        what = f"this encoder has the modules {', '.join(kinds)}"
-        what += "; known are Transformer, Pooling, Normalize"
-        raise FixInput(what, where=name, hint=ANOTHER)
+        raise FixInput(
+            f"this encoder has the modules {', '.join(kinds)};"
+            " known are Transformer, Pooling, Normalize",
+            where=name,
+            hint=ANOTHER,
+        )
     transformer, pooling = (str(module.get("path", "")) for module in modules[:2])
     if transformer:
-        what = f"the transformer of this encoder is in the folder {transformer}"
-        raise FixInput(what, where=name, hint=ANOTHER)
-    file = f"{pooling}/config.json"
-    settings = _read(name, file)
-    if settings is None:
-        raise NotFound(f"no {file}, which modules.json names", where=name, hint=ANOTHER)
-    of_texts = _read_object(name, "sentence_bert_config.json")
-    most = of_texts.get("max_seq_length")
-    lower = bool(of_texts.get("do_lower_case"))
-    prompts = _read_object(name, "config_sentence_transformers.json")
-    texts_by_name = prompts.get("prompts") or {}
-    default_name = prompts.get("default_prompt_name") or ""
-    if not isinstance(texts_by_name, dict):
-        what = "the prompts of config_sentence_transformers.json are not an object"
-        raise FixInput(what, where=name, hint=ANOTHER)
-    prompt = texts_by_name.get(default_name) or ""
-    if prompt and settings.get("include_prompt") is False:
-        what = (
-            "this encoder leaves its prompt out of its pooling, which is not known here"
+        raise FixInput(
+            f"the transformer of this encoder is in the folder {transformer}",
+            where=name,
+            hint=ANOTHER,
         )
-        raise FixInput(what, where=name, hint=ANOTHER)
-    max_tokens = most if isinstance(most, int) and most > 0 else None
-    return Pooling(_modes(settings, name), max_tokens, lower, str(prompt))
+    return pooling
+
+
+def _prompt(name: str) -> str:
+    """Return what precedes every text of a model, "" if nothing does."""
+    settings = _read_object(name, "config_sentence_transformers.json")
+    prompts = settings.get("prompts") or {}
+    if not isinstance(prompts, dict):
+        raise FixInput(
+            "the prompts of config_sentence_transformers.json are not an object",
+            where=name,
+            hint=ANOTHER,
+        )
+    default_name = settings.get("default_prompt_name") or ""
+    return str(prompts.get(default_name) or "")
 
 
 def _modes(settings: Any, name: str) -> tuple[str, ...]:
     """Return the modes of the configuration of a pooling."""
     if not isinstance(settings, dict):
         raise FixInput("the configuration of the pooling is not an object", where=name)
-    chosen = {key for key, value in settings.items() if key in MODES and value is True}
-    short = settings.get("pooling_mode") or []
-    if isinstance(short, str):
-        short = [short]
-    if not isinstance(short, list) or not all(isinstance(mode, str) for mode in short):
-        what = f"pooling_mode must be a name or a list of names, got {short!r}"
-        raise FixInput(what, where=name, hint=ANOTHER)
-    chosen |= {_SHORT.get(mode, mode) for mode in short}
-    unknown = {
-        key
-        for key, value in settings.items()
-        if key.startswith("pooling_mode_") and key not in MODES and value
-    }
+    chosen = {_SHORT.get(mode, mode) for mode in _short_modes(settings, name)}
+    unknown = set()
+    for key, value in settings.items():
+        if key in MODES:
+            if value is True:
+                chosen.add(key)
+        elif key.startswith("pooling_mode_") and value:
+            unknown.add(key)
     unknown |= chosen - MODES.keys()
     if unknown or not chosen:
-        what = f"the pooling {', '.join(sorted(unknown)) or 'of this encoder'} is not known"
-        raise FixInput(what, where=name, hint=ANOTHER)
+        modes = ", ".join(sorted(unknown)) or "of this encoder"
+        raise FixInput(f"the pooling {modes} is not known", where=name, hint=ANOTHER)
     return tuple(mode for mode in MODES if mode in chosen)
+
+
+def _short_modes(settings: dict[str, Any], name: str) -> list[str]:
+    """Return the modes that a newer configuration names in one key."""
+    modes = settings.get("pooling_mode") or []
+    if isinstance(modes, str):
+        return [modes]
+    if not isinstance(modes, list) or not all(isinstance(mode, str) for mode in modes):
+        raise FixInput(
+            f"pooling_mode must be a name or a list of names, got {modes!r}",
+            where=name,
+            hint=ANOTHER,
+        )
+    return modes
 
 
 def _read(name: str, file: str) -> Any:

@@ -91,7 +91,8 @@ class _Lines(Progress):
         now = time.monotonic()
         if now - self.last_line < SECONDS_BETWEEN_LINES:
             return
-        self.last_line, spent = now, now - self.started
+        self.last_line = now
+        spent = now - self.started
         done = human(self.done) if self.unit == "B" else f"{self.done:,}"
         text = f"{self.label}: {done} of {human(self.total, self.unit)}, {spent:.0f} s"
         if self.done:
@@ -216,43 +217,51 @@ def table(
         width: The number of letters in a line, in which longer cells are wrapped; by default that
             of the terminal. Without a terminal there is no limit: each row is one line.
     """
-    headers = [_cell(header) for header in headers]
-    cells = [[_cell(value) for value in row] for row in rows]
-    columns = list(zip(headers, *cells, strict=True))
-    numeric = [
-        bool(cells) and all(_looks_numeric(text) for text in c[1:]) for c in columns
-    ]
-    widths = [max(len(click.unstyle(text)) for text in column) for column in columns]
+    lines = [[_cell(header) for header in headers]]
+    for row in rows:
+        lines.append([_cell(value) for value in row])
+    columns = list(zip(*lines, strict=True))
+    is_numeric = [_is_numeric(column) for column in columns]
+    widths = [max(map(_visible_length, column)) for column in columns]
     if width is None and sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
     if width:
         widths = _shrunk(columns, widths, width)
-    lines = [
-        "  ".join(
-            _padded(*cell) for cell in zip(line, widths, numeric, strict=True)
-        ).rstrip()
-        for row in [list(headers), *cells]
-        for line in zip_longest(*map(_wrapped, row, widths), fillvalue="")
-    ]
-    return "\n".join(lines)
+    text = []
+    for line in lines:
+        wrapped = map(_wrapped, line, widths)
+        for cells in zip_longest(*wrapped, fillvalue=""):
+            text.append("  ".join(map(_padded, cells, widths, is_numeric)).rstrip())
+    return "\n".join(text)
+
+
+def _is_numeric(column: Sequence[str]) -> bool:
+    """Return whether all cells of a column look like numbers, below its header."""
+    cells = column[1:]
+    return bool(cells) and all(_looks_numeric(cell) for cell in cells)
+
+
+def _visible_length(text: str) -> int:
+    """Return the number of letters without the codes of colours."""
+    return len(click.unstyle(text))
 
 
 def _shrunk(
     columns: Sequence[Sequence[str]], widths: Sequence[int], total: int
 ) -> list[int]:
     """Return widths of columns that fit a line: first cells are cut at blanks, then in words."""
-    found = list(widths)
-    words = [
-        max(map(len, click.unstyle(" ".join(column)).split()), default=0)
-        for column in columns
-    ]
-    for least in (words, [min(word, LEAST_WIDTH) for word in words]):
-        while sum(found) + 2 * (len(found) - 1) > total:
-            wide = [i for i, width in enumerate(found) if width > least[i]]
+    shrunk = list(widths)
+    longest_words = []
+    for column in columns:
+        words = click.unstyle(" ".join(column)).split()
+        longest_words.append(max(map(len, words), default=0))
+    for least in (longest_words, [min(n, LEAST_WIDTH) for n in longest_words]):
+        while sum(shrunk) + 2 * (len(shrunk) - 1) > total:
+            wide = [i for i, width in enumerate(shrunk) if width > least[i]]
             if not wide:
                 break
-            found[max(wide, key=found.__getitem__)] -= 1
-    return found
+            shrunk[max(wide, key=shrunk.__getitem__)] -= 1
+    return shrunk
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -78,12 +78,12 @@ class Violations:
 
     def add(self, line: int | None, column: str | None, message: str) -> None:
         """Add one violation; `line` and `column` are None where it has no such place."""
-        place = self.path if line is None else f"{self.path}:{line}"
+        where = self.path if line is None else f"{self.path}:{line}"
         if len(message) > MAX_MESSAGE:
             message = f"{message[:80]} ... {message[-150:]}"
         if column is not None:
             message = f"column {self.names.get(column, column)!r}: {message}"
-        self.lines.append(f"{place}: {message}")
+        self.lines.append(f"{where}: {message}")
 
     def raise_if_any(
         self, what: str, hint: str | None = None, error: type[ObygazeError] = FixInput
@@ -99,18 +99,19 @@ def raise_together(
     error: type[ObygazeError] = FixInput,
 ) -> None:
     """Raise one error that lists the violations of several files, if there are any."""
-    lines = [line for violations in files for line in violations.lines]
+    lines: list[str] = []
+    for violations in files:
+        lines += violations.lines
     if not lines:
         return
     details = lines[:MAX_LISTED]
     if len(lines) > MAX_LISTED:
         details.append(f"... and {len(lines) - MAX_LISTED} more")
-    where = ", ".join(
-        dict.fromkeys(violations.path for violations in files if violations)
-    )
+    paths = dict.fromkeys(violations.path for violations in files if violations)
+    n_violations = "1 violation" if len(lines) == 1 else f"{len(lines)} violations"
     raise error(
-        f"{what}: {len(lines)} violation{'s' if len(lines) > 1 else ''}",
-        where=where,
+        f"{what}: {n_violations}",
+        where=", ".join(paths),
         hint=hint or "correct what is listed above, then the same command again",
         details=details,
     )
@@ -210,30 +211,39 @@ class Document:
         if not isinstance(value, Mapping):
             self.add(place, f"must be a table, got {value!r}")
             return _INVALID
-        kept = {}
+        values = {}
         for key, item in value.items():
-            rule = table.keys.get(key, table.others)
             inner = f"{place}.{key}" if place else str(key)
-            if rule is None:
-                if not table.ignore_unknown:
-                    self.unknown(inner, key, table.keys)
-                continue
-            if key not in table.keys and table.names and (reason := table.names(key)):
-                self.add(inner, f"the name {reason}, got {key!r}")
-            checked = self._value(item, rule, inner)
+            checked = self._item(key, item, table, inner)
             if checked is not _INVALID:
-                kept[key] = checked
+                values[key] = checked
         for key in table.required:
             if key not in value:
                 self.add(f"{place}.{key}" if place else key, "required key is missing")
-        return table.build(**kept) if kept.keys() >= set(table.required) else _INVALID
+        if not values.keys() >= set(table.required):
+            return _INVALID
+        return table.build(**values)
+
+    def _item(self, key: str, value: Any, table: Table, place: str) -> Any:
+        """Return the value of one key of a table, _INVALID if it is left out."""
+        rule = table.keys.get(key, table.others)
+        if rule is None:
+            if not table.ignore_unknown:
+                self.unknown(place, key, table.keys)
+            return _INVALID
+        if key not in table.keys and table.names:
+            reason = table.names(key)
+            if reason:
+                self.add(place, f"the name {reason}, got {key!r}")
+        return self._value(value, rule, place)
 
     def _value(self, value: Any, rule: AnyRule, place: str) -> Any:
         if isinstance(rule, Table):
             return self._table(value, rule, place)
         if isinstance(rule, Rows):
             return self._rows(value, rule, place)
-        if reason := rule(value):
+        reason = rule(value)
+        if reason:
             self.add(place, f"{reason}, got {value!r}")
             return _INVALID
         return tuple(value) if isinstance(value, list) else value
@@ -243,11 +253,12 @@ class Document:
             least = f" of at least {rows.least}" if rows.least else ""
             self.add(place, f"must be a list of tables{least}, got {value!r}")
             return _INVALID
-        items = enumerate(value)
-        checked = [
-            self._table(item, rows.table, f"{place}[{index}]") for index, item in items
-        ]
-        return tuple(item for item in checked if item is not _INVALID)
+        tables = []
+        for index, item in enumerate(value):
+            checked = self._table(item, rows.table, f"{place}[{index}]")
+            if checked is not _INVALID:
+                tables.append(checked)
+        return tuple(tables)
 
     def _line_of(self, place: str) -> int | None:
         """Return the line of the key, or of the innermost table around it that has one."""
@@ -299,7 +310,7 @@ def read_json(
 
 def line_numbers(toml: str) -> dict[str, int]:
     """Return the line of each table and key of a TOML file, by its place."""
-    found: dict[str, int] = {}
+    line_of: dict[str, int] = {}
     rows: dict[str, int] = {}
     section = ""
     for line_number, line in enumerate(toml.splitlines(), start=1):
@@ -307,15 +318,16 @@ def line_numbers(toml: str) -> dict[str, int]:
         key = re.match(r"\s*(\"[^\"]+\"|'[^']+'|[A-Za-z0-9_.-]+)\s*=", line)
         if header:
             section = re.sub(r"[\"']", "", header[2])
-            found.setdefault(section, line_number)
+            line_of.setdefault(section, line_number)
             if header[1] == "[[":
                 rows[section] = rows.get(section, -1) + 1
                 section = f"{section}[{rows[section]}]"
-                found[section] = line_number
+                line_of[section] = line_number
         elif key:
-            place = re.sub(r"[\"']", "", key[1])
-            found.setdefault(f"{section}.{place}" if section else place, line_number)
-    return found
+            name = re.sub(r"[\"']", "", key[1])
+            path = f"{section}.{name}" if section else name
+            line_of.setdefault(path, line_number)
+    return line_of
 
 
 def table_of(kind: type, **rules: AnyRule) -> Table:
@@ -333,11 +345,13 @@ def table_of(kind: type, **rules: AnyRule) -> Table:
     Film(title='Alien', year=1888)
     """
     hints = _hints(kind)
-    required = [
-        own.name
-        for own in fields(kind)
-        if own.default is MISSING and own.default_factory is MISSING and own.init
-    ]
+    required = []
+    for a_field in fields(kind):
+        has_default = (
+            a_field.default is not MISSING or a_field.default_factory is not MISSING
+        )
+        if a_field.init and not has_default:
+            required.append(a_field.name)
     keys = {name: rules.get(name) or _rule_of(hint) for name, hint in hints.items()}
     return Table(keys, required, build=kind)
 
@@ -345,7 +359,8 @@ def table_of(kind: type, **rules: AnyRule) -> Table:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
-    return {own.name: hints[own.name] for own in fields(kind) if own.init}
+    names = [a_field.name for a_field in fields(kind) if a_field.init]
+    return {name: hints[name] for name in names}
 
 
 def _rule_of(hint: Any) -> Any:
@@ -363,7 +378,7 @@ def _rule_of(hint: Any) -> Any:
     if origin is Annotated:
         return hint.__metadata__[0]
     if origin in (Union, UnionType):
-        return any_of(*(_rule_of(one) for one in inner))
+        return any_of(*map(_rule_of, inner))
     if origin is tuple:
         item = _rule_of(inner[0])
         return Rows(item) if isinstance(item, Table) else list_of(item, unique=False)

@@ -134,7 +134,8 @@ def list_of(
             bounds = _bounds(least or None, most).lstrip(",")
             return f"must be a list of{bounds} values" if bounds else "must be a list"
         for item in value:
-            if reason := rule(item):
+            reason = rule(item)
+            if reason:
                 return f"each item {reason}"
         if unique and len({repr(item) for item in value}) < len(value):
             return "must not list a value twice"
@@ -150,7 +151,8 @@ def mapping_of(rule: Rule) -> Rule:
         if not isinstance(value, Mapping) or not value:
             return "must be a table { name = value, ... }"
         for key, item in value.items():
-            if reason := rule(item):
+            reason = rule(item)
+            if reason:
                 return f"{key} {reason}"
         return None
 
@@ -161,8 +163,13 @@ def any_of(*rules: Rule) -> Rule:
     """Allow a value that keeps at least one of some rules."""
 
     def check(value: Any) -> str | None:
-        reasons = [reason for rule in rules if (reason := rule(value))]
-        return None if len(reasons) < len(rules) else " or ".join(reasons)
+        reasons = []
+        for rule in rules:
+            reason = rule(value)
+            if not reason:
+                return None
+            reasons.append(reason)
+        return " or ".join(reasons)
 
     return check
 

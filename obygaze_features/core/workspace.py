@@ -121,10 +121,8 @@ class Workspace:
 
     def checked(self, path: Path) -> Path:
         """Return the path; raise an error if it is the workspace or one of its folders."""
-        if path.resolve() in {
-            self.root.resolve(),
-            *(self.folder(k).resolve() for k in KINDS),
-        }:
+        folders = [self.root, *map(self.folder, KINDS)]
+        if path.resolve() in {folder.resolve() for folder in folders}:
             raise FixUsage(
                 "expected a new folder, got a folder of the workspace",
                 where=str(path),
@@ -136,11 +134,15 @@ class Workspace:
         """Return the names of one kind in the workspace, sorted."""
         folder = self.folder(kind)
         # Not glob(): it treats a folder without read permission as empty.
-        found = list(folder.iterdir()) if folder.is_dir() else []
+        paths = list(folder.iterdir()) if folder.is_dir() else []
         suffix = {"manifests": ".toml", "stores": ".zip"}.get(kind)
-        files = {p.stem for p in found if p.suffix == suffix and p.is_file()}
-        folders = {p.name for p in found if p.is_dir() and kind != "manifests"}
-        return sorted(name for name in files | folders if not name.startswith("."))
+        names = set()
+        for path in paths:
+            if path.suffix == suffix and path.is_file():
+                names.add(path.stem)
+            if path.is_dir() and kind != "manifests":
+                names.add(path.name)
+        return sorted(name for name in names if not name.startswith("."))
 
     def existing_manifest(self, name: str) -> Path:
         """Return the TOML file of a manifest; if it is missing, the error lists the others."""
@@ -157,19 +159,19 @@ class Workspace:
         bare_name, sign, sha256 = name.partition(EXPECTED)
         if sign and not is_url(name) and self._is_bare(bare_name):
             return f"{self.existing_store(bare_name)}{sign}{sha256}"
-        place = self.store(name)
-        if is_url(name) or not self._is_bare(name) or os.path.lexists(place):
-            return place
-        raise self._missing("stores", name, Path(place))
+        location = self.store(name)
+        if is_url(name) or not self._is_bare(name) or os.path.lexists(location):
+            return location
+        raise self._missing("stores", name, Path(location))
 
     def existing(self, kind: str, name: str | os.PathLike[str]) -> Path:
         """Return the folder of a run or model; if it is missing, the error lists the others."""
         text = os.fspath(name)
         path = Path(text) if "/" in text else self.folder(kind) / text
         # A folder of the current folder is found too, but never in place of the workspace's own.
-        for found in (path, Path(text)):
-            if found.is_dir():
-                return found
+        for folder in (path, Path(text)):
+            if folder.is_dir():
+                return folder
         raise self._missing(kind, text, path)
 
     def _missing(self, kind: str, name: str, path: Path) -> NotFound:
@@ -177,14 +179,13 @@ class Workspace:
         folder = self.folder(kind)
         known = self.names(kind)
         if kind == "stores":
-            paths = {
-                one: (folder / one / "store.json", folder / f"{one}.zip")
-                for one in known
-            }
-            known = [one for one in known if any(path.exists() for path in paths[one])]
-        hint = f"one of {few(known)}" if known else f"{MAKERS[kind]}, or -C WORKSPACE"
+            known = [store for store in known if _is_store(folder, store)]
         if Path(name).exists():
             hint = f"./{name} for the file or folder here"
+        elif known:
+            hint = f"one of {few(known)}"
+        else:
+            hint = f"{MAKERS[kind]}, or -C WORKSPACE"
         what = f"no {kind.removesuffix('s')} called {name!r}{near(name, known)}"
         return NotFound(what, where=str(path), hint=hint)
 
@@ -200,6 +201,12 @@ class Workspace:
             )
         _check_bare(name)
         return True
+
+
+def _is_store(folder: Path, name: str) -> bool:
+    """Return whether a folder has a store of that name, packed or not."""
+    paths = (folder / name / "store.json", folder / f"{name}.zip")
+    return any(path.exists() for path in paths)
 
 
 def _check_bare(name: str) -> None:
