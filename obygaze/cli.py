@@ -201,41 +201,63 @@ def _print(error: ObygazeError, color: bool | None, options: Sequence[str]) -> N
 
 def _explained(error: Exception) -> ObygazeError:
     """Return the error to print, with the exit code of the process."""
-    code = 1
     if isinstance(error, ObygazeError):
         return error
     if isinstance(error, click.exceptions.Abort):
-        is_sigterm = isinstance(error.__cause__, _Terminated)
-        code = Stopped.exit_code if is_sigterm else EXIT_INTERRUPTED
-        hint = " ".join(getattr(error.__cause__, "__notes__", [])) or None
-        found = ObygazeError(
-            "stopped by SIGTERM" if is_sigterm else "interrupted", hint=hint
+        return _explained_abort(error)
+    if isinstance(error, click.ClickException):
+        return _explained_by_click(error)
+    if isinstance(error, OSError):
+        return _explained_by_system(error)
+    if isinstance(error, ModuleNotFoundError):
+        explained = ObygazeError(
+            f"the package {error.name!r} is not installed",
+            hint="pip install --upgrade obygaze; obygaze doctor lists what is missing",
         )
-    elif isinstance(error, click.ClickException):
-        code = error.exit_code
-        ctx = error.ctx if isinstance(error, click.UsageError) else None
-        hint = f"{ctx.command_path} --help" if ctx else None
-        found = ObygazeError(error.format_message(), hint=hint)
-    elif isinstance(error, OSError):
-        where = (
-            os.fspath(error.filename)
-            if isinstance(error.filename, str | Path)
-            else None
-        )
-        hint = SYSTEM_HINTS.get(error.errno or 0) or (where and "check the path")
-        found = ObygazeError(error.strerror or str(error), where=where, hint=hint)
-    elif isinstance(error, ModuleNotFoundError):
-        hint = "pip install --upgrade obygaze; obygaze doctor lists what is missing"
-        found = ObygazeError(f"the package {error.name!r} is not installed", hint=hint)
-        code = 2
+        explained.exit_code = 2
+        return explained
+    first = (str(error).splitlines() or [""])[0]
+    explained = ObygazeError(
+        f"a bug in obygaze: {type(error).__name__}: {first}",
+        hint="run the same command with OBYGAZE_DEBUG=1 to see the traceback",
+    )
+    explained.exit_code = 1
+    return explained
+
+
+def _explained_abort(error: click.exceptions.Abort) -> ObygazeError:
+    """Return the error of SIGTERM or Ctrl-C, with the notes on what it left behind."""
+    hint = " ".join(getattr(error.__cause__, "__notes__", [])) or None
+    if isinstance(error.__cause__, _Terminated):
+        explained = ObygazeError("stopped by SIGTERM", hint=hint)
+        explained.exit_code = Stopped.exit_code
     else:
-        first = (str(error).splitlines() or [""])[0]
-        found = ObygazeError(
-            f"a bug in obygaze: {type(error).__name__}: {first}",
-            hint="run the same command with OBYGAZE_DEBUG=1 to see the traceback",
-        )
-    found.exit_code = code
-    return found
+        explained = ObygazeError("interrupted", hint=hint)
+        explained.exit_code = EXIT_INTERRUPTED
+    return explained
+
+
+def _explained_by_click(error: click.ClickException) -> ObygazeError:
+    """Return an error of options and arguments, with the help to read."""
+    hint = None
+    if isinstance(error, click.UsageError) and error.ctx:
+        hint = f"{error.ctx.command_path} --help"
+    explained = ObygazeError(error.format_message(), hint=hint)
+    explained.exit_code = error.exit_code
+    return explained
+
+
+def _explained_by_system(error: OSError) -> ObygazeError:
+    """Return an error of the operating system, with the file and what to do."""
+    where = None
+    if isinstance(error.filename, str | Path):
+        where = os.fspath(error.filename)
+    hint = SYSTEM_HINTS.get(error.errno or 0)
+    if not hint and where:
+        hint = "check the path"
+    explained = ObygazeError(error.strerror or str(error), where=where, hint=hint)
+    explained.exit_code = 1
+    return explained
 
 
 @contextmanager

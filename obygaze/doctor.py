@@ -34,18 +34,20 @@ from obygaze_features.core.workspace import Workspace
 
 # The codecs of film files, from DivX to today.
 CODECS = (
-    *(
-        "h264",
-        "hevc",
-        "av1",
-        "vp9",
-        "vp8",
-        "mpeg4",
-        "msmpeg4v3",
-        "mpeg2video",
-        "mpeg1video",
-    ),
-    *("vc1", "wmv3", "prores", "mjpeg", "theora"),
+    "h264",
+    "hevc",
+    "av1",
+    "vp9",
+    "vp8",
+    "mpeg4",
+    "msmpeg4v3",
+    "mpeg2video",
+    "mpeg1video",
+    "vc1",
+    "wmv3",
+    "prores",
+    "mjpeg",
+    "theora",
 )
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 REQUIREMENT = re.compile(
@@ -75,9 +77,9 @@ def doctor(session: Session) -> int:
         obygaze -C /data/films doctor
         obygaze doctor --json
     """
-    found = check_up(session.workspace)
-    session.console.show(found, to_text(found))
-    return 0 if found["ok"] else 1
+    facts = check_up(session.workspace)
+    session.console.show(facts, to_text(facts))
+    return 0 if facts["ok"] else 1
 
 
 def check_up(workspace: Workspace) -> Facts:
@@ -115,11 +117,13 @@ def problems_of(packages: Sequence[Facts]) -> list[str]:
     """Return one line for each required package that is missing or of a wrong version."""
     if not packages:
         return ["obygaze is not installed, only checked out: pip install -e ."]
-    bad = [one for one in packages if not one["extras"] and not one["good"]]
-    wanted = {one["name"] + one["needs"]: one["version"] or "none" for one in bad}
+    version_of: dict[str, str] = {}
+    for facts in packages:
+        if not facts["extras"] and not facts["good"]:
+            version_of[facts["name"] + facts["needs"]] = facts["version"] or "none"
     return [
-        f"{name}, found {version}: pip install '{name}'"
-        for name, version in wanted.items()
+        f"{requirement}, found {version}: pip install '{requirement}'"
+        for requirement, version in version_of.items()
     ]
 
 
@@ -130,14 +134,21 @@ def _packages() -> list[Facts]:
     except metadata.PackageNotFoundError:
         return []
     extras: dict[tuple[str, str], list[str]] = {}
-    for parsed in filter(None, map(REQUIREMENT.fullmatch, requirements)):
+    for requirement in requirements:
+        parsed = REQUIREMENT.fullmatch(requirement)
+        if parsed is None:
+            continue
         # An extra that includes others names obygaze; the last two are for its development.
-        if parsed["name"] != "obygaze" and parsed["extra"] not in {"docs", "test"}:
-            used = extras.setdefault((parsed["name"], parsed["needs"].strip()), [])
-            used += [parsed["extra"]] if parsed["extra"] else []
+        if parsed["name"] == "obygaze" or parsed["extra"] in {"docs", "test"}:
+            continue
+        extras_of_package = extras.setdefault(
+            (parsed["name"], parsed["needs"].strip()), []
+        )
+        if parsed["extra"]:
+            extras_of_package.append(parsed["extra"])
     return [
-        package(name, needs, package_version(name), used)
-        for (name, needs), used in extras.items()
+        package(name, needs, package_version(name), extras_of_package)
+        for (name, needs), extras_of_package in extras.items()
     ]
 
 
@@ -256,8 +267,9 @@ def _plugin_error(plugin: Plugin, check: str) -> str | None:
     try:
         getattr(importlib.import_module(module), function)(plugin)
     except ObygazeError as error:
-        place = "" if plugin.where in error.what else f" ({plugin.where})"
-        return error.what + place
+        if plugin.where in error.what:
+            return error.what
+        return f"{error.what} ({plugin.where})"
     except ImportError as error:  # a package of obygaze that is missing, and reported
         return f"{plugin.where} cannot be checked: {first_line(error)}"
     return None
@@ -270,41 +282,53 @@ def _hub() -> Facts:
     return {"cache": str(cache), "models": models, "offline": offline()}
 
 
-def to_text(found: Facts) -> str:
+def to_text(facts: Facts) -> str:
     """Return the facts as text: one line for each fact, problems at the end."""
-    machine, devices, video, hub = (
-        found[key] for key in ("machine", "devices", "video", "hub")
-    )
+    machine = facts["machine"]
+    limits = [f"{name}={value}" for name, value in facts["threads"].items() if value]
     lines = {
-        "obygaze": f"{found['version']}, Python {machine['python']} at {found['executable']}",
-        **_package_lines(found["packages"]),
+        "obygaze": f"{facts['version']}, Python {machine['python']} at {facts['executable']}",
+        **_package_lines(facts["packages"]),
         "CPU": f"{machine['cpu']}, {machine['cores']} usable cores",
-        "GPU": _gpu_text(devices),
-        "threads": ", ".join(f"{k}={v}" for k, v in found["threads"].items() if v)
-        or "not limited",
+        "GPU": _gpu_text(facts["devices"]),
+        "threads": ", ".join(limits) or "not limited",
+        **_video_lines(facts["video"]),
+        "plugins": ", ".join(map(_plugin_text, facts["plugins"])) or "none",
+        "workspace": facts["workspace"],
+        "Hugging Face": _hub_text(facts["hub"]),
     }
+    width = max(map(len, lines))
+    rows = []
+    for label, text in lines.items():
+        rows.append(f"{click.style(label.ljust(width), bold=True)}  {text}")
+    rows.append("")
+    for problem in facts["problems"]:
+        rows.append(click.style("Missing: ", fg="red") + problem)
+    for problem in facts["broken"]:
+        rows.append(click.style("Broken: ", fg="red") + problem)
+    if not facts["problems"] and not facts["broken"]:
+        rows.append(click.style("Everything required is installed.", fg="green"))
+    return "\n".join(rows)
+
+
+def _video_lines(video: Facts | None) -> dict[str, str]:
+    """Return the lines on PyAV and its codecs."""
     if video is None:
-        lines["video"] = "PyAV is not installed"
-    elif video["error"]:
-        lines["video"] = click.style(f"PyAV does not work: {video['error']}", fg="red")
-    else:
-        lines["video"] = f"FFmpeg with libavcodec {video['libavcodec']}"
-        lines["reads"] = ", ".join(video["reads"])
-        lines["cannot read"] = ", ".join(video["cannot_read"]) or "-"
-    lines["plugins"] = ", ".join(map(_plugin_text, found["plugins"])) or "none"
-    lines["workspace"] = found["workspace"]
+        return {"video": "PyAV is not installed"}
+    if video["error"]:
+        text = f"PyAV does not work: {video['error']}"
+        return {"video": click.style(text, fg="red")}
+    return {
+        "video": f"FFmpeg with libavcodec {video['libavcodec']}",
+        "reads": ", ".join(video["reads"]),
+        "cannot read": ", ".join(video["cannot_read"]) or "-",
+    }
+
+
+def _hub_text(hub: Facts) -> str:
     models = "missing" if hub["models"] is None else f"{hub['models']} models"
     offline = ", offline (HF_HUB_OFFLINE)" if hub["offline"] else ""
-    lines["Hugging Face"] = f"{hub['cache']} ({models}){offline}"
-    width = max(map(len, lines))
-    rows = [
-        click.style(label.ljust(width), bold=True) + f"  {lines[label]}"
-        for label in lines
-    ]
-    problems = [click.style("Missing: ", fg="red") + line for line in found["problems"]]
-    problems += [click.style("Broken: ", fg="red") + line for line in found["broken"]]
-    good = click.style("Everything required is installed.", fg="green")
-    return "\n".join([*rows, "", *(problems or [good])])
+    return f"{hub['cache']} ({models}){offline}"
 
 
 def _gpu_text(devices: Facts) -> str:
@@ -314,7 +338,9 @@ def _gpu_text(devices: Facts) -> str:
         return click.style(
             f"unknown: torch does not work: {devices['error']}", fg="red"
         )
-    return ", ".join(devices["cuda"]) or ("Apple (mps)" if devices["mps"] else "none")
+    if devices["cuda"]:
+        return ", ".join(devices["cuda"])
+    return "Apple (mps)" if devices["mps"] else "none"
 
 
 def _plugin_text(plugin: Facts) -> str:
@@ -324,20 +350,25 @@ def _plugin_text(plugin: Facts) -> str:
 
 def _package_lines(packages: Sequence[Facts]) -> dict[str, str]:
     """Return the required packages, and those of each extra with the line that installs them."""
-    required = [_package_text(one) for one in packages if not one["extras"]]
+    required = [_package_text(facts) for facts in packages if not facts["extras"]]
+    members_of_extra: dict[str, list[Facts]] = {}
+    for facts in packages:
+        for extra in dict.fromkeys(facts["extras"]):
+            members_of_extra.setdefault(extra, []).append(facts)
     lines = {"required": ", ".join(required) or "unknown"}
-    for extra in dict.fromkeys(extra for one in packages for extra in one["extras"]):
-        members = [one for one in packages if extra in one["extras"]]
-        lines[f"[{extra}]"] = ", ".join(map(_package_text, members))
-        if not all(one["good"] for one in members):
-            lines[f"[{extra}]"] += click.style(
-                f"  ->  pip install 'obygaze[{extra}]'", fg="yellow"
-            )
+    for extra, members in members_of_extra.items():
+        text = ", ".join(map(_package_text, members))
+        if not all(facts["good"] for facts in members):
+            install = f"  ->  pip install 'obygaze[{extra}]'"
+            text += click.style(install, fg="yellow")
+        lines[f"[{extra}]"] = text
     return lines
 
 
-def _package_text(one: Facts) -> str:
-    if one["version"] is None:
-        return click.style(f"{one['name']} missing", fg="yellow")
-    old = "" if one["good"] else click.style(f" (needs {one['needs']})", fg="yellow")
-    return f"{one['name']} {one['version']}{old}"
+def _package_text(facts: Facts) -> str:
+    if facts["version"] is None:
+        return click.style(f"{facts['name']} missing", fg="yellow")
+    text = f"{facts['name']} {facts['version']}"
+    if not facts["good"]:
+        text += click.style(f" (needs {facts['needs']})", fg="yellow")
+    return text

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _DEFAULT = Preset()
 _NAMES = "FILE.py:FUNCTION or MODULE:FUNCTION, a function that returns module_card(...)"
+_NAME_FILES = (
+    "module_card(files=[PATH]) names the files of the model, files=[] says none"
+)
 _FILES = "correct module_card(files=[...])"
 # The arrays of a store beside the levels.
 _OTHER_ARRAYS = (*TIME_ARRAYS, *SPAN_ARRAYS, PICTURES, "mask", "clean")
@@ -232,7 +235,7 @@ class ModuleFamily(Family):
                 raise FixInput(
                     f"{card.name}: {problem}",
                     where=card.origin,
-                    hint="module_card(files=[PATH]) names the files of the model, files=[] says none",
+                    hint=_NAME_FILES,
                 )
         hashes = {TENSORS: tensors_sha256(tensors)}
         for path in self.files or ():
