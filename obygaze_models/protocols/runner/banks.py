@@ -36,8 +36,14 @@ TOLERANCES = (
 )  # for "folds"; the released ones among them
 # The order of the released code, which decides between equal splits of a tree.
 RELEASED = (
-    *("Body", "Type of shot", "Clothing", "Posture", "Look", "Activities"),
-    *("Expression of emotion", "Appearance"),
+    "Body",
+    "Type of shot",
+    "Clothing",
+    "Posture",
+    "Look",
+    "Activities",
+    "Expression of emotion",
+    "Appearance",
 )
 
 
@@ -63,8 +69,8 @@ class Examples:
             self.settings, self.names, tolerance=tolerances, seed=self.seed
         )
         bank.fit_rows(self.gram, self.targets, rows, self.films)
-        found: ConceptBank = bank
-        return found
+        fitted: ConceptBank = bank
+        return fitted
 
     def margins(self, bank: ConceptBank, rows: IntArray | slice) -> FloatArray:
         """Return the margins of some rows, or of their frames."""
@@ -74,7 +80,8 @@ class Examples:
 
     def lack(self, rows: IntArray) -> bool:
         """Return whether these rows have no positive or no negative example of a concept."""
-        return any(not {0, 1} <= set(own.tolist()) for own in self.targets[rows].T)
+        targets = self.targets[rows]
+        return any(not {0, 1} <= set(column.tolist()) for column in targets.T)
 
 
 def tolerances_of(bank: ConceptBank) -> dict[str, float]:
@@ -112,11 +119,11 @@ class Banks:
         The third are the clips that the vectors were found on; no test clip is among them.
         """
         rows = self.bank_rows(data)
-        own = {name: settings[name] for name in BANK}
+        of_bank = {name: settings[name] for name in BANK}
         folds = self.files.get(data.task, NO_FOLDS)
-        key = canonical_json(own) + rows.tobytes() + b"|" + folds.tobytes()
+        key = canonical_json(of_bank) + rows.tobytes() + b"|" + folds.tobytes()
         if key not in self.found:
-            self.found[key] = self._find(own, rows, data.groups, folds)
+            self.found[key] = self._find(of_bank, rows, data.groups, folds)
         bank, fitted = self.found[key]
         return bank, fitted[self.features.row_of[data.fit_rows]], rows
 
@@ -154,38 +161,39 @@ class Banks:
         by_row = groups[self.features.present]
         known = findable(targets[rows])
         if len(folds):
-            order = {name: place for place, name in enumerate(RELEASED)}
-            known.sort(
-                key=lambda column: order.get(
-                    self.table.concept_names[column], len(order)
-                )
-            )
+            known.sort(key=self._released_rank)
         names = [self.table.concept_names[column] for column in known]
-        films = by_row if self.grouped else None
-        own = targets[:, known], names, films, settings, self.seed
-        examples = Examples(self.gram, *own, self.features.frames)
-        chosen: Tolerances = None
+        examples = Examples(
+            self.gram,
+            targets[:, known],
+            names,
+            by_row if self.grouped else None,
+            settings,
+            self.seed,
+            self.features.frames,
+        )
+        tolerances: Tolerances = None
         if settings["tolerance"] == "folds":
-            tried = [
-                _by_fold(examples, C, rows, folds[clips])[1].mean(axis=0)
-                for C in TOLERANCES
-            ]
-            best = np.argmax(tried, axis=0)
-            chosen = {
-                name: TOLERANCES[i]
-                for name, i in zip(names, best.tolist(), strict=True)
-            }
+            tolerances = _best_tolerances(examples, rows, folds[clips])
         if settings["elect"]:
-            bank = _elected(*_by_fold(examples, chosen, rows, folds[clips]))
+            banks, scores = _by_fold(examples, tolerances, rows, folds[clips])
+            bank = _elected(banks, scores)
         else:
-            bank = examples.find(rows, chosen)
+            bank = examples.find(rows, tolerances)
         margins = examples.margins(bank, slice(None))
-        tolerances = tolerances_of(bank)
+        used_tolerances = tolerances_of(bank)
         for fold in self._cross_folds(rows, by_row, settings["cross_fit"]):
-            rest = np.setdiff1d(rows, fold)
-            if not examples.lack(rest):
-                margins[fold] = examples.margins(examples.find(rest, tolerances), fold)
+            other_rows = np.setdiff1d(rows, fold)
+            if examples.lack(other_rows):
+                continue
+            bank_of_others = examples.find(other_rows, used_tolerances)
+            margins[fold] = examples.margins(bank_of_others, fold)
         return bank, margins
+
+    def _released_rank(self, column: int) -> int:
+        """Return the position of a concept in the released code; others come last."""
+        name = self.table.concept_names[column]
+        return RELEASED.index(name) if name in RELEASED else len(RELEASED)
 
     def _cross_folds(
         self, rows: IntArray, groups: NDArray[np.str_], n_folds: int
@@ -197,10 +205,24 @@ class Banks:
         if self.grouped:
             number = np.searchsorted(films, groups[rows]) % min(n_folds, len(films))
         else:
-            number = (
-                np.random.default_rng([self.seed, 7]).permutation(len(rows)) % n_folds
-            )
+            rng = np.random.default_rng([self.seed, 7])
+            number = rng.permutation(len(rows)) % n_folds
         return [rows[number == fold] for fold in np.unique(number)]
+
+
+def _best_tolerances(
+    examples: Examples, rows: IntArray, folds: IntArray
+) -> dict[str, float]:
+    """Return the tolerance of each concept with the best mean F1 over folds."""
+    mean_scores = []
+    for tolerance in TOLERANCES:
+        _, scores = _by_fold(examples, tolerance, rows, folds)
+        mean_scores.append(scores.mean(axis=0))
+    best = np.argmax(mean_scores, axis=0).tolist()
+    return {
+        name: TOLERANCES[number]
+        for name, number in zip(examples.names, best, strict=True)
+    }
 
 
 def _by_fold(
@@ -243,11 +265,12 @@ def targets_of(features: Features, table: ClipTable, against: Any) -> NDArray[np
 
 def findable(targets: NDArray[np.int64]) -> list[int]:
     """Return the columns of concepts with enough positive and negative examples."""
-    known = [
-        column
-        for column, own in enumerate(targets.T)
-        if min((own == value).sum() for value in (0, 1)) >= MIN_ROWS
-    ]
+    known = []
+    for column, of_concept in enumerate(targets.T):
+        n_positive = (of_concept == 1).sum()
+        n_negative = (of_concept == 0).sum()
+        if min(n_negative, n_positive) >= MIN_ROWS:
+            known.append(column)
     if not known:
         raise FixTraining(
             f"no concept has {MIN_ROWS} training clips with it and {MIN_ROWS} without"

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.protocols.runner.records import Record
 
-MIDDLE, OUTER = 10, 20  # neighbours that calibrate the nearest one
+# Neighbours that calibrate the nearest one.
+MIDDLE = 10
+OUTER = 20
 MEDIAN_SHARE = (
     0.5  # of the volume of OUTER neighbours within the MIDDLE one: Beta(10, 10)
 )

@@ -91,11 +91,10 @@ class FitContext:
     @property
     def n_tests(self) -> int:
         """The number of tests of all models for the cells of the store."""
-        return sum(
-            self.protocol.n_seeds(pair[0]) if model.kind == "mlp" else 1
-            for model in self.models.values()
-            for pair, _, _ in self.folds
-        )
+        n_tests = 0
+        for model, (pair, _, _) in product(self.models.values(), self.folds):
+            n_tests += self.protocol.n_seeds(pair[0]) if model.kind == "mlp" else 1
+        return n_tests
 
     @cached_property
     def leaks(self) -> dict[tuple[Pair, int], Leak]:
@@ -112,8 +111,10 @@ class FitContext:
     @cached_property
     def leak_index(self) -> LeakIndex:
         """The clips by number, with the copies of the store that models read."""
-        reads = self.features is not None and self.reads_features
-        return leak_index(self.table, self.store.copies.group if reads else None)
+        copies = None
+        if self.features is not None and self.reads_features:
+            copies = self.features.copies.group
+        return leak_index(self.table, copies)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
         """Raise an error where the protocol forbids leaks."""
@@ -122,16 +123,14 @@ class FitContext:
     def new_banks(self) -> Banks:
         """Return the store's features with its concept vectors, of which none is found yet."""
         splits = self.protocol.splits
-        video = self.table.has_video
         files = {}
         if splits.follow_paper:
-            usable = video if video.any() else np.ones(len(self.table), dtype=np.bool_)
-            files = {
-                train: np.where(
-                    usable, self.table.fold(self.protocol.tasks[train].folds), OUTSIDE
-                )
-                for train, _ in self.protocol.pairs
-            }
+            usable = self.table.has_video
+            if not usable.any():
+                usable = np.ones(len(self.table), dtype=np.bool_)
+            for train, _ in self.protocol.pairs:
+                folds = self.table.fold(self.protocol.tasks[train].folds)
+                files[train] = np.where(usable, folds, OUTSIDE)
         return Banks(
             self.store, self.table, splits.are_grouped, self.protocol.fit.seed, files
         )
@@ -153,15 +152,18 @@ def run_models(context: FitContext, progress: Progress) -> list[Cell]:
     outcomes = context.finished.of(splits)
     progress.advance(len(outcomes))
     done = set(outcomes)
-    for made in chain(
-        _test_perceptrons(context, done), _test_others(context, banks, done)
-    ):
+    of_perceptrons = _test_perceptrons(context, done)
+    of_others = _test_others(context, banks, done)
+    for made in chain(of_perceptrons, of_others):
         context.finished.add(splits, made)
         outcomes |= made
         progress.advance(len(made))
     cells = _cells(context, context.protocol.model_names, outcomes)
     # The clips of concept vectors are known only now; the first check knew those of the splits.
-    context.check_leaks([t.leak for cell in cells for t in cell.tested])
+    leaks: list[Leak] = []
+    for cell in cells:
+        leaks += [t.leak for t in cell.tested]
+    context.check_leaks(leaks)
     return cells
 
 
@@ -246,11 +248,13 @@ def _test_others(
     }
     by_number: dict[int, list[tuple[TestKey, Split]]] = defaultdict(list)
     for (pair, number, split), name in product(context.folds, models):
-        if (name, pair, number, 0) not in done:
-            by_number[number].append(((name, pair, number, 0), split))
-    if by_number and any(
+        test_key = (name, pair, number, 0)
+        if test_key not in done:
+            by_number[number].append((test_key, split))
+    needs_products = any(
         find_kind(m.kind).head or m.kind == "svm" for m in models.values()
-    ):
+    )
+    if by_number and needs_products:
         banks.gram.products  # noqa: B018 - computed here, so that no process computes its own
     # All cells of a fold stay in one process, because they share fits and concept vectors.
     folds = list(by_number.values())
@@ -266,11 +270,9 @@ def _test_others(
             name, pair, number, _ = key
             model = models[name]
             seed = context.protocol.fit.seed
-            chooses = (
-                len(candidates(model.kind, model.settings)) > 1
-                and not splits.are_grouped
-            )
-            joins = not splits.follow_paper and not chooses
+            has_choice = len(candidates(model.kind, model.settings)) > 1
+            chooses_on_validation = has_choice and not splits.are_grouped
+            joins = not splits.follow_paper and not chooses_on_validation
             data = context.fold_data(pair[0], split, seed=seed, join_validation=joins)
             fit = (name, pair[0], _rows_of(data, model, banks))
             if fit not in fits:
@@ -321,21 +323,25 @@ def _test_perceptrons(
     for (pair, number, split), name in product(context.folds, models):
         data = context.fold_data(pair[0], split)
         rows = split.train.tobytes()
-        own = starts[name, pair]
-        start = 0 if data.problem else own.setdefault(rows, len(own))
-        for repeat in range(1 if data.problem else context.protocol.n_seeds(pair[0])):
+        start = 0
+        n_repeats = 1
+        starts_of_cell = starts[name, pair]
+        if not data.problem:
+            start = starts_of_cell.setdefault(rows, len(starts_of_cell))
+            n_repeats = context.protocol.n_seeds(pair[0])
+        for repeat in range(n_repeats):
             seed = (context.protocol.fit.seed + repeat) * SEEDS_APART + start
             key = (name, pair, number, repeat)
             if key not in done:
-                together[name, pair[0], seed, rows].append(
-                    (key, replace(data, seed=seed))
-                )
+                seeded = replace(data, seed=seed)
+                together[name, pair[0], seed, rows].append((key, seeded))
     groups = list(together.values())
 
     def work(part: int) -> Outcomes:
         """Fit a perceptron on training rows that folds share, and test it in each of them."""
         folds = groups[part]
-        model = models[groups[part][0][0][0]]
+        first_key, _ = folds[0]
+        model = models[first_key[0]]
         distinct = {
             data.split.validation.tobytes(): data
             for _, data in folds
@@ -360,38 +366,55 @@ def _test_perceptrons(
 def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> list[Cell]:
     cells = []
     for pair, model in product(context.protocol.pairs, names):
-        tested = []
-        skipped = []
-        for number, split in enumerate(context.schedule.pairs[pair]):
-            for repeat in range(context.protocol.n_seeds(pair[0])):
-                outcome = outcomes.get((model, pair, number, repeat))
-                if isinstance(outcome, str):
-                    reason = {"fold": split.name, "reason": outcome}
-                    if reason not in skipped:  # once for all seeds
-                        skipped.append(reason)
-                elif outcome:
-                    tested.append(outcome)
+        tested, skipped = _tested_and_skipped(context, pair, model, outcomes)
         if not tested and model == "annotator":
             continue  # nobody else marked a clip of this task
         if not tested and context.allows_no_fit:
             continue
         if not tested:
+            reason = skipped[0]["reason"] if skipped else "there is none"
+            where = f"model {model}"
+            if context.feature:
+                where += f" on {context.feature}"
             raise FixInput(
-                f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
-                f"{skipped[0]['reason'] if skipped else 'there is none'}",
-                where=f"model {model}"
-                + (f" on {context.feature}" if context.feature else ""),
+                f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: {reason}",
+                where=where,
                 hint="other splits, or a task with more clips of both classes",
             )
-        flags = (
-            context.schedule.is_repeated(pair),
-            context.schedule.shares_films(pair),
+        train, test = pair
+        cell = Cell(
+            train,
+            test,
+            model,
+            context.feature,
+            tested,
+            skipped,
+            averaged=context.schedule.is_repeated(pair),
+            shares_films=context.schedule.shares_films(pair),
+            share=0.5 if model == "random" else None,
         )
-        share = 0.5 if model == "random" else None
-        cells.append(
-            Cell(*pair, model, context.feature, tested, skipped, *flags, share)
-        )
+        cells.append(cell)
     return cells
+
+
+def _tested_and_skipped(
+    context: FitContext, pair: Pair, model: str, outcomes: Outcomes
+) -> tuple[list[TestedFold], list[dict[str, str]]]:
+    """Return the tests of a cell, and the folds without one with the reason, once for all seeds."""
+    tested = []
+    skipped: list[dict[str, str]] = []
+    for number, split in enumerate(context.schedule.pairs[pair]):
+        for repeat in range(context.protocol.n_seeds(pair[0])):
+            outcome = outcomes.get((model, pair, number, repeat))
+            if outcome is None:
+                continue
+            if not isinstance(outcome, str):
+                tested.append(outcome)
+                continue
+            reason = {"fold": split.name, "reason": outcome}
+            if reason not in skipped:
+                skipped.append(reason)
+    return tested, skipped
 
 
 def _test(
@@ -421,6 +444,9 @@ def _test(
     if len(fit.found_on) or not len(data.fit_rows):  # not the clips of the schedule
         leak = context.leak_of(pair, split, fit.found_on)
     y = context.labels[pair[1]][split.test] == 1
+    levels = None
+    if fit.levels is not None:
+        levels = fit.levels(split.test)
     return TestedFold(
         fold=split.name,
         seed=seed,
@@ -432,5 +458,5 @@ def _test(
         are_probabilities=fit.threshold == 0.5,
         tuned=tune_threshold(*inner),
         chosen=fit.chosen,
-        levels=None if fit.levels is None else fit.levels(split.test),
+        levels=levels,
     )

@@ -147,12 +147,12 @@ def fit_perceptrons(
     by_option = [
         fit_many(features.X, jobs, registry.build("mlp", own)) for own in options
     ]
-    found = []
+    fits = []
     for of_fold in zip(*by_option, strict=True):
         best = int(np.argmin([_loss(fit) for fit in of_fold]))
         offered = _offered(model, options[best])
-        found.append(_perceptron(of_fold[best], features, offered))
-    return found
+        fits.append(_perceptron(of_fold[best], features, offered))
+    return fits
 
 
 def _fit_inverted(
@@ -161,16 +161,18 @@ def _fit_inverted(
     """Fit with the nearest label of each disputed clip, again and again until no label changes."""
     rows = data.fit_rows[disputed[data.fit_rows]]
     data = replace(data, disputed=None)
-    found = fit(data)
-    for _ in range(MAX_ROUNDS if len(rows) else 0):
+    fold_fit = fit(data)
+    if not len(rows):
+        return fold_fit
+    for _ in range(MAX_ROUNDS):
         labels = data.labels.copy()
-        labels[rows] = found.score(rows) > found.threshold
+        labels[rows] = fold_fit.score(rows) > fold_fit.threshold
         changed = replace(data, labels=labels)
         if np.array_equal(labels, data.labels) or changed.problem:
             break
         data = changed
-        found = fit(changed)
-    return found
+        fold_fit = fit(changed)
+    return fold_fit
 
 
 def _loss(fit: MLPProbe) -> float:

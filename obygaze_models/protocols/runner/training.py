@@ -59,12 +59,12 @@ def training_protocol(
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     kind = ALIASES.get(name, name)
     if kind != CAV:  # `model.C=1` is a key of the one model that is trained
-        own = f"models.{name}."
-        keys = [
-            own + c.removeprefix("model.") if c.startswith("model.") else c
-            for c in changes
-        ]
-        changes = [f"models.{name}.kind={kind}", *keys]
+        keys = [f"models.{name}.kind={kind}"]
+        for change in changes:
+            if change.startswith("model."):
+                change = f"models.{name}.{change.removeprefix('model.')}"
+            keys.append(change)
+        changes = keys
     honest = load_protocol("honest", changes)
     if honest.data.scale != "none":
         raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
@@ -167,7 +167,9 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
 
 def _settled(model: Model, cells: Sequence[Record], task: str) -> dict[str, Any]:
     """Settings with every choice made: the value that most folds chose."""
-    chosen = [fold["chosen"] for cell in cells for fold in cell["folds"]]
+    chosen: list[Record] = []
+    for cell in cells:
+        chosen += [fold["chosen"] for fold in cell["folds"]]
     settled = dict(model.settings)
     for name, value in model.settings.items():
         offered = grid_of(model.kind, name, value)
@@ -246,16 +248,14 @@ def _model_info(
 
 def _metrics(cells: Sequence[Record]) -> dict[str, dict[str, object]]:
     """Return the value and interval of each metric; of several tasks, with the task's name."""
-    found = {}
+    metrics: dict[str, dict[str, object]] = {}
     for cell in cells:
         prefix = f"{cell['test']}: " if len(cells) > 1 else ""
         for name in CARD_METRICS:
             if name in cell:
-                found[prefix + name] = {
-                    "value": cell[name]["value"],
-                    "ci": cell[name]["ci"],
-                }
-    return found
+                value = cell[name]["value"]
+                metrics[prefix + name] = {"value": value, "ci": cell[name]["ci"]}
+    return metrics
 
 
 def training_clips(

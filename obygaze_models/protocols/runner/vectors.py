@@ -151,13 +151,13 @@ def _known(
     known = []
     left_out = {}
     for column, name in enumerate(names):
-        own = targets[:, column]
-        rest = [own[parts != part] for part in np.unique(parts)]
-        if min((own == value).sum() for value in (0, 1)) < MIN_ROWS:
-            left_out[name] = (
-                f"{(own == 1).sum()} clips with it, {(own == 0).sum()} without"
-            )
-        elif not all({0, 1} <= set(part.tolist()) for part in rest):
+        of_concept = targets[:, column]
+        n_positive = (of_concept == 1).sum()
+        n_negative = (of_concept == 0).sum()
+        without_parts = [of_concept[parts != part] for part in np.unique(parts)]
+        if min(n_negative, n_positive) < MIN_ROWS:
+            left_out[name] = f"{n_positive} clips with it, {n_negative} without"
+        elif not all({0, 1} <= set(others.tolist()) for others in without_parts):
             left_out[name] = "all clips with it are of one part"
         else:
             known.append(column)
