@@ -55,13 +55,13 @@ class ClipTable:
 
         Segments of one film with the same start and end are one clip.
         """
-        found = {}
+        clip_of = {}
         for clip in self.clips:
             name = unannotated_id(clip)
             if self.of_segments and clip.start_s is not None and clip.end_s is not None:
                 name = f"{clip.start_s!r} to {clip.end_s!r}"
-            found[clip.clip_id] = f"{clip.movie_id}: {name}"
-        return found
+            clip_of[clip.clip_id] = f"{clip.movie_id}: {name}"
+        return clip_of
 
     @cached_property
     def movies(self) -> Words:
@@ -81,13 +81,10 @@ class ClipTable:
     @cached_property
     def has_concept(self) -> NDArray[np.bool_]:
         """Whether each clip (row) has each of `concept_names` (column)."""
-        rows = [
-            [name in clip.concepts for name in self.concept_names]
-            for clip in self.clips
-        ]
-        return np.array(rows, dtype=np.bool_).reshape(
-            len(self), len(self.concept_names)
-        )
+        has_concept = np.zeros((len(self), len(self.concept_names)), dtype=np.bool_)
+        for row, clip in enumerate(self.clips):
+            has_concept[row] = [name in clip.concepts for name in self.concept_names]
+        return has_concept
 
     @cached_property
     def scenes(self) -> IntArray | None:
@@ -104,10 +101,9 @@ class ClipTable:
         starts = [clip.start_s for clip in self.clips]
         if None in starts:
             return None
+        order = np.lexsort((np.array(starts, dtype=np.float64), self.movies))
         ranks = np.empty(len(self), dtype=np.intp)
-        ranks[np.lexsort((np.array(starts, dtype=np.float64), self.movies))] = (
-            np.arange(len(self))
-        )
+        ranks[order] = np.arange(len(self))
         return ranks
 
     @cached_property
@@ -117,9 +113,9 @@ class ClipTable:
             places,
         )  # late: it loads scikit-learn
 
-        return places(
-            self.movies, np.zeros(len(self)) if self.scenes is None else self.scenes
-        )
+        if self.scenes is None:
+            return places(self.movies, np.zeros(len(self)))
+        return places(self.movies, self.scenes)
 
     @cached_property
     def places(self) -> Mapping[str, tuple[str, int]] | None:
@@ -135,21 +131,24 @@ class ClipTable:
 
         Their rows are of the same clip, or cover at least a fifth of it.
         """
-        rows: dict[str, dict[str, list[Clip]]] = defaultdict(lambda: defaultdict(list))
+        rows: dict[tuple[str, str], list[Clip]] = defaultdict(list)
         for clip in self.of_any_annotator or self.clips:
-            rows[clip.movie_id][clip.extra.get("annotator", "")].append(clip)
-        marked = {
-            film: {name: _Marked.of(clips) for name, clips in by_name.items()}
-            for film, by_name in rows.items()
-        }
-        found = []
+            rows[clip.movie_id, clip.extra.get("annotator", "")].append(clip)
+        marked: dict[str, dict[str, _Marked]] = defaultdict(dict)
+        for (film, annotator), clips in rows.items():
+            marked[film][annotator] = _Marked.of(clips)
+        others = []
         for clip in self.clips:
-            own = clip.extra.get("annotator", "")
-            of_film = marked.get(clip.movie_id, {})
-            names = [name for name in of_film if own and name not in ("", own)]
-            here = [of_film[name].about(clip) for name in names]
-            found.append([max(about, key=_rank) for about in here if about])
-        return found
+            annotator = clip.extra.get("annotator", "")
+            highest = []
+            for other, other_rows in marked.get(clip.movie_id, {}).items():
+                if not annotator or other in ("", annotator):
+                    continue
+                about = other_rows.about(clip)
+                if about:
+                    highest.append(max(about, key=_rank))
+            others.append(highest)
+        return others
 
     def column(self, name: str) -> Words:
         """Return a column of the manifest as text."""
@@ -207,22 +206,21 @@ class _Marked:
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     """Return the clips of a manifest that a protocol uses."""
     is_rated = any(clip.level not in ("", "EN") for clip in manifest)
-    if (
-        data.view == "visual"
-        and is_rated
-        and not any(clip.concepts for clip in manifest)
-    ):
-        what = "no clip has a concept, so every clip would be EN in the visual view"
-        hint = "--set data.view=raw, or og.dataset(..., view='raw')"
-        raise FixInput(what, where=manifest.name, hint=hint)
-    seen = manifest.view(data.view)
-    kept = seen.where(data.where) if data.where else seen
+    has_concepts = any(clip.concepts for clip in manifest)
+    if data.view == "visual" and is_rated and not has_concepts:
+        raise FixInput(
+            "no clip has a concept, so every clip would be EN in the visual view",
+            where=manifest.name,
+            hint="--set data.view=raw, or og.dataset(..., view='raw')",
+        )
+    viewed = manifest.view(data.view)
+    selected = viewed.where(data.where) if data.where else viewed
     table = ClipTable(
         manifest.name,
-        kept.clips,
-        seen.header.of_modality("visual"),
-        seen.clips,
-        _of_any_annotator(seen, kept, data.where),
+        selected.clips,
+        viewed.header.of_modality("visual"),
+        viewed.clips,
+        _of_any_annotator(viewed, selected, data.where),
         of_segments=bool(data.segments),
     )
     if not len(table):
@@ -233,39 +231,40 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     return table
 
 
-def _of_any_annotator(seen: Manifest, kept: Manifest, where: str) -> Sequence[Clip]:
-    """Return the clips for which an expression holds, or would hold for an annotator of `kept`."""
-    if not where or "annotator" not in seen.columns:
-        return kept.clips
-    expression = parse(where, vocabulary=seen.header.concepts or None)
-    annotators = {clip.extra.get("annotator", "") for clip in kept}
+def _of_any_annotator(
+    viewed: Manifest, selected: Manifest, where: str
+) -> Sequence[Clip]:
+    """Return the clips for which an expression holds, or would for a selected annotator."""
+    if not where or "annotator" not in viewed.columns:
+        return selected.clips
+    expression = parse(where, vocabulary=viewed.header.concepts or None)
+    annotators = {clip.extra.get("annotator", "") for clip in selected}
 
-    def is_kept(clip: Clip) -> bool:
+    def holds_for_another(clip: Clip) -> bool:
         as_others = (
             replace(clip, extra={**clip.extra, "annotator": name})
             for name in annotators
         )
         return any(expression.holds(other.values) for other in as_others)
 
-    return [clip for clip in seen if is_kept(clip)]
+    return [clip for clip in viewed if holds_for_another(clip)]
 
 
 def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
     """Return the class of each clip: 1, 0, or -1 for clips outside the task."""
     rows = table
     if task.labels == "aggregation":
-        pairs = zip(table.clips, table.others, strict=True)
-        rows = replace(
-            table, clips=[max([clip, *own], key=_rank) for clip, own in pairs]
-        )
+        highest = []
+        for clip, others in zip(table.clips, table.others, strict=True):
+            highest.append(max([clip, *others], key=_rank))
+        rows = replace(table, clips=highest)
     labels = _classes(name, task, rows)
     if task.folds:
-        labels = np.where(table.fold(task.folds) == OUTSIDE, LEFT_OUT, labels).astype(
-            np.int8
-        )
-    found = set(np.unique(labels).tolist()) - {LEFT_OUT}
-    if found != {0, 1}:
-        missing = sorted({0, 1} - found)
+        is_outside = table.fold(task.folds) == OUTSIDE
+        labels = np.where(is_outside, LEFT_OUT, labels).astype(np.int8)
+    classes_with_clips = set(np.unique(labels).tolist()) - {LEFT_OUT}
+    if classes_with_clips != {0, 1}:
+        missing = sorted({0, 1} - classes_with_clips)
         classes = " and no clip of ".join(
             f"class {n}{_meaning(task, n)}" for n in missing
         )
@@ -287,22 +286,31 @@ def other_annotators(name: str, task: Task, table: ClipTable) -> NDArray[np.floa
     It is .5 where their level is in neither class, the mean of several annotators, and NaN where
     there is no other one.
     """
-    rows = [clip for own in table.others for clip in own]
+    rows: list[Clip] = []
+    for others in table.others:
+        rows += others
+    means = np.full(len(table), np.nan)
     if not rows:
-        return np.full(len(table), np.nan)
-    classes = iter(_classes(name, task, replace(table, clips=rows)).tolist())
-    scores = {1: 1.0, 0: 0.0, LEFT_OUT: 0.5}
-    found = [[scores[next(classes)] for _ in own] for own in table.others]
-    return np.array([float(np.mean(own)) if own else np.nan for own in found])
+        return means
+    classes = _classes(name, task, replace(table, clips=rows)).tolist()
+    score_of_class = {1: 1.0, 0: 0.0, LEFT_OUT: 0.5}
+    scores = [score_of_class[value] for value in classes]
+    first = 0
+    for row, others in enumerate(table.others):
+        if others:
+            means[row] = np.mean(scores[first : first + len(others)])
+        first += len(others)
+    return means
 
 
 def disputed(table: ClipTable, labels: LabelArray) -> NDArray[np.bool_]:
     """Return whether a row of another annotator gives each clip the other class."""
     class_of = dict(zip(table.ids, labels.tolist(), strict=True))
-    classes = [[class_of.get(clip.clip_id) for clip in own] for own in table.others]
-    return np.array(
-        [1 - label in own for label, own in zip(labels, classes, strict=True)]
-    )
+    is_disputed = []
+    for label, others in zip(labels, table.others, strict=True):
+        other_classes = [class_of.get(clip.clip_id) for clip in others]
+        is_disputed.append(1 - label in other_classes)
+    return np.array(is_disputed)
 
 
 def _rank(clip: Clip) -> int:
@@ -328,20 +336,21 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
 def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
     """Return the class of each clip; without `negative`, 0 is every other clip with a level."""
     positive = parse(task.positive, where=f"tasks.{name}.positive")
-    negative = (
-        parse(task.negative, where=f"tasks.{name}.negative") if task.negative else None
-    )
+    negative = None
+    if task.negative:
+        negative = parse(task.negative, where=f"tasks.{name}.negative")
     ones = np.array(
         [positive.holds(clip.values) for clip in table.clips], dtype=np.bool_
     )
     zeros = ~ones & (table.levels != "")
-    if negative:
+    if negative is not None:
         zeros = np.array(
             [negative.holds(clip.values) for clip in table.clips], dtype=np.bool_
         )
-    if both := int(np.sum(ones & zeros)):
+    n_in_both = int(np.sum(ones & zeros))
+    if n_in_both:
         raise FixInput(
-            f"{both} clips are in both classes",
+            f"{n_in_both} clips are in both classes",
             where=f"{task.positive} / {task.negative}",
             hint="change one of the expressions: a clip has one class",
         )
@@ -350,9 +359,14 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 def _meaning(task: Task, value: int) -> str:
     """Return what a class of a task stands for, in parentheses."""
-    words = [
-        word for word, n in (task.classes or task.values or {}).items() if n == value
-    ]
-    expression = task.positive if value else task.negative or f"not ({task.positive})"
-    meaning = " or ".join(words) if words else expression if task.positive else ""
+    class_of_word = task.classes or task.values or {}
+    words = [word for word, n in class_of_word.items() if n == value]
+    if words:
+        meaning = " or ".join(words)
+    elif not task.positive:
+        meaning = ""
+    elif value:
+        meaning = task.positive
+    else:
+        meaning = task.negative or f"not ({task.positive})"
     return f" ({meaning})" if meaning else ""

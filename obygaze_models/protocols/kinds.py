@@ -10,6 +10,7 @@ default is one, and else an error that asks for a grid.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from obygaze_features.core.schema_rules import Rule, list_of
@@ -52,11 +53,16 @@ def trainable() -> list[str]:
 
 def defaults(kind: str, quirk: str) -> Settings:
     """Return the settings of a kind under a quirk, for those that a protocol leaves out."""
-    own = registry.default_settings(kind)
-    changed = _PERCEPTRONS.get(quirk, {}) if kind == "mlp" else {}
+    settings = dict(registry.default_settings(kind))
+    changed: Settings = {}
+    if kind == "mlp":
+        changed = _PERCEPTRONS.get(quirk, {})
     if registry.find_kind(kind).head:
         changed = _BANKS[quirk]
-    return {**own, **{name: value for name, value in changed.items() if name in own}}
+    for name, value in changed.items():
+        if name in settings:
+            settings[name] = value
+    return settings
 
 
 def setting_rules(kind: str) -> dict[str, Rule]:
@@ -108,7 +114,7 @@ def candidates(kind: str, settings: Mapping[str, Any]) -> list[Settings]:
         if values is None:
             values = [value]
         combinations = [
-            {**chosen, name: item} for chosen in combinations for item in values
+            {**chosen, name: item} for chosen, item in product(combinations, values)
         ]
     return combinations
 

@@ -59,24 +59,26 @@ class Schedule:
 
     def shares_films(self, pair: Pair) -> bool:
         """Return whether clips of one film are in several sets of test clips."""
-        sets = {split.test.tobytes(): split.test for split in self.pairs[pair]}.values()
-        films = [film for rows in sets for film in np.unique(self.groups[rows])]
+        test_sets = {split.test.tobytes(): split.test for split in self.pairs[pair]}
+        films: list[str] = []
+        for rows in test_sets.values():
+            films += np.unique(self.groups[rows]).tolist()
         return len(films) > len(set(films))
 
     @cached_property
     def sha256(self) -> str:
         """The hash over the row numbers of all splits: of their canonical JSON, piece by piece."""
         by_name = {
-            f"{train} -> {test}": own for (train, test), own in self.pairs.items()
+            f"{train} -> {test}": splits for (train, test), splits in self.pairs.items()
         }
         digest = hashlib.sha256()
         rows_as_json = _RowsAsJson()
         for number, name in enumerate(sorted(by_name)):
             digest.update(b"," if number else b"{")
             digest.update(canonical_json(name) + b":[")
-            for place, split in enumerate(by_name[name]):
+            for fold, split in enumerate(by_name[name]):
                 parts = [rows_as_json.of(rows) for rows in split.rows]
-                digest.update(b"," if place else b"")
+                digest.update(b"," if fold else b"")
                 digest.update(b"[" + b",".join(parts) + b"]")
             digest.update(b"]")
         digest.update(b"}" if by_name else b"{}")
@@ -97,18 +99,18 @@ class _RowsAsJson:
 
     def of(self, rows: IntArray) -> bytes:
         """Return the JSON of rising row numbers."""
-        place = np.searchsorted(self.rows, rows)
-        is_known = (
-            len(rows) > 0
-            and place[-1] < len(self.rows)
-            and np.array_equal(self.rows[place], rows)
+        if not len(rows):
+            return b"[]"
+        positions = np.searchsorted(self.rows, rows)
+        is_written = positions[-1] < len(self.rows) and np.array_equal(
+            self.rows[positions], rows
         )
-        if not is_known:
+        if not is_written:
             self._write(np.union1d(self.rows, rows))
-            place = np.searchsorted(self.rows, rows)
-        ends = np.flatnonzero(np.diff(place) != 1)
-        firsts = place[np.append(0, ends + 1)] if len(rows) else NO_ROWS
-        lasts = place[np.append(ends, len(rows) - 1)] if len(rows) else NO_ROWS
+            positions = np.searchsorted(self.rows, rows)
+        ends = np.flatnonzero(np.diff(positions) != 1)
+        firsts = positions[np.append(0, ends + 1)]
+        lasts = positions[np.append(ends, len(rows) - 1)]
         runs = []
         for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
             runs.append(self.text[self.starts[first] : self.starts[last + 1] - 1])
@@ -179,10 +181,9 @@ def schedule(
     pairs: dict[Pair, Sequence[Split]] = {}
     for train in dict.fromkeys(train for train, _ in protocol.pairs):
         splits = _of_training(clips, train)
-        for test in (test for own, test in protocol.pairs if own == train):
-            pairs[train, test] = [
-                _finish(clips, train, test, split) for split in splits
-            ]
+        for pair in protocol.pairs:
+            if pair[0] == train:
+                pairs[pair] = [_finish(clips, *pair, split) for split in splits]
     return Schedule({pair: pairs[pair] for pair in protocol.pairs}, groups)
 
 
@@ -197,9 +198,8 @@ def fewer_films(schedule: Schedule, n_films: int, seed: int) -> Schedule:
         thinned = []
         for number, split in enumerate(splits):
             films = schedule.groups[split.train]
-            drawn = np.random.default_rng([seed, number]).permutation(np.unique(films))[
-                :n_films
-            ]
+            rng = np.random.default_rng([seed, number])
+            drawn = rng.permutation(np.unique(films))[:n_films]
             thinned.append(replace(split, train=split.train[np.isin(films, drawn)]))
         pairs[pair] = thinned
     return replace(schedule, pairs=pairs)
@@ -288,7 +288,8 @@ def _check_size(clips: _Clips, folds: IntArray) -> None:
 def _finish(clips: _Clips, train: str, test: str, split: Split) -> Split:
     """Return the split within both tasks."""
     protocol, table, labels, usable, _ = clips
-    trains, tested = (usable & (labels[task] >= 0) for task in (train, test))
+    trains = usable & (labels[train] >= 0)
+    tested = usable & (labels[test] >= 0)
     if protocol.splits.kind == "published":
         folds = table.fold(protocol.tasks[test].folds)
         return replace(split, test=np.flatnonzero(tested & (folds == split.test_fold)))
@@ -302,8 +303,8 @@ def _finish(clips: _Clips, train: str, test: str, split: Split) -> Split:
 
 def _inside(rows: IntArray, is_inside: BoolArray) -> IntArray:
     """Return the rows that are inside; where all are, no copy, so that test tasks share them."""
-    kept = is_inside[rows]
-    return rows if kept.all() else rows[kept]
+    stays = is_inside[rows]
+    return rows if stays.all() else rows[stays]
 
 
 def _folds(clips: _Clips, train: str) -> IntArray:
@@ -362,11 +363,13 @@ def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArr
     """
     cells = table.column(splits.column)
     known = sorted(set(cells.tolist()))
-    if unknown := sorted({*splits.test, *splits.choose} - set(known)):
+    unknown = sorted({*splits.test, *splits.choose} - set(known))
+    if unknown:
+        values = [value for value in known if value]
         raise FixInput(
             f"no clip has {unknown[0]!r} in the column {splits.column}",
             where=table.name,
-            hint=f"its values are {', '.join([name for name in known if name][:8])}",
+            hint=f"its values are {', '.join(values[:8])}",
         )
     folds = np.where(cells == "", OUTSIDE, 0)
     folds[np.isin(cells, splits.test)] = 2

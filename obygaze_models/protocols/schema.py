@@ -13,6 +13,7 @@ schema = "obygaze-protocol/1"
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Annotated, Any
 
 from obygaze_features.core.files import canonical_json, sha256_bytes
@@ -236,12 +237,12 @@ class Protocol:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """Return the train and the test task of every cell, in the order of the tables."""
-        return [
-            (train, test)
-            for test in self.grid.test or self.tasks
-            for train in self.grid.train or self.tasks
-            if self.grid.pairs == "all" or train == test
-        ]
+        tests = self.grid.test or self.tasks
+        trains = self.grid.train or self.tasks
+        every = [(train, test) for test, train in product(tests, trains)]
+        if self.grid.pairs == "all":
+            return every
+        return [(train, test) for train, test in every if train == test]
 
     @property
     def contrast(self) -> tuple[str, ...]:
@@ -261,9 +262,8 @@ class Protocol:
     @property
     def reads_windows(self) -> bool:
         """Return whether a model reads or scores single windows."""
-        return bool(self.report.localise) or "bags" in [
-            m.kind for m in self.models.values()
-        ]
+        kinds = [model.kind for model in self.models.values()]
+        return bool(self.report.localise) or "bags" in kinds
 
     @property
     def model_names(self) -> list[str]:

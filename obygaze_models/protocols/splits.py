@@ -9,7 +9,7 @@ the validation fold instead of it. Clips without a video are removed before anyt
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, permutations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -81,10 +81,12 @@ def rotated(
     k = n_folds_of(folds)
     splits = []
     # Each fold with each class that it trains; then the folds with two of them.
-    own_classes = set(zip(folds[trains].tolist(), y[trains].tolist(), strict=True))
-    n_classes = Counter(fold for fold, _ in own_classes)
+    fold_classes = set(zip(folds[trains].tolist(), y[trains].tolist(), strict=True))
+    n_classes = Counter(fold for fold, _ in fold_classes)
     has_both = [n_classes[fold] == 2 for fold in range(k)]
-    for test in (fold for fold in range(k) if fold not in never):
+    for test in range(k):
+        if test in never:
+            continue
         # The first two are enough: where there is only one, it trains.
         steps = ((test + step) % k for step in range(1, k))
         both = list(islice((fold for fold in steps if has_both[fold]), 2))
@@ -131,20 +133,28 @@ def paper_splits(
     usable = video & (folds != OUTSIDE) & (y >= 0)
     last = n_folds_of(folds) - 1
     splits = []
-    code = quirk == "authors"
-    n_runs = last - 1 if balanced else last if code else 1
-    for run in range(n_runs if validates else 1):
-        chosen_on = (run if validates else OUTSIDE) if code else last - 1
+    is_of_code = quirk == "authors"
+    if not validates:
+        n_runs = 1
+    elif balanced:
+        n_runs = last - 1
+    elif is_of_code:
+        n_runs = last
+    else:
+        n_runs = 1
+    for run in range(n_runs):
+        chosen_on = last - 1
+        if is_of_code:
+            chosen_on = run if validates else OUTSIDE
         pool = usable & (folds != last) & (folds != chosen_on)
         train = pool
         if balanced and validates:
             train = _in_turn(quirk, run, folds, y, pool, last)
+        train_rows = np.flatnonzero(train)
         validation = np.flatnonzero(usable & (folds == chosen_on))
         tested = np.flatnonzero(usable & (folds == last))
         splits.append(
-            Split(
-                f"run {run}", np.flatnonzero(train), validation, tested, last, chosen_on
-            )
+            Split(f"run {run}", train_rows, validation, tested, last, chosen_on)
         )
     return splits
 
@@ -190,16 +200,11 @@ def movie_pairs(
         raise FixInput(
             "validation = 'each' needs at least two movies outside splits.never"
         )
-    return [
-        Split(
-            f"test {i}, validate {j}",
-            np.flatnonzero(usable & (folds != i) & (folds != j)),
-            np.flatnonzero(usable & (folds == j)),
-            np.flatnonzero(usable & (folds == i)),
-            i,
-            j,
-        )
-        for i in movies
-        for j in movies
-        if i != j
-    ]
+    splits = []
+    for test, chosen_on in permutations(movies, 2):
+        train = np.flatnonzero(usable & (folds != test) & (folds != chosen_on))
+        validation = np.flatnonzero(usable & (folds == chosen_on))
+        tested = np.flatnonzero(usable & (folds == test))
+        name = f"test {test}, validate {chosen_on}"
+        splits.append(Split(name, train, validation, tested, test, chosen_on))
+    return splits
