@@ -6,6 +6,7 @@ film are alike, so they are exchanged only within films.
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,17 +55,18 @@ class AnnotationAudit(Audit):
             values.append(
                 {
                     "value": test.a,
-                    **{"count_x": int(test.s_x.sum()), "count_y": int(test.s_y.sum())},
-                    **{
-                        "share_x": float(test.s_x.mean()),
-                        "share_y": float(test.s_y.mean()),
-                    },
-                    **{"interval_x": in_x, "interval_y": in_y},
-                    **{
-                        key: tested[key]
-                        for key in ("p", "p_blocked", "verdict", "p_holm")
-                    },
-                    **{key: tested[key] for key in ("blocks", "why")},
+                    "count_x": int(test.s_x.sum()),
+                    "count_y": int(test.s_y.sum()),
+                    "share_x": float(test.s_x.mean()),
+                    "share_y": float(test.s_y.mean()),
+                    "interval_x": in_x,
+                    "interval_y": in_y,
+                    "p": tested["p"],
+                    "p_blocked": tested["p_blocked"],
+                    "verdict": tested["verdict"],
+                    "p_holm": tested["p_holm"],
+                    "blocks": tested["blocks"],
+                    "why": tested["why"],
                 }
             )
         first = self.tests[0]
@@ -87,7 +89,8 @@ class AnnotationAudit(Audit):
         first = self.tests[0]
         rows = list[tuple[object, ...]]()
         for test, (in_x, in_y) in zip(self.tests, self.intervals, strict=True):
-            x, y = ((int(s.sum()), float(s.mean())) for s in (test.s_x, test.s_y))
+            x = (int(test.s_x.sum()), float(test.s_x.mean()))
+            y = (int(test.s_y.sum()), float(test.s_y.mean()))
             rows.append((test.a, *x, *in_x, *y, *in_y, *test.p_cells()))
         sentences = [
             f"X is {first.x}, {len(first.s_x)} clips; Y is {first.y}, {len(first.s_y)} clips. "
@@ -166,31 +169,38 @@ def audit_annotations(
         raise NotFound(
             f"no column {column!r}; found {known}", where=manifest.name, hint=hint
         )
-    groups = select_groups((x, y), manifest)
-    clips = [[manifest[clip] for clip in ids] for _, ids in groups]
-    cells = [[frozenset(clip.values(column)) for clip in own] for own in clips]
-    films = [[clip.movie_id for clip in own] for own in clips]
-    counts = Counter(value for own in cells for cell in own for value in cell)
-    names = sorted(value for value, n in counts.items() if n >= min_count)
-    if not names:
-        what = f"no clip of the groups has a value in column {column!r}"
-        raise FixInput(
-            what, where=manifest.name, hint="--min-count" if counts else "--column"
-        )
+    (name_x, ids_x), (name_y, ids_y) = select_groups((x, y), manifest)
+    cells_x = [frozenset(manifest[clip].values(column)) for clip in ids_x]
+    cells_y = [frozenset(manifest[clip].values(column)) for clip in ids_y]
+    films_x = [manifest[clip].movie_id for clip in ids_x]
+    films_y = [manifest[clip].movie_id for clip in ids_y]
+    counts = Counter(chain.from_iterable([*cells_x, *cells_y]))
+    values = sorted(value for value, n in counts.items() if n >= min_count)
+    if not values:
+        what_is_wrong = f"no clip of the groups has a value in column {column!r}"
+        hint = "--min-count" if counts else "--column"
+        raise FixInput(what_is_wrong, where=manifest.name, hint=hint)
+    films = np.array([*films_x, *films_y])
     tests = []
     intervals = []
-    for name in names:
-        s_x, s_y = (np.array([name in cell for cell in own]) for own in cells)
-        labels = (groups[0][0], groups[1][0], name, "")
-        tests.append(compare_groups(labels, s_x, s_y, np.array([*films[0], *films[1]])))
-        in_x, in_y = (
-            ratio_interval(s, np.ones(len(s)), own, seed=seed)
-            for s, own in zip((s_x, s_y), films, strict=True)
-        )
+    for value in values:
+        has_x = np.array([value in cell for cell in cells_x])
+        has_y = np.array([value in cell for cell in cells_y])
+        labels = (name_x, name_y, value, "")
+        tests.append(compare_groups(labels, has_x, has_y, films))
+        in_x = ratio_interval(has_x, np.ones(len(has_x)), films_x, seed=seed)
+        in_y = ratio_interval(has_y, np.ones(len(has_y)), films_y, seed=seed)
         intervals.append((in_x, in_y))
-    n_empty = sum(not cell for own in cells for cell in own)
-    about = (manifest.name, column, min_count, n_empty, len(counts) - len(names))
-    return AnnotationAudit(*about, with_holm(tests), tuple(intervals))
+    n_empty = sum(not cell for cell in [*cells_x, *cells_y])
+    return AnnotationAudit(
+        source=manifest.name,
+        column=column,
+        min_count=min_count,
+        n_empty=n_empty,
+        n_left_out=len(counts) - len(values),
+        tests=with_holm(tests),
+        intervals=tuple(intervals),
+    )
 
 
 def _sentence(test: GroupTest) -> str:

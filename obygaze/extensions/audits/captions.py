@@ -6,6 +6,7 @@ Intervals and tests are over clusters (images, films), because captions of one i
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -213,55 +214,97 @@ def contrasts(
     cluster is the number of its words above the number that the rate over all captions predicts for
     its size. So a cluster with many captions does not count as one that uses the words more often.
     """
-    of_cluster = defaultdict[str, set[str]](set)
+    groups_of = defaultdict[str, set[str]](set)
     for caption in captions:
-        of_cluster[caption.cluster] |= caption.labels
-    groups = sorted(set().union(*of_cluster.values()))
-    pairs = sorted(name for name, found in of_cluster.items() if len(found) > 1)
+        groups_of[caption.cluster] |= caption.labels
+    groups = sorted(set().union(*groups_of.values()))
+    pairs = sorted(cluster for cluster, labels in groups_of.items() if len(labels) > 1)
     if len(groups) != 2 or len(pairs) == 1:
         return []
-    names = pairs or sorted(of_cluster)
-    sizes = Counter(caption.cluster for caption in captions)
-    is_first = [True, False] * len(pairs) or [
-        of_cluster[name] == {groups[0]} for name in names
-    ]
-    blocks = [name for name in pairs for _ in groups] or None
-    counts = (bool(pairs), len(pairs), len(of_cluster) - len(pairs) if pairs else 0)
+    first, second = groups
+    clusters = sorted(groups_of)
     tests = []
     for title, words in lists.items():
-        hits = defaultdict[tuple[str, str], list[int]](list)
-        for caption, n in zip(captions, _occurrences(captions, words), strict=True):
-            for label in caption.labels:
-                hits[caption.cluster, label].append(n)
-        values = list[float]()
-        difference = None
+        n_words = _occurrences(captions, words)
         if pairs:
-            values = [fmean(hits[name, group]) for name in names for group in groups]
-            difference = 1000 * (fmean(values[::2]) - fmean(values[1::2]))
+            values = _paired_values(captions, n_words, pairs, groups)
+            p = permutation_p(
+                values,
+                [True, False] * len(pairs),
+                list(chain.from_iterable((pair, pair) for pair in pairs)),
+                permutations=permutations,
+                seed=seed,
+            )
+            test = GroupContrast(
+                title,
+                first,
+                second,
+                p,
+                p_holm=1.0,
+                paired=True,
+                n_paired=len(pairs),
+                n_left_out=len(groups_of) - len(pairs),
+                difference=1000 * (fmean(values[::2]) - fmean(values[1::2])),
+            )
         else:
-            found = {
-                name: sum(sum(hits[name, group]) for group in groups) for name in names
-            }
-            total = sum(found.values())
-            # In whole numbers, so that ties are ties.
-            values = [
-                found[name] * len(captions) - total * sizes[name] for name in names
-            ]
-        p = permutation_p(
-            values, is_first, blocks, permutations=permutations, seed=seed
-        )
-        tests.append(
-            GroupContrast(title, groups[0], groups[1], p, 1.0, *counts, difference)
-        )
+            p = permutation_p(
+                _values_above_rate(captions, n_words, clusters),
+                [groups_of[cluster] == {first} for cluster in clusters],
+                None,
+                permutations=permutations,
+                seed=seed,
+            )
+            test = GroupContrast(title, first, second, p, p_holm=1.0)
+        tests.append(test)
     corrected = holm([test.p.two_sided for test in tests])
     return [
         replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)
     ]
 
 
+def _paired_values(
+    captions: Sequence[LabelledText],
+    n_words: Sequence[int],
+    pairs: Sequence[str],
+    groups: Sequence[str],
+) -> list[float]:
+    """Return the mean number of words in a caption, of each group in each pair."""
+    numbers = defaultdict[tuple[str, str], list[int]](list)
+    for caption, n in zip(captions, n_words, strict=True):
+        for group in caption.labels:
+            numbers[caption.cluster, group].append(n)
+    values = []
+    for pair in pairs:
+        values += [fmean(numbers[pair, group]) for group in groups]
+    return values
+
+
+def _values_above_rate(
+    captions: Sequence[LabelledText], n_words: Sequence[int], clusters: Sequence[str]
+) -> list[float]:
+    """Return by how many words each cluster is above the rate over all captions.
+
+    The values are multiplied by the number of captions: in whole numbers, ties are ties.
+    """
+    words_of = Counter[str]()
+    sizes = Counter[str]()
+    for caption, n in zip(captions, n_words, strict=True):
+        # A caption with two labels would make its cluster a pair.
+        words_of[caption.cluster] += n * len(caption.labels)
+        sizes[caption.cluster] += 1
+    total = words_of.total()
+    return [
+        words_of[cluster] * len(captions) - total * sizes[cluster]
+        for cluster in clusters
+    ]
+
+
 def _occurrences(captions: Sequence[LabelledText], words: frozenset[str]) -> list[int]:
     """Return how many words of each caption are in a list."""
-    return [sum(word in words for word in tokens(caption.text)) for caption in captions]
+    numbers = []
+    for caption in captions:
+        numbers.append(sum(word in words for word in tokens(caption.text)))
+    return numbers
 
 
 command = audit_command(audit_captions, "captions")

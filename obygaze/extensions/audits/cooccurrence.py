@@ -95,23 +95,37 @@ class CoocAudit(Audit):
         for gender in self.shown:
             end = "" if is_pair else f" {gender}"
             headers += [f"share {gender}", f"low{end}", f"high{end}"]
-        headers += [f"cut {gender}" for gender in self.genders if is_pair]
-        headers += ["amplified"] if added else []
-        rows = []
-        for thing in self.things:
-            row: list[object] = [thing.thing, *thing.counts.values()]
-            for gender in self.shown:
-                row += [
-                    thing.shares.get(gender),
-                    *thing.intervals.get(gender, (None, None)),
-                ]
-            if is_pair:
-                row += (
-                    [f"{cut:.2f}" for cut in thing.printed]
-                    if thing.printed
-                    else [None, None]
-                )
-            rows.append((*row, *([added.by_thing.get(thing.thing)] if added else [])))
+        if is_pair:
+            headers += [f"cut {gender}" for gender in self.genders]
+        if added:
+            headers.append("amplified")
+        rows = [self._row_of(thing) for thing in self.things]
+        title = "Co-occurrence"
+        if self.source:
+            title += f": {self.source}"
+        return Finding(
+            title, tuple(headers), tuple(rows), sentences=tuple(self._sentences())
+        )
+
+    def _row_of(self, thing: CoOccurrence) -> tuple[object, ...]:
+        """Return the counts, shares and intervals of a thing, and how much it is amplified."""
+        row: list[object] = [thing.thing, *thing.counts.values()]
+        for gender in self.shown:
+            low, high = thing.intervals.get(gender, (None, None))
+            row += [thing.shares.get(gender), low, high]
+        if len(self.shown) == 1:
+            cuts: list[str | None] = [None, None]
+            if thing.printed:
+                cuts = [f"{cut:.2f}" for cut in thing.printed]
+            row += cuts
+        if self.amplification:
+            row.append(self.amplification.by_thing.get(thing.thing))
+        return tuple(row)
+
+    def _sentences(self) -> list[str]:
+        """Return what a reader must know about shares, intervals and amplification."""
+        is_pair = len(self.shown) == 1
+        added = self.amplification
         sentences = [CUT] if is_pair else []
         if all(thing.share is None for thing in self.things):
             sentences.append(
@@ -131,8 +145,7 @@ class CoocAudit(Audit):
                 f"Mean bias amplification over {len(added.by_thing)} things: {added.mean:+.3f}. "
                 f"The shares of {self.compared} are {further} those of {self.source}."
             )
-        title = "Co-occurrence" + (f": {self.source}" if self.source else "")
-        return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
+        return sentences
 
     def plot(self) -> Plot:
         """Return the share of each thing, the largest first."""
@@ -140,21 +153,21 @@ class CoocAudit(Audit):
         points = []
         amplified = self.amplification.by_thing if self.amplification else {}
         for thing in sorted(self.things, key=lambda thing: -(thing.share or 0.0)):
-            for gender in self.shown if thing.shares else ():
+            if not thing.shares:
+                continue
+            note = f"n = {sum(thing.counts.values())}"
+            if thing.thing in amplified:
+                note += f", amplified {amplified[thing.thing]:+.2f}"
+            for gender in self.shown:
                 label = thing.thing if is_pair else f"{thing.thing}: {gender}"
-                note = f"n = {sum(thing.counts.values())}"
-                if thing.thing in amplified:
-                    note += f", amplified {amplified[thing.thing]:+.2f}"
                 ends = thing.intervals.get(gender, ())
                 points.append(Point(label, thing.shares[gender], ends, note))
-        label = (
-            f"share of {self.genders[0]}, with 95 % over clusters"
-            if is_pair
-            else "share"
-        )
+        xlabel = "share"
+        if is_pair:
+            xlabel = f"share of {self.genders[0]}, with 95 % over clusters"
         line = 1 / len(self.genders)
         return Plot(
-            "Words of which gender are used with each thing", points, label, line
+            "Words of which gender are used with each thing", points, xlabel, line
         )
 
 
@@ -198,12 +211,14 @@ def audit_cooc(
     def find_things(cells: Mapping[str, str]) -> frozenset[str]:
         if lists is None:
             return split_cell(cells[column])
-        found = bare_words(cells[column])
-        return frozenset(name for name, listed in lists.items() if found & listed)
+        words_of_text = bare_words(cells[column])
+        return frozenset(
+            name for name, listed in lists.items() if words_of_text & listed
+        )
 
-    def count(one: TextSource) -> tuple[int, list[CoOccurrence]]:
+    def count(counted: TextSource) -> tuple[int, list[CoOccurrence]]:
         texts = read_texts(
-            one,
+            counted,
             text,
             find_things,
             columns=(column,),
@@ -212,20 +227,24 @@ def audit_cooc(
         )
         return len(texts), count_pairs(texts, genders, seed=seed)
 
-    n_texts, found = count(source)
-    if not found:
+    n_texts, pairs = count(source)
+    if not pairs:
         raise FixInput(
             "no text has a thing", where=source_name(source), hint="--things, --text"
         )
-    audit = CoocAudit(source_name(source), n_texts, tuple(genders), tuple(found))
+    audit = CoocAudit(source_name(source), n_texts, tuple(genders), tuple(pairs))
     if compare is None:
         return audit
-    data, predicted = (
-        {pair.thing: tuple(pair.counts.values()) for pair in pairs}
-        for pairs in (found, count(compare)[1])
+    _, predicted_pairs = count(compare)
+    amplification = bias_amplification(
+        _counts_by_thing(pairs), _counts_by_thing(predicted_pairs)
     )
-    amplification = bias_amplification(data, predicted)
     return replace(audit, amplification=amplification, compared=source_name(compare))
+
+
+def _counts_by_thing(pairs: Sequence[CoOccurrence]) -> dict[str, tuple[int, ...]]:
+    """Return the counts of each thing, in the order of the genders."""
+    return {pair.thing: tuple(pair.counts.values()) for pair in pairs}
 
 
 def count_pairs(
@@ -239,11 +258,11 @@ def count_pairs(
         raise FixInput(
             f"expected at least two lists of gendered words, got {len(genders)}"
         )
-    found = []
+    pairs = []
     for thing, inside in by_label(texts).items():
-        words = [bare_words(text.text) for text in inside]
+        words_of_texts = [bare_words(text.text) for text in inside]
         flags = np.array(
-            [[not own.isdisjoint(w) for own in words] for w in genders.values()]
+            [_has_any(words_of_texts, listed) for listed in genders.values()]
         )
         counts = dict(zip(genders, flags.sum(axis=1).tolist(), strict=True))
         intervals = {}
@@ -251,11 +270,16 @@ def count_pairs(
             clusters = [text.cluster for text in inside]
             total = flags.sum(axis=0)
             intervals = {
-                gender: ratio_interval(own, total, clusters, seed=seed)
-                for gender, own in zip(genders, flags, strict=True)
+                gender: ratio_interval(has_word, total, clusters, seed=seed)
+                for gender, has_word in zip(genders, flags, strict=True)
             }
-        found.append(_co_occurrence(thing, counts, intervals))
-    return found
+        pairs.append(_co_occurrence(thing, counts, intervals))
+    return pairs
+
+
+def _has_any(words_of_texts: Sequence[set[str]], listed: frozenset[str]) -> list[bool]:
+    """Return whether each text has a word of a list."""
+    return [not words.isdisjoint(listed) for words in words_of_texts]
 
 
 def bias_amplification(
@@ -274,8 +298,9 @@ def bias_amplification(
     for thing in sorted(data.keys() & predicted.keys()):
         if not sum(data[thing]) or not sum(predicted[thing]):
             continue
-        is_tie = sorted(data[thing])[-1] == sorted(data[thing])[-2]
-        majority = int(np.argmax((predicted if is_tie else data)[thing]))
+        second, first = sorted(data[thing])[-2:]
+        deciding = predicted if first == second else data
+        majority = int(np.argmax(deciding[thing]))
         before = data[thing][majority] / sum(data[thing])
         by_thing[thing] = predicted[thing][majority] / sum(predicted[thing]) - before
     mean = sum(by_thing.values()) / len(by_thing) if by_thing else None

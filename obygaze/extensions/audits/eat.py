@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.result import Audit, audit_command
@@ -67,45 +68,49 @@ class EatAudit(Audit):
         title = (
             f"Embedding association: {self.source}" if self.source else "Association"
         )
-        stores = any(test.store for test in self.tests)
-        rows = tuple(
-            (
-                *((test.store,) if stores else ()),
-                *(test.x, test.y or None, test.a, test.b, len(test.s_x), len(test.s_y)),
-                *(test.effect_size, *test.p_cells()),
-            )
-            for test in self.tests
-        )
+        headers: tuple[str, ...] = HEADERS
+        rows = [_row_of(test) for test in self.tests]
+        if any(test.store for test in self.tests):
+            headers = ("store", *HEADERS)
+            rows = [(test.store, *_row_of(test)) for test in self.tests]
         sentences = summary(self.tests, _sentence)
         first = self.tests[0]
-        if len(self.tests) == 1 and (normal := first.verdict.normal):
+        normal = first.verdict.normal
+        if len(self.tests) == 1 and normal:
             kind = first.tail.replace("_", "-")
             p = p_text(normal[first.tail])
             sentences.append(f"Normal approximation of the {kind} p: {p}.")
-        headers = (*(("store",) if stores else ()), *HEADERS)
-        return Finding(title, headers, rows, sentences=tuple(sentences))
+        return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
 
     def plot(self) -> Plot:
         """Return the effect size of each test, the smallest p first."""
-        varying = {
-            name
-            for name in NAMES
-            if len({getattr(test, name) for test in self.tests}) > 1
-        }
+        varying = []
+        for name in NAMES:
+            values = {getattr(test, name) for test in self.tests}
+            if len(values) > 1:
+                varying.append(name)
         points = []
         for test in sorted(self.tests, key=lambda test: test.p):
-            label = " / ".join(getattr(test, name) for name in NAMES if name in varying)
-            p = p_equals(test.p) + (
-                f", Holm {p_text(test.p_holm)}" if len(self.tests) > 1 else ""
-            )
-            if test.effect_size is not None:
-                points.append(Point(label or test.x, test.effect_size, (), p))
+            if test.effect_size is None:
+                continue
+            label = " / ".join(getattr(test, name) for name in varying) or test.x
+            note = p_equals(test.p)
+            if len(self.tests) > 1:
+                note += f", Holm {p_text(test.p_holm)}"
+            points.append(Point(label, test.effect_size, (), note))
         return Plot(
             self.finding().title,
             points,
             "d, above 0 if X is closer to A than Y is",
             0.0,
         )
+
+
+def _row_of(test: GroupTest) -> tuple[object, ...]:
+    """Return the groups, the attributes, the sizes, the effect size and the p of a test."""
+    sizes = (len(test.s_x), len(test.s_y))
+    names = (test.x, test.y or None, test.a, test.b)
+    return (*names, *sizes, test.effect_size, *test.p_cells())
 
 
 def _sentence(test: GroupTest) -> str:
@@ -193,16 +198,18 @@ def audit_eat(
             "y": y,
             "store": stores,
             "groups": groups,
+            "attributes": attributes,
+            "text": text,
+            "view": view,
         }
-        selections |= {"attributes": attributes, "text": text, "view": view}
-        for name in (name for name, value in selections.items() if value):
-            raise FixUsage(
-                f"--{name} is for a store; a file of vectors has its own groups"
-            )
+        for name, value in selections.items():
+            if value:
+                raise FixUsage(
+                    f"--{name} is for a store; a file of vectors has its own groups"
+                )
         source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
-        return EatAudit(
-            run_tests(*read_vectors(vectors, single=single), **draws), source
-        )
+        tests_of_arrays = run_tests(*read_vectors(vectors, single=single), **draws)
+        return EatAudit(tests_of_arrays, source)
     if store is None or x is None or (y is None) != single:
         raise FixUsage("with a store, expected --x and --y, or --single and only --x")
     if single and groups:
@@ -211,15 +218,23 @@ def audit_eat(
         )
     opened = [open_store(named, workspace=workspace) for named in (store, *stores)]
     clips = None if manifest is None else read_manifest(manifest, workspace=workspace)
-    options: dict[str, Any] = {"text": text, "level": level, "view": view}
-    options |= {"drop_missing": drop_missing, "assume_space": assume_space}
+    options: dict[str, Any] = {
+        "text": text,
+        "level": level,
+        "view": view,
+        "drop_missing": drop_missing,
+        "assume_space": assume_space,
+    }
     tests: list[GroupTest] = []
     names = _store_labels(opened)
-    for name, one in zip(names, opened, strict=True):
+    for name, opened_store in zip(names, opened, strict=True):
+        shown_name = name if stores else ""
         for first, second in [(x, y), *groups]:
-            read = read_store_vectors(one, clips, first, second, attributes, **options)
-            found = run_tests(*read, **draws)
-            tests += [replace(test, store=name if stores else "") for test in found]
+            groups_read = read_store_vectors(
+                opened_store, clips, first, second, attributes, **options
+            )
+            for test in run_tests(*groups_read, **draws):
+                tests.append(replace(test, store=shown_name))
     # Corrected together: stores, groups and attributes are one family of tests.
     return EatAudit(with_holm(tests), ", ".join(names))
 
@@ -252,11 +267,20 @@ def run_tests(
     """
     if not pairs:
         raise FixInput("expected at least one pair of attributes, got none")
-    groups = [
-        x,
-        *([] if y is None else [y]),
-        *(group for pair in pairs for group in pair),
-    ]
+    groups = [x] if y is None else [x, y]
+    _check_widths([*groups, *chain.from_iterable(pairs)])
+    blocks = None if y is None else _blocks_of(x, y)
+    name_y = "" if y is None else y.name
+    tests = []
+    for a, b in pairs:
+        for name, s_x, s_y in _associations(x, y, a, b):
+            names = (name, name_y, a.name, b.name)
+            tests.append(compare_groups(names, s_x, s_y, blocks, **draws))
+    return with_holm(tests)
+
+
+def _check_widths(groups: Sequence[VectorGroup]) -> None:
+    """Raise an error if the vectors of the groups differ in their number of dimensions."""
     widths = [np.shape(group.vectors)[-1] for group in groups]
     if len(set(widths)) > 1:
         got = ", ".join(
@@ -265,17 +289,15 @@ def run_tests(
         raise FixInput(
             f"vectors must all have the same number of dimensions, got {got}"
         )
-    blocks = None
-    if y is not None and (x.blocks is None) != (y.blocks is None):
+
+
+def _blocks_of(x: VectorGroup, y: VectorGroup) -> NDArray[Any] | None:
+    """Return the films of the vectors of both groups, the first group first; None without films."""
+    if (x.blocks is None) != (y.blocks is None):
         raise FixInput("expected both x_block and y_block or neither, got one")
-    if y is not None and x.blocks is not None and y.blocks is not None:
-        blocks = np.concatenate([np.asarray(x.blocks), np.asarray(y.blocks)])
-    tests = []
-    for a, b in pairs:
-        for name, s_x, s_y in _associations(x, y, a, b):
-            names = (name, "" if y is None else y.name, a.name, b.name)
-            tests.append(compare_groups(names, s_x, s_y, blocks, **draws))
-    return with_holm(tests)
+    if x.blocks is None or y.blocks is None:
+        return None
+    return np.concatenate([np.asarray(x.blocks), np.asarray(y.blocks)])
 
 
 def _associations(
@@ -289,9 +311,9 @@ def _associations(
     rows = unit_rows(np.atleast_2d(np.asarray(x.vectors, dtype=np.float64)), "W")
     to_a = unit_rows(a.vectors, "A")
     to_b = unit_rows(b.vectors, "B")
-    numbered = (
-        [f"{x.name} {i}" for i in range(len(rows))] if len(rows) > 1 else [x.name]
-    )
+    numbered = [x.name]
+    if len(rows) > 1:
+        numbered = [f"{x.name} {i}" for i in range(len(rows))]
     for name, row in zip(x.labels or numbered, rows, strict=True):
         yield name, to_a @ row, to_b @ row
 

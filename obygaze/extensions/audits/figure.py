@@ -14,7 +14,8 @@ from obygaze_features.core.figures import (
     save,
 )
 
-BLUE, RED = "#4f7ea3", "#a8324a"
+BLUE = "#4f7ea3"
+RED = "#a8324a"
 MAX_ROWS = 40
 
 
@@ -53,13 +54,14 @@ def save_plot(plot: Plot, stem: Path, *, force: bool = True) -> tuple[Path, Path
             style = {"va": "center", "fontsize": 7.5, "color": INK}
             axes.annotate(note, (1.0, row), xytext=(5, 0), **beside, **style)
         label_rows(
-            axes, [textwrap.shorten(one.label, 60, placeholder=" …") for one in points]
+            axes, [textwrap.shorten(p.label, 60, placeholder=" …") for p in points]
         )
         if plot.line is not None:
             axes.axvline(plot.line, color=MUTED, lw=0.8, zorder=1)
         draw_grid(axes)
         axes.set_xlabel(plot.xlabel, color=MUTED)
-        axes.set_title(
-            plot.title + (f" ({MAX_ROWS} of {n_all} rows)" if n_all > MAX_ROWS else "")
-        )
+        title = plot.title
+        if n_all > MAX_ROWS:
+            title += f" ({MAX_ROWS} of {n_all} rows)"
+        axes.set_title(title)
         return save(figure, stem, force=force)

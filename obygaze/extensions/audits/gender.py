@@ -80,26 +80,34 @@ class GenderAudit(Audit):
         ratios = [
             row.ratio_to_man for row in self.estimates if row.ratio_to_man is not None
         ]
-        to_man = math.fsum(ratios) / len(ratios) if ratios else None
-        genders = [row.gender for row in self.estimates]
-        counts = (
-            {name: genders.count(name) for name in ("man", "woman")}
-            if genders
-            else None
-        )
+        to_man = None
+        to_woman = None
+        if ratios:
+            to_man = math.fsum(ratios) / len(ratios)
+            to_woman = 100 - to_man
+        counts = None
+        printed = None
+        if self.estimates:
+            genders = [row.gender for row in self.estimates]
+            counts = {name: genders.count(name) for name in ("man", "woman")}
+            printed = list(cut_shares(**counts))
+        document: dict[str, Any] = {}
+        if self.context:
+            document["context"] = dict(self.context)
+        if self.objects:
+            document["by_object"] = self.by_object()
         return {
-            **({"context": dict(self.context)} if self.context else {}),
-            **({"by_object": self.by_object()} if self.objects else {}),
+            **document,
             **_mean_scores(self.estimates),
             "rows": [
-                {"ratio_to_man": None, "ratio_to_woman": None, **asdict(r)}
-                for r in self.rows
+                {"ratio_to_man": None, "ratio_to_woman": None, **asdict(row)}
+                for row in self.rows
             ],
             "mean": math.fsum(row.score for row in self.rows) / len(self.rows),
             "mean_ratio_to_man": to_man,
-            "mean_ratio_to_woman": None if to_man is None else 100 - to_man,
+            "mean_ratio_to_woman": to_woman,
             "counts": counts,
-            "printed": list(cut_shares(**counts)) if counts else None,
+            "printed": printed,
             "n": len(self.rows),
         }
 
@@ -109,8 +117,8 @@ class GenderAudit(Audit):
         for name, row in zip(self.objects, self.estimates, strict=True):
             rows.setdefault(name, []).append(row)
         return {
-            name: {"n": len(own), **_mean_scores(own)}
-            for name, own in sorted(rows.items())
+            name: {"n": len(same_object), **_mean_scores(same_object)}
+            for name, same_object in sorted(rows.items())
         }
 
     def finding(self) -> Finding:
@@ -119,44 +127,12 @@ class GenderAudit(Audit):
         sentences = [
             f"Mean score of {count(len(self.rows), 'caption')}: {summary['mean']:.3f}."
         ]
-        if noted := sum(bool(row.note) for row in self.rows):
-            sentences.append(f"Captions with a note on the similarity: {noted}.")
+        n_noted = sum(bool(row.note) for row in self.rows)
+        if n_noted:
+            sentences.append(f"Captions with a note on the similarity: {n_noted}.")
         if self.estimates:
-            counts = summary["counts"]
-            (man, woman) = summary["printed"]
-            sentences.append(
-                f"'man' scores higher in {count(counts['man'], 'caption')} and 'woman' in "
-                f"{counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
-                "published, not rounded."
-            )
-            if (mean := summary["mean_ratio_to_man"]) is not None:
-                sentences.append(
-                    f"On average the share of 'man' in the two scores is {mean:.1f} %. Mean score "
-                    f"of 'man' {summary['mean_man']:.3f}, of 'woman' {summary['mean_woman']:.3f}, "
-                    "over all captions whatever wording wins: "
-                    f"{summary['ratio_of_means_to_man']:.1f} % to man."
-                )
-        headers: tuple[str, ...] = ("row", "score", "note")
-        rows: list[tuple[object, ...]] = [
-            (i, row.score, row.note or None) for i, row in enumerate(self.rows, 1)
-        ]
-        if self.objects:
-            headers = OBJECT_HEADERS
-            rows = [
-                (name, *values.values()) for name, values in self.by_object().items()
-            ]
-        elif self.estimates:
-            headers = ("caption", "score", "% to man", "% to woman", "note")
-            rows = [
-                (
-                    row.caption,
-                    row.score,
-                    row.ratio_to_man,
-                    row.ratio_to_woman,
-                    row.note or None,
-                )
-                for row in self.estimates
-            ]
+            sentences += _sentences_of_estimates(summary)
+        headers, rows = self._table()
         if self.context:
             sentences.append(
                 f"P(c) is the softmax over {len(self.context['words'])} words of "
@@ -165,31 +141,69 @@ class GenderAudit(Audit):
         title = f"Gender score: {self.source}" if self.source else "Gender score"
         return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
 
+    def _table(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+        """Return the headers and rows for a reader: by object, by caption, or by number."""
+        rows: list[tuple[object, ...]] = []
+        if self.objects:
+            for name, means in self.by_object().items():
+                rows.append((name, *means.values()))
+            return OBJECT_HEADERS, rows
+        if self.estimates:
+            for row in self.estimates:
+                shares = (row.ratio_to_man, row.ratio_to_woman)
+                rows.append((row.caption, row.score, *shares, row.note or None))
+            return ("caption", "score", "% to man", "% to woman", "note"), rows
+        for number, scored in enumerate(self.rows, 1):
+            rows.append((number, scored.score, scored.note or None))
+        return ("row", "score", "note"), rows
+
     def plot(self) -> Plot:
         """Return the share of 'man' in the scores of each caption or object; else the scores."""
         shares = [(row.caption, row.ratio_to_man) for row in self.estimates]
         if self.objects:
-            objects = self.by_object().items()
-            shares = [(name, own["ratio_of_means_to_man"]) for name, own in objects]
+            shares = [
+                (name, means["ratio_of_means_to_man"])
+                for name, means in self.by_object().items()
+            ]
         if not shares:
             rows = [Point(f"row {i}", row.score) for i, row in enumerate(self.rows, 1)]
             return Plot("Gender scores", rows, "score")
-        known = ((name, share) for name, share in shares if share is not None)
-        points = [Point(name, share, (), f"{share:.1f} %") for name, share in known]
+        points = [
+            Point(name, share, (), f"{share:.1f} %")
+            for name, share in shares
+            if share is not None
+        ]
+        points.sort(key=lambda point: -point.value)
         title = "Share of 'man' in the two scores, in percent"
-        return Plot(
-            title, sorted(points, key=lambda one: -one.value), "woman  ←  →  man", 50
+        return Plot(title, points, "woman  ←  →  man", 50)
+
+
+def _sentences_of_estimates(summary: Mapping[str, Any]) -> list[str]:
+    """Return how often each wording wins, and the means of both."""
+    counts = summary["counts"]
+    man, woman = summary["printed"]
+    sentences = [
+        f"'man' scores higher in {count(counts['man'], 'caption')} and 'woman' in "
+        f"{counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
+        "published, not rounded."
+    ]
+    mean = summary["mean_ratio_to_man"]
+    if mean is not None:
+        sentences.append(
+            f"On average the share of 'man' in the two scores is {mean:.1f} %. Mean score "
+            f"of 'man' {summary['mean_man']:.3f}, of 'woman' {summary['mean_woman']:.3f}, "
+            "over all captions whatever wording wins: "
+            f"{summary['ratio_of_means_to_man']:.1f} % to man."
         )
+    return sentences
 
 
 def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
     """Return the mean score of each wording over all rows, and the share of man in their sum."""
     if not rows:
         return {}
-    man, woman = (
-        math.fsum(scores) / len(rows)
-        for scores in ([r.score_man for r in rows], [r.score_woman for r in rows])
-    )
+    man = math.fsum(row.score_man for row in rows) / len(rows)
+    woman = math.fsum(row.score_woman for row in rows) / len(rows)
     share = 100 * man / (man + woman) if man + woman else None
     return {"mean_man": man, "mean_woman": woman, "ratio_of_means_to_man": share}
 
@@ -234,31 +248,17 @@ def audit_gender_score(
     violations = Violations(path)
     given = ("prob",) if store is None else ("clip_id", "visual")
     read = read_table(path, required=given, violations=violations)
-    form = ESTIMATE_COLUMNS if by or "lm_man" in read.columns else SCORE_COLUMNS
-    wanted = (*(name for name in form if name != "prob"), *([by] if by else []))
-    if missing := [
-        name for name in wanted if read.columns and name not in read.columns
-    ]:
-        expected = " or ".join(
-            ", ".join(form) for form in (SCORE_COLUMNS, ESTIMATE_COLUMNS)
-        )
-        violations.add(
-            1, None, f"missing column {', '.join(missing)}; expected {expected}"
-        )
-    hint = "obygaze extract captions adds priors and similarities"
-    violations.raise_if_any("this is not a table of captions", hint=hint)
+    _check_columns(read.columns, by, violations)
     lines = read.rows
     context = None
     if store is not None and lines:
-        store = open_store(store, workspace=workspace)
-        options: dict[str, Any] = {
-            "text": text,
-            "level": level,
-            "assume_space": assume_space,
-        }
-        ids = [row["clip_id"] for row in lines]
         chances, scale = store_word_probabilities(
-            store, ids, logit_scale=logit_scale, **options
+            open_store(store, workspace=workspace),
+            [row["clip_id"] for row in lines],
+            logit_scale=logit_scale,
+            text=text,
+            level=level,
+            assume_space=assume_space,
         )
         for row in lines:
             if row["visual"] not in chances[0]:
@@ -278,10 +278,32 @@ def audit_gender_score(
         raise FixInput(
             "the table has no captions (no row after the header)", where=str(path)
         )
-    objects = tuple(row[by] for row in read.rows) if by is not None else ()
-    return GenderAudit(
-        tuple(row for row in rows if row is not None), path.name, objects, context
-    )
+    objects: tuple[str, ...] = ()
+    if by is not None:
+        objects = tuple(row[by] for row in read.rows)
+    scored = tuple(row for row in rows if row is not None)
+    return GenderAudit(scored, path.name, objects, context)
+
+
+def _check_columns(
+    columns: Sequence[str], by: str | None, violations: Violations
+) -> None:
+    """Raise an error if a table has the columns of neither form."""
+    form = ESTIMATE_COLUMNS if by or "lm_man" in columns else SCORE_COLUMNS
+    wanted = [name for name in form if name != "prob"]
+    if by:
+        wanted.append(by)
+    missing = [name for name in wanted if name not in columns]
+    # Without a header, the table itself is already a violation.
+    if columns and missing:
+        scores = ", ".join(SCORE_COLUMNS)
+        estimates = ", ".join(ESTIMATE_COLUMNS)
+        names = ", ".join(missing)
+        violations.add(
+            1, None, f"missing column {names}; expected {scores} or {estimates}"
+        )
+    hint = "obygaze extract captions adds priors and similarities"
+    violations.raise_if_any("this is not a table of captions", hint=hint)
 
 
 def gender_score(lm: float, sim: float, prob: float) -> GenderScore:
@@ -347,9 +369,8 @@ def _score_row(row: TableRow) -> GenderScore | GenderEstimate | None:
     try:
         if "lm_man" not in row.cells:
             return score(*SCORE_COLUMNS)
-        man, woman = (
-            score(f"lm_{word}", f"sim_{word}", "prob") for word in ("man", "woman")
-        )
+        man = score("lm_man", "sim_man", "prob")
+        woman = score("lm_woman", "sim_woman", "prob")
         return gender_estimate(row["caption"], man, woman)
     except FixInput as error:
         row.add(None, error.what)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -68,12 +69,13 @@ class MediaEvalAudit(Audit):
     @property
     def scores(self) -> list[tuple[str, str, RankingScore | AffectScore]]:
         """The file name, the subtask and the score of each run and subtask."""
-        return [
-            (Path(run.run).name, name, score)
-            for run in self.runs
-            for name in COLUMNS
-            if (score := getattr(run, name)) is not None
-        ]
+        scores = []
+        for run in self.runs:
+            for subtask in COLUMNS:
+                score = getattr(run, subtask)
+                if score is not None:
+                    scores.append((Path(run.run).name, subtask, score))
+        return scores
 
     def to_json(self) -> dict[str, Any]:
         """Return every run; at the top, for each subtask, its first run."""
@@ -85,7 +87,7 @@ class MediaEvalAudit(Audit):
     def finding(self) -> Finding:
         """Return a row for each run and measure, and sentences about ties and missing clips."""
         rows: list[tuple[object, ...]] = []
-        sentences = [line for run in self.runs for line in run.warnings]
+        sentences = list(chain.from_iterable(run.warnings for run in self.runs))
         for run, name, score in self.scores:
             sentences += [f"{run}, {name}: {line}" for line in score.to_sentences()]
             if isinstance(score, AffectScore):
@@ -166,15 +168,10 @@ def audit_mediaeval(
     if manifest is not None:
         classes = classes_of(read_manifest(manifest, workspace=workspace))
     scores = [_score_run(path, grades, classes, precision) for path in map(Path, runs)]
-    of_subtask = {
-        "violence": [run for run in scores if run.violence is not None],
-        "affect": [run for run in scores if run.violence is None],
-    }
-    broken = [
-        f"{name}: {line}"
-        for name, own in of_subtask.items()
-        for line in check_rules(own)
-    ]
+    violence = [run for run in scores if run.violence is not None]
+    affect = [run for run in scores if run.violence is None]
+    broken = [f"violence: {line}" for line in check_rules(violence)]
+    broken += [f"affect: {line}" for line in check_rules(affect)]
     return MediaEvalAudit(precision, tuple(broken), tuple(scores))
 
 
@@ -265,19 +262,15 @@ def _score_run(
     """Score a run against TREC judgements (violence), or the classes of each subtask."""
     external = _uses_external_data(path)
     if is_affect_run(path):
-        predictions = zip(("valence", "arousal"), read_affect_run(path), strict=True)
-        affect: dict[str, AffectScore | None] = {}
-        for subtask, predicted in predictions:
-            affect[subtask] = None
-            if classes.get(subtask):
-                truth = _renamed(classes[subtask], predicted)
-                _check_names(truth, predicted, path)
-                affect[subtask] = score_affect(truth, predicted)
-        valence = affect["valence"]
-        arousal = affect["arousal"]
+        predicted_valence, predicted_arousal = read_affect_run(path)
+        valence = _score_classes(path, classes.get("valence"), predicted_valence)
+        arousal = _score_classes(path, classes.get("arousal"), predicted_arousal)
         if valence is None and arousal is None:
-            what = "no valence or arousal classes given"
-            raise FixInput(what, where=str(path), hint="--manifest")
+            raise FixInput(
+                "no valence or arousal classes given",
+                where=str(path),
+                hint="--manifest",
+            )
         return RunScore(str(path), None, valence, arousal, external)
     scores, warnings = read_trec_run(path)
     topic, returned = next(iter(scores.items()))
@@ -289,11 +282,24 @@ def _score_run(
         )
     if len(scores) != 1 or topic not in grades:
         topics = f"{', '.join(sorted(scores))} in the run, {', '.join(sorted(grades))} judged"
-        what = f"a run and its judgements must have the same topic, got {topics}"
-        raise FixInput(what, where=str(path))
+        raise FixInput(
+            f"a run and its judgements must have the same topic, got {topics}",
+            where=str(path),
+        )
     _check_names(grades[topic], returned, path)
     score = score_ranking(grades[topic], returned, precision)
     return RunScore(str(path), score, None, None, external, warnings)
+
+
+def _score_classes(
+    path: Path, classes: Mapping[str, int] | None, predicted: Mapping[str, int]
+) -> AffectScore | None:
+    """Score the classes that a run predicts for a subtask; None without classes."""
+    if not classes:
+        return None
+    truth = _renamed(classes, predicted)
+    _check_names(truth, predicted, path)
+    return score_affect(truth, predicted)
 
 
 command = audit_command(audit_mediaeval, "mediaeval")

@@ -91,9 +91,9 @@ def read_affect_run(path: str | Path) -> tuple[dict[str, int], dict[str, int]]:
     arousal = dict[str, int]()
     for row in _rows(Path(path), "name valence arousal", violations):
         name = row.unique("name", lines)
-        for column, found in (("valence", valence), ("arousal", arousal)):
-            text = row.one_of(column, [str(one) for one in CLASSES])
-            found[name] = whole_number(text) or 0
+        for column, classes in (("valence", valence), ("arousal", arousal)):
+            text = row.one_of(column, list(map(str, CLASSES)))
+            classes[name] = whole_number(text) or 0
     violations.raise_if_any("this is not an affect run")
     return valence, arousal
 
@@ -149,7 +149,8 @@ class RankingScore:
                 f"{self.ap_ties_worst:.4f} to {self.ap_ties_best:.4f} by their order, "
                 f"{self.ap_ties_expected:.4f} on average."
             )
-        if missing := self.n_judged + self.n_unjudged - self.n_returned:
+        missing = self.n_judged + self.n_unjudged - self.n_returned
+        if missing:
             sentences.append(f"{missing} judged clips were not returned.")
         if self.n_unjudged:
             sentences.append(
@@ -195,17 +196,21 @@ def score_affect(truth: Mapping[str, int], predicted: Mapping[str, int]) -> Affe
     returned = [name for name in predicted if name in truth]
     hits = sum(truth[name] == predicted[name] for name in returned)
     pairs = Counter((truth[name], predicted[name]) for name in returned)
+    confusion = []
+    for true in CLASSES:
+        confusion.append(tuple(pairs[true, guess] for guess in CLASSES))
+    accuracy_returned = None
+    if returned:
+        accuracy_returned = hits / len(returned)
     return AffectScore(
         accuracy=hits / len(truth),
-        accuracy_returned=hits / len(returned) if returned else None,
+        accuracy_returned=accuracy_returned,
         n=len(truth),
         n_returned=len(returned),
         n_unknown=len(predicted) - len(returned),
         majority=max(Counter(truth.values()).values()) / len(truth),
         random=1 / len(CLASSES),
-        confusion=tuple(
-            tuple(pairs[true, guess] for guess in CLASSES) for true in CLASSES
-        ),
+        confusion=tuple(confusion),
     )
 
 
@@ -224,29 +229,29 @@ def score_ranking(
     relevant = {name for name, grade in judgements.items() if grade > 0}
     n_relevant = len(relevant)
     order, groups = _ranked(run, relevant, precision)
-    best = [
-        hit for n, found in groups for hit in [True] * found + [False] * (n - found)
-    ]
-    worst = [
-        hit for n, found in groups for hit in [False] * (n - found) + [True] * found
-    ]
+    best: list[bool] = []
+    worst: list[bool] = []
+    for size, n_hits in groups:
+        hits = [True] * n_hits
+        misses = [False] * (size - n_hits)
+        best += hits + misses
+        worst += misses + hits
     # sklearn ranks all judged and returned documents, those not returned below all others.
+    _, sklearn_groups = _ranked(run, relevant, "float64")
     unreturned = judgements.keys() - run.keys()
-    rest = [(len(unreturned), len(relevant & unreturned))] if unreturned else []
-    # Recall and precision after each group of equal scores.
-    curve = [(0.0, 1.0)]
-    before = 0
-    hits = 0
-    for size, found in [*_ranked(run, relevant, "float64")[1], *rest]:
-        before = before + size
-        hits = hits + found
-        curve.append((hits / max(n_relevant, 1), hits / before))
+    if unreturned:
+        sklearn_groups.append((len(unreturned), len(relevant & unreturned)))
+    steps = []
+    trapezoids = []
+    curve = _recall_and_precision(sklearn_groups, n_relevant)
+    for (recall_before, precision_before), (recall_at, precision_at) in pairwise(curve):
+        width = recall_at - recall_before
+        steps.append(width * precision_at)
+        trapezoids.append(width * (precision_before + precision_at) / 2)
     return RankingScore(
         ap_trec=_ap((name in relevant for name in order), n_relevant),
-        ap_sklearn=sum(((r - last) * p for (last, _), (r, p) in pairwise(curve)), 0.0),
-        pr_auc_trapezoid=sum(
-            ((r - r0) * (p0 + p) / 2 for (r0, p0), (r, p) in pairwise(curve)), 0.0
-        ),
+        ap_sklearn=sum(steps, 0.0),
+        pr_auc_trapezoid=sum(trapezoids, 0.0),
         tied=sum(size for size, _ in groups if size > 1) / max(len(order), 1),
         ap_ties_best=_ap(best, n_relevant),
         ap_ties_worst=_ap(worst, n_relevant),
@@ -255,9 +260,23 @@ def score_ranking(
         n_returned=len(order),
         n_judged=len(judgements),
         n_relevant=n_relevant,
-        n_relevant_returned=sum(found for _, found in groups),
+        n_relevant_returned=sum(n_hits for _, n_hits in groups),
         n_unjudged=len(run.keys() - judgements.keys()),
     )
+
+
+def _recall_and_precision(
+    groups: Sequence[tuple[int, int]], n_relevant: int
+) -> list[tuple[float, float]]:
+    """Return recall and precision before all documents and after each group of equal scores."""
+    curve = [(0.0, 1.0)]
+    n_ranked = 0
+    n_hits = 0
+    for size, n_hits_of_group in groups:
+        n_ranked += size
+        n_hits += n_hits_of_group
+        curve.append((n_hits / max(n_relevant, 1), n_hits / n_ranked))
+    return curve
 
 
 def _ranked(
@@ -274,29 +293,29 @@ def _ranked(
     order = sorted(
         scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True
     )
-    ties = [list(names) for _, names in groupby(order, key=scores.__getitem__)]
-    return order, [
-        (len(names), sum(name in relevant for name in names)) for names in ties
-    ]
+    groups = []
+    for _, tied in groupby(order, key=scores.__getitem__):
+        is_relevant = [name in relevant for name in tied]
+        groups.append((len(is_relevant), sum(is_relevant)))
+    return order, groups
 
 
 def _ap(hits: Iterable[bool], n_relevant: int) -> float:
     ranks = [rank for rank, hit in enumerate(hits, start=1) if hit]
-    return math.fsum(found / rank for found, rank in enumerate(ranks, start=1)) / max(
-        n_relevant, 1
-    )
+    precisions = [n_hits / rank for n_hits, rank in enumerate(ranks, start=1)]
+    return math.fsum(precisions) / max(n_relevant, 1)
 
 
 def _expected_ap(groups: Sequence[tuple[int, int]], n_relevant: int) -> float:
     """Return the mean over all orders of the documents of each group."""
-    before = 0
-    found = 0
+    n_ranked = 0
+    n_hits = 0
     total = 0.0
     for size, relevant in groups:
-        place = np.arange(1, size + 1)
+        position = np.arange(1, size + 1)
         others = (relevant - 1) / (size - 1) if size > 1 else 0.0
-        expected = (found + 1 + (place - 1) * others) / (before + place)
+        expected = (n_hits + 1 + (position - 1) * others) / (n_ranked + position)
         total += relevant / size * float(expected.sum())
-        before = before + size
-        found = found + relevant
+        n_ranked += size
+        n_hits += relevant
     return total / max(n_relevant, 1)

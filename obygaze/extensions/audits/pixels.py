@@ -111,16 +111,19 @@ def audit_pixels(
     clips = clips[:: math.ceil(len(clips) / MAX_CLIPS) or 1]
     film_of = dict(zip(films.clip_ids.tolist(), films.movie_ids.tolist(), strict=True))
     targets = _rows(films, PICTURES, clips)
-    found = []
+    recovered_levels = []
     for level in levels or features.levels:
         rows = _rows(features, level, clips)
         ids = [clip for clip in clips if clip in rows and clip in targets]
         if len({film_of[clip] for clip in ids}) < 2:
             what = "clips of at least 2 films must have features and pictures"
             raise FixInput(what, where=f"{features.location}: {level}")
-        X, Y = (np.stack([source[clip] for clip in ids]) for source in (rows, targets))
-        found.append(recovered(X, Y, [film_of[clip] for clip in ids], level))
-    return PixelAudit(Path(features.location).name, features.plan.sha256, tuple(found))
+        X = np.stack([rows[clip] for clip in ids])
+        Y = np.stack([targets[clip] for clip in ids])
+        films_of_clips = [film_of[clip] for clip in ids]
+        recovered_levels.append(recovered(X, Y, films_of_clips, level))
+    name = Path(features.location).name
+    return PixelAudit(name, features.plan.sha256, tuple(recovered_levels))
 
 
 def recovered(
@@ -147,34 +150,44 @@ def recovered(
         errors[test] = ((decoded - pictures[test]) ** 2).mean(1)
         blind[test] = ((pictures[train].mean(0) - pictures[test]) ** 2).mean(1)
     r2 = 1 - float(errors.sum() / blind.sum())
+    # Where the error is least, most is recovered.
     high, low = (
-        x if x is None else 1 - x for x in ratio_interval(errors, blind, films)
+        end if end is None else 1 - end for end in ratio_interval(errors, blind, films)
     )
-    psnr, blind_psnr = (
-        -10 * float(np.log10(max(x.mean(), 1e-10))) for x in (errors, blind)
-    )
+    n_films = len(set(films))
     return Recovered(
-        level, r2, low, high, psnr, blind_psnr, len(films), len(set(films))
+        level, r2, low, high, _psnr(errors), _psnr(blind), len(films), n_films
     )
+
+
+def _psnr(errors: NDArray[np.float64]) -> float:
+    """Return the ratio of signal to noise, in decibels, of the squared errors of pictures."""
+    return -10 * float(np.log10(max(errors.mean(), 1e-10)))
 
 
 def _rows(store: Store, level: str, clips: Sequence[str]) -> dict[str, Floats]:
     """Return one vector for each clip that has the level: of its frame in the middle, if any."""
     spec = store.plan.array(level)
-    found = dict[str, Floats]()
+    vectors = dict[str, Floats]()
     for block in store.stream(level, clips=clips, missing="drop"):
         values = np.asarray(block.values)
         if spec.dims[:1] in (("frame",), ("step",)):
             values = _in_the_middle(values, store.real_frames(level, block.rows))
-        if level == PICTURES:  # in grey and 16 x 16 pixels, from 0 to 1
-            cells = np.array_split(values.mean(axis=-1) / 255, SIDE, axis=1)
-            grid = [np.array_split(cell, SIDE, axis=2) for cell in cells]
-            values = np.stack(
-                [x.mean(axis=(1, 2)) for row in grid for x in row], axis=1
-            )
+        if level == PICTURES:
+            values = _small_and_grey(values)
         rows = values.reshape(len(values), -1).astype(np.float32)
-        found |= dict(zip(block.clip_ids.tolist(), rows, strict=True))
-    return found
+        vectors |= dict(zip(block.clip_ids.tolist(), rows, strict=True))
+    return vectors
+
+
+def _small_and_grey(pictures: NDArray[Any]) -> NDArray[Any]:
+    """Return pictures in grey and 16 x 16 pixels, from 0 to 1, each as one row."""
+    grey = pictures.mean(axis=-1) / 255
+    pixels = []
+    for strip in np.array_split(grey, SIDE, axis=1):
+        for cell in np.array_split(strip, SIDE, axis=2):
+            pixels.append(cell.mean(axis=(1, 2)))
+    return np.stack(pixels, axis=1)
 
 
 def _in_the_middle(
@@ -184,10 +197,12 @@ def _in_the_middle(
     n_frames = values.shape[1]
     if real is None:
         return np.asarray(values[:, n_frames // 2])
-    middle = [
-        np.flatnonzero(own)[own.sum() // 2] if own.any() else n_frames // 2
-        for own in real
-    ]
+    middle = []
+    for is_real in real:
+        position = n_frames // 2
+        if is_real.any():
+            position = np.flatnonzero(is_real)[is_real.sum() // 2]
+        middle.append(position)
     return np.asarray(values[np.arange(len(values)), middle])
 
 

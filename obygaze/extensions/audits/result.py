@@ -101,11 +101,11 @@ class Audit(ABC):
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def __str__(self) -> str:
-        found = self.finding()
-        rows = aligned(found.headers, found.rows) if found.rows else ""
-        return "\n\n".join(
-            part for part in (found.title, rows, "\n".join(found.sentences)) if part
-        )
+        finding = self.finding()
+        rows = aligned(finding.headers, finding.rows) if finding.rows else ""
+        sentences = "\n".join(finding.sentences)
+        parts = (finding.title, rows, sentences)
+        return "\n\n".join(part for part in parts if part)
 
     def __repr__(self) -> str:
         finding = self.finding()
@@ -219,9 +219,8 @@ def ratio_interval(
     An end that cannot be computed is None.
     """
     names, codes = np.unique(clusters, return_inverse=True)
-    tops, bottoms = (
-        np.bincount(codes, weights=np.asarray(side)) for side in (top, bottom)
-    )
+    tops = np.bincount(codes, weights=np.asarray(top))
+    bottoms = np.bincount(codes, weights=np.asarray(bottom))
 
     def ratio(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         with np.errstate(invalid="ignore"):

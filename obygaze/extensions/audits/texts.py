@@ -60,11 +60,11 @@ def read_texts(
                 raise NotFound(
                     what, where=where, hint="--text COLUMN, and --group or --cluster"
                 )
-        place = where
+        cluster_name = where
         if cluster:  # cells have no NUL, so that other cells are never the same text
-            place = "\0".join(cells[column] for column in cluster)
-        texts.append(LabelledText(cells[text], labels(cells), place))
-    if not any(one.text.strip() for one in texts):
+            cluster_name = "\0".join(cells[column] for column in cluster)
+        texts.append(LabelledText(cells[text], labels(cells), cluster_name))
+    if not any(labelled.text.strip() for labelled in texts):
         raise FixInput(
             f"no texts in {text!r}", where=source_name(source), hint="--text COLUMN"
         )
@@ -78,13 +78,14 @@ def group_names(
     cells_of: dict[str, tuple[str, ...]] = {}
 
     def name_group(cells: Mapping[str, str]) -> frozenset[str]:
-        own = tuple(cells[column] for column in columns)
-        name = " ".join(own)
-        first = cells_of.setdefault(name, own)
-        if first != own:
-            shown = " and ".join(" + ".join(map(repr, group)) for group in (first, own))
+        group = tuple(cells[column] for column in columns)
+        name = " ".join(group)
+        first = cells_of.setdefault(name, group)
+        if first != group:
+            first_shown = " + ".join(map(repr, first))
+            second_shown = " + ".join(map(repr, group))
             raise FixInput(
-                f"two groups have the name {name!r}: {shown}",
+                f"two groups have the name {name!r}: {first_shown} and {second_shown}",
                 where=f"the columns {', '.join(columns)}",
                 hint="rename one of these values, so that no two groups are alike",
             )
@@ -95,8 +96,11 @@ def group_names(
 
 def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
     """Return the texts that have each label, in the order of the labels."""
-    labels = sorted({label for text in texts for label in text.labels})
-    return {label: [text for text in texts if label in text.labels] for label in labels}
+    groups: dict[str, list[LabelledText]] = {}
+    for text in texts:
+        for label in text.labels:
+            groups.setdefault(label, []).append(text)
+    return dict(sorted(groups.items()))
 
 
 def split_cell(cell: str) -> frozenset[str]:
@@ -120,8 +124,11 @@ def _records(
         source = read_manifest(source, workspace=workspace)
     if isinstance(source, Manifest):
         for clip in source:
-            own = {name: getattr(clip, name) for name in OWN}
-            yield {**clip.extra, **own, CONCEPTS: "|".join(clip.concepts)}, clip.clip_id
+            cells_of_clip = {**clip.extra}
+            for name in OWN:
+                cells_of_clip[name] = getattr(clip, name)
+            cells_of_clip[CONCEPTS] = "|".join(clip.concepts)
+            yield cells_of_clip, clip.clip_id
         return
     for number, cells in enumerate(source, start=1):
         yield cells, f"row {number}"
@@ -140,26 +147,17 @@ def source_name(source: TextSource) -> str:
 
 
 def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], str]]:
-    fields = _FIELD.findall(names)
-    parts = _FIELD.split(names)
-    if not fields or len(set(fields)) < len(fields):
-        what = f"names must have fields, each only once, got {names!r}"
-        raise FixInput(what, hint="'{image}_{group}'")
-    # A field has no underscore, so that each file name can be read in one way only.
-    pattern = re.compile(
-        "".join(
-            f"(?P<{part}>[^_]+?)" if i % 2 else re.escape(part)
-            for i, part in enumerate(parts)
-        )
-    )
+    pattern = _pattern_of(names)
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() != ".txt" or not path.is_file():
             continue
-        found = pattern.fullmatch(path.stem)
-        if found is None:
-            what = f"{path.name} does not match the pattern {names}"
-            hint = "--names PATTERN"
-            raise FixInput(what, where=str(folder), hint=hint)
+        match = pattern.fullmatch(path.stem)
+        if match is None:
+            raise FixInput(
+                f"{path.name} does not match the pattern {names}",
+                where=str(folder),
+                hint="--names PATTERN",
+            )
         try:
             # A byte order mark would be a part of the first word.
             text = path.read_text("utf-8-sig")
@@ -171,8 +169,25 @@ def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], st
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():
                 continue
-            cells = {**found.groupdict(), "file": path.stem, "caption": line}
+            cells = {**match.groupdict(), "file": path.stem, "caption": line}
             yield cells, f"{path}:{number}"
+
+
+def _pattern_of(names: str) -> re.Pattern[str]:
+    """Return the expression for the file names that `names` describes.
+
+    A field has no underscore, so that each file name can be read in one way only.
+    """
+    fields = _FIELD.findall(names)
+    if not fields or len(set(fields)) < len(fields):
+        raise FixInput(
+            f"names must have fields, each only once, got {names!r}",
+            hint="'{image}_{group}'",
+        )
+    expression = ""
+    for i, part in enumerate(_FIELD.split(names)):
+        expression += f"(?P<{part}>[^_]+?)" if i % 2 else re.escape(part)
+    return re.compile(expression)
 
 
 def column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -193,12 +208,9 @@ def bare_words(caption: str) -> set[str]:
 
 
 def _token(value: object) -> str | None:
-    is_token = isinstance(value, str) and value and tokens(value) == [value]
-    return (
-        None
-        if is_token
-        else "must be one token: lower case, no blank, comma or full stop"
-    )
+    if isinstance(value, str) and value and tokens(value) == [value]:
+        return None
+    return "must be one token: lower case, no blank, comma or full stop"
 
 
 _WORDS = Table(
@@ -218,6 +230,6 @@ def read_words(lists: str | Path | WordLists) -> WordLists:
             f"no word lists called {str(lists)!r}", where=str(path), hint=hint
         )
     document = read_toml(path.read_bytes(), str(lists))
-    found = document.check(_WORDS)
+    checked = document.check(_WORDS)
     document.raise_if_any("the word lists are not valid")
-    return {title: frozenset(words) for title, words in found["lists"].items()}
+    return {title: frozenset(words) for title, words in checked["lists"].items()}
