@@ -36,7 +36,11 @@ def nadeau_bengio(differences: ArrayLike, *, n_train: float, n_test: float) -> f
         )
     error = float(np.sqrt((1 / d.size + n_test / n_train) * d.var(ddof=1)))
     mean = float(d.mean())
-    t = mean / error if error > 0 else float(np.copysign(np.inf, mean)) if mean else 0.0
+    t = 0.0
+    if error > 0:
+        t = mean / error
+    elif mean:
+        t = float(np.copysign(np.inf, mean))
     return float(2 * special.stdtr(d.size - 1, -abs(t)))
 
 

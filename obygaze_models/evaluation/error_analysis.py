@@ -7,7 +7,6 @@ analysis lists the factors that it leaves out because they never vary or follow 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,17 +86,16 @@ def analyse_success(
     table = {
         name: np.asarray(column, dtype=np.float64) for name, column in factors.items()
     }
-    one = partial(analyse, intercept=intercept)
-    pooled = one(right, table, film=ALL_FILMS, clusters=codes)
-    alone = [
-        one(
-            right[codes == i],
-            {name: column[codes == i] for name, column in table.items()},
-            film=str(film),
-        )
-        for i, film in enumerate(names)
+    analyses = [
+        analyse(right, table, film=ALL_FILMS, clusters=codes, intercept=intercept)
     ]
-    return [pooled, *alone]
+    for code, film in enumerate(names):
+        inside = codes == code
+        table_of_film = {name: column[inside] for name, column in table.items()}
+        analyses.append(
+            analyse(right[inside], table_of_film, film=str(film), intercept=intercept)
+        )
+    return analyses
 
 
 def analyse(
@@ -111,36 +109,37 @@ def analyse(
     """Return the regression of success on the factors that are linearly independent."""
     right = as_truth(success)
     n_success = int(right.sum())
-    kept, left_out = independent_factors(factors, right.size, intercept=intercept)
+    columns, left_out = independent_factors(factors, right.size, intercept=intercept)
     empty = Analysis(film, right.size, n_success, left_out=left_out)
     if n_success in (0, right.size):
-        return replace(empty, note=f"every clip is {'right' if n_success else 'wrong'}")
-    if not kept or right.size <= len(kept) + 1:
+        outcome = "right" if n_success else "wrong"
+        return replace(empty, note=f"every clip is {outcome}")
+    if not columns or right.size <= len(columns) + 1:
         return replace(
-            empty, note=f"{right.size} clips are too few for {len(kept)} factors"
+            empty, note=f"{right.size} clips are too few for {len(columns)} factors"
         )
-    X = np.column_stack(list(kept.values()))
-    by_film = (
-        clusters if clusters is not None and np.unique(clusters).size > 1 else None
-    )
+    X = np.column_stack(list(columns.values()))
+    by_film = None
+    if clusters is not None and np.unique(clusters).size > 1:
+        by_film = clusters
     try:
         fit = fit_logistic(X, right, clusters=by_film, intercept=intercept)
     except FixInput as error:
         # An error in one film must not stop the analysis of the others.
         return replace(empty, note=error.what)
-    estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])[
-        :, int(intercept) :
-    ]
+    all_estimates = np.stack([fit.beta, fit.se, fit.low, fit.high, fit.p])
+    estimates = all_estimates[:, int(intercept) :]
     note = ""
-    if (
-        fit.method == "firth"
-    ):  # its p are far too small over films, too large in one film (0009)
-        estimates[1:], note = np.nan, "some factors predict success exactly"
-    rows = zip(kept, estimates.T.tolist(), strict=True)
+    if fit.method == "firth":
+        # Its p are far too small over films, too large in one film (0009).
+        estimates[1:] = np.nan
+        note = "some factors predict success exactly"
+    rows = zip(columns, estimates.T.tolist(), strict=True)
+    log_odds_at_zero = float(fit.beta[0]) if intercept else float("nan")
     return replace(
         empty,
         factors=tuple(Factor(name, *values) for name, values in rows),
-        intercept=float(fit.beta[0]) if intercept else float("nan"),
+        intercept=log_odds_at_zero,
         method=fit.method,
         errors=fit.errors,
         note=note,
@@ -152,7 +151,7 @@ def independent_factors(
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
     """Return the factors that do not follow from intercept and earlier ones; why others do not."""
     basis = [np.ones(n_rows)] if intercept else []
-    kept: dict[str, FloatArray] = {}
+    independent: dict[str, FloatArray] = {}
     left_out: dict[str, str] = {}
     for name, values in factors.items():
         column = np.asarray(values, dtype=np.float64)
@@ -162,10 +161,10 @@ def independent_factors(
             )
         wider = [*basis, column / (np.linalg.norm(column) or 1.0)]
         if np.linalg.matrix_rank(np.column_stack(wider)) == len(wider):
-            kept[name], basis = column, wider
+            independent[name] = column
+            basis = wider
+        elif np.ptp(column) == 0:
+            left_out[name] = "never varies"
         else:
-            constant = np.ptp(column) == 0
-            left_out[name] = (
-                "never varies" if constant else "follows from the factors before it"
-            )
-    return kept, left_out
+            left_out[name] = "follows from the factors before it"
+    return independent, left_out

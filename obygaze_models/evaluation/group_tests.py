@@ -210,7 +210,8 @@ def summary(
         sentences = [f"{first}{':' if held else '.'}", *map(sentence, held[:MANY])]
     if n_tests > 1:
         sentences.append(f"Holm's correction is over these {n_tests} tests.")
-    if sampled := [test.verdict.method for test in tests if test.method != "exact"]:
+    sampled = [test.verdict.method for test in tests if test.method != "exact"]
+    if sampled:
         sentences.append(f"The permutations are too many to count: {sampled[0]}.")
     return sentences
 

@@ -361,18 +361,23 @@ def mean_over_folds(
 ) -> Values:
     """Return each metric averaged over folds, weighted by the drawn share of each fold."""
     drawn = [fold.drawn(weights) / len(fold.codes) for fold in folds]
-    found = []
+    values_of_folds = []
     for fold in folds:
         if len(fold.units) > 1:
-            found.append(fold.metrics(weights, names))
+            values = fold.metrics(weights, names)
         else:  # The metrics of a single unit do not depend on its weight.
             once = np.zeros((1, weights.shape[1]))
             once[0, fold.units] = 1.0
-            own = fold.metrics(once, names)
-            found.append(
-                {name: np.repeat(value, len(weights)) for name, value in own.items()}
-            )
-    return {name: weighted_mean([one[name] for one in found], drawn) for name in names}
+            at_once = fold.metrics(once, names)
+            values = {
+                name: np.repeat(value, len(weights)) for name, value in at_once.items()
+            }
+        values_of_folds.append(values)
+    means = {}
+    for name in names:
+        by_fold = [values[name] for values in values_of_folds]
+        means[name] = weighted_mean(by_fold, drawn)
+    return means
 
 
 def means_within_units(
@@ -396,8 +401,8 @@ def auc_within_units(folds: Sequence[GroupedStats], n_units: int) -> FloatArray:
     won = np.zeros(n_units)
     pairs = np.zeros(n_units)
     for fold in folds:
-        _, own, all_pairs = fold.orders_within_units()
-        won[fold.units] += divide(own, fold.sizes, 0.0)
+        _, won_in_fold, all_pairs = fold.orders_within_units()
+        won[fold.units] += divide(won_in_fold, fold.sizes, 0.0)
         pairs[fold.units] += divide(all_pairs, fold.sizes, 0.0)
     return divide(won, pairs)
 
@@ -408,8 +413,8 @@ def weighted_mean(
     """Return the weighted mean of values, entry by entry, without those that are not finite."""
     total = np.zeros_like(weights[0])
     weight = np.zeros_like(weights[0])
-    for value, own in zip(values, weights, strict=True):
-        counts = np.where(np.isfinite(value), own, 0.0)
+    for value, weight_of_value in zip(values, weights, strict=True):
+        counts = np.where(np.isfinite(value), weight_of_value, 0.0)
         total += counts * np.where(counts > 0, value, 0.0)
         weight += counts
     return divide(total, weight)
@@ -426,8 +431,8 @@ def auc_within(folds: Sequence[GroupedStats], weights: FloatArray) -> FloatArray
     won = np.zeros(len(weights))
     pairs = np.zeros(len(weights))
     for fold in folds:
-        _, own, all_pairs = fold.order_metrics(weights)
+        _, won_in_fold, all_pairs = fold.order_metrics(weights)
         drawn = fold.drawn(weights)
-        won += divide(own, drawn, 0.0)
+        won += divide(won_in_fold, drawn, 0.0)
         pairs += divide(all_pairs, drawn, 0.0)
     return divide(won, pairs)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import comb, erfc, log2, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,26 +90,8 @@ def permutation_p(
     s = np.asarray(values, dtype=np.float64)
     first = np.asarray(is_first, dtype=bool)
     labels = np.zeros(len(s), dtype=np.int64) if block is None else np.asarray(block)
-    if not (s.shape == first.shape == labels.shape) or s.ndim != 1:
-        shapes = f"{s.shape}, {first.shape} and {labels.shape}"
-        raise FixInput(
-            f"values, groups and blocks must be lists of one length, got {shapes}"
-        )
-    if not np.isfinite(s).all():
-        raise FixInput(f"value {int(np.argmin(np.isfinite(s)))} is not a finite number")
-    if not first.any() or first.all():
-        raise FixInput("both groups need at least one item")
-    observed = float(s[first].sum())
-    blocks: list[_Block] = []
-    for label in np.unique(labels):
-        inside = labels == label
-        block_values = s[inside]
-        n_taken = int(first[inside].sum())
-        if n_taken in {0, len(block_values)}:
-            # Nothing can be exchanged here: these items are the same in every permutation.
-            observed -= float(block_values[first[inside]].sum())
-        else:
-            blocks.append(_Block(block_values, n_taken))
+    _check_items(s, first, labels)
+    blocks, observed = _exchangeable(s, first, labels)
     halves = _split(blocks) if exact and blocks else None
     if exact and blocks and halves is None:
         grid = _value_grid(blocks)
@@ -135,6 +118,41 @@ def permutation_p(
         f"sampled, {permutations} permutations, seed {seed}" if is_sampled else "exact"
     )
     return PValue(greater / n, less / n, far / n, method, n, greater, normal)
+
+
+def _check_items(
+    values: Floats, is_first: NDArray[np.bool_], labels: NDArray[Any]
+) -> None:
+    """Raise an error if no group of the items can be compared with another."""
+    same_length = values.shape == is_first.shape == labels.shape
+    if not same_length or values.ndim != 1:
+        shapes = f"{values.shape}, {is_first.shape} and {labels.shape}"
+        raise FixInput(
+            f"values, groups and blocks must be lists of one length, got {shapes}"
+        )
+    is_finite = np.isfinite(values)
+    if not is_finite.all():
+        raise FixInput(f"value {int(np.argmin(is_finite))} is not a finite number")
+    if not is_first.any() or is_first.all():
+        raise FixInput("both groups need at least one item")
+
+
+def _exchangeable(
+    values: Floats, is_first: NDArray[np.bool_], labels: NDArray[Any]
+) -> tuple[list[_Block], float]:
+    """Return the blocks with items of both groups, and the sum of their items in the first."""
+    observed = float(values[is_first].sum())
+    blocks: list[_Block] = []
+    for label in np.unique(labels):
+        inside = labels == label
+        block_values = values[inside]
+        n_taken = int(is_first[inside].sum())
+        if n_taken in {0, len(block_values)}:
+            # Nothing can be exchanged here: these items are the same in every permutation.
+            observed -= float(block_values[is_first[inside]].sum())
+        else:
+            blocks.append(_Block(block_values, n_taken))
+    return blocks, observed
 
 
 def _normal_p(z: float) -> dict[str, float]:
@@ -184,16 +202,13 @@ class _Grid:
 def _value_grid(blocks: Sequence[_Block]) -> _Grid | None:
     """Return the grid of values that are few whole numbers; None if they are not, or too many."""
     values = np.unique(np.concatenate([block.values for block in blocks]))
-    are_whole = (
-        bool((values == np.rint(values)).all()) and float(np.abs(values).max()) < 2**53
-    )
-    if len(values) > MAX_DIFFERENT_VALUES or not are_whole:
+    if len(values) > MAX_DIFFERENT_VALUES or (values != np.rint(values)).any():
         return None
-    step = (
-        float(np.gcd.reduce(np.diff(values).astype(np.int64)))
-        if len(values) > 1
-        else 1.0
-    )
+    if float(np.abs(values).max()) >= 2**53:
+        return None
+    step = 1.0
+    if len(values) > 1:
+        step = float(np.gcd.reduce(np.diff(values).astype(np.int64)))
     grid = _Grid(float(values[0]), step)
     cost = 0.0
     n_sums = 1
@@ -228,9 +243,8 @@ def _p_on_grid(blocks: Sequence[_Block], grid: _Grid, observed: float) -> PValue
     """
     chances = np.ones(1)
     for block in blocks:
-        chances = np.convolve(
-            chances, _chances_of_sums(grid.numbers(block.values), block.taken)
-        )
+        numbers = grid.numbers(block.values)
+        chances = np.convolve(chances, _chances_of_sums(numbers, block.taken))
     n_taken = sum(block.taken for block in blocks)
     n_items = sum(len(block.values) for block in blocks)
     # In whole numbers of steps, so that ties are ties.
@@ -240,13 +254,12 @@ def _p_on_grid(blocks: Sequence[_Block], grid: _Grid, observed: float) -> PValue
     variance = float(chances @ (steps - mean) ** 2)
     distance = abs(observed_steps - mean)
     is_as_far = np.abs(steps - mean) >= distance - 1e-9 * n_items
-    greater, less, two_sided = (
-        min(1.0, float(chances[is_reached].sum()))
-        for is_reached in (steps >= observed_steps, steps <= observed_steps, is_as_far)
-    )
-    normal = (
-        _normal_p((observed_steps - mean) / sqrt(variance)) if variance > 0 else None
-    )
+    greater = min(1.0, float(chances[steps >= observed_steps].sum()))
+    less = min(1.0, float(chances[steps <= observed_steps].sum()))
+    two_sided = min(1.0, float(chances[is_as_far].sum()))
+    normal = None
+    if variance > 0:
+        normal = _normal_p((observed_steps - mean) / sqrt(variance))
     return PValue(greater, less, two_sided, "exact", normal=normal)
 
 
@@ -437,7 +450,11 @@ def _shuffled(block: _Block, size: int, generator: np.random.Generator) -> Float
 
 def p_text(p: float) -> str:
     """Return a p-value as papers print it, never as zero."""
-    return "< .0001" if p < 1e-4 else f"{p:.4f}" if p < 0.001 else f"{p:.3f}"
+    if p < 1e-4:
+        return "< .0001"
+    if p < 0.001:
+        return f"{p:.4f}"
+    return f"{p:.3f}"
 
 
 def p_equals(p: float) -> str:

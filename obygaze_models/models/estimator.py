@@ -210,7 +210,8 @@ def load_state(
     name = type(model).__name__
     try:
         model.from_arrays(arrays)
-        if unknown := sorted(set(arrays) - set(model.to_arrays())):
+        unknown = sorted(set(arrays) - set(model.to_arrays()))
+        if unknown:
             raise Corrupt(f"unknown array {unknown[0]!r} in the saved {name}")
         _check_outputs(model)
     except (

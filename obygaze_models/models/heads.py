@@ -193,7 +193,8 @@ class OrdinalHead(Classifier):
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         names = self.classes_.tolist()
         order = names if self.order is None else list(self.order)
-        if unplaced := [name for name in names if name not in order]:
+        unplaced = [name for name in names if name not in order]
+        if unplaced:
             raise FixTraining(f"annotation level {unplaced[0]!r} is missing in order")
         self.rank_ = np.argsort(np.argsort([order.index(name) for name in names]))
         self.mean_ = X.mean(axis=0)

@@ -317,7 +317,8 @@ def build(
     values = default_settings(kind)
     for name, value in (settings or {}).items():
         setting = found.settings[_known(name, found.settings, f"setting of {kind}")]
-        if reason := setting.rule(value):
+        reason = setting.rule(value)
+        if reason:
             raise FixInput(
                 f"{name} {reason}, got {value!r}", where=f"settings of {kind}"
             )

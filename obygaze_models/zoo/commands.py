@@ -249,9 +249,10 @@ def _explain(console: Console, found: Predicted) -> None:
     console.note(
         f"rows by basis: {', '.join(f'{n} {basis}' for basis, n in counts.items())}"
     )
-    if n := counts["in-sample"]:
+    n_in_sample = counts["in-sample"]
+    if n_in_sample:
         console.warn(
-            f"the model was trained on {n} of these clips: their in-sample scores are not"
+            f"the model was trained on {n_in_sample} of these clips: their in-sample scores are not"
             " predictions and cannot be used to evaluate the model"
         )
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -214,14 +214,14 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
     document.require_schema(
         OLD_SCHEMA if is_old else SCHEMA, "saved model", error=Corrupt
     )
-    found: ModelDocument = document.check(MODEL_JSON)
+    checked: ModelDocument = document.check(MODEL_JSON)
     hint = "obygaze models pull, or obygaze train, to get the model again"
     document.violations.raise_if_any("the saved model is not valid", hint, Corrupt)
-    if found.sha256 and found.sha256 != document_sha256(content):
+    if checked.sha256 and checked.sha256 != document_sha256(content):
         raise Corrupt(
             "the content differs from its sha256 checksum", where=where, hint=hint
         )
-    return found
+    return checked
 
 
 def document_sha256(document: Mapping[str, Any]) -> str:
@@ -234,27 +234,32 @@ def read_training_clips(data: bytes, where: str) -> TrainingClips:
     """Return the training clips of a table that `TrainingClips.to_csv` wrote."""
     try:
         reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
-        rows = list(reader)
-        header = rows[0]
-        body = rows[1:]
-        if header[:1] != ["clip_id"] or len(set(header)) != len(header):
-            raise ValueError(
-                "the header must be clip_id and the score columns, each once"
-            )
-        if any(len(row) != len(header) for row in body):
-            raise ValueError(f"each row must have {len(header)} cells")
-        cells = [[float(cell or "nan") for cell in row[1:]] for row in body]
-        table = np.array(cells, dtype=np.float64).reshape(len(body), len(header) - 1)
-        if np.isfinite(table).sum() != sum(
-            bool(cell) for row in body for cell in row[1:]
-        ):
-            raise ValueError("each score must be a finite number, or empty")
-        scores = {name: table[:, i] for i, name in enumerate(header[1:])}
-        return TrainingClips(tuple(row[0] for row in body), scores)
+        return _training_clips_of(list(reader))
     except FixInput as error:
         raise Corrupt(error.what, where=where) from error
     except (ValueError, IndexError, csv.Error) as error:
         raise Corrupt(f"not a table of training clips: {error}", where=where) from error
+
+
+def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
+    """Return the training clips of a header and rows; ValueError where they are invalid."""
+    header = rows[0]
+    body = rows[1:]
+    if header[:1] != ["clip_id"] or len(set(header)) != len(header):
+        raise ValueError("the header must be clip_id and the score columns, each once")
+    if any(len(row) != len(header) for row in body):
+        raise ValueError(f"each row must have {len(header)} cells")
+    table = np.full((len(body), len(header) - 1), np.nan)
+    n_scores = 0
+    for i, row in enumerate(body):
+        for column, cell in enumerate(row[1:]):
+            if cell:
+                table[i, column] = float(cell)
+                n_scores += 1
+    if np.isfinite(table).sum() != n_scores:
+        raise ValueError("each score must be a finite number, or empty")
+    scores = {name: table[:, i] for i, name in enumerate(header[1:])}
+    return TrainingClips(tuple(row[0] for row in body), scores)
 
 
 def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:

@@ -182,7 +182,8 @@ def load_model(folder: Path) -> SavedModel:
     if document.training_clips is not None:
         table = _read_checked(folder, CLIPS_FILE, document.training_clips)
         clips = read_training_clips(table, str(folder / CLIPS_FILE))
-        if unknown := _unknown_columns(clips, estimator, info):
+        unknown = _unknown_columns(clips, estimator, info)
+        if unknown:
             where = str(folder / CLIPS_FILE)
             raise Corrupt(f"unknown score column {unknown[0]!r}", where=where)
     return SavedModel(
@@ -220,21 +221,23 @@ def push_model(folder: Path, target: str, *, force: bool = False) -> int:
         _write(Path(target), contents, force=force)
     else:
         marks = {
-            n: FileMark(len(data), sha256_bytes(data)) for n, data in contents.items()
+            name: FileMark(len(data), sha256_bytes(data))
+            for name, data in contents.items()
         }
-        place = open_target(target)
-        place.prepare(marks)
-        missing = [name for name, mark in marks.items() if not place.has(name, mark)]
-        for name in () if force else missing:
-            if place.files.read(name, 0, 1) is not None:
-                raise AlreadyThere(
-                    f"another {name} is at this address",
-                    where=place.location,
-                    hint="choose another address, or replace it with --force",
-                )
+        address = open_target(target)
+        address.prepare(marks)
+        missing = [name for name, mark in marks.items() if not address.has(name, mark)]
+        if not force:
+            for name in missing:
+                if address.files.read(name, 0, 1) is not None:
+                    raise AlreadyThere(
+                        f"another {name} is at this address",
+                        where=address.location,
+                        hint="choose another address, or replace it with --force",
+                    )
         for name in missing:
-            place.put(name, contents[name], marks[name])
-        place.settle(f"model {folder.name}")
+            address.put(name, contents[name], marks[name])
+        address.settle(f"model {folder.name}")
     return sum(map(len, contents.values()))
 
 

@@ -131,12 +131,10 @@ def draw(
     from obygaze_features.extraction.map_drawing import draw_maps
 
     store = open_store(maps, workspace=session.workspace.root)
-    place = session.workspace
-    drawn = [
-        str(p)
-        for clip in clips
-        for p in draw_maps(place, store, clip, folder, force=force)
-    ]
+    drawn: list[str] = []
+    for clip in clips:
+        sheets = draw_maps(session.workspace, store, clip, folder, force=force)
+        drawn += map(str, sheets)
     session.console.show({"files": drawn}, "\n".join(drawn))
 
 
@@ -154,13 +152,15 @@ def boxes(session: Session, maps: str, boxes: Path) -> None:
     """
     from obygaze.extensions.maps.boxes import audit_boxes
 
-    found = audit_boxes(open_store(maps, workspace=session.workspace.root), boxes)
+    directions = audit_boxes(open_store(maps, workspace=session.workspace.root), boxes)
     names = ("x", "n_x", "share", "peaks", "area", "y", "share_of_y", "p_holm")
-    rows = [[one[name] for name in names] for one in found]
-    text = "\n".join(
-        [table(names, rows), "", *(f"{one['x']}: {one['why']}" for one in found)]
-    )
-    session.console.show({"directions": found}, text)
+    rows = []
+    reasons = []
+    for direction in directions:
+        rows.append([direction[name] for name in names])
+        reasons.append(f"{direction['x']}: {direction['why']}")
+    text = "\n".join([table(names, rows), "", *reasons])
+    session.console.show({"directions": directions}, text)
 
 
 def _show_maps(session: Session, path: Path) -> None:

@@ -108,16 +108,16 @@ def write_concept_maps(
             values = with_padding(part.values, store.real_frames(TOKENS, part.rows))
             for clip, tokens in zip(part.clip_ids.tolist(), values, strict=True):
                 of_film = directions_of_film.get(film_of[clip], {})
-                if of_film.keys() >= set(names):
-                    own = {name: of_film[name] for name in names}
-                    is_padding = np.isnan(tokens).all(axis=(1, 2))
-                    maps = show(tokens, {**own, **random})
-                    maps[:, is_padding] = 0
-                    yield maps
-                else:
+                if not of_film.keys() >= set(names):
                     yield RowStatus.failed(
                         "directions", "few-films", "none without this film"
                     )
+                    continue
+                named = {name: of_film[name] for name in names}
+                is_padding = np.isnan(tokens).all(axis=(1, 2))
+                maps = show(tokens, {**named, **random})
+                maps[:, is_padding] = 0
+                yield maps
 
     facts = {"method": method, "model": model, "run": inputs.identity}
     write_maps(path, store, clips, [*names, *random], facts, made())
@@ -132,14 +132,17 @@ def common_names(
     without that film. A clip has maps only if its film has all of the names, so they are those of
     one film or those that all films have.
     """
-    known = [list(own) for own in directions_of_film.values() if own]
+    known = [list(of_film) for of_film in directions_of_film.values() if of_film]
     if not known:
         return []
-    shared = [name for name in known[0] if all(name in names for names in known)]
+    in_all_films = set(known[0]).intersection(*known)
+    shared = [name for name in known[0] if name in in_all_films]
 
     def n_maps(names: Sequence[str]) -> int:
         films = [
-            film for film, own in directions_of_film.items() if own.keys() >= set(names)
+            film
+            for film, of_film in directions_of_film.items()
+            if of_film.keys() >= set(names)
         ]
         return len(names) * sum(n_clips.get(film, 0) for film in films)
 
@@ -152,22 +155,23 @@ def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
     seed = inputs.protocol.fit.seed
     banks = context.new_banks()
     (model,) = context.models.values()
-    found: dict[str, Directions] = {}
+    directions: dict[str, Directions] = {}
     for (train, _), _, split in context.folds:
         data = context.fold_data(train, split, seed=seed, join_validation=True)
         fit = try_fit(partial(fit_model, model, data, banks), data)
-        if not isinstance(fit, str):
-            own = directions_of(fit.estimator, train)
-            for film in np.unique(context.schedule.groups[split.test]).tolist():
-                found[film] = {**found.get(film, {}), **own}
-    return found
+        if isinstance(fit, str):
+            continue
+        of_fold = directions_of(fit.estimator, train)
+        for film in np.unique(context.schedule.groups[split.test]).tolist():
+            directions[film] = {**directions.get(film, {}), **of_fold}
+    return directions
 
 
 def directions_of(estimator: Any, name: str) -> Directions:
     """Return the directions of a linear probe, by its name, of concepts, or of queries."""
     if isinstance(estimator, FrameProbe):
         queries = estimator.query_ / estimator.scale_
-        return {f"query {i}": one for i, one in enumerate(queries, start=1)}
+        return {f"query {i}": query for i, query in enumerate(queries, start=1)}
     source = getattr(estimator, "bank_", estimator)
     names = map(str, getattr(source, "concepts_", [name]))
     return dict(zip(names, np.asarray(source.coef_, dtype=np.float64), strict=True))

@@ -81,7 +81,9 @@ def score_cam(
     import torch
 
     own, layers = _vision(backbone)
-    (grid, size), maps = (own.geometry.grid, own.geometry.size), []
+    grid = own.geometry.grid
+    size = own.geometry.size
+    maps = []
     with torch.inference_mode():
         for clip in np.asarray(pixels)[:, None]:
             tokens = _patches(own, _entering(layers[-1].layer_norm1, own, clip))
