@@ -66,9 +66,9 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
         _set(document.tree, place, value)
     document.tree.setdefault("name", Path(where).stem)
     models = document.tree.get("models")
-    table = table_of(
-        Protocol, models=_models_table(models if isinstance(models, dict) else {})
-    )
+    if not isinstance(models, dict):
+        models = {}
+    table = table_of(Protocol, models=_models_table(models))
     protocol: Protocol = document.check(table)
     if protocol:  # None where its name is invalid
         protocol = _with_defaults(protocol, "balancing" in document.tree)
@@ -77,6 +77,8 @@ def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Prot
         if not document.violations:
             _check_references(document, protocol)
             _check_splits(document, protocol)
+            _check_models(document, protocol)
+            _check_kind_of_splits(document, protocol)
     document.raise_if_any("the protocol is not valid")
     return protocol
 
@@ -115,34 +117,28 @@ def _set(tree: dict[str, Any], place: str, value: Any) -> None:
 def _models_table(models: Mapping[str, Any]) -> Table:
     """Return the rules of the tables of models, which depend on the kind of each."""
     known = kind_names()
-    kind_of = {
-        name: str(table.get("kind")) if isinstance(table, dict) else ""
-        for name, table in models.items()
-    }
-    return Table(
-        {
-            name: Table(
-                {"kind": choice(known), **setting_rules(kind)},
-                required=("kind",),
-                ignore_unknown=kind not in known,
-                build=lambda kind, **settings: Model(kind, settings),
-            )
-            for name, kind in kind_of.items()
-        }
-    )
+    tables = {}
+    for name, model in models.items():
+        kind = str(model.get("kind")) if isinstance(model, dict) else ""
+        tables[name] = Table(
+            {"kind": choice(known), **setting_rules(kind)},
+            required=("kind",),
+            ignore_unknown=kind not in known,
+            build=lambda kind, **settings: Model(kind, settings),
+        )
+    return Table(tables)
 
 
 def _with_defaults(protocol: Protocol, has_balancing: bool) -> Protocol:
     """Fill in the defaults that depend on the quirk."""
     splits = protocol.splits
-    models = {
-        name: Model(
-            model.kind, {**defaults(model.kind, splits.quirk), **model.settings}
-        )
-        for name, model in protocol.models.items()
-    }
-    rotated = splits.follow_paper and not has_balancing
-    balancing = "rotated" if rotated else protocol.balancing
+    models = {}
+    for name, model in protocol.models.items():
+        settings = {**defaults(model.kind, splits.quirk), **model.settings}
+        models[name] = Model(model.kind, settings)
+    balancing = protocol.balancing
+    if splits.follow_paper and not has_balancing:
+        balancing = "rotated"
     return replace(protocol, models=models, balancing=balancing)
 
 
@@ -164,13 +160,13 @@ def _check_task(document: Document, task: Task, place: str) -> None:
 
 
 def _check_expression(document: Document, text: str, place: str) -> None:
-    if text:
-        try:
-            parse(text, vocabulary=concepts())
-        except BadExpression as error:
-            document.add(
-                place, error.what.removeprefix("label expression, ") + f": {text}"
-            )
+    if not text:
+        return
+    try:
+        parse(text, vocabulary=concepts())
+    except BadExpression as error:
+        reason = error.what.removeprefix("label expression, ")
+        document.add(place, f"{reason}: {text}")
 
 
 def _check_references(document: Document, protocol: Protocol) -> None:
@@ -216,14 +212,15 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
     """Check that the splits have what their kind needs."""
     splits = protocol.splits
     if splits.kind == "published":
-        used = {
-            name for pair in protocol.pairs for name in pair if name in protocol.tasks
-        }
-        for name in sorted(name for name in used if not protocol.tasks[name].folds):
-            document.add(
-                f"tasks.{name}",
-                "published splits need the name of a fold column: folds",
-            )
+        used_tasks: set[str] = set()
+        for pair in protocol.pairs:
+            used_tasks.update(pair)
+        for name in sorted(used_tasks & protocol.tasks.keys()):
+            if not protocol.tasks[name].folds:
+                document.add(
+                    f"tasks.{name}",
+                    "published splits need the name of a fold column: folds",
+                )
     if protocol.balancing == "rotated" and not splits.follow_paper:
         document.add("balancing", "'rotated' needs published splits and a quirk")
     by_film = splits.are_grouped and splits.group == "movie_id"
@@ -232,22 +229,32 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
         document.add(
             "data", "models of windows need segments, scale = 'none' and splits by film"
         )
+
+
+def _check_models(document: Document, protocol: Protocol) -> None:
+    """Check the names of models, and that their settings fit the splits."""
     for name in protocol.models:
-        if (
-            name in BASELINES
-        ):  # results of a model would be taken for those of the baseline
+        # Results of such a model would be taken for those of the baseline.
+        if name in BASELINES:
             document.add(f"models.{name}", "is the name of a baseline; another name")
+    if protocol.splits.follow_paper:
+        return
+    needs_paper = {"elect": True, "tolerance": "folds"}
     for name, model in protocol.models.items():
-        if splits.follow_paper or not find_kind(model.kind).head:
+        if not find_kind(model.kind).head:
             continue
-        by_folds = {"elect": True, "tolerance": "folds"}
-        for key, value in by_folds.items():
+        for key, value in needs_paper.items():
             stated = model.settings[key]
             offered = grid_of(model.kind, key, stated) or [stated]
             if value in offered:
                 document.add(
                     f"models.{name}.{key}", "needs published splits and a quirk"
                 )
+
+
+def _check_kind_of_splits(document: Document, protocol: Protocol) -> None:
+    """Check the keys of splits that belong to one kind."""
+    splits = protocol.splits
     if splits.kind == "fixed" and not (splits.column and splits.test):
         document.add("splits", "fixed splits need column and test")
     if splits.kind in ("published", "fixed") and splits.never:

@@ -275,10 +275,13 @@ def _total(cell: Cell, counts: Sequence[int | None]) -> int | None:
 def _spread(values: Iterable[float]) -> Record:
     """Return mean and deviation of the values that are defined."""
     defined = np.array([value for value in values if np.isfinite(value)])
-    return {
-        "mean": float(defined.mean()) if len(defined) else np.nan,
-        "sd": float(defined.std(ddof=1)) if len(defined) > 1 else np.nan,
-    }
+    mean = np.nan
+    sd = np.nan
+    if len(defined):
+        mean = float(defined.mean())
+    if len(defined) > 1:
+        sd = float(defined.std(ddof=1))
+    return {"mean": mean, "sd": sd}
 
 
 def _outcomes(cell: Cell, groups: Groups, *, is_model: bool) -> Record:

@@ -126,7 +126,8 @@ def join(
             where=store.location,
             hint=f"--store {name}=ANOTHER",
         )
-    level = choose_level(store, (feature.level,) if feature.level else data.level)
+    wanted_levels = (feature.level,) if feature.level else data.level
+    level = choose_level(store, wanted_levels)
     cut = {"rule": data.rule, "reduce": data.reduce} if data.segments else {}
     matrix, names = _matrix(store, table, level, cut)
     is_of_frames = matrix.values.ndim > 2
@@ -159,7 +160,8 @@ def join(
         missing |= {table.ids[row]: ZERO for row in clips[good & ~(length > 0)]}
         good &= length > 0
         X = np.asarray(X / np.where(good, length, 1.0)[:, None], dtype=np.float32)
-    X = X if good.all() else X[good]
+    if not good.all():
+        X = X[good]
     clips = clips[good]
     if data.scale == "standard":
         wide = X.astype(np.float64)
@@ -251,9 +253,8 @@ def with_windows(
     for film, first, stop in zip(
         values.clip_ids.tolist(), values.offsets[:-1], values.offsets[1:], strict=True
     ):
-        rows = first + np.flatnonzero(
-            np.isfinite(values.values[first:stop]).all(axis=1)
-        )
+        is_finite = np.isfinite(values.values[first:stop]).all(axis=1)
+        rows = first + np.flatnonzero(is_finite)
         if len(rows):
             spans = np.column_stack([start.values[rows], end.values[rows]])
             films[film] = spans, values.values[rows]

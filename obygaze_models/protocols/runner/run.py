@@ -347,23 +347,24 @@ def _records(
     n_first = len(done) - len(contrasts)
     primary = protocol.report.primary
     grouped = protocol.splits.are_grouped
-    return [
+    records: list[Record] = [
         *done[:n_first],
         *argmax_records(protocol, cells),
         *level_records(protocol, everything, inputs.table),
         *annotator_records(protocol, everything, inputs.table),
         *analyses(protocol, cells, inputs.table),
         *join_noise(concepts),
-        *(coverage(store, inputs.usable(store.features)) for store in stores),
-        *(
-            copies_record(store.feature, store.store.copies)
-            for store in stores
-            if store.store.copies.group
-        ),
-        *remarks(json_values(ours), json_values(theirs), primary, grouped=grouped),
-        *(remark for store in stores for remark in feature_remarks(store)),
-        *done[n_first:],
     ]
+    for store in stores:
+        records.append(coverage(store, inputs.usable(store.features)))
+    for store in stores:
+        if store.store.copies.group:
+            records.append(copies_record(store.feature, store.store.copies))
+    records += remarks(json_values(ours), json_values(theirs), primary, grouped=grouped)
+    for store in stores:
+        records += feature_remarks(store)
+    records += done[n_first:]
+    return records
 
 
 def _about(
