@@ -166,13 +166,17 @@ def _span_in_film(clip: Clip, unit: str) -> tuple[float, float] | None:
 
 def _rate_of(clip: Clip, fps: float | str | None) -> Fraction:
     """Return the frame rate of a clip's film: that of the manifest, else the given one."""
-    written = clip.extra.get("framerate") or fps or ""
+    in_manifest = clip.extra.get("framerate")
+    written = in_manifest or fps or ""
     rate = known_frame_rate(written)
     if rate is None:
         what = (
             f"the frame rate of clip {clip.clip_id} is not known, got {str(written)!r}"
         )
-        raise FixUsage(what, hint="--fps 24, or that of the film")
+        hint = "--fps 24, or that of the film"
+        if in_manifest:
+            hint = "correct the column framerate of the manifest: a number, such as 25"
+        raise FixUsage(what, hint=hint)
     return rate
 
 

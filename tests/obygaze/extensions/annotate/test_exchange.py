@@ -30,10 +30,10 @@ from obygaze.extensions.annotate.exchange import (
     label_of,
 )
 from obygaze.extensions.annotate.projection import Segment
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import Clip, Header, Manifest
 
 # The rates as players show them, and what they stand for.
 RATES = {
@@ -730,3 +730,16 @@ def test_an_installed_data_set_does_not_take_the_place_of_the_import_of_segments
     assert listed.stderr == ""
     described = run_obygaze("manifest", "import", "segments", "--help", env=site)
     assert "--fps" in described.ok().stdout
+
+
+@pytest.mark.parametrize(
+    ("extra", "hint"),
+    [({"framerate": "25 fps"}, "correct the column framerate"), ({}, "--fps 24")],
+)
+def test_a_frame_rate_that_is_not_known_is_corrected_where_it_was_given(
+    extra: dict[str, str], hint: str
+) -> None:
+    clips = (Clip("a-1", "a", level="S", start_s=0.0, end_s=1.0, extra=extra),)
+    with pytest.raises(FixUsage) as caught:
+        films_of(Manifest("m", Header("made up"), clips), fps=None)
+    assert hint in str(caught.value.hint)
