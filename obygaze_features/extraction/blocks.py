@@ -76,12 +76,10 @@ def run_rows(
 def _pass(
     makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch
 ) -> None:
-    rows = sorted(set().union(*(maker.rows for maker in makers)))
-    views = ([maker.view for maker in makers if row in maker.rows] for row in rows)
-    jobs = [
-        (row, tuple(dict.fromkeys(those)))
-        for row, those in zip(rows, views, strict=True)
-    ]
+    jobs = []
+    for row in sorted(set().union(*(maker.rows for maker in makers))):
+        views = [maker.view for maker in makers if row in maker.rows]
+        jobs.append((row, tuple(dict.fromkeys(views))))
     results = iter(decode(jobs))
     while not stop:
         started = time.monotonic()
@@ -144,7 +142,7 @@ class BlockMaker:
         self.wanted = dict(wanted)
         self.batch = batch
         self.retry = retry
-        self.rows = {row for rows in self.wanted.values() for row in rows}
+        self.rows = set[int]().union(*self.wanted.values())
         self.maker = maker_of(computer.backbone, writer.plan.recipe)
         self.watch: Watch = lambda row, failed: None
         self._block: _Block | None = None
@@ -197,7 +195,9 @@ class BlockMaker:
 
     def restart(self) -> None:
         """Halve what is computed at once; the rows of unfinished blocks must be added again."""
-        self._block, self._waiting, self.batch = None, [], max(1, self.batch // 2)
+        self._block = None
+        self._waiting = []
+        self.batch = max(1, self.batch // 2)
         self._running.clear()
 
     def close(self) -> None:
@@ -300,16 +300,17 @@ def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
     """Return what makes the clips of a backbone: this program, on its device, in its precision."""
     placement = backbone.placement
     # What does not need torch, and is not the user's own, computes on the CPU in any case.
-    on_gpu = placement.device.startswith("cuda") and (
-        backbone.card.family.needs_torch or bool(backbone.card.code)
-    )
-    dtype = str(recipe.to_json()["compute"].get("dtype", placement.dtype))
+    may_use_gpu = backbone.card.family.needs_torch or bool(backbone.card.code)
+    on_gpu = may_use_gpu and placement.device.startswith("cuda")
+    precision = str(recipe.to_json()["compute"].get("dtype", placement.dtype))
+    if on_gpu and placement.tf32:
+        precision = f"{precision} with TF32"
     versions = [(name, package_version(name)) for name in PACKAGES]
     return Maker(
         program=f"obygaze {obygaze_features.__version__}",
         device="cuda" if on_gpu else "cpu",
         device_name=gpu_name(placement.device) if on_gpu else cpu_name(),
-        precision=f"{dtype} with TF32" if on_gpu and placement.tf32 else dtype,
+        precision=precision,
         host=socket.gethostname(),
         versions=tuple((name, version) for name, version in versions if version),
     )

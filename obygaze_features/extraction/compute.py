@@ -140,10 +140,8 @@ class BatchComputer(Computer):
         cuda: Any = torch.cuda
         self.device = backbone.placement.device
         self.cuda = cuda
-        self.incoming, self.outgoing = (
-            cuda.Stream(self.device),
-            cuda.Stream(self.device),
-        )
+        self.incoming = cuda.Stream(self.device)
+        self.outgoing = cuda.Stream(self.device)
 
     def start(self, clips: Sequence[DecodedClip]) -> Callable[[], Computed]:
         """Start to compute a batch."""

@@ -156,11 +156,10 @@ class ExtractPlan:
             raise FixUsage(
                 f"--worker must be I/K, such as 0/8, with I below K, got {worker!r}"
             )
-        return [
-            row
-            for unit in range(first, self.n_units, step)
-            for row in self.unit_range(unit)
-        ]
+        rows: list[int] = []
+        for unit in range(first, self.n_units, step):
+            rows += self.unit_range(unit)
+        return rows
 
     def to_bytes(self) -> bytes:
         """Return the bytes of the plan's file."""

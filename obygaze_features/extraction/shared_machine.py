@@ -121,11 +121,11 @@ def _visible_gpus() -> list[str]:
         return known
     numbered = dict(zip(map(str, range(len(known))), known, strict=True))
     # A name may be the beginning of a UUID.
-    return [
-        numbered.get(name)
-        or next((u for u in known if name and u.startswith(name)), "")
-        for name in map(str.strip, visible.split(","))
-    ]
+    uuids = []
+    for name in map(str.strip, visible.split(",")):
+        matches = [uuid for uuid in known if name and uuid.startswith(name)]
+        uuids.append(numbered.get(name) or next(iter(matches), ""))
+    return uuids
 
 
 def _nvidia_smi(query: str, *, columns: int) -> list[list[str]] | None:
@@ -146,10 +146,12 @@ def _nvidia_smi(query: str, *, columns: int) -> list[list[str]] | None:
         return None
     if done.returncode:  # what it printed then is the reason, not a GPU
         return None
-    lines = [
-        [part.strip() for part in line.split(",")] for line in done.stdout.splitlines()
-    ]
-    return [line for line in lines if len(line) == columns]
+    lines = []
+    for line in done.stdout.splitlines():
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == columns:
+            lines.append(parts)
+    return lines
 
 
 def _is_ours(pid: str) -> bool:

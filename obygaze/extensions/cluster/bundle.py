@@ -34,20 +34,26 @@ def make_bundle(
         folder: A new folder, or an incomplete bundle of the same plan.
         pip: Options of pip, and further packages.
     """
-    own = [t.backbone for t in plan.targets if ":" in t.backbone.removeprefix(FRAMES)]
-    if own:
-        hint = (
-            "make it a plugin (docs/plugins.md), and name the plugin's folder after --"
+    user_code = []
+    for target in plan.targets:
+        if ":" in target.backbone.removeprefix(FRAMES):
+            user_code.append(target.backbone)
+    if user_code:
+        raise FixUsage(
+            f"own code cannot be bundled: {', '.join(user_code)}",
+            hint="make it a plugin (docs/plugins.md), and name the plugin's folder after --",
         )
-        raise FixUsage(f"own code cannot be bundled: {', '.join(own)}", hint=hint)
     workspace = Workspace(Path(plan.workspace))
     missing = list[ObygazeError]()
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
     placed = _placed(plan, cards)
     _write_plan(placed, folder)
-    named = [_card_file(target.backbone) for target in plan.targets]
-    of_workspace = workspace.folder("backbones").glob("*.toml")
-    for path in [*of_workspace, *(path for path in named if path is not None)]:
+    card_files = list(workspace.folder("backbones").glob("*.toml"))
+    for target in plan.targets:
+        card_file = _card_file(target.backbone)
+        if card_file is not None:
+            card_files.append(card_file)
+    for path in card_files:
         write_new(folder / "backbones" / path.name, path.read_bytes())
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     readme = render("bundle.md", "obygaze.extensions.cluster", plan=plan, python=python)
@@ -76,15 +82,17 @@ def _placed(plan: ExtractPlan, cards: Sequence[Card]) -> ExtractPlan:
     targets = []
     for card, target in zip(cards, plan.targets, strict=True):
         store = f"stores/{stores.name_of(target.store, Path(target.store).name)}"
-        place = None
+        copied_weights = None
         if target.weights is not None:
             folder = weights.name_of(target.weights, card.name)
-            place = f"weights/{folder}/{Path(target.weights).name}"
+            copied_weights = f"weights/{folder}/{Path(target.weights).name}"
         backbone = target.backbone
         if _card_file(backbone) is not None:
-            kept = FRAMES if backbone.startswith(FRAMES) else ""
-            backbone = f"{kept}{find_card(backbone.removeprefix(FRAMES)).label}"
-        targets.append(replace(target, store=store, weights=place, backbone=backbone))
+            prefix = FRAMES if backbone.startswith(FRAMES) else ""
+            backbone = f"{prefix}{find_card(backbone.removeprefix(FRAMES)).label}"
+        targets.append(
+            replace(target, store=store, weights=copied_weights, backbone=backbone)
+        )
     return replace(plan, targets=tuple(targets), workspace=".")
 
 
@@ -181,9 +189,11 @@ def _source() -> str:
     text = metadata.distribution("obygaze").read_text("direct_url.json")
     if text is None:
         return f"=={__version__}"
-    found = json.loads(text)
-    git = found.get("vcs_info")
-    return f" @ git+{found['url']}@{git['commit_id']}" if git else f" @ {found['url']}"
+    source = json.loads(text)
+    git = source.get("vcs_info")
+    if git:
+        return f" @ git+{source['url']}@{git['commit_id']}"
+    return f" @ {source['url']}"
 
 
 def _collect_wheels(folder: Path, words: Sequence[str]) -> None:
@@ -192,9 +202,12 @@ def _collect_wheels(folder: Path, words: Sequence[str]) -> None:
         return
     with draft_beside(folder) as draft:
         call = [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(draft), *words]
-        if subprocess.run(
-            call, stdout=2, check=False
-        ).returncode:  # to stderr, like all progress
-            what = "pip could not collect the packages; its lines above have the reason"
-            raise ObygazeError(what, where=str(folder), hint="options of pip after --")
+        # What pip prints goes to stderr, like all progress.
+        done = subprocess.run(call, stdout=2, check=False)
+        if done.returncode:
+            raise ObygazeError(
+                "pip could not collect the packages; its lines above have the reason",
+                where=str(folder),
+                hint="options of pip after --",
+            )
         draft.rename(folder)

@@ -336,12 +336,15 @@ def bundle(
 
     missing = make_bundle(read_plan_file(plan), folder, pip_words)
     if missing:
-        hint = "the same command again, when the lines above are corrected"
-        details = [line for error in missing for line in str(error).splitlines()]
-        what = (
-            f"the bundle is not complete: {count(len(missing), 'checkpoint')} missing"
+        details: list[str] = []
+        for error in missing:
+            details += str(error).splitlines()
+        raise ObygazeError(
+            f"the bundle is not complete: {count(len(missing), 'checkpoint')} missing",
+            where=str(folder),
+            hint="the same command again, when the lines above are corrected",
+            details=details,
         )
-        raise ObygazeError(what, where=str(folder), hint=hint, details=details)
     session.console.show(
         {"folder": str(folder)}, f"{folder}: complete; copy it to the node"
     )

@@ -83,10 +83,17 @@ class SlurmArray:
     @property
     def array(self) -> str:
         """The tasks as Slurm writes them: `0-3,7%2`."""
+        # Within a run of consecutive tasks, the difference to the position is the same.
         runs = groupby(enumerate(sorted(self.tasks)), lambda pair: pair[1] - pair[0])
-        spans = [[number for _, number in run] for _, run in runs]
-        names = (str(s[0]) if len(s) == 1 else f"{s[0]}-{s[-1]}" for s in spans)
-        return ",".join(names) + (f"%{self.at_once}" if self.at_once else "")
+        spans = []
+        for _, run in runs:
+            tasks = [task for _, task in run]
+            if len(tasks) == 1:
+                spans.append(str(tasks[0]))
+            else:
+                spans.append(f"{tasks[0]}-{tasks[-1]}")
+        limit = f"%{self.at_once}" if self.at_once else ""
+        return ",".join(spans) + limit
 
     @property
     def log_folder(self) -> Path:
@@ -233,8 +240,10 @@ def asks_for(directives: Sequence[str], options: Collection[str]) -> bool:
     """Return whether one of these options of sbatch, without its hyphens, is given."""
     for line in directives:
         words = line.lstrip("-").replace("=", " ").split()
-        is_short = line.startswith("-") and not line.startswith("--")
-        name = words[0][:1] if is_short and words else words[0] if words else ""
+        name = words[0] if words else ""
+        # The value of a short option may follow without a blank: -t10.
+        if line.startswith("-") and not line.startswith("--"):
+            name = name[:1]
         if name in options:
             return True
     return False

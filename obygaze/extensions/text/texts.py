@@ -115,29 +115,35 @@ def score_captions(
         encoder: Gives the similarity of each caption and its `visual` word.
         force: Replace a file.
     """
-    read = read_table(table, required=("caption", "visual"))
-    if not read.rows:
+    captions = read_table(table, required=("caption", "visual"))
+    if not captions.rows:
         raise FixInput(
             "the table has no captions (no row after the header)", where=str(table)
         )
-    masked = any(MASK in row["caption"] for row in read.rows)
-    endings = [f"_{word}" for word in MASK_WORDS] if masked else [""]
-    new = [f"{name}{ending}" for ending in endings for name in ("lm", "sim")]
-    taken = [name for name in new if name in read.columns]
-    if taken:
-        what = f"the table already has a column {taken[0]!r}"
-        hint = "rename or remove the column"
-        raise FixInput(what, where=str(table), hint=hint)
-    visual = [row["visual"] for row in read.rows]
-    filled: dict[str, list[float]] = {}
+    endings = [""]
+    if any(MASK in row["caption"] for row in captions.rows):
+        endings = [f"_{word}" for word in MASK_WORDS]
+    new_columns = []
     for ending in endings:
-        texts = [row["caption"].replace(MASK, ending.lstrip("_")) for row in read.rows]
+        new_columns += [f"lm{ending}", f"sim{ending}"]
+    for column in new_columns:
+        if column in captions.columns:
+            raise FixInput(
+                f"the table already has a column {column!r}",
+                where=str(table),
+                hint="rename or remove the column",
+            )
+    visual = [row["visual"] for row in captions.rows]
+    scores: dict[str, list[float]] = {}
+    for ending in endings:
+        word = ending.lstrip("_")
+        texts = [row["caption"].replace(MASK, word) for row in captions.rows]
         priors = {text: lm.prior(text) for text in dict.fromkeys(texts)}
-        filled[f"lm{ending}"] = [priors[text] for text in texts]
-        filled[f"sim{ending}"] = encoder.similarity(texts, visual)
-    rows = (
-        [*row.cells.values(), *(repr(filled[name][i]) for name in new)]
-        for i, row in enumerate(read.rows)
-    )
-    write_new(out, csv_bytes([*read.columns, *new], rows), force=force)
-    return len(read.rows)
+        scores[f"lm{ending}"] = [priors[text] for text in texts]
+        scores[f"sim{ending}"] = encoder.similarity(texts, visual)
+    rows = []
+    for number, row in enumerate(captions.rows):
+        row_scores = [repr(scores[column][number]) for column in new_columns]
+        rows.append([*row.cells.values(), *row_scores])
+    write_new(out, csv_bytes([*captions.columns, *new_columns], rows), force=force)
+    return len(captions.rows)
