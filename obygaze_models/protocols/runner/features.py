@@ -117,57 +117,38 @@ def join(
     None takes both, for baselines, which need to know only which clips have one.
     """
     feature = feature or Feature()
-    stated = store.recipe.to_json().get("told", {}).get("backbone")
-    backbone = f"{stated}{IMPORTED}" if stated else store.recipe.title
-    if feature.backbone and not is_backbone(backbone, feature.backbone):
-        raise Mismatch(
-            f"the protocol needs features of {feature.backbone!r} as {name!r}, "
-            f"this store has features of {backbone!r}",
-            where=store.location,
-            hint=f"--store {name}=ANOTHER",
-        )
+    backbone = _backbone(name, store, feature)
     wanted_levels = (feature.level,) if feature.level else data.level
     level = choose_level(store, wanted_levels)
     cut = {"rule": data.rule, "reduce": data.reduce} if data.segments else {}
     matrix, names = _matrix(store, table, level, cut)
     is_of_frames = matrix.values.ndim > 2
     if frames not in (None, is_of_frames) or (is_of_frames and data.scale != "none"):
+        wanted = "unscaled frames" if frames else "one vector"
         raise FixInput(
-            f"this protocol reads {'unscaled frames' if frames else 'one vector'} of each clip, "
+            f"this protocol reads {wanted} of each clip, "
             f"{level} has {matrix.values.ndim - 1} dimensions",
             where=store.location,
             hint=f"another feature level: {', '.join(store.levels)}",
         )
-    X: Any = (
-        matrix.values if is_of_frames else np.asarray(matrix.values, dtype=np.float32)
-    )
+    X, real = _values_of(store, level, matrix)
     clips = np.flatnonzero(matrix.present)
-    real = None
-    if is_of_frames and isinstance(matrix, Matrix):
-        real = store.real_frames(level, matrix.rows)
-    if real is not None and isinstance(X, np.ndarray):
-        X = with_padding(X, real)
-    good = _are_finite(X, real)
     absent = np.flatnonzero(~matrix.present)
     missing = {table.ids[row]: str(matrix.reasons[names[row]]) for row in absent}
-    missing |= {table.ids[row]: NOT_FINITE for row in clips[~good]}
-    if real is not None:
-        is_padding = ~real.any(axis=1)
-        missing |= {table.ids[row]: ALL_PADDING for row in clips[is_padding]}
-        good &= ~is_padding
+    good = np.ones(len(clips), dtype=np.bool_)
+    for row, reason in _unusable_rows(X, real, data.scale).items():
+        missing[table.ids[clips[row]]] = reason
+        good[row] = False
     if data.scale == "unit":
         length = np.linalg.norm(X.astype(np.float64), axis=1)
-        missing |= {table.ids[row]: ZERO for row in clips[good & ~(length > 0)]}
-        good &= length > 0
         X = np.asarray(X / np.where(good, length, 1.0)[:, None], dtype=np.float32)
     if not good.all():
         X = X[good]
     clips = clips[good]
     if data.scale == "standard":
         wide = X.astype(np.float64)
-        X = np.asarray(
-            (wide - wide.mean(axis=0)) / column_scales(wide), dtype=np.float32
-        )
+        centred = wide - wide.mean(axis=0)
+        X = np.asarray(centred / column_scales(wide), dtype=np.float32)
     ids = [table.ids[row] for row in clips]
     digest, row_hashes = _hashes(X, ids)
     copies = find_copies(
@@ -198,6 +179,53 @@ def join(
     }
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
     return Features(name, X, row_of, ordered, origin, names=names, copies=copies)
+
+
+def _backbone(name: str, store: Store, feature: Feature) -> str:
+    """Return the backbone of a store; an error where the protocol needs another one."""
+    stated = store.recipe.to_json().get("told", {}).get("backbone")
+    backbone = f"{stated}{IMPORTED}" if stated else store.recipe.title
+    if feature.backbone and not is_backbone(backbone, feature.backbone):
+        raise Mismatch(
+            f"the protocol needs features of {feature.backbone!r} as {name!r}, "
+            f"this store has features of {backbone!r}",
+            where=store.location,
+            hint=f"--store {name}=ANOTHER",
+        )
+    return backbone
+
+
+def _values_of(
+    store: Store, level: str, matrix: Matrix | Segments
+) -> tuple[Any, NDArray[np.bool_] | None]:
+    """Return the vectors of clips, and of frames which ones are real, where that is known.
+
+    In an array, frames that are padding become NaN.
+    """
+    if matrix.values.ndim <= 2:
+        return np.asarray(matrix.values, dtype=np.float32), None
+    if not isinstance(matrix, Matrix):
+        return matrix.values, None
+    real = store.real_frames(level, matrix.rows)
+    if real is None or not isinstance(matrix.values, np.ndarray):
+        return matrix.values, real
+    return with_padding(matrix.values, real), real
+
+
+def _unusable_rows(
+    X: Any, real: NDArray[np.bool_] | None, scale: str
+) -> dict[int, str]:
+    """Return the rows that no model can read, each with its reason."""
+    is_finite = _are_finite(X, real)
+    reasons = dict.fromkeys(np.flatnonzero(~is_finite).tolist(), NOT_FINITE)
+    if real is not None:
+        is_padding = ~real.any(axis=1)
+        reasons |= dict.fromkeys(np.flatnonzero(is_padding).tolist(), ALL_PADDING)
+    if scale == "unit":
+        length = np.linalg.norm(X.astype(np.float64), axis=1)
+        for row in np.flatnonzero(~(length > 0)).tolist():
+            reasons.setdefault(row, ZERO)
+    return reasons
 
 
 def _are_finite(X: Any, real: NDArray[np.bool_] | None) -> NDArray[np.bool_]:

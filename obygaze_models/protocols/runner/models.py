@@ -287,22 +287,23 @@ def _fit_bottleneck(own: Model, data: FoldData, banks: Banks) -> FoldFit:
         return banks.features.by_frame[banks.features.row_of[clips]]
 
     def score(clips: IntArray) -> FloatArray:
-        found = model.predict_proba(vectors(clips))[:, positive]
-        return np.asarray(np.clip(found.sum(axis=1), 0.0, 1.0))
+        probabilities = model.predict_proba(vectors(clips))[:, positive]
+        return np.asarray(np.clip(probabilities.sum(axis=1), 0.0, 1.0))
 
     def score_inside(train: IntArray, rows: IntArray) -> FloatArray:
         """Return scores of rows by a head of others, on the margins of all."""
-        inside, own = (np.searchsorted(data.fit_rows, part) for part in (train, rows))
+        fitted_on = np.searchsorted(data.fit_rows, train)
+        scored = np.searchsorted(data.fit_rows, rows)
         head = clone(model.head)
-        head.fit(margins[inside], targets[inside], groups=groups[inside])
+        head.fit(margins[fitted_on], targets[fitted_on], groups=groups[fitted_on])
         wanted = np.isin(head.classes_, targets[data.y == 1])
-        found: FloatArray = head.predict_proba(margins[own])[:, wanted].sum(axis=1)
-        return found
+        probabilities = head.predict_proba(margins[scored])[:, wanted]
+        return np.asarray(probabilities.sum(axis=1))
 
     def levels(clips: IntArray) -> FloatArray:
-        found = model.predict_proba(vectors(clips))
+        probabilities = model.predict_proba(vectors(clips))
         learnt = [LEVELS.index(level) for level in model.classes_.tolist()]
-        return np.asarray(found @ np.eye(len(LEVELS))[learnt])
+        return np.asarray(probabilities @ np.eye(len(LEVELS))[learnt])
 
     inner = None
     if model.residual is None and data.join_validation:

@@ -116,20 +116,39 @@ def find_vectors(
             f"no concept has {MIN_ROWS} clips with it and {MIN_ROWS} without, in several films"
         )
     names = [table.concept_names[column] for column in known]
-    own = targets[:, known], names, films, settings, seed
-    examples = Examples(Gram(features.vectors), *own, features.frames)
+    examples = Examples(
+        Gram(features.vectors),
+        targets[:, known],
+        names,
+        films,
+        settings,
+        seed,
+        features.frames,
+    )
     bank = examples.find(np.arange(len(films)))
     margins = examples.margins(bank, slice(None))
     cosines = []
     for part in range(len(part_names)):
         # Tolerances are found once, as for the cells; vectors anew for each part.
         inside = np.flatnonzero(parts == part)
-        one = examples.find(np.flatnonzero(parts != part), tolerances_of(bank))
-        margins[inside] = examples.margins(one, inside)
-        lengths = np.linalg.norm(one.coef_, axis=1) * np.linalg.norm(bank.coef_, axis=1)
-        cosines.append(np.einsum("ij,ij->i", one.coef_, bank.coef_) / lengths)
-    found = margins, parts, part_names, np.array(cosines)
-    return FoundVectors(features, table, examples, known, left_out, bank, *found)
+        outside = np.flatnonzero(parts != part)
+        without = examples.find(outside, tolerances_of(bank))
+        margins[inside] = examples.margins(without, inside)
+        norms = np.linalg.norm(without.coef_, axis=1)
+        lengths = norms * np.linalg.norm(bank.coef_, axis=1)
+        cosines.append(np.einsum("ij,ij->i", without.coef_, bank.coef_) / lengths)
+    return FoundVectors(
+        features,
+        table,
+        examples,
+        known,
+        left_out,
+        bank,
+        margins,
+        parts,
+        part_names,
+        np.array(cosines),
+    )
 
 
 def _parts(films: NDArray[np.str_]) -> tuple[IntArray, tuple[str, ...]]:
