@@ -280,8 +280,10 @@ def intervene(
     else:
         raise FixTraining(f"unknown order {order!r}", hint="one of random, greedy")
     steps = range(rows.shape[1] + 1)
-    found = np.array([[score(places < step) for step in steps] for places in orders])
-    f1, ap = found.mean(axis=0).T
+    scores_of_orders = []
+    for places in orders:
+        scores_of_orders.append([score(places < step) for step in steps])
+    f1, ap = np.array(scores_of_orders).mean(axis=0).T
     return InterventionCurve(f1, ap, sequence)
 
 

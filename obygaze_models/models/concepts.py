@@ -170,8 +170,10 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         if not length > 0:
             raise FixTraining(NO_DIRECTION, hint="features that differ between clips")
         unit = length if self.unit_norm else 1.0
-        self.C_[column], self.length_[column] = tolerance, length
-        self.coef_[column], self.intercept_[column] = normal / unit, bias / unit
+        self.C_[column] = tolerance
+        self.length_[column] = length
+        self.coef_[column] = normal / unit
+        self.intercept_[column] = bias / unit
 
     def _sample(
         self, rows: Ints, positive: Bools, seed: list[int]

@@ -159,7 +159,10 @@ def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
         value = getattr(probe, name)
         plain = list(value) if isinstance(value, tuple) else value
         # Protocols have neither weights by class nor a perceptron without a hidden layer.
-        if name != "class_weight" and value != () and (reason := setting.rule(plain)):
+        if name == "class_weight" or value == ():
+            continue
+        reason = setting.rule(plain)
+        if reason:
             raise FixTraining(f"{name} {reason}, got {value!r}")
     if probe.min_epochs > probe.max_epochs:
         raise FixTraining(

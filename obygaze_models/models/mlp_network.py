@@ -77,7 +77,8 @@ class Network:
         self.flat, self.grad, self.first, self.second = np.zeros(
             (4, n_weights), dtype=np.float32
         )
-        self.layers, self.slopes = self._carve(self.flat), self._carve(self.grad)
+        self.layers = self._carve(self.flat)
+        self.slopes = self._carve(self.grad)
         self.n_steps = 0
         for weights in self.layers:
             bound = 1 / np.sqrt(

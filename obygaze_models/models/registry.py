@@ -393,17 +393,18 @@ def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
 
 def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of an estimator or head, from its settings as TOML has them."""
-    own = {name: settings[name] for name in kind.own if name != "residual_C"}
-    for name, value in own.items():
+    parameters = {name: settings[name] for name in kind.own if name != "residual_C"}
+    for name, value in parameters.items():
         if value == "paper":
             raise FixInput(
                 f"{name} = 'paper' has no value before a task is known",
                 hint="protocols replace it for each task",
             )
-        own[name] = (
-            tuple(value) if name == "hidden" else None if value == "none" else value
-        )
-    return {**own, **kind.fixed}
+        if name == "hidden":
+            parameters[name] = tuple(value)
+        elif value == "none":
+            parameters[name] = None
+    return {**parameters, **kind.fixed}
 
 
 def _known(name: str, known: Iterable[str], what: str) -> str:

@@ -58,7 +58,8 @@ class SparseHead(LinearHead):
         limit = X.shape[1] if self.max_concepts is None else self.max_concepts
         allowed = self.path_n_concepts_ <= limit
         best = int(np.argmin(np.where(allowed, self.path_loss_, np.inf)))
-        self.C_, self.coef_ = float(self.path_C_[best]), self.path_coef_[best]
+        self.C_ = float(self.path_C_[best])
+        self.coef_ = self.path_coef_[best]
         self.intercept_ = float(intercept[best] - self.mean_ @ self.coef_)
 
     def _losses(self, Z: Floats, codes: Ints, groups: NDArray[Any] | None) -> Floats:

@@ -120,11 +120,12 @@ def choose_rules(
         np.ones(len(positive), dtype=np.bool_)
     ]
     columns = options(margins)
-    found = [
-        np.array([_auc(values[fold], positive[fold]) - 0.5 for fold in folds])
-        for values in columns.values()
-    ]
-    worst = [np.min(np.sign(own.sum(axis=0)) * own, axis=0) for own in found]
+    worst = []
+    for values in columns.values():
+        above_chance = [_auc(values[fold], positive[fold]) - 0.5 for fold in folds]
+        by_fold = np.array(above_chance)
+        direction = np.sign(by_fold.sum(axis=0))
+        worst.append(np.min(direction * by_fold, axis=0))
     return np.asarray(np.array(list(columns))[np.argmax(worst, axis=0)])
 
 
@@ -133,7 +134,6 @@ def _auc(values: Floats, positive: Bools) -> Floats:
     n = len(values)
     n_positive = int(positive.sum())
     ranks = rankdata(values, axis=0)[positive].sum(axis=0)
-    found: Floats = (ranks - n_positive * (n_positive + 1) / 2) / (
-        n_positive * (n - n_positive)
-    )
-    return found
+    n_pairs = n_positive * (n - n_positive)
+    auc: Floats = (ranks - n_positive * (n_positive + 1) / 2) / n_pairs
+    return auc

@@ -108,18 +108,26 @@ def differences(run: ReportRun) -> Part:
     if against_best:
         rows = [_compared(run, same, *p) for same in against_best]
         yield make_table("comparisons", "comparisons", rows, p)
-    two_models = [same for same in others if not _has_baseline(same[0])]
-    with_baseline = [same for same in others if _has_baseline(same[0])]
-    further: list[Row | Heading] = []
-    if two_models:
-        further.append(Heading("two models"))
-        further += [_compared(run, same, *p) for same in two_models]
-    if with_baseline:
-        further.append(Heading("a model and a baseline"))
-        further += [_compared(run, same, *p) for same in with_baseline]
+    further = _further_rows(run, others, p)
     if further:
         table = make_table("further_comparisons", "comparisons-further", further, p)
         yield replace(table, folded=bool(against_best))
+
+
+def _further_rows(
+    run: ReportRun, groups: Sequence[Sequence[Record]], columns: Sequence[str]
+) -> list[Row | Heading]:
+    """Return the rows of differences between two models, then those to a baseline."""
+    two_models = [same for same in groups if not _has_baseline(same[0])]
+    with_baseline = [same for same in groups if _has_baseline(same[0])]
+    rows: list[Row | Heading] = []
+    if two_models:
+        rows.append(Heading("two models"))
+        rows += [_compared(run, same, *columns) for same in two_models]
+    if with_baseline:
+        rows.append(Heading("a model and a baseline"))
+        rows += [_compared(run, same, *columns) for same in with_baseline]
+    return rows
 
 
 def _detectable_differences(run: ReportRun) -> Iterator[str]:

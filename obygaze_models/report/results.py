@@ -265,19 +265,27 @@ def paper(run: ReportRun) -> Part:
         all_films = [p for p in cell.get("paper") or () if not p.get("movie")]
         pairs += [(cell, printed) for printed in all_films]
     for metric, same_metric in grouped(pairs, lambda p: p[1]["metric"]).items():
-        rows: list[Row | Heading] = []
-        by_model = grouped(same_metric, lambda pair: model_and_store(pair[0]))
-        for name, same_model in by_model.items():
-            rows.append(Heading(name))
-            for cell, printed in same_model:
-                ours = _ours(cell, printed)
-                theirs = Number(printed["mean"], sd=printed.get("sd"))
-                rows.append((*pair_of(cell), ours, theirs, cell["leaked"]))
+        rows = _paper_rows(same_metric)
         yield make_table("paper", f"paper-{metric}", rows, metric=metric_name(metric))
     for cell in run.cells:
         by_film = [p for p in cell.get("paper") or () if p.get("movie")]
         if by_film:
             yield _paper_by_film(cell, by_film)
+
+
+def _paper_rows(
+    pairs: Sequence[tuple[Record, Mapping[str, Any]]],
+) -> list[Row | Heading]:
+    """Return a row for each cell and what the paper prints for it, by model."""
+    rows: list[Row | Heading] = []
+    by_model = grouped(pairs, lambda pair: model_and_store(pair[0]))
+    for name, same_model in by_model.items():
+        rows.append(Heading(name))
+        for cell, printed in same_model:
+            ours = _ours(cell, printed)
+            theirs = Number(printed["mean"], sd=printed.get("sd"))
+            rows.append((*pair_of(cell), ours, theirs, cell["leaked"]))
+    return rows
 
 
 def _paper_by_film(cell: Record, printed: Sequence[Mapping[str, Any]]) -> ResultTable:

@@ -106,7 +106,8 @@ def save_model(
         force: Replace a model that has this name.
     """
     check_place(folder, info.name)
-    if clips is not None and (unknown := _unknown_columns(clips, estimator, info)):
+    unknown = [] if clips is None else _unknown_columns(clips, estimator, info)
+    if unknown:
         raise FixInput(
             f"clips has an unknown score column {unknown[0]!r}",
             hint=f"one of {', '.join(score_columns(estimator, info))}",
