@@ -121,11 +121,13 @@ def _ids(path: Path) -> list[str]:
 
 
 def _clips_of_manifest(session: Session, name: str) -> ManifestClips:
-    found = read_manifest(session.workspace.existing_manifest(name))
+    manifest = read_manifest(session.workspace.existing_manifest(name))
     # As an extraction plans it, so that a run can fill the blocks that stay pending.
-    rows = [(clip.clip_id, clip.movie_id) for clip in sorted(found, key=sort_key)]
-    clips, movies = ([row[i] for row in rows] for i in (0, 1))
-    return ManifestClips(found.name, clips_sha256(rows), clips, movies)
+    clips = sorted(manifest, key=sort_key)
+    clip_ids = [clip.clip_id for clip in clips]
+    movie_ids = [clip.movie_id for clip in clips]
+    sha256 = clips_sha256(zip(clip_ids, movie_ids, strict=True))
+    return ManifestClips(manifest.name, sha256, clip_ids, movie_ids)
 
 
 def _report_copied(session: Session, copied: Copied) -> None:

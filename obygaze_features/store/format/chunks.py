@@ -50,13 +50,12 @@ class ChunkLayout:
     @classmethod
     def of(cls, plan: Plan, name: str, document: Mapping[str, Any], where: str) -> Self:
         """Return the layout in the zarr.json of an array; refuse all but those of the format."""
-        own = (
-            cls._of_columns
-            if name in ID_ARRAYS or name.startswith("text/")
-            else cls._of_blocks
-        )
+        is_column = name in ID_ARRAYS or name.startswith("text/")
         try:
-            layout = own(plan, name, document)
+            if is_column:
+                layout = cls._of_columns(plan, name, document)
+            else:
+                layout = cls._of_blocks(plan, name, document)
         except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
             layout = None
         if layout is None:
@@ -195,10 +194,9 @@ class ChunkLayout:
         n_rows = n_chunks * self.chunk_shape[0]
         rows = np.ascontiguousarray(rows, dtype=self.dtype)
         if len(rows) < n_rows:
-            rest = np.full(
-                (n_rows - len(rows), *rows.shape[1:]), fill_value, self.dtype
-            )
-            rows = np.concatenate([rows, rest])
+            fill_shape = (n_rows - len(rows), *rows.shape[1:])
+            fill = np.full(fill_shape, fill_value, self.dtype)
+            rows = np.concatenate([rows, fill])
         pieces: list[Any] = []
         places: list[int] = []
         start = 0

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, Self
 
 from obygaze_features.core.console import count
@@ -64,7 +64,7 @@ class Maker:
         versions = value.get("versions", {})
         pairs = sorted((name, version) for name, version in versions.items())
         words["versions"] = ""
-        texts = [*words.values(), *(text for pair in pairs for text in pair)]
+        texts = [*words.values(), *chain.from_iterable(pairs)]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("a maker of rows has values that are not text")
         return cls(**{**words, "versions": tuple(pairs)})
@@ -111,14 +111,14 @@ class Makers:
     @classmethod
     def of_parts(cls, parts: Iterable["Makers"]) -> Self:
         """Return the makers of several blocks, in the order of their rows."""
-        return cls(_joined(run for part in parts for run in part.runs))
+        return cls(_joined(chain.from_iterable(part.runs for part in parts)))
 
     def of_row(self, row: int) -> Maker | None:
         """Return what made a row; None if it was not recorded."""
-        place = bisect_right(self.runs, row, key=lambda run: run.first) - 1
-        if place < 0 or row >= self.runs[place].after:
+        index = bisect_right(self.runs, row, key=lambda run: run.first) - 1
+        if index < 0 or row >= self.runs[index].after:
             return None
-        return self.runs[place].maker
+        return self.runs[index].maker
 
     def between(self, first: int, after: int) -> "Makers":
         """Return the makers of the rows from `first` to the one before `after`."""
@@ -215,13 +215,12 @@ class MadeBy:
 
     def versions_of(self, package: str) -> list[str]:
         """Return the versions of a package with which the clips were made."""
-        found = {
-            version
-            for m in self.clips
-            for name, version in m.versions
-            if name == package
-        }
-        return sorted(found.union(self.versions.get(package, ())))
+        versions = set(self.versions.get(package, ()))
+        for maker in self.clips:
+            for name, version in maker.versions:
+                if name == package:
+                    versions.add(version)
+        return sorted(versions)
 
     def lines(self) -> list[str]:
         """Return a line for each group of clips: what made them."""
@@ -252,23 +251,25 @@ class MadeBy:
 
     def warnings(self) -> list[str]:
         """Return what is a mixture: clips that may differ more than clips of one run do."""
-        found = []
+        mixtures = []
         kinds = self.kinds
         if len(kinds) > 1:
             names = "; ".join(map(str, kinds))
-            found.append(f"its clips were made in {len(kinds)} different ways: {names}")
+            mixtures.append(
+                f"its clips were made in {len(kinds)} different ways: {names}"
+            )
         for package in COMPUTING_PACKAGES:
             versions = self.versions_of(package)
             if len(versions) > 1:
                 names = one_line(", ".join(versions))
-                found.append(
+                mixtures.append(
                     f"its clips were made with {len(versions)} versions of {package}: {names}"
                 )
         if self.clips and self.unrecorded:
-            found.append(
+            mixtures.append(
                 f"{count(self.unrecorded, 'clip')}: what made them was not recorded"
             )
-        return found
+        return mixtures
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain JSON."""

@@ -67,9 +67,9 @@ class StoreNames:
     def __contains__(self, name: str) -> bool:
         if name in self._without_number:
             return True
-        place = block_of(name)
-        if place is not None:
-            array, number = place
+        array_and_block = block_of(name)
+        if array_and_block is not None:
+            array, number = array_and_block
             if array in ID_ARRAYS:
                 return number < self.n_clips and name == f"data.zarr/{array}/c.{number}"
             is_block = array in self.dimensions and number < self.n_blocks

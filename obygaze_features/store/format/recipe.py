@@ -99,13 +99,14 @@ class Recipe:
                 f"a recipe must be plain JSON without NaN: {error}", where="recipe"
             ) from error
         is_unknown = value.get("unknown") is True
-        for key in ("told",) if is_unknown else SECTIONS:
-            kinds = list | tuple if key == "levels" else Mapping
-            if not isinstance(value.get(key, {} if is_unknown else None), kinds):
-                what = (
-                    "is missing in" if key not in value else "has an invalid value in"
-                )
-                raise FixInput(f"{key} {what} the recipe", where="recipe")
+        if is_unknown:
+            # An unknown recipe may be without facts.
+            _check_section("told", value.get("told", {}))
+            return cls(text)
+        for key in SECTIONS:
+            if key not in value:
+                raise FixInput(f"{key} is missing in the recipe", where="recipe")
+            _check_section(key, value[key])
         return cls(text)
 
     def to_json(self) -> dict[str, Any]:
@@ -140,13 +141,13 @@ class Recipe:
         theirs = other.to_json()
         if not ours.get("weights") or ours["weights"] != theirs.get("weights"):
             return self
-        kept = {
+        without_claim = {
             key: value for key, value in ours["backbone"].items() if key not in CLAIM
         }
         claim = {
             key: value for key, value in theirs["backbone"].items() if key in CLAIM
         }
-        return self.from_json({**ours, "backbone": {**kept, **claim}})
+        return self.from_json({**ours, "backbone": {**without_claim, **claim}})
 
     def diff(
         self, other: Self, places: tuple[str, str] = ("here", "there")
@@ -174,6 +175,13 @@ class Recipe:
                 hint=hint,
                 details=[str(difference) for difference in differences],
             )
+
+
+def _check_section(key: str, section: Any) -> None:
+    """Raise an error unless a section of a recipe is a mapping, and `levels` a list."""
+    kinds = list | tuple if key == "levels" else Mapping
+    if not isinstance(section, kinds):
+        raise FixInput(f"{key} has an invalid value in the recipe", where="recipe")
 
 
 def _differences(

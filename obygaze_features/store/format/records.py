@@ -175,10 +175,10 @@ def _blocks(value: Mapping[str, Any]) -> dict[str, frozenset[int]]:
 
 
 def _runs(value: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
-    return {
-        str(name): [_row_range(run) for run in runs]
-        for name, runs in dict(value).items()
-    }
+    runs_of: dict[str, list[tuple[int, int]]] = {}
+    for name, runs in dict(value).items():
+        runs_of[str(name)] = list(map(_row_range, runs))
+    return runs_of
 
 
 _CODECS: Mapping[Any, _Codec] = {
@@ -216,12 +216,12 @@ _OPTIONAL = ("sources", "plan", "plan_id", "crc32c", "makers")
 
 def _fields_in_file(kind: Any) -> list[tuple[str, tuple[str, ...], str, _Codec]]:
     """Return name, outer keys, key and codec of each field, in the order of the file."""
-    found = []
+    fields = []
     for name, hint in get_type_hints(kind, include_extras=True).items():
         codec = getattr(hint, "__metadata__", (None,))[0] or _CODECS.get(hint, _MAPPING)
         *outer, key = _KEYS.get(name, (name,))
-        found.append((name, tuple(outer), key, codec))
-    return found
+        fields.append((name, tuple(outer), key, codec))
+    return fields
 
 
 _fields_of: Callable[[Any], list[tuple[str, tuple[str, ...], str, _Codec]]] = cache(
@@ -326,7 +326,9 @@ class Plan(Record):
         plan = super().from_bytes(data, where)
         object.__setattr__(plan, "data", data)
         plan.names.require(plan.files, where)
-        for name in ID_ARRAYS if plan.n_clips > MANY_ROWS else ():
+        if plan.n_clips <= MANY_ROWS:
+            return plan
+        for name in ID_ARRAYS:
             n_bytes = sum(mark.n_bytes for mark in plan.id_files(name).values())
             if n_bytes < plan.n_clips * MIN_ID_BYTES:
                 raise Corrupt(
@@ -543,8 +545,11 @@ class Partial(Record):
 
     def holds_file(self, name: str) -> bool:
         """Return whether a file of the store, by its name, was fetched."""
-        found = block_of(name)
-        return found is None or found[0] in ID_ARRAYS or self.holds(*found)
+        array_and_block = block_of(name)
+        if array_and_block is None:
+            return True
+        array, block = array_and_block
+        return array in ID_ARRAYS or self.holds(array, block)
 
 
 @dataclass(frozen=True)
@@ -558,8 +563,15 @@ class LicenceStatement:
 
 
 def _statements(value: Sequence[Mapping[str, Any]]) -> tuple[LicenceStatement, ...]:
-    keys = ("licence", "citation", "stated", "stated_by")
-    statements = [LicenceStatement(*(item[key] for key in keys)) for item in value]
+    statements = [
+        LicenceStatement(
+            licence=item["licence"],
+            citation=item["citation"],
+            stated=item["stated"],
+            stated_by=item["stated_by"],
+        )
+        for item in value
+    ]
     if not statements:
         raise ValueError("no licence is stated")
     for statement in statements:

@@ -154,18 +154,28 @@ def joined_source(sources: Sequence[FeatureSource]) -> FeatureSource:
                 where=name_of(source),
                 hint="import each into its own store, or choose --level in all of them",
             )
+    clip_ids: list[str] = []
+    movie_ids: list[str | None] = []
+    arrays: dict[str, list[Opener | None]] = {level: [] for level in levels}
+    messages: list[str] = []
+    handles: list[Any] = []
+    for source in sources:
+        clip_ids += source.clip_ids
+        movie_ids += source.movie_ids
+        for level in levels:
+            arrays[level] += source.arrays[level]
+        messages += source.warnings
+        handles += source.handles
     return FeatureSource(
         origin={
             "format": sources[0].origin["format"],
-            "parts": [dict(one.origin) for one in sources],
+            "parts": [dict(source.origin) for source in sources],
         },
-        clip_ids=[clip for one in sources for clip in one.clip_ids],
-        movie_ids=[movie for one in sources for movie in one.movie_ids],
-        arrays={
-            level: [*chain(*(one.arrays[level] for one in sources))] for level in levels
-        },
-        warnings=[warning for one in sources for warning in one.warnings],
-        handles=[handle for one in sources for handle in one.handles],
+        clip_ids=clip_ids,
+        movie_ids=movie_ids,
+        arrays=arrays,
+        warnings=messages,
+        handles=handles,
     )
 
 
@@ -184,16 +194,18 @@ def clip_source(
     """
     origin = {**origin, "levels": dict(levels)} if levels else origin
     clip_ids = list(dict.fromkeys(chain(*keys.values())))
-    arrays = {
-        level: [
-            partial(open_array, of[clip]) if clip in of else None for clip in clip_ids
-        ]
-        for level, of in keys.items()
-    }
+    arrays: dict[str, list[Opener | None]] = {}
+    for level, key_of_clip in keys.items():
+        openers: list[Opener | None] = []
+        for clip in clip_ids:
+            if clip in key_of_clip:
+                openers.append(partial(open_array, key_of_clip[clip]))
+            else:
+                openers.append(None)
+        arrays[level] = openers
     known_movies = movie_of_clip or {}
-    return FeatureSource(
-        origin, clip_ids, [known_movies.get(c) for c in clip_ids], arrays
-    )
+    movie_ids = [known_movies.get(clip) for clip in clip_ids]
+    return FeatureSource(origin, clip_ids, movie_ids, arrays)
 
 
 def column_source(
@@ -274,16 +286,14 @@ def column_source(
                 where=str(path),
                 hint="save as many rows as ids, in the same order",
             )
-    rows = {
-        level: [partial(arrays[key].__getitem__, index) for index in range(n_clips)]
-        for level, key in levels.items()
-    }
+    rows: dict[str, list[Opener | None]] = {}
     # Known without reading the rows.
-    shapes = {
-        opener: Shape(tuple(arrays[key].shape[1:]), str(arrays[key].dtype))
-        for level, key in levels.items()
-        for opener in rows[level]
-    }
+    shapes: dict[Any, Shape] = {}
+    for level, key in levels.items():
+        array = arrays[key]
+        shape_of_row = Shape(tuple(array.shape[1:]), str(array.dtype))
+        rows[level] = [partial(array.__getitem__, index) for index in range(n_clips)]
+        shapes.update(dict.fromkeys(rows[level], shape_of_row))
     origin = {**origin, "levels": dict(levels)}
     return FeatureSource(origin, ids, movies, rows, warnings, _shapes=shapes)
 

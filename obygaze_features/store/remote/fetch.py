@@ -107,13 +107,9 @@ def pull(
         expect: the sha256 of its seal, from its publisher. Another store is an error.
         progress: counts the bytes of files, or by way of the index, clips.
     """
-    chosen = (
-        None
-        if movies is None
-        else [movies]
-        if isinstance(movies, str)
-        else list(movies)
-    )
+    chosen = None
+    if movies is not None:
+        chosen = [movies] if isinstance(movies, str) else list(movies)
     sha256 = ""
     if isinstance(location, str | Path):
         location, sha256 = split_expected(str(location), expect)
@@ -222,13 +218,10 @@ class _Download(Transfer):
             with stop_when_unreachable():
                 self.move(self._fetch, wanted, THREADS)
             shutil.rmtree(self.parts)
-            for path in self.draft.rglob(
-                "*"
-            ):  # a killed transfer, maybe of another store, left it
-                if (
-                    not path.is_dir()
-                    and path.relative_to(self.draft).as_posix() not in self.marks
-                ):
+            # A killed transfer, maybe of another store, may have left other files.
+            for path in self.draft.rglob("*"):
+                name = path.relative_to(self.draft).as_posix()
+                if not path.is_dir() and name not in self.marks:
                     path.unlink()
             if existing is None:
                 _write_documents(self.draft, selection)
@@ -263,7 +256,8 @@ class _Download(Transfer):
         with part.open("ab") as stream:
             start = stream.tell()
             if start > mark.n_bytes:
-                stream.truncate(start := 0)
+                start = 0
+                stream.truncate(start)
             self.advance(start)
             while start < mark.n_bytes:
                 data = self._read(name, mark, start)
@@ -320,10 +314,12 @@ def _existing(
     if not (target / Plan.FILE).is_file():
         what = "this exists and is not a store"
         raise AlreadyThere(what, where=str(target), hint="choose another name")
-    found = existing_copy(FolderFiles(target), selection, hint)
-    if found is not None and not found[0]:
-        refuse_other_blocks(target, selection)
-    return found
+    existing = existing_copy(FolderFiles(target), selection, hint)
+    if existing is not None:
+        is_sealed, _ = existing
+        if not is_sealed:
+            refuse_other_blocks(target, selection)
+    return existing
 
 
 def _is_whole(path: Path, mark: FileMark) -> bool:

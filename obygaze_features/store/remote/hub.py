@@ -70,7 +70,8 @@ class HuggingFaceHub:
 
     def __init__(self, repo: Repo) -> None:
         self.package = need("huggingface_hub", "remote", PURPOSE)
-        self.repo, self.api = repo, self.package.HfApi()
+        self.repo = repo
+        self.api = self.package.HfApi()
         self.place = {
             "repo_id": repo.id,
             "repo_type": "dataset",

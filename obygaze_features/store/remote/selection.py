@@ -276,7 +276,10 @@ def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
     documents |= _licence_of(store)
     documents[Plan.FILE] = plan.data
     _check_sizes(store, marks)
-    n_rows = sum(after - first for first, after in (marker.rows for marker in markers))
+    n_rows = 0
+    for marker in markers:
+        first, after = marker.rows
+        n_rows += after - first
     n_bytes_rows = n_rows * sum(spec.row_bytes for spec in plan.arrays)
     return FileSelection(source, marks, documents, None, n_bytes_rows, sealed=False)
 
