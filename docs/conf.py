@@ -86,7 +86,7 @@ CONTENTS = {
             "api/core",
         ]
     },
-    "docs/design/README": {"": ["design/0*"]},
+    "docs/design/README": {"": ["design/spine", "design/0*"]},
 }
 
 
