@@ -94,7 +94,9 @@ def whole_way(folder: Path) -> None:
     from obygaze.cli import run
 
     names = {"clip_id": "clip", "movie_id": "film", "level": "level", "concepts": "why"}
-    columns = [word for name in names for word in ("--map", f"{name}={names[name]}")]
+    columns = []
+    for name, column in names.items():
+        columns += ["--map", f"{name}={column}"]
     ridge = ["--set", "grid.models=['ridge']"]
     for words in (
         [

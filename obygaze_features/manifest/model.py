@@ -187,9 +187,8 @@ class Manifest:
     def _facts(self) -> dict[str, str]:
         of_windows = isinstance(self.clips, Windows)
         levels = [] if of_windows else [clip.level for clip in self.clips]
-        counts = ", ".join(
-            f"{n} {level}" for level in LEVELS if (n := levels.count(level))
-        )
+        n_of_level = {level: levels.count(level) for level in LEVELS}
+        counts = ", ".join(f"{n} {level}" for level, n in n_of_level.items() if n)
         facts = {
             "size": f"{count(len(self), self.header.unit)} of {count(len(self.movies), 'film')}",
             "view": f"{self.header.view} view",

@@ -73,16 +73,15 @@ class WatchedTable:
                 WatchedRow(first, last, text, _joined_cells(before, first, last))
                 for first, last in watched
             ]
-            all_rows = [row for of_movie in rows.values() for row in of_movie]
-            more = list(dict.fromkeys(name for row in all_rows for name in row.more))
+            further_columns = _further_columns(rows)
             lines = []
             for movie, of_movie in sorted(rows.items()):
                 for row in of_movie:
                     line = [movie, self.annotator, row.first, row.last, WATCHED, ""]
                     line.append(row.framerate)
-                    line += [row.more.get(name, "") for name in more]
+                    line += [row.more.get(name, "") for name in further_columns]
                     lines.append(line)
-            write_atomic(self.path, csv_bytes((*COLUMNS, *more), lines))
+            write_atomic(self.path, csv_bytes((*COLUMNS, *further_columns), lines))
         return watched
 
     def _read(self) -> dict[str, list[WatchedRow]]:
@@ -146,3 +145,12 @@ def checked_stretches(sent: Mapping[str, Any], n_frames: int) -> list[Stretch]:
         if first < n_frames:
             checked.append((first, min(last, n_frames - 1)))
     return checked
+
+
+def _further_columns(rows: Mapping[str, Sequence[WatchedRow]]) -> list[str]:
+    """Return the columns that others added, in the order in which they are first seen."""
+    names: dict[str, None] = {}
+    for rows_of_film in rows.values():
+        for row in rows_of_film:
+            names.update(dict.fromkeys(row.more))
+    return list(names)

@@ -129,7 +129,11 @@ def slurm(
     from obygaze.extensions.cluster.submission import Submission
 
     made = read_plan_file(plan)
-    again = "--changed" if changed else "--retry-failed" if retry_failed else ""
+    again = ""
+    if changed:
+        again = "--changed"
+    elif retry_failed:
+        again = "--retry-failed"
     resume = resume or bool(again)
     earlier = Submission.of_plan(plan) if resume else None
     script = out or plan.with_suffix(".sbatch")
