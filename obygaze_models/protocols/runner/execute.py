@@ -6,7 +6,8 @@ bits of a product depend on the number of its rows.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, product
@@ -154,10 +155,11 @@ def run_models(context: FitContext, progress: Progress) -> list[Cell]:
     done = set(outcomes)
     of_perceptrons = _test_perceptrons(context, done)
     of_others = _test_others(context, banks, done)
-    for made in chain(of_perceptrons, of_others):
-        context.finished.add(splits, made)
-        outcomes |= made
-        progress.advance(len(made))
+    with closing(of_perceptrons), closing(of_others):
+        for made in chain(of_perceptrons, of_others):
+            context.finished.add(splits, made)
+            outcomes |= made
+            progress.advance(len(made))
     cells = _cells(context, context.protocol.model_names, outcomes)
     # The clips of concept vectors are known only now; the first check knew those of the splits.
     leaks: list[Leak] = []
@@ -241,7 +243,7 @@ def fit_every_clip(
 
 def _test_others(
     context: FitContext, banks: Banks, done: Container[TestKey]
-) -> Iterator[Outcomes]:
+) -> Generator[Outcomes, None, None]:
     """Yield the tests of every model but perceptrons; each process has whole folds."""
     models = {
         name: model for name, model in context.models.items() if model.kind != "mlp"
@@ -309,7 +311,7 @@ def try_fit(fit: Callable[[], FoldFit], data: FoldData) -> FoldFit | str:
 
 def _test_perceptrons(
     context: FitContext, done: Container[TestKey]
-) -> Iterator[Outcomes]:
+) -> Generator[Outcomes, None, None]:
     """Yield the tests of the best candidates; fits that share a trajectory are in one process."""
     models = {
         name: model for name, model in context.models.items() if model.kind == "mlp"

@@ -4,10 +4,10 @@ import ctypes
 import multiprocessing
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 from obygaze_features.core.console import Progress
@@ -23,7 +23,7 @@ _WORK: dict[str, Work[Any]] = {}  # of a forked process; empty in the first one
 
 
 @contextmanager
-def fitting() -> Iterator[None]:
+def fitting() -> Generator[None, None, None]:
     """Use one thread for linear algebra, and check nothing again that a run has checked.
 
     Small products gain nothing from threads, and lose much where cores are shared. The features of
@@ -43,12 +43,17 @@ def workers_for(n_jobs: int) -> int:
     return n_jobs or usable_cores()
 
 
-def map_parts(work: Work[T], n_parts: int, n_jobs: int = 0) -> Iterator[T]:
-    """Yield `work(0), work(1), ...` in order; `workers_for(n_jobs)` processes compute them."""
+def map_parts(work: Work[T], n_parts: int, n_jobs: int = 0) -> Generator[T, None, None]:
+    """Yield `work(0), work(1), ...` in order; `workers_for(n_jobs)` processes compute them.
+
+    Whoever may stop before the last part closes the generator (`contextlib.closing`). Left to the
+    garbage collector, it would end its processes late, and after their pipes were closed.
+    """
     n_workers = min(workers_for(n_jobs), n_parts)
     if n_workers > 1 and _can_fork():
-        return _by_forks(work, n_parts, n_workers)
-    return map(work, range(n_parts))
+        yield from _by_forks(work, n_parts, n_workers)
+    else:
+        yield from map(work, range(n_parts))
 
 
 def map_jobs(
@@ -56,9 +61,10 @@ def map_jobs(
 ) -> list[T]:
     """Return the result of each job; `n_jobs` is as in `workers_for`."""
     made = []
-    for result in map_parts(lambda number: jobs[number](), len(jobs), n_jobs):
-        made.append(result)
-        progress.advance()
+    with closing(map_parts(lambda number: jobs[number](), len(jobs), n_jobs)) as parts:
+        for result in parts:
+            made.append(result)
+            progress.advance()
     return made
 
 
@@ -66,7 +72,7 @@ def _can_fork() -> bool:
     return sys.platform.startswith("linux") and not _WORK
 
 
-def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Iterator[T]:
+def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Generator[T, None, None]:
     # A fork sees features and Gram matrices without copying them, and starts at once.
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(n_workers, context, _start_worker, (work,))
@@ -86,9 +92,8 @@ def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Iterator[T]:
             hint="--jobs 1",
         ) from error
     except BaseException:
-        for process in list(
-            pool._processes.values()
-        ):  # terminate_workers() of Python 3.14
+        # As terminate_workers() of Python 3.14.
+        for process in list(pool._processes.values()):
             process.kill()
         raise
     finally:
