@@ -19,8 +19,16 @@ What only the command line needs to know about a parameter is an `Option` in its
             obygaze audit mediaeval --run run1.txt
         \"\"\"
 
-A parameter without a default, and every positional one, is an argument; all others are options.
-`workspace` and `progress` come from the session: they are no options.
+A parameter without a default, and every positional one, is an argument; all others are options. A
+sequence may be typed several times, a mapping as `NAME=VALUE`. `workspace` and `progress` come from
+the session: they are no options.
+
+What the function returns has `to_json()` and a text, one of which is printed to stdout. It may also
+have
+
+- `warnings` and `notes`, sentences for stderr; notes and `details` (for -v) only beside the text,
+- `require_ok()`, which raises an error after all is printed,
+- `exit_code`, the exit code where it is not 0.
 """
 
 from __future__ import annotations
@@ -29,6 +37,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,26 +53,20 @@ from typing import (
 
 import click
 
-from obygaze_features.core.commands import FiniteRange, Session, SessionCommand
+from obygaze_features.core.commands import (
+    FiniteRange,
+    LazyGroup,
+    Session,
+    SessionCommand,
+    named_values,
+)
+from obygaze_features.core.console import Console
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.options import Bar, PythonOnly
+from obygaze_features.core.options import Option as Option
 
 FROM_SESSION = ("workspace", "progress")
 SECTIONS = ("Args", "Commands", "Example", "Examples", "Raises", "Returns")
-
-
-@dataclass(frozen=True)
-class Option:
-    """What the command line needs to know about a parameter beside its type.
-
-    Attributes:
-        flag: The option, if it is not `--name-of-the-parameter`. A positional parameter becomes an
-            option by it.
-        metavar: The word for the value in the help.
-        least: The least value of a number.
-    """
-
-    flag: str = ""
-    metavar: str = ""
-    least: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,23 @@ class Docstring:
     commands: str
 
 
+class FunctionGroup(LazyGroup):
+    """A lazy group whose table may name public functions: each becomes a command."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command that was asked for, or make it of its function."""
+        target: Any = super().get_command(ctx, cmd_name)
+        if target is None or isinstance(target, click.Command):
+            return target
+        return command_of(target, cmd_name)
+
+
 def command_of(
     function: Callable[..., Any],
     name: str,
     *,
-    then: Callable[..., Sequence[Path]] | None = None,
+    then: Callable[..., Any] | None = None,
+    then_group: str = "Results",
     unit: str = "steps",
 ) -> SessionCommand:
     """Return the command of a public function.
@@ -89,8 +104,10 @@ def command_of(
     Args:
         function: The function; its result has `to_json()`.
         name: The name of the command.
-        then: A method of the result, whose parameters are further options, listed as "Results". It
-            is called after the function, and the files that it returns are named.
+        then: A method of the result, whose parameters are further options. It is called after the
+            function. If it returns the paths of files, these are named; what else it returns is
+            printed in place of the result.
+        then_group: The title of its options in the help.
         unit: What the progress bar counts.
     """
     described = parse_docstring(function)
@@ -102,22 +119,46 @@ def command_of(
                 raise TypeError(
                     f"{function.__qualname__} and {then.__qualname__} both take {param.name!r}"
                 )
-            vars(param)["group"] = "Results"
+            vars(param)["group"] = then_group
             params.append(param)
 
     def run(session: Session, /, **values: Any) -> None:
-        chosen = {key: value for key, value in values.items() if key in own_names}
-        files = {key: value for key, value in values.items() if key not in own_names}
-        result = function(**chosen, **_from_session(session, function, unit))
+        given = {key: value for key, value in values.items() if value != ()}
+        chosen = {key: value for key, value in given.items() if key in own_names}
+        further = {key: value for key, value in given.items() if key not in own_names}
+        result = _call(session, function, unit, **chosen)
         if then is not None:
-            for path in then(result, **files, **_from_session(session, then, unit)):
-                session.console.note(f"wrote {path}")
-        session.console.show(result.to_json(), str(result))
+            returned = _call(session, then, unit, result, **further)
+            if isinstance(returned, list | tuple):
+                for path in returned:
+                    session.console.note(f"wrote {path}")
+            else:
+                result = returned
+        show_result(session.console, result)
 
     text = described.about
     if described.commands:
         text = f"{text}\n\nExamples:\n{described.commands}"
     return SessionCommand(name=name, params=params, callback=run, help=text)
+
+
+def show_result(console: Console, result: Any) -> None:
+    """Print a result and what it has for stderr, and end as it says."""
+    text = str(result)
+    if console.as_json or text:
+        console.show(result.to_json(), text)
+    for warning in getattr(result, "warnings", ()):
+        console.warn(warning)
+    if not console.as_json:
+        for note in getattr(result, "notes", ()):
+            console.note(note)
+        for detail in getattr(result, "details", ()):
+            console.detail(detail)
+    if hasattr(result, "require_ok"):
+        result.require_ok()
+    exit_code = getattr(result, "exit_code", 0)
+    if exit_code:
+        click.get_current_context().exit(exit_code)
 
 
 def parameters_of(
@@ -132,9 +173,13 @@ def parameters_of(
     ):
         if name in FROM_SESSION or (skip_self and index == 0):
             continue
+        hint, option = _split_annotated(hints[name])
+        if option is None:
+            continue
         if name not in texts:
             raise TypeError(f"{function.__qualname__} does not describe {name!r}")
-        params.append(_param_of(parameter, hints[name], texts[name]))
+        param = _param_of(parameter, hint, option, texts[name])
+        params.insert(0 if option.is_first else len(params), param)
     return params
 
 
@@ -172,38 +217,46 @@ def _described_parameters(lines: Iterable[str]) -> dict[str, str]:
     return texts
 
 
-def _param_of(parameter: inspect.Parameter, hint: Any, text: str) -> click.Parameter:
+def _param_of(
+    parameter: inspect.Parameter, hint: Any, option: Option, text: str
+) -> click.Parameter:
     """Return the argument or option of one parameter."""
     text = text.replace("`", "")
-    hint, option = _split_annotated(hint)
     settings = _settings_of(hint, option)
+    if option.metavar:
+        settings["metavar"] = option.metavar
     is_positional = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
     is_required = parameter.default is inspect.Parameter.empty
+    if not is_required:
+        settings["default"] = parameter.default
     if is_positional and not option.flag:
-        settings.pop("multiple", None)
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        is_repeated = settings.pop("multiple", False)
+        if is_repeated or parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             settings["nargs"] = -1
-        if not is_required:
-            settings["default"] = parameter.default
         argument = click.Argument([parameter.name], required=is_required, **settings)
         vars(argument)["description"] = text  # read by SessionCommand
         return argument
     flag = option.flag or f"--{parameter.name.replace('_', '-')}"
-    if option.metavar:
-        settings["metavar"] = option.metavar
-    if not is_required:
-        settings["default"] = parameter.default
-    repeats = " Repeatable." if settings.get("multiple") else ""
-    return click.Option(
-        [parameter.name, flag], required=is_required, help=text + repeats, **settings
+    if settings.get("is_flag") and parameter.default is True:
+        flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    if settings.get("multiple"):
+        text = f"{text} Repeatable."
+    if parameter.default == "":
+        settings["show_default"] = False
+    typed = click.Option(
+        [parameter.name, *flag.split()], required=is_required, help=text, **settings
     )
+    vars(typed)["group"] = option.group  # read by SessionCommand
+    return typed
 
 
-def _split_annotated(hint: Any) -> tuple[Any, Option]:
-    """Return a type without its annotations, and the `Option` among them."""
+def _split_annotated(hint: Any) -> tuple[Any, Option | None]:
+    """Return a type without its annotations, and its `Option`; None if no command has it."""
     if get_origin(hint) is not Annotated:
         return hint, Option()
     inner, *extras = get_args(hint)
+    if any(isinstance(extra, PythonOnly) for extra in extras):
+        return inner, None
     options = [extra for extra in extras if isinstance(extra, Option)]
     return inner, options[0] if options else Option()
 
@@ -219,15 +272,54 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
         return {"type": FiniteRange(min=option.least)}
     if len(choices) == 1 and get_origin(choices[0]) is Literal:
         return {"type": _Words(get_args(choices[0]))}
+    if option.exists and (str in choices or Path in choices):
+        return {"type": _existing_path(option.exists)}
     if str in choices:
         return {"type": str}
-    sequences = [inner for inner in choices if get_origin(inner) is not None]
-    if len(sequences) == 1:
-        item = get_args(sequences[0])[0]
-        if get_origin(item) is tuple:
-            return {"type": str, "multiple": True, "nargs": len(get_args(item))}
-        return {**_settings_of(item, option), "multiple": True}
+    if Path in choices:
+        return {"type": click.Path(path_type=Path)}
+    collections = [inner for inner in choices if get_origin(inner) is not None]
+    if len(collections) == 1:
+        return _settings_of_items(collections[0], option)
     raise TypeError(f"no command line value for {hint!r}")
+
+
+def _settings_of_items(hint: Any, option: Option) -> dict[str, Any]:
+    """Return what click must know about a sequence or a mapping."""
+    item = get_args(hint)[0]
+    if issubclass(get_origin(hint), Mapping):
+        convert = partial(_mapping, get_args(hint)[1])
+        return {"type": str, "multiple": True, "callback": convert}
+    if get_origin(item) is tuple:
+        return {"type": str, "multiple": True, "nargs": len(get_args(item))}
+    return {**_settings_of(item, option), "multiple": True}
+
+
+def _mapping(
+    value_type: type, ctx: click.Context, param: click.Parameter, words: Sequence[str]
+) -> Mapping[str, Any] | tuple[()]:
+    """Return the words NAME=VALUE of an option as a mapping; () if it was not typed."""
+    if not words:
+        return ()
+    flag = param.opts[0]
+    hint = f"{ctx.command_path} --help"
+    try:
+        pairs = named_values(words, flag)
+        return {name: value_type(text) for name, text in pairs.items()}
+    except FixUsage as error:
+        error.hint = hint
+        raise
+    except ValueError as error:
+        raise FixUsage(f"{flag} must be {param.metavar}: {error}", hint=hint) from None
+
+
+def _existing_path(kind: str) -> click.ParamType[Any]:
+    return click.Path(
+        exists=True,
+        dir_okay=kind != "file",
+        file_okay=kind != "folder",
+        path_type=Path,
+    )
 
 
 def _whole_numbers(least: float | None) -> click.ParamType[int]:
@@ -249,13 +341,29 @@ class _Words(click.Choice[Any]):
         return super().normalize_choice(choice, ctx).replace("-", "_")
 
 
-def _from_session(
-    session: Session, function: Callable[..., Any], unit: str
-) -> dict[str, Any]:
-    """Return the workspace and the progress bar, as far as a function takes them."""
-    values: dict[str, Any] = {
-        "workspace": session.workspace.root,
-        "progress": partial(session.console.progress, unit=unit),
-    }
-    names = inspect.signature(function).parameters
-    return {name: value for name, value in values.items() if name in names}
+def _call(
+    session: Session, function: Callable[..., Any], unit: str, *args: Any, **values: Any
+) -> Any:
+    """Call a function, with the workspace and a progress bar if it takes them."""
+    hints = get_type_hints(function, include_extras=True)
+    with ExitStack() as stack:
+        if "workspace" in hints:
+            values["workspace"] = session.workspace.root
+        if "progress" in hints:
+            bar = _bar_of(hints["progress"])
+            if bar is None:
+                values["progress"] = partial(session.console.progress, unit=unit)
+            else:
+                shown = session.console.progress(bar.label, unit=bar.unit)
+                values["progress"] = stack.enter_context(shown)
+        return function(*args, **values)
+
+
+def _bar_of(hint: Any) -> Bar | None:
+    """Return the progress bar in the annotations of a type."""
+    if get_origin(hint) is not Annotated:
+        return None
+    for extra in get_args(hint):
+        if isinstance(extra, Bar):
+            return extra
+    return None

@@ -16,7 +16,7 @@ from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
 from obygaze.extensions.audits.texts import CONCEPTS
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.function_commands import Option
+from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_models.evaluation.group_tests import (
     ALPHA,

@@ -26,7 +26,7 @@ from obygaze.extensions.audits.texts import (
     source_name,
     tokens,
 )
-from obygaze_features.core.function_commands import Option
+from obygaze_features.core.options import Option
 from obygaze_models.evaluation.compare import holm
 from obygaze_models.evaluation.permutation import (
     PValue,

@@ -28,7 +28,7 @@ from obygaze.extensions.audits.texts import (
     split_cell,
 )
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.function_commands import Option
+from obygaze_features.core.options import Option
 from obygaze_models.report.findings import Finding
 
 CUT = (

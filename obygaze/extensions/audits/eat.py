@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.result import Audit, audit_command
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.function_commands import Option
+from obygaze_features.core.options import Option
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.store import Store, open_store
 from obygaze_models.evaluation.group_tests import (

@@ -14,7 +14,7 @@ from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.result import Audit, audit_command
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.function_commands import Option
+from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.store import Store, open_store

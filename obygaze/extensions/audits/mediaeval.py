@@ -20,7 +20,7 @@ from obygaze.extensions.audits.mediaeval_runs import (
 )
 from obygaze.extensions.audits.result import Audit, audit_command
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.function_commands import Option
+from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import read_json
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_models.report.findings import Finding

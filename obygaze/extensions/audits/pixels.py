@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from obygaze.extensions.audits.figure import Plot, Point
 from obygaze.extensions.audits.result import Audit, audit_command, ratio_interval
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.function_commands import Option
+from obygaze_features.core.options import Option
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.format.schema import PICTURES
 from obygaze_models.report.findings import Finding

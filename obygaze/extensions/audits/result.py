@@ -18,7 +18,8 @@ from obygaze_features.core.console import table as aligned
 from obygaze_features.core.errors import Corrupt, NotFound
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import csv_table, pretty_json, write_new
-from obygaze_features.core.function_commands import Option, command_of
+from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import read_json, table_of
 from obygaze_features.core.schema_rules import list_of
 from obygaze_features.core.workspace import Workspace

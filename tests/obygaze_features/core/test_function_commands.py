@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,8 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 from obygaze_features.core.commands import Session
-from obygaze_features.core.console import Console
-from obygaze_features.core.function_commands import Option, command_of, parse_docstring
+from obygaze_features.core.console import Console, Progress
+from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
+from obygaze_features.core.function_commands import (
+    FunctionGroup,
+    command_of,
+    parse_docstring,
+)
+from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
 
 
@@ -216,3 +222,216 @@ def test_a_docstring_in_parts() -> None:
     assert parts.commands == "obygaze count s\nobygaze count s --tail less"
     assert parts.parameters["tail"] == "The tail, of which there are two, on two lines."
     assert isinstance(command_of(count_clips, "count"), click.Command)
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A result with something for stderr."""
+
+    values: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    exit_code: int = 0
+    is_ok: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        return self.values
+
+    def __str__(self) -> str:
+        return str(self.values.get("text", ""))
+
+    def require_ok(self) -> None:
+        if not self.is_ok:
+            raise FixInput("not ok")
+
+
+def copy_clips(
+    stores: Sequence[str],
+    target: Annotated[str | Path, Option("-o --output")],
+    form: Annotated[Literal["npz", "csv"], Option(is_first=True)],
+    *,
+    columns: Annotated[
+        Mapping[str, str] | None, Option("--map", metavar="NEW=OLD")
+    ] = None,
+    offsets: Annotated[
+        Mapping[str, float] | None, Option(metavar="FILM=SECONDS")
+    ] = None,
+    clips: Annotated[str | Path | None, Option(exists="file")] = None,
+    folder: Path | None = None,
+    movies: Sequence[str] | None = None,
+    licence: str = "",
+    seal: bool = True,
+    depth: Annotated[int, Option(group="Depth")] = 0,
+    mask: Annotated[complex | None, PYTHON_ONLY] = None,
+    progress: Annotated[Progress | None, Bar("copy", "B")] = None,
+) -> Copied:
+    """Copy clips.
+
+    Args:
+        stores: From where.
+        target: Where to.
+        form: The format.
+        columns: New names.
+        offsets: Shifts.
+        clips: A file of ids.
+        folder: A folder.
+        movies: Only these.
+        licence: The licence.
+        seal: Close it.
+        depth: How deep.
+        mask: Which rows.
+        progress: Counts bytes.
+    """
+    values = dict(locals())
+    values.pop("mask")
+    shown = values.pop("progress")
+    assert isinstance(shown, Progress)
+    for name in ("clips", "folder"):
+        path = values[name]
+        assert path is None or isinstance(path, Path)
+        values[name] = path and str(path)
+    return Copied(values)
+
+
+def copied(*words: str) -> Any:
+    session = Session(Workspace(Path("there")), Console(as_json=True))
+    return CliRunner().invoke(command_of(copy_clips, "copy"), [*words], obj=session)
+
+
+COPIED = {
+    "stores": ["a", "b"],
+    "target": "t",
+    "form": "npz",
+    "columns": None,
+    "offsets": None,
+    "clips": None,
+    "folder": None,
+    "movies": None,
+    "licence": "",
+    "seal": True,
+    "depth": 0,
+}
+
+
+def test_what_is_not_typed_is_the_default_of_the_function() -> None:
+    done = copied("npz", "a", "b", "-o", "t")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"json_version": 1, **COPIED}
+
+
+def test_mappings_paths_and_the_other_flag_of_a_switch_are_typed(
+    tmp_path: Path,
+) -> None:
+    ids = tmp_path / "ids.txt"
+    ids.touch()
+    options = ["--map", "clip_id=id", "--map", "x=y", "--offsets", "tt1=-2.5"]
+    options += ["--clips", str(ids), "--folder", "f", "--movies", "m", "--no-seal"]
+    done = copied("npz", "a", "b", "--output", "t", *options)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {
+        "json_version": 1,
+        **COPIED,
+        "columns": {"clip_id": "id", "x": "y"},
+        "offsets": {"tt1": -2.5},
+        "clips": str(ids),
+        "folder": "f",
+        "movies": ["m"],
+        "seal": False,
+    }
+
+
+def test_wrong_words_of_a_mapping_are_a_usage_error_with_the_help_to_read() -> None:
+    for words, what in [
+        (("--map", "x"), "--map must be of the form NAME=VALUE, got 'x'"),
+        (("--map", "x=1", "--map", "x=2"), "--map names 'x' twice"),
+        (("--offsets", "a=b"), "--offsets must be FILM=SECONDS: could not convert"),
+    ]:
+        error = copied("npz", "a", "-o", "t", *words).exception
+        assert isinstance(error, FixUsage)
+        assert error.what.startswith(what)
+        assert error.hint == "copy --help"
+
+
+def test_a_file_that_must_exist_is_a_usage_error(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.txt", tmp_path):
+        assert copied("npz", "a", "-o", "t", "--clips", str(path)).exit_code == 2
+
+
+def test_the_help_has_groups_and_no_parameters_of_python_alone() -> None:
+    text = " ".join(copied("--help").output.split())
+    assert "copy [OPTIONS] {npz|csv} STORES... Copy clips." in text
+    assert "Depth: --depth INTEGER" in text
+    assert "--seal / --no-seal Close it. [default: seal]" in text
+    assert "--licence TEXT The licence. --seal" in text
+    assert "mask" not in text and "progress" not in text
+
+
+def shown(result: Copied, *words: str, verbosity: int = 0) -> Any:
+    def show() -> Copied:
+        """Show."""
+        return result
+
+    session = Session(Workspace(Path("there")), Console(verbosity))
+    return CliRunner().invoke(command_of(show, "show"), [*words], obj=session)
+
+
+def test_messages_of_a_result_go_to_stderr() -> None:
+    result = Copied({"text": "a text"}, ("careful",), ("by the way",), ("more",))
+    plain = shown(result)
+    assert plain.stdout == "a text\n"
+    assert plain.stderr == "Warning: careful\nby the way\n"
+    assert shown(result, verbosity=1).stderr.endswith("by the way\nmore\n")
+    assert shown(result, "-q").stderr == "Warning: careful\n"
+    as_json = shown(result, "--json")
+    assert json.loads(as_json.stdout) == {"json_version": 1, "text": "a text"}
+    assert as_json.stderr == "Warning: careful\n"
+
+
+def test_a_result_without_text_prints_its_notes_alone() -> None:
+    done = shown(Copied({}, notes=("nothing here",)))
+    assert (done.stdout, done.stderr) == ("", "nothing here\n")
+    assert json.loads(shown(Copied({}), "--json").stdout) == {"json_version": 1}
+
+
+def test_a_result_says_how_the_command_ends_after_it_is_printed() -> None:
+    some_failed = shown(Copied({"text": "x"}, exit_code=EXIT_SOME_FAILED))
+    assert (some_failed.exit_code, some_failed.stdout) == (EXIT_SOME_FAILED, "x\n")
+    damaged = shown(Copied({"text": "x"}, is_ok=False))
+    assert isinstance(damaged.exception, FixInput)
+    assert damaged.stdout == "x\n"
+
+
+def test_a_method_may_return_what_is_printed() -> None:
+    def after(result: Copied, *, name: str = "") -> Copied:
+        """Rename.
+
+        Args:
+            name: The new name.
+        """
+        return Copied({"text": f"{result} {name}"})
+
+    def show() -> Copied:
+        """Show."""
+        return Copied({"text": "old"})
+
+    command = command_of(show, "show", then=after, then_group="Options")
+    session = Session(Workspace(Path("there")), Console())
+    done = CliRunner().invoke(command, ["--name", "new"], obj=session)
+    assert done.stdout == "old new\n"
+
+
+def test_a_table_may_name_a_function() -> None:
+    here = f"{__name__}:"
+    group = FunctionGroup(
+        "group", table={"copy": (f"{here}copy_clips", ""), "made": (f"{here}made", "")}
+    )
+    ctx = click.Context(group)
+    command = group.get_command(ctx, "copy")
+    assert isinstance(command, click.Command)
+    assert command.name == "copy"
+    assert group.get_command(ctx, "made") is made
+    assert group.get_command(ctx, "none") is None
+
+
+made = command_of(copy_clips, "made")

@@ -1,0 +1,50 @@
+"""What the command line needs to know about a parameter of a public function, beside its type.
+
+These stand in the type of the parameter, in `Annotated[...]`. `core/function_commands.py` reads
+them; a function that has them imports nothing of the command line.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Option:
+    """The form of a parameter on the command line.
+
+    Attributes:
+        flag: The option, if it is not `--name-of-the-parameter`; several have blanks between them.
+            A positional parameter becomes an option by it.
+        metavar: The word for the value in the help.
+        least: The least value of a number.
+        group: The title under which the help lists it.
+        exists: What must exist under this path before the function is called.
+        is_first: Whether this argument stands before those of the parameters before it.
+    """
+
+    flag: str = ""
+    metavar: str = ""
+    least: float | None = None
+    group: str = "Options"
+    exists: Literal["", "file", "folder", "path"] = ""
+    is_first: bool = False
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One progress bar, which the command opens for a parameter `progress`.
+
+    Attributes:
+        label: The word before the bar.
+        unit: What it counts until the function says what it counts.
+    """
+
+    label: str
+    unit: str = "clips"
+
+
+class PythonOnly:
+    """A parameter that no command has."""
+
+
+PYTHON_ONLY = PythonOnly()
