@@ -20,15 +20,17 @@ What only the command line needs to know about a parameter is an `Option` in its
         \"\"\"
 
 A parameter without a default, and every positional one, is an argument; all others are options. A
-sequence may be typed several times, a mapping as `NAME=VALUE`. `workspace` and `progress` come from
-the session: they are no options.
+sequence may be typed several times, a mapping as `NAME=VALUE`. `workspace`, `progress` and
+`note`, which prints a note while the function works, come from the session: they are no options.
 
 What the function returns has `to_json()` and a text, one of which is printed to stdout. It may also
 have
 
 - `warnings` and `notes`, sentences for stderr; notes and `details` (for -v) only beside the text,
 - `require_ok()`, which raises an error after all is printed,
-- `exit_code`, the exit code where it is not 0.
+- `without_details`, the note in place of `details` where they are not shown,
+- `exit_code`, the exit code where it is not 0,
+- `json_in_one_line`, for scripts that read the last line of the output.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ from typing import (
 )
 
 import click
+from click.types import OptionHelpExtra
 
 from obygaze_features.core.commands import (
     FiniteRange,
@@ -65,7 +68,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.options import Bar, PythonOnly
 from obygaze_features.core.options import Option as Option
 
-FROM_SESSION = ("workspace", "progress")
+FROM_SESSION = ("workspace", "progress", "note")
 SECTIONS = ("Args", "Commands", "Example", "Examples", "Raises", "Returns")
 
 
@@ -95,6 +98,7 @@ def command_of(
     *,
     then: Callable[..., Any] | None = None,
     then_group: str = "Results",
+    like: Callable[..., Any] | None = None,
     unit: str = "steps",
 ) -> SessionCommand:
     """Return the command of a public function.
@@ -108,10 +112,11 @@ def command_of(
             function. If it returns the paths of files, these are named; what else it returns is
             printed in place of the result.
         then_group: The title of its options in the help.
+        like: Another function, which describes parameters that both have and `function` does not.
         unit: What the progress bar counts.
     """
     described = parse_docstring(function)
-    params = parameters_of(function)
+    params = parameters_of(function, like=like)
     own_names = {param.name for param in params}
     if then is not None:
         for param in parameters_of(then, skip_self=True):
@@ -145,15 +150,22 @@ def command_of(
 def show_result(console: Console, result: Any) -> None:
     """Print a result and what it has for stderr, and end as it says."""
     text = str(result)
-    if console.as_json or text:
-        console.show(result.to_json(), text)
+    if console.as_json:
+        one_line = getattr(result, "json_in_one_line", False)
+        console.json(result.to_json(), one_line=one_line)
+    elif text:
+        console.result(text)
     for warning in getattr(result, "warnings", ()):
         console.warn(warning)
     if not console.as_json:
         for note in getattr(result, "notes", ()):
             console.note(note)
-        for detail in getattr(result, "details", ()):
+        details = getattr(result, "details", ())
+        for detail in details:
             console.detail(detail)
+        instead = getattr(result, "without_details", "")
+        if instead and details and console.verbosity < 1:
+            console.note(instead)
     if hasattr(result, "require_ok"):
         result.require_ok()
     exit_code = getattr(result, "exit_code", 0)
@@ -162,11 +174,16 @@ def show_result(console: Console, result: Any) -> None:
 
 
 def parameters_of(
-    function: Callable[..., Any], *, skip_self: bool = False
+    function: Callable[..., Any],
+    *,
+    skip_self: bool = False,
+    like: Callable[..., Any] | None = None,
 ) -> list[click.Parameter]:
     """Return the arguments and options of the parameters of a function."""
-    hints = get_type_hints(function, include_extras=True)
-    texts = parse_docstring(function).parameters
+    hints = _hints_of_parameters(function)
+    texts = dict(parse_docstring(function).parameters)
+    if like is not None:
+        texts = {**_texts_of_same(function, like), **texts}
     params: list[click.Parameter] = []
     for index, (name, parameter) in enumerate(
         inspect.signature(function).parameters.items()
@@ -181,6 +198,37 @@ def parameters_of(
         param = _param_of(parameter, hint, option, texts[name])
         params.insert(0 if option.is_first else len(params), param)
     return params
+
+
+def _hints_of_parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of parameters; that of the result may be known to type checkers only."""
+    annotations = dict(inspect.get_annotations(function))
+    annotations.pop("return", None)
+    described = types.SimpleNamespace(__annotations__=annotations)
+    names = inspect.unwrap(function).__globals__
+    return get_type_hints(described, names, include_extras=True)
+
+
+def _texts_of_same(
+    function: Callable[..., Any], like: Callable[..., Any]
+) -> dict[str, str]:
+    """Return what another docstring says of parameters that this function does not describe.
+
+    Their types and defaults must be the same in both functions, as the text must be true of both.
+    """
+    here = inspect.signature(function).parameters
+    there = inspect.signature(like).parameters
+    described = parse_docstring(function).parameters
+    texts = {}
+    for name, text in parse_docstring(like).parameters.items():
+        if name not in here or name in described or name in FROM_SESSION:
+            continue
+        if here[name] != there[name]:
+            raise TypeError(
+                f"{name!r} of {function.__qualname__} is not that of {like.__qualname__}"
+            )
+        texts[name] = text
+    return texts
 
 
 def parse_docstring(function: Callable[..., Any]) -> Docstring:
@@ -243,9 +291,10 @@ def _param_of(
         text = f"{text} Repeatable."
     if parameter.default == "":
         settings["show_default"] = False
-    typed = click.Option(
+    typed = _FunctionOption(
         [parameter.name, *flag.split()], required=is_required, help=text, **settings
     )
+    typed.shown_default = option.shown_default
     vars(typed)["group"] = option.group  # read by SessionCommand
     return typed
 
@@ -267,11 +316,15 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
     if choices == [bool]:
         return {"is_flag": True}
     if choices == [int]:
-        return {"type": _whole_numbers(option.least)}
+        return {"type": _whole_numbers(option)}
     if choices == [float]:
-        return {"type": FiniteRange(min=option.least)}
+        return {"type": _numbers(option)}
     if len(choices) == 1 and get_origin(choices[0]) is Literal:
         return {"type": _Words(get_args(choices[0]))}
+    if option.separator:
+        return {"type": _List(option.separator)}
+    if option.is_file:
+        return {"type": click.Path(dir_okay=False)}
     if option.exists and (str in choices or Path in choices):
         return {"type": _existing_path(option.exists)}
     if str in choices:
@@ -322,8 +375,18 @@ def _existing_path(kind: str) -> click.ParamType[Any]:
     )
 
 
-def _whole_numbers(least: float | None) -> click.ParamType[int]:
-    return click.INT if least is None else click.IntRange(min=int(least))
+def _whole_numbers(option: Option) -> click.ParamType[int]:
+    least = None if option.least is None else int(option.least)
+    most = None if option.most is None else int(option.most)
+    if least is None and most is None:
+        return click.INT
+    return click.IntRange(least, most)
+
+
+def _numbers(option: Option) -> click.ParamType[float]:
+    if option.above is not None:
+        return FiniteRange(option.above, option.most, min_open=True)
+    return FiniteRange(option.least, option.most)
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
@@ -341,12 +404,44 @@ class _Words(click.Choice[Any]):
         return super().normalize_choice(choice, ctx).replace("-", "_")
 
 
+class _FunctionOption(click.Option):
+    """An option whose default in the help may be another than the value of the function."""
+
+    shown_default = ""
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """Return what the help says in brackets behind an option."""
+        extra = super().get_help_extra(ctx)
+        if self.shown_default:
+            extra["default"] = self.shown_default
+        return extra
+
+
+class _List(click.ParamType[Sequence[str]]):
+    """Items in one word; the function gets a tuple of those that are not empty."""
+
+    name = "text"
+
+    def __init__(self, separator: str) -> None:
+        self.separator = separator
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Sequence[str]:
+        """Return the items."""
+        items = value.split(self.separator) if isinstance(value, str) else value
+        stripped = (item.strip() for item in items)
+        return tuple(item for item in stripped if item)
+
+
 def _call(
     session: Session, function: Callable[..., Any], unit: str, *args: Any, **values: Any
 ) -> Any:
     """Call a function, with the workspace and a progress bar if it takes them."""
-    hints = get_type_hints(function, include_extras=True)
+    hints = _hints_of_parameters(function)
     with ExitStack() as stack:
+        if "note" in hints:
+            values["note"] = session.console.note
         if "workspace" in hints:
             values["workspace"] = session.workspace.root
         if "progress" in hints:

@@ -17,16 +17,26 @@ class Option:
             A positional parameter becomes an option by it.
         metavar: The word for the value in the help.
         least: The least value of a number.
+        most: The largest value of a number.
+        above: What a number must be larger than, in place of `least`.
+        separator: What stands between the items of a sequence that is typed as one word.
+        shown_default: The default in the help, where the function has None for it.
         group: The title under which the help lists it.
         exists: What must exist under this path before the function is called.
+        is_file: Whether this path must not be a folder; it need not exist.
         is_first: Whether this argument stands before those of the parameters before it.
     """
 
     flag: str = ""
     metavar: str = ""
     least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    separator: str = ""
+    shown_default: str = ""
     group: str = "Options"
     exists: Literal["", "file", "folder", "path"] = ""
+    is_file: bool = False
     is_first: bool = False
 
 

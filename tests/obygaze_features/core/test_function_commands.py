@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -435,3 +435,109 @@ def test_a_table_may_name_a_function() -> None:
 
 
 made = command_of(copy_clips, "made")
+
+
+def measure(
+    name: str,
+    *,
+    share: Annotated[float, Option(least=0, most=1)] = 0.5,
+    rate: Annotated[float | None, Option(above=0)] = None,
+    count: Annotated[int, Option(least=1, most=9)] = 3,
+    precision: Annotated[
+        Literal["float16", "float32"] | None, Option(shown_default="float32")
+    ] = None,
+    levels: Annotated[Sequence[str], Option(separator=",", metavar="A,B")] = (),
+    output: Annotated[str | None, Option("-o", is_file=True)] = None,
+    note: Callable[[str], object] = print,
+) -> Copied:
+    """Measure.
+
+    Args:
+        name: Of what.
+        share: How much.
+        rate: How often.
+        count: How many times.
+        precision: How exactly.
+        levels: Which levels.
+        output: The file.
+        note: Is called with notes.
+    """
+    note(f"measuring {name}")
+    numbers = {"share": share, "rate": rate, "count": count}
+    words = {"precision": precision, "levels": list(levels), "output": output}
+    return Copied({**numbers, **words})
+
+
+def measured(*words: str, **settings: Any) -> Any:
+    session = Session(Workspace(Path("there")), Console(as_json=True))
+    command = command_of(measure, "measure", **settings)
+    return CliRunner().invoke(command, [*words], obj=session)
+
+
+def test_ranges_lists_and_files_are_typed(tmp_path: Path) -> None:
+    plain = measured("x")
+    assert json.loads(plain.stdout) == {
+        "json_version": 1,
+        "share": 0.5,
+        "rate": None,
+        "count": 3,
+        "precision": None,
+        "levels": [],
+        "output": None,
+    }
+    assert plain.stderr == "measuring x\n"
+    typed = measured("x", "--levels", "clip, pooled,,", "-o", str(tmp_path / "new"))
+    assert json.loads(typed.stdout)["levels"] == ["clip", "pooled"]
+    for words in (
+        ("--share", "1.1"),
+        ("--rate", "0"),
+        ("--count", "10"),
+        ("-o", str(tmp_path)),
+    ):
+        assert measured("x", *words).exit_code == 2
+
+
+def test_the_help_shows_ranges_and_the_default_that_none_stands_for() -> None:
+    text = " ".join(measured("--help").output.split())
+    assert "--share FLOAT RANGE How much. [default: 0.5; 0<=x<=1]" in text
+    assert "--rate FLOAT RANGE How often. [x>0]" in text
+    assert "--precision [float16|float32] How exactly. [default: float32]" in text
+    assert "--levels A,B Which levels. -o FILE The file. --json" in text
+
+
+def test_the_text_of_a_parameter_may_be_that_of_another_function() -> None:
+    def again(
+        name: str, *, share: Annotated[float, Option(least=0, most=1)] = 0.5
+    ) -> Copied:
+        """Measure again.
+
+        Args:
+            name: Of what else.
+        """
+        return Copied({"name": name, "share": share})
+
+    def half(name: str, *, share: float = 0.25) -> Copied:
+        """Measure half."""
+        raise NotImplementedError
+
+    session = Session(Workspace(Path("there")), Console())
+    command = command_of(again, "again", like=measure)
+    text = CliRunner().invoke(command, ["--help"], obj=session).output
+    text = " ".join(text.split())
+    assert "NAME Of what else." in text
+    assert "How much. [default: 0.5; 0<=x<=1]" in text
+    with pytest.raises(TypeError, match=r"'share' of .*half is not that of measure"):
+        command_of(half, "half", like=measure)
+
+
+def test_a_note_stands_for_details_that_are_not_shown() -> None:
+    @dataclass(frozen=True)
+    class Long(Copied):
+        without_details: str = "and 1 more: -v"
+        json_in_one_line: bool = True
+
+    long = Long({"text": "x"}, details=("more",))
+    assert shown(long).stderr == "and 1 more: -v\n"
+    assert shown(long, verbosity=1).stderr == "more\n"
+    assert shown(Long({"text": "x"})).stderr == ""
+    assert shown(long, "--json").stdout == '{"json_version": 1, "text": "x"}\n'
