@@ -72,7 +72,7 @@ class VideoInfo:
             "missing": self.missing,
         }
 
-    def to_text(self) -> str:
+    def __str__(self) -> str:
         """Return the description for people, one line for each fact."""
         index = self.index
         shape = self.geometry

@@ -1,0 +1,91 @@
+"""Describe a video file, and save the pictures that a model sees of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from obygaze_features.core.machine import usable_cores
+from obygaze_features.core.options import Option
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import (
+    MAX_SUBSTITUTED,
+    DecodedClip,
+    View,
+    save_clip,
+)
+from obygaze_features.video.film import VideoInfo, probe
+from obygaze_features.video.index import Sampling
+from obygaze_features.video.resize import Resize
+
+
+@dataclass(frozen=True)
+class SavedFrames:
+    """The pictures that were saved, and their file."""
+
+    output: Path
+    clip: DecodedClip
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the file and the facts for programs, without the pictures."""
+        return {"output": str(self.output), **self.clip.to_json()}
+
+    def __str__(self) -> str:
+        return f"{self.output}: {self.clip.as_line()}"
+
+
+def probe_video(file: str | Path, *, quick: bool = False) -> VideoInfo:
+    """Count the pictures of a file and find damage.
+
+    Every picture is decoded once, on all cores, so that the count is exact and damage is found.
+
+    Args:
+        file: The video file.
+        quick: Read packets only; damage inside pictures is not found.
+
+    Commands:
+        obygaze video probe film.mkv
+        obygaze video probe clip.avi --json
+        obygaze video probe film.mkv --quick
+    """
+    return probe(file, decode=not quick, threads=usable_cores())
+
+
+def save_frames(
+    file: str | Path,
+    *,
+    count: Annotated[int, Option(least=1, most=100_000)] = 32,
+    start_s: Annotated[float | None, Option("--start", least=0)] = None,
+    end_s: Annotated[float | None, Option("--end", least=0)] = None,
+    size: Annotated[int | None, Option(least=1)] = None,
+    sampling: Sampling = "even",
+    max_substituted: Annotated[float, Option(least=0, most=1)] = MAX_SUBSTITUTED,
+    output: Annotated[str | Path, Option("-o --output", is_file=True)],
+    force: bool = False,
+) -> SavedFrames:
+    """Save the pictures a model sees of a file or of a part of it.
+
+    The arrays are frames (uint8, T x h x w x 3), index (the number of each picture in the file),
+    time_s, asked_s, substituted (affected by damage) and mask.
+
+    Args:
+        file: The video file.
+        count: Number of pictures.
+        start_s: Where the part begins, in seconds.
+        end_s: Where the part ends, in seconds.
+        size: Length of the shorter edge, in pixels.
+        sampling: The rule that chooses the pictures.
+        max_substituted: Largest share of pictures that may be damaged.
+        output: An .npz file with arrays, or a .png file with a contact sheet.
+        force: Replace the output if it exists.
+
+    Commands:
+        obygaze video frames clip.mp4 -o frames.npz
+        obygaze video frames film.mkv --start 61.5 --end 75 --size 224 -o sheet.png
+        obygaze video frames clip.mp4 --count 8 --sampling keyframes -o frames.npz
+    """
+    view = View(count, sampling, None if size is None else Resize(size))
+    clip = decode_clip(
+        file, view, start_s=start_s, end_s=end_s, max_substituted=max_substituted
+    )
+    save_clip(clip, output, force=force)
+    return SavedFrames(Path(output), clip)
