@@ -401,7 +401,8 @@ class _Words(click.Choice[Any]):
 
     def normalize_choice(self, choice: Any, ctx: click.Context | None) -> str:
         """Return the form in which what was typed is compared with the values."""
-        return super().normalize_choice(choice, ctx).replace("-", "_")
+        text = super().normalize_choice(choice, ctx)
+        return text if text in self.choices else text.replace("-", "_")
 
 
 class _FunctionOption(click.Option):

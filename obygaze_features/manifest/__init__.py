@@ -9,6 +9,7 @@ from obygaze_features.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from obygaze_features.manifest.adapters import ImportedManifest as ImportedManifest
     from obygaze_features.manifest.adapters import source_of as source_of
+    from obygaze_features.manifest.folds import assign_folds as assign_folds
     from obygaze_features.manifest.folds import grouped as grouped
     from obygaze_features.manifest.folds import (
         leave_one_movie_out as leave_one_movie_out,
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.io import read_manifest as read_manifest
     from obygaze_features.manifest.io import update_manifest as update_manifest
     from obygaze_features.manifest.io import write_manifest as write_manifest
+    from obygaze_features.manifest.link import link_manifest as link_manifest
     from obygaze_features.manifest.model import Clip as Clip
     from obygaze_features.manifest.model import Header as Header
     from obygaze_features.manifest.model import Manifest as Manifest
+    from obygaze_features.manifest.overview import check_manifests as check_manifests
+    from obygaze_features.manifest.overview import list_manifests as list_manifests
+    from obygaze_features.manifest.overview import show_manifest as show_manifest
     from obygaze_features.manifest.stats import Stats as Stats
     from obygaze_features.manifest.stats import compute_stats as compute_stats
     from obygaze_features.manifest.vocabulary import (
@@ -35,6 +40,7 @@ else:
     _EXPORTS = {
         "obygaze_features.manifest.adapters": ("ImportedManifest", "source_of"),
         "obygaze_features.manifest.folds": (
+            "assign_folds",
             "grouped",
             "leave_one_movie_out",
             "stratified",
@@ -46,7 +52,13 @@ else:
             "update_manifest",
             "write_manifest",
         ),
+        "obygaze_features.manifest.link": ("link_manifest",),
         "obygaze_features.manifest.model": ("Clip", "Header", "Manifest"),
+        "obygaze_features.manifest.overview": (
+            "check_manifests",
+            "list_manifests",
+            "show_manifest",
+        ),
         "obygaze_features.manifest.stats": ("Stats", "compute_stats"),
         "obygaze_features.manifest.vocabulary": (
             "canonical_concept",

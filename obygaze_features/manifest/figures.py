@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from obygaze_features.core.figures import (
     LEVEL_COLORS,
@@ -10,31 +10,46 @@ from obygaze_features.core.figures import (
     MUTED,
     canvas,
     draw_grid,
+    figure_stem,
     label_rows,
     save,
     spread_dots,
 )
+from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.options import Option
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.stats import Stats
+from obygaze_features.manifest.stats import Stats, compute_stats
 
 DOT = 0.018  # the size of a dot across, as a share of the widest row
 STEP = 0.24  # the distance of two dots along the rows
 
 
 def draw_stats(
-    stats: Stats, stem: Path, title: str, *, force: bool = True
-) -> tuple[Path, Path]:
-    """Draw the shares of the levels, and the concepts of each level, as Figure 2 of the paper."""
+    stats: Stats,
+    *,
+    figure: Annotated[str | Path | None, Option(metavar="PATH")] = None,
+    force: bool = False,
+) -> tuple[Path, ...]:
+    """Draw the shares of the levels, and the concepts of each level, as Figure 2 of the paper.
+
+    Args:
+        stats: The counts.
+        figure: Draw the counts as PATH.svg and PATH.png.
+        force: Replace the output if it exists.
+    """
+    if figure is None:
+        return ()
+    stem = figure_stem(Path(figure))
     concepts = _concepts(stats)
     n_rows = max(len(concepts), 3)
     with canvas(7.2, 2.1 + 0.42 * n_rows, nrows=2, height_ratios=[1.4, n_rows]) as (
-        figure,
+        page,
         axes,
     ):
-        figure.suptitle(title, x=0.01, ha="left", weight="bold")
+        page.suptitle(stats.title, x=0.01, ha="left", weight="bold")
         _draw_levels(axes[0], stats)
         _draw_concepts(axes[1], stats, concepts)
-        return save(figure, stem, force=force)
+        return save(page, stem, force=force)
 
 
 def _concepts(stats: Stats) -> list[str]:
@@ -103,3 +118,6 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
         axes.figure.legend(loc="outside lower left", fontsize=7.5)
     else:
         axes.text(0.5, 0, "no clip has a concept", ha="center", color=MUTED)
+
+
+command = command_of(compute_stats, "stats", then=draw_stats, then_group="Options")

@@ -5,17 +5,29 @@ Folds are numbers from 0; -1 is a clip outside the split. The functions with `_f
 name take arrays, one value a clip; the others take a manifest and return the fold of each clip id.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.core.console import table
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.options import Option
+from obygaze_features.manifest.io import (
+    manifest_path,
+    read_manifest,
+    update_manifest,
+)
+from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
+from obygaze_features.manifest.stats import FoldStats, compute_stats
 
 IntArray = NDArray[np.intp]
 FloatArray = NDArray[np.float64]
 Folds = dict[str, int]
+Kind = Literal["stratified", "grouped", "leave-one-movie-out"]
 
 OUTSIDE = -1
 N_RESTARTS = 8
@@ -56,11 +68,83 @@ def leave_one_movie_out(manifest: Manifest) -> Folds:
     return _by_id(manifest, folds_by_group([clip.movie_id for clip in manifest]))
 
 
-KINDS: dict[str, tuple[Callable[..., Folds], tuple[str, ...]]] = {
-    "stratified": (stratified, ("k", "seed")),
-    "grouped": (grouped, ("k", "seed")),
-    "leave-one-movie-out": (leave_one_movie_out, ()),
-}
+@dataclass(frozen=True)
+class SplitReport:
+    """A split that was added to a manifest: the clips of each fold, and how many have none."""
+
+    split: str
+    without_fold: int
+    folds: Mapping[int, FoldStats]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts of each fold."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = [
+            (fold, stats.clips, stats.positive) for fold, stats in self.folds.items()
+        ]
+        return table(("fold", "clips", "S"), rows)
+
+
+def assign_folds(
+    manifest: str | os.PathLike[str],
+    *,
+    kind: Kind = "grouped",
+    k: Annotated[int, Option("-k")] = 5,
+    seed: Annotated[int, Option(least=0)] = 0,
+    split: Annotated[str | None, Option("--as")] = None,
+    force: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> SplitReport:
+    """Assign each clip to one fold.
+
+    A clip has the same fold in every task, so that no task trains on another's test clips. `obygaze
+    manifest join` adds folds of your own: a column fold:NAME of a table of clips.
+
+    Args:
+        manifest: The manifest, which is written anew with the split.
+        kind: How clips are assigned to folds.
+        k: Number of folds.
+        seed: Seed of the random assignment.
+        split: Name of the split. [default: the kind]
+        force: Replace a split of that name.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest folds obygaze12 --kind grouped -k 6 --as by-film
+        obygaze manifest folds obygaze12 --kind leave-one-movie-out --as unseen
+    """
+    path = manifest_path(manifest, workspace=workspace)
+    before = read_manifest(path)
+    split = kind if split is None else split
+    if not split.replace("-", "").replace("_", "").isalnum():
+        raise FixUsage(f"--as must be letters, digits, - and _, got {split!r}")
+    if split in before.folds and not force:
+        raise AlreadyThere(
+            f"{manifest} already has a split {split!r}", hint="--as NAME, or --force"
+        )
+    fold_of_clip = _folds_of_kind(before, kind, k, seed)
+    cells = {clip: str(fold) for clip, fold in fold_of_clip.items()}
+    after = before.with_column(FOLD_PREFIX + split, cells)
+    update_manifest(before, after, path)
+    return SplitReport(
+        split=split,
+        without_fold=len(before) - len(cells),
+        folds=compute_stats(after).folds[split],
+    )
+
+
+def _folds_of_kind(manifest: Manifest, kind: Kind, k: int, seed: int) -> Folds:
+    if kind == "stratified":
+        return stratified(manifest, k, seed)
+    if kind == "grouped":
+        return grouped(manifest, k, seed)
+    if kind == "leave-one-movie-out":
+        return leave_one_movie_out(manifest)
+    raise FixUsage(
+        f"unknown kind of folds {kind!r}", hint=f"one of {', '.join(get_args(Kind))}"
+    )
 
 
 def _by_id(manifest: Manifest, folds: IntArray) -> Folds:

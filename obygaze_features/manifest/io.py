@@ -68,6 +68,21 @@ def read_manifest(
     """
     if isinstance(manifest, Manifest):
         return manifest
+    path = manifest_path(manifest, workspace=workspace)
+    return _parse(path, path.read_bytes(), None)
+
+
+def manifest_path(
+    manifest: str | os.PathLike[str],
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Return the TOML file of a manifest that exists.
+
+    Args:
+        manifest: A name in the workspace, or the path of the TOML or the CSV file.
+        workspace: The workspace, if it is not the current one.
+    """
     if isinstance(manifest, str):
         path = Workspace.of(workspace).existing_manifest(manifest)
     else:
@@ -75,7 +90,7 @@ def read_manifest(
         path = toml_of(Path(manifest))
     if not path.is_file():
         raise NotFound("no such manifest", where=str(path), hint="obygaze manifest ls")
-    return _parse(path, path.read_bytes(), None)
+    return path
 
 
 def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:

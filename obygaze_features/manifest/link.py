@@ -15,13 +15,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import PICTURES, is_printable_name, leads_out
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.io import clips_of
+from obygaze_features.manifest.io import (
+    clips_of,
+    manifest_path,
+    read_manifest,
+    update_manifest,
+)
 from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
 from obygaze_features.manifest.tables import TableRow
 
@@ -70,6 +77,33 @@ class LinkReport:
             **clips,
             "unusable": unusable,
         }
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.by_name)} clips have a file of their own, {len(self.by_time)} are parts of"
+            f" films, {len(self.without)} have no video, {len(self.ambiguous)} match several files"
+        )
+
+    @property
+    def warnings(self) -> list[str]:
+        """The videos that were not used."""
+        if not self.unusable:
+            return []
+        names = few([ascii(name) for name in self.unusable], 3)
+        return [f"not used, because of characters in their names: {names}"]
+
+    @property
+    def notes(self) -> list[str]:
+        """The clips that match several files."""
+        return [
+            f"{clip_id}: not linked, matches {', '.join(files)}"
+            for clip_id, files in self.ambiguous.items()
+        ]
+
+    @property
+    def details(self) -> list[str]:
+        """The clips that have no video."""
+        return [f"{clip_id}: no video" for clip_id in self.without]
 
 
 def manifest_of_folder(folder: Path, *, name: str | None = None) -> Manifest:
@@ -290,6 +324,39 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         without=tuple(without),
         unusable=videos.unusable,
     )
+
+
+def link_manifest(
+    manifest: str | os.PathLike[str],
+    folder: Annotated[str | Path, Option(exists="folder")],
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+) -> LinkReport:
+    """Find the video of each clip under a folder.
+
+    A clip's own file is found by its name, whatever its extension; else the clip is a part of
+    its film's file, by its times. No video is opened. Clips without a video are listed.
+
+    Args:
+        manifest: The manifest, which is written anew with the videos.
+        folder: The folder with the videos, in any structure.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest link obygaze12 /data/moviegraphs/clips
+        obygaze manifest link obygaze12 /data/films --json
+    """
+    path = manifest_path(manifest, workspace=workspace)
+    before = read_manifest(path)
+    report = link(before, Path(folder))
+    if not (report.by_name or report.by_time or report.ambiguous):
+        raise NotFound(
+            "no file matches a clip",
+            where=str(folder),
+            hint="give the folder of the videos",
+        )
+    update_manifest(before, report.manifest, path)
+    return report
 
 
 def _file_name(clip: Clip) -> str:

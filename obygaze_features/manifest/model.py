@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -28,7 +28,8 @@ from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
 
 UNITS = ("clip", "segment", "window")
-VIEWS = ("raw", "visual", "as_published")
+View = Literal["raw", "visual", "as_published"]
+VIEWS: tuple[str, ...] = get_args(View)
 COLUMNS = (
     "clip_id",
     "movie_id",

@@ -1,5 +1,6 @@
 """Count the levels, concepts, films and folds of a manifest, and draw the counts."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,7 +9,8 @@ from typing import Any
 from obygaze_features.core.console import count, table
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.outside import safe_text
-from obygaze_features.manifest.model import LEVELS, Clip, Manifest
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import LEVELS, Clip, Manifest, View
 from obygaze_features.manifest.vocabulary import film_facts
 
 CLASS_COLUMNS = ("valence_class", "arousal_class", "violence")  # of LIRIS-ACCEDE
@@ -31,7 +33,7 @@ class Stats:
 
     `films` has title, year and genres of the films that are known; `by_annotator` the levels and
     concepts of each annotator, empty unless the manifest has a column `annotator`; `classes` are
-    those of LIRIS-ACCEDE.
+    those of LIRIS-ACCEDE. `title` names what was counted.
     """
 
     clips: int
@@ -49,6 +51,7 @@ class Stats:
     by_annotator: Mapping[str, Mapping[str, Any]]
     classes: Mapping[str, Mapping[str, int]]
     unit: str = "clip"
+    title: str = ""
 
     def __repr__(self) -> str:
         levels = ", ".join(f"{n} {level}" for level, n in self.levels.items() if n)
@@ -58,11 +61,10 @@ class Stats:
     def to_json(self) -> dict[str, Any]:
         """Return the counts as one JSON document."""
         document = asdict(self)
-        del document["unit"]
+        del document["unit"], document["title"]
         return document
 
-    def to_text(self) -> str:
-        """Return the counts as tables for the terminal."""
+    def __str__(self) -> str:
         unit = self.unit
         parts = [
             f"{count(self.clips, unit)} of {count(self.movies, 'film')},"
@@ -125,12 +127,27 @@ class Stats:
         return table(("split", "folds", "clips", "share of S by fold"), rows)
 
 
-def compute_stats(manifest: Manifest) -> Stats:
-    """Count the levels, concepts, films and folds of a manifest.
+def compute_stats(
+    manifest: str | os.PathLike[str] | Manifest,
+    *,
+    view: View | None = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Stats:
+    """Count levels, concepts, films and folds.
 
     Args:
-        manifest: The manifest, in the view that is to be counted.
+        manifest: The manifest.
+        view: View to count. [default: as stored]
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest stats obygaze12 --view visual
+        obygaze manifest stats obygaze12 --view as_published --json
+        obygaze manifest stats obygaze12 --view visual --figure figures/concepts
     """
+    manifest = read_manifest(manifest, workspace=workspace)
+    if view is not None:
+        manifest = manifest.view(view)
     clips = list(manifest)
     names = manifest.header.concepts
     levels = _level_counts(clips)
@@ -161,6 +178,7 @@ def compute_stats(manifest: Manifest) -> Stats:
         by_annotator=by_annotator,
         classes=_class_counts(manifest),
         unit=manifest.header.unit,
+        title=f"{manifest.header.dataset}, {manifest.header.view.replace('_', ' ')} view",
     )
 
 

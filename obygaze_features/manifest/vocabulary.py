@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal, get_args
 
-LEVELS = ("EN", "HN", "NS", "S")
+Level = Literal["EN", "HN", "NS", "S"]
+LEVELS: tuple[str, ...] = get_args(Level)
 THESAURUS = "vocabulary.toml"
 
 

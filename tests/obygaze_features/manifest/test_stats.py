@@ -110,8 +110,8 @@ def test_an_empty_manifest_has_no_shares() -> None:
 
 def test_the_figure_is_the_same_bytes_twice(manifest: Manifest, tmp_path: Path) -> None:
     stats = compute_stats(manifest)
-    first = [path.read_bytes() for path in draw_stats(stats, tmp_path / "one", "Tiny")]
-    second = [path.read_bytes() for path in draw_stats(stats, tmp_path / "two", "Tiny")]
+    first = [path.read_bytes() for path in draw_stats(stats, figure=tmp_path / "one")]
+    second = [path.read_bytes() for path in draw_stats(stats, figure=tmp_path / "two")]
     assert first == second
     assert b"Concepts over levels" in first[0]
     assert first[1].startswith(b"\x89PNG")

@@ -1,0 +1,354 @@
+"""List, show and check the manifests of a workspace."""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+from obygaze_features.core.console import count, table
+from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
+from obygaze_features.core.options import Option
+from obygaze_features.core.outside import safe_text
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.model import Clip, Manifest, SourceFile, clock
+from obygaze_features.manifest.vocabulary import Level, concept_meaning, film_facts
+
+SHOWN_CLIPS = 20
+
+
+@dataclass(frozen=True)
+class ManifestSummary:
+    """The facts of a manifest; `videos_found` are those that are files on this machine."""
+
+    name: str
+    dataset: str
+    unit: str
+    view: str
+    clips: int
+    movies: int
+    with_video: int
+    videos_found: int
+    folds: tuple[str, ...]
+    licence: str
+    citation: str
+    sources: tuple[SourceFile, ...]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ManifestList:
+    """The manifests of a workspace; `broken` has what is wrong with those that are not valid."""
+
+    folder: Path
+    manifests: tuple[ManifestSummary, ...]
+    broken: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts of the manifests, and the names of the broken ones."""
+        manifests = [asdict(manifest) for manifest in self.manifests]
+        return {"manifests": manifests, "broken": list(self.broken)}
+
+    def __str__(self) -> str:
+        if not self.manifests:
+            return ""
+        headers = (
+            "name",
+            "dataset",
+            "unit",
+            "view",
+            "clips",
+            "movies",
+            "videos found",
+            "folds",
+        )
+        rows = []
+        for manifest in self.manifests:
+            row = (
+                manifest.name,
+                manifest.dataset,
+                manifest.unit,
+                manifest.view,
+                manifest.clips,
+                manifest.movies,
+                manifest.videos_found,
+                len(manifest.folds),
+            )
+            rows.append(row)
+        return table(headers, rows)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with each broken manifest."""
+        return [
+            f"{name}: {problem} (obygaze manifest check {name})"
+            for name, problem in self.broken.items()
+        ]
+
+    @property
+    def notes(self) -> list[str]:
+        """Where manifests were looked for, if there is none."""
+        if self.manifests or self.broken:
+            return []
+        return [f"no manifests in {self.folder} yet; obygaze manifest import --help"]
+
+
+def list_manifests(*, workspace: str | os.PathLike[str] | None = None) -> ManifestList:
+    """List the manifests of the workspace.
+
+    Args:
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest ls
+        obygaze manifest ls --json
+    """
+    place = Workspace.of(workspace)
+    summaries = []
+    broken: dict[str, str] = {}
+    for name in place.names("manifests"):
+        try:
+            manifest = read_manifest(place.manifest(name))
+        except ObygazeError as error:
+            broken[name] = error.what
+        except OSError as error:
+            broken[name] = str(error.strerror)
+        else:
+            summaries.append(summarize(manifest))
+    return ManifestList(place.folder("manifests"), tuple(summaries), broken)
+
+
+def summarize(manifest: Manifest) -> ManifestSummary:
+    """Return the facts of a manifest."""
+    header = manifest.header
+    videos = [clip.video for clip in manifest if clip.video]
+    n_found = 0
+    if header.video_root:
+        existing = _existing_files(Path(header.video_root), set(videos))
+        n_found = sum(video in existing for video in videos)
+    return ManifestSummary(
+        name=manifest.name,
+        dataset=header.dataset,
+        unit=header.unit,
+        view=header.view,
+        clips=len(manifest),
+        movies=len(manifest.movies),
+        with_video=len(videos),
+        videos_found=n_found,
+        folds=tuple(manifest.folds),
+        licence=header.licence,
+        citation=header.citation,
+        sources=tuple(header.sources),
+        sha256=manifest_sha256(manifest),
+    )
+
+
+def _existing_files(root: Path, names: Collection[str]) -> set[str]:
+    """Return which of the files under a folder exist; each folder is listed once."""
+    existing: set[str] = set()
+    for folder in {PurePosixPath(name).parent for name in names}:
+        try:
+            with os.scandir(root / folder) as entries:
+                files = [entry.name for entry in entries if entry.is_file()]
+        except OSError:
+            continue
+        existing.update(str(folder / file) for file in files)
+    return existing.intersection(names)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ManifestPage:
+    """Some clips of a manifest, and its header; `limit` clips are shown, by default a page.
+
+    `concept` is the one that was asked for, if there was one.
+    """
+
+    manifest: Manifest
+    selection: Manifest
+    concept: str = ""
+    limit: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts of the manifest and its selected clips, by default all of them."""
+        clips = self.selection.clips[: self.limit or None]
+        summary = asdict(summarize(self.manifest))
+        return {**summary, "clips": [vars(clip) for clip in clips]}
+
+    def __str__(self) -> str:
+        parts = [_describe(self.manifest)]
+        meaning = concept_meaning(self.concept)
+        if meaning:
+            parts.append(f"{self.concept}: {meaning}\n")
+        clips = self.selection.clips[: self._n_shown]
+        return "\n".join([*parts, _clip_table(clips)])
+
+    @property
+    def notes(self) -> list[str]:
+        """How many of the selected clips the text leaves out."""
+        n_hidden = len(self.selection) - self._n_shown
+        if n_hidden <= 0:
+            return []
+        return [f"{n_hidden} more clips; --limit 0 shows all"]
+
+    @property
+    def _n_shown(self) -> int:
+        limit = SHOWN_CLIPS if self.limit is None else self.limit
+        return limit or len(self.selection)
+
+
+def show_manifest(
+    manifest: str | os.PathLike[str] | Manifest,
+    *,
+    movie: str | None = None,
+    clip: str | None = None,
+    level: Level | None = None,
+    concept: str | None = None,
+    where: Annotated[str | None, Option(metavar="EXPRESSION")] = None,
+    limit: Annotated[int | None, Option(least=0)] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> ManifestPage:
+    """Show a manifest's header and clips.
+
+    An EXPRESSION tests columns, as in the files of experiments: level == S and annotator == A1.
+
+    Args:
+        manifest: The manifest.
+        movie: Only the clips of this film.
+        clip: Only the clip of this id.
+        level: Only the clips of this level.
+        concept: Only the clips with this concept.
+        where: Only the clips for which this holds.
+        limit: Show at most this many clips; 0 shows all. [default: 20; with --json all]
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest show obygaze12
+        obygaze manifest show obygaze12 --movie tt0108160 --level S --limit 0
+        obygaze manifest show obygaze12 --concept Clothing
+        obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
+        obygaze manifest show obygaze12 --clip tt0108160-011 --json
+    """
+    whole = read_manifest(manifest, workspace=workspace)
+    columns = {"movie_id": movie, "clip_id": clip, "level": level, "concept": concept}
+    tests = _tests(where, columns)
+    selection = whole
+    for test in tests:
+        selection = selection.where(test)
+    if tests and not len(selection):
+        typed = manifest if isinstance(manifest, str) else whole.name
+        raise NotFound(
+            f"no clip with {' and '.join(tests)}",
+            where=whole.name,
+            hint=f"obygaze manifest stats {typed} lists films, levels and concepts",
+        )
+    return ManifestPage(whole, selection, concept or "", limit)
+
+
+def _tests(where: str | None, columns: Mapping[str, str | None]) -> list[str]:
+    """Return the expressions that hold for the clips with these values."""
+    tests = []
+    if where is not None:
+        tests.append(where)
+    for column, value in columns.items():
+        if value is not None:
+            mark = "'" if '"' in value else '"'
+            tests.append(f"{column} == {mark}{value}{mark}")
+    return tests
+
+
+def _clip_table(clips: Sequence[Clip]) -> str:
+    """Return the clips as a table; a column that no clip has a value for is left out."""
+    columns: dict[str, list[Any]] = {
+        "clip_id": [clip.clip_id for clip in clips],
+        "title": [_title(clip) for clip in clips],
+        "annotator": [clip.extra.get("annotator") for clip in clips],
+        "scene": [clip.scene for clip in clips],
+        "start": [_time(clip.start_s) for clip in clips],
+        "end": [_time(clip.end_s) for clip in clips],
+        "level": [clip.level for clip in clips],
+        "concepts": [", ".join(clip.concepts) for clip in clips],
+        "video": [clip.video for clip in clips],
+    }
+    filled = {name: cells for name, cells in columns.items() if any(cells)}
+    return table(tuple(filled), zip(*filled.values(), strict=True))
+
+
+def _title(clip: Clip) -> Any:
+    """Return the title of a clip's film, None where it is unknown."""
+    return clip.extra.get("movie_title") or film_facts(clip.movie_id).get("title")
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else clock(seconds, 1)
+
+
+def _describe(manifest: Manifest) -> str:
+    """Return the header of a manifest as lines, the last one empty."""
+    header = manifest.header
+    n_clips = count(len(manifest), header.unit)
+    n_films = count(len(manifest.movies), "film")
+    lines = [
+        f"{manifest.name}: {n_clips} of {n_films}"
+        f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"
+    ]
+    if header.licence:
+        lines.append(f"  licence: {safe_text(header.licence, 'terminal')}")
+    if header.citation:
+        lines.append(f"  cite: {safe_text(header.citation, 'terminal')}")
+    lines += [f"  note: {safe_text(note, 'terminal')}" for note in header.notes]
+    if manifest.folds:
+        lines.append(f"  folds: {', '.join(manifest.folds)}")
+    return "\n".join([*lines, ""])
+
+
+@dataclass(frozen=True)
+class ManifestCheck:
+    """The violations of some manifests, by the name that each was given."""
+
+    violations: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return whether all are valid, and the violations of each."""
+        is_valid = not any(self.violations.values())
+        return {"valid": is_valid, "violations": self.violations}
+
+    def __str__(self) -> str:
+        parts = []
+        for name, lines in self.violations.items():
+            parts.append("\n".join(lines) or f"{name}: valid")
+        return "\n".join(parts)
+
+    def require_ok(self) -> None:
+        """Raise an error if one of the manifests is not valid."""
+        n_bad = sum(bool(lines) for lines in self.violations.values())
+        if n_bad:
+            raise FixInput(
+                f"{n_bad} of {len(self.violations)} manifests are not valid",
+                hint="correct what is listed, then check again",
+            )
+
+
+def check_manifests(
+    names: Sequence[str], *, workspace: str | os.PathLike[str] | None = None
+) -> ManifestCheck:
+    """Check manifests against the schema.
+
+    Every violation is listed with its file, line and column. The exit code is 1 if there is one.
+
+    Args:
+        names: The manifests.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest check obygaze12
+        obygaze manifest check manifests/*.toml --json
+    """
+    violations: dict[str, Sequence[str]] = {}
+    for name in names:
+        try:
+            read_manifest(name, workspace=workspace)
+            violations[name] = []
+        except (FixInput, NotFound, Mismatch) as error:
+            violations[name] = list(error.details) or [f"{error.where}: {error.what}"]
+    return ManifestCheck(violations)

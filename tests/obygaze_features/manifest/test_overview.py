@@ -1,0 +1,90 @@
+"""What the commands of manifests print is what their functions return, in a notebook too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
+from obygaze_features.manifest import (
+    assign_folds,
+    check_manifests,
+    compute_stats,
+    link_manifest,
+    list_manifests,
+    read_manifest,
+    show_manifest,
+)
+
+TOML = 'schema = "obygaze-manifest/1"\ndataset = "Tiny"\n'
+ROWS = """clip_id,movie_id,scene,video,start_s,end_s,level,concepts
+a,m,,,,,S,
+b,m,,,,,EN,
+c,n,,,,,S,
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "tiny.toml").write_text(TOML, encoding="utf-8")
+    (folder / "tiny.csv").write_text(ROWS, encoding="utf-8")
+    (folder / "broken.toml").write_text("", encoding="utf-8")
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "a.mp4").touch()
+    return tmp_path
+
+
+def printed(workspace: Path, *words: str) -> str:
+    return call_obygaze("-C", workspace, "manifest", *words).stdout.removesuffix("\n")
+
+
+def test_a_function_returns_what_its_command_prints(workspace: Path) -> None:
+    listed = list_manifests(workspace=workspace)
+    assert str(listed) == printed(workspace, "ls")
+    assert [manifest.name for manifest in listed.manifests] == ["tiny"]
+    assert list(listed.broken) == ["broken"]
+    page = show_manifest("tiny", level="S", workspace=workspace)
+    assert str(page) == printed(workspace, "show", "tiny", "--level", "S")
+    assert list(page.selection.clip_ids) == ["a", "c"]
+    checked = check_manifests(["tiny", "broken"], workspace=workspace)
+    assert str(checked) == printed(workspace, "check", "tiny", "broken")
+    with pytest.raises(FixInput, match="1 of 2 manifests are not valid"):
+        checked.require_ok()
+    stats = compute_stats("tiny", view="visual", workspace=workspace)
+    assert str(stats) == printed(workspace, "stats", "tiny", "--view", "visual")
+
+
+def test_names_paths_and_manifests_are_taken(workspace: Path) -> None:
+    path = workspace / "manifests" / "tiny.csv"
+    clips = read_manifest(path)
+    pages = [
+        str(show_manifest("tiny", workspace=workspace)),
+        str(show_manifest(path)),
+        str(show_manifest(clips)),
+    ]
+    assert len(set(pages)) == 1
+    assert compute_stats(path) == compute_stats(clips)
+
+
+def test_links_and_folds_are_written_to_the_manifest(workspace: Path) -> None:
+    path = workspace / "manifests" / "tiny.toml"
+    report = link_manifest("tiny", workspace / "videos", workspace=workspace)
+    assert (report.by_name, report.without) == (("a",), ("b", "c"))
+    assert read_manifest(path)["a"].video == "a.mp4"
+    split = assign_folds(path, kind="leave-one-movie-out", split="unseen")
+    assert {fold: stats.clips for fold, stats in split.folds.items()} == {0: 2, 1: 1}
+    assert read_manifest(path).folds == ("unseen",)
+    with pytest.raises(AlreadyThere):
+        assign_folds(path, kind="grouped", k=2, split="unseen")
+    with pytest.raises(FixUsage, match="unknown kind of folds 'any'"):
+        assign_folds(path, kind="any")  # type: ignore[arg-type]
+
+
+def test_a_folder_without_videos_of_the_clips_is_an_error(workspace: Path) -> None:
+    (workspace / "videos" / "a.mp4").rename(workspace / "videos" / "z.mp4")
+    with pytest.raises(NotFound, match="no file matches a clip"):
+        link_manifest("tiny", workspace / "videos", workspace=workspace)
