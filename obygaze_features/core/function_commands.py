@@ -36,11 +36,9 @@ have
 from __future__ import annotations
 
 import inspect
-import re
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import (
@@ -64,21 +62,12 @@ from obygaze_features.core.commands import (
     named_values,
 )
 from obygaze_features.core.console import Console
+from obygaze_features.core.docstrings import parse_docstring
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.options import Bar, PythonOnly
 from obygaze_features.core.options import Option as Option
 
 FROM_SESSION = ("workspace", "progress", "note")
-SECTIONS = ("Args", "Commands", "Example", "Examples", "Raises", "Returns")
-
-
-@dataclass(frozen=True)
-class Docstring:
-    """A docstring in parts: the text before the first section, and the sections."""
-
-    about: str
-    parameters: Mapping[str, str]
-    commands: str
 
 
 class FunctionGroup(LazyGroup):
@@ -98,7 +87,6 @@ def command_of(
     *,
     then: Callable[..., Any] | None = None,
     then_group: str = "Results",
-    like: Callable[..., Any] | None = None,
     unit: str = "steps",
 ) -> SessionCommand:
     """Return the command of a public function.
@@ -112,11 +100,10 @@ def command_of(
             function. If it returns the paths of files, these are named; what else it returns is
             printed in place of the result.
         then_group: The title of its options in the help.
-        like: Another function, which describes parameters that both have and `function` does not.
         unit: What the progress bar counts.
     """
     described = parse_docstring(function)
-    params = parameters_of(function, like=like)
+    params = parameters_of(function)
     own_names = {param.name for param in params}
     if then is not None:
         for param in parameters_of(then, skip_self=True):
@@ -177,13 +164,10 @@ def parameters_of(
     function: Callable[..., Any],
     *,
     skip_self: bool = False,
-    like: Callable[..., Any] | None = None,
 ) -> list[click.Parameter]:
     """Return the arguments and options of the parameters of a function."""
     hints = _hints_of_parameters(function)
-    texts = dict(parse_docstring(function).parameters)
-    if like is not None:
-        texts = {**_texts_of_same(function, like), **texts}
+    texts = parse_docstring(function).parameters
     params: list[click.Parameter] = []
     for index, (name, parameter) in enumerate(
         inspect.signature(function).parameters.items()
@@ -207,62 +191,6 @@ def _hints_of_parameters(function: Callable[..., Any]) -> dict[str, Any]:
     described = types.SimpleNamespace(__annotations__=annotations)
     names = inspect.unwrap(function).__globals__
     return get_type_hints(described, names, include_extras=True)
-
-
-def _texts_of_same(
-    function: Callable[..., Any], like: Callable[..., Any]
-) -> dict[str, str]:
-    """Return what another docstring says of parameters that this function does not describe.
-
-    Their types and defaults must be the same in both functions, as the text must be true of both.
-    """
-    here = inspect.signature(function).parameters
-    there = inspect.signature(like).parameters
-    described = parse_docstring(function).parameters
-    texts = {}
-    for name, text in parse_docstring(like).parameters.items():
-        if name not in here or name in described or name in FROM_SESSION:
-            continue
-        if here[name] != there[name]:
-            raise TypeError(
-                f"{name!r} of {function.__qualname__} is not that of {like.__qualname__}"
-            )
-        texts[name] = text
-    return texts
-
-
-def parse_docstring(function: Callable[..., Any]) -> Docstring:
-    """Return the parts of a docstring in the form that all public functions have."""
-    lines = inspect.cleandoc(function.__doc__ or "").splitlines()
-    sections: dict[str, list[str]] = {"": []}
-    current = ""
-    for line in lines:
-        title = line.removesuffix(":")
-        if line.endswith(":") and title in SECTIONS:
-            current = title
-            sections[current] = []
-        else:
-            sections[current].append(line)
-    commands = inspect.cleandoc("\n".join(["", *sections.get("Commands", [])]))
-    return Docstring(
-        about="\n".join(sections[""]).strip(),
-        parameters=_described_parameters(sections.get("Args", [])),
-        commands=commands,
-    )
-
-
-def _described_parameters(lines: Iterable[str]) -> dict[str, str]:
-    """Return the text of each parameter of a section `Args:`."""
-    texts: dict[str, str] = {}
-    name = ""
-    for line in inspect.cleandoc("\n".join(["", *lines])).splitlines():
-        start = re.match(r"(\w+): (.*)", line)
-        if start is not None:
-            name = start[1]
-            texts[name] = start[2]
-        elif name and line.strip():
-            texts[name] += f" {line.strip()}"
-    return texts
 
 
 def _param_of(

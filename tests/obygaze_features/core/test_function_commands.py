@@ -14,11 +14,11 @@ from click.testing import CliRunner
 
 from obygaze_features.core.commands import Session
 from obygaze_features.core.console import Console, Progress
+from obygaze_features.core.docstrings import described_as_in, parse_docstring
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
 from obygaze_features.core.function_commands import (
     FunctionGroup,
     command_of,
-    parse_docstring,
 )
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
@@ -506,6 +506,7 @@ def test_the_help_shows_ranges_and_the_default_that_none_stands_for() -> None:
 
 
 def test_the_text_of_a_parameter_may_be_that_of_another_function() -> None:
+    @described_as_in(measure)
     def again(
         name: str, *, share: Annotated[float, Option(least=0, most=1)] = 0.5
     ) -> Copied:
@@ -520,14 +521,17 @@ def test_the_text_of_a_parameter_may_be_that_of_another_function() -> None:
         """Measure half."""
         raise NotImplementedError
 
+    assert again.__doc__ == (
+        "Measure again.\n\n    Args:\n        name: Of what else.\n        share: How much."
+    )
     session = Session(Workspace(Path("there")), Console())
-    command = command_of(again, "again", like=measure)
+    command = command_of(again, "again")
     text = CliRunner().invoke(command, ["--help"], obj=session).output
     text = " ".join(text.split())
     assert "NAME Of what else." in text
     assert "How much. [default: 0.5; 0<=x<=1]" in text
     with pytest.raises(TypeError, match=r"'share' of .*half is not that of measure"):
-        command_of(half, "half", like=measure)
+        described_as_in(measure)(half)
 
 
 def test_a_note_stands_for_details_that_are_not_shown() -> None:

@@ -1,0 +1,113 @@
+"""Docstrings in parts, and functions that describe their parameters in the words of others."""
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SECTIONS = ("Args", "Commands", "Example", "Examples", "Raises", "Returns")
+
+
+@dataclass(frozen=True)
+class Docstring:
+    """A docstring in parts: the text before the first section, and the sections."""
+
+    about: str
+    parameters: Mapping[str, str]
+    commands: str
+
+
+def parse_docstring(function: Callable[..., Any]) -> Docstring:
+    """Return the parts of a docstring in the form that all public functions have."""
+    sections = _sections(function)
+    commands = inspect.cleandoc("\n".join(["", *sections.get("Commands", [])]))
+    return Docstring(
+        about="\n".join(sections[""]).strip(),
+        parameters=_described_parameters(sections.get("Args", [])),
+        commands=commands,
+    )
+
+
+def described_as_in(other: Callable[..., Any]) -> Callable[[F], F]:
+    """Return a decorator that completes a docstring: what `Args:` lacks is said as in `other`.
+
+    The types and defaults must be the same in both functions, as the text must be true of both.
+
+    Example:
+        @described_as_in(check_backbone)
+        def forward_pixels(name: str, pixels: Path, *, device: str = "cpu") -> Levels:
+            \"\"\"Run pixels through a backbone.
+
+            Args:
+                name: The backbone.
+                pixels: The file of the pixels.
+            \"\"\"
+    """
+
+    def complete(function: F) -> F:
+        here = inspect.signature(function).parameters
+        there = inspect.signature(other).parameters
+        texts = dict(parse_docstring(function).parameters)
+        for name, text in parse_docstring(other).parameters.items():
+            if name not in here or name in texts:
+                continue
+            if _type_and_default(here[name]) != _type_and_default(there[name]):
+                raise TypeError(
+                    f"{name!r} of {function.__qualname__} is not that of {other.__qualname__}"
+                )
+            texts[name] = text
+        sections = _sections(function)
+        sections["Args"] = [
+            f"    {name}: {texts[name]}" for name in here if name in texts
+        ]
+        function.__doc__ = _joined(sections)
+        return function
+
+    return complete
+
+
+def _type_and_default(parameter: inspect.Parameter) -> tuple[Any, Any]:
+    return parameter.annotation, parameter.default
+
+
+def _sections(function: Callable[..., Any]) -> dict[str, list[str]]:
+    """Return the lines of each section of a docstring; those before the first have no title."""
+    lines = inspect.cleandoc(function.__doc__ or "").splitlines()
+    sections: dict[str, list[str]] = {"": []}
+    current = ""
+    for line in lines:
+        title = line.removesuffix(":")
+        if line.endswith(":") and title in SECTIONS:
+            current = title
+            sections[current] = []
+        else:
+            sections[current].append(line)
+    return sections
+
+
+def _joined(sections: Mapping[str, list[str]]) -> str:
+    """Return the docstring of sections, indented as in a function of a module."""
+    paragraphs = ["\n".join(sections[""]).strip()]
+    for title in SECTIONS:
+        if title in sections:
+            text = "\n".join(sections[title]).rstrip()
+            paragraphs.append(f"{title}:\n{text}")
+    return textwrap.indent("\n\n".join(paragraphs), "    ").strip()
+
+
+def _described_parameters(lines: Iterable[str]) -> dict[str, str]:
+    """Return the text of each parameter of a section `Args:`."""
+    texts: dict[str, str] = {}
+    name = ""
+    for line in inspect.cleandoc("\n".join(["", *lines])).splitlines():
+        start = re.match(r"(\w+): (.*)", line)
+        if start is not None:
+            name = start[1]
+            texts[name] = start[2]
+        elif name and line.strip():
+            texts[name] += f" {line.strip()}"
+    return texts
