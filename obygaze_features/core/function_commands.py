@@ -39,6 +39,7 @@ import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import (
@@ -71,14 +72,23 @@ FROM_SESSION = ("workspace", "progress", "note")
 
 
 class FunctionGroup(LazyGroup):
-    """A lazy group whose table may name public functions: each becomes a command."""
+    """A lazy group whose table may name public functions: each becomes a command by `make`."""
+
+    def __init__(
+        self,
+        *args: Any,
+        make: Callable[[Any, str], click.Command] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.make = make or command_of
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command that was asked for, or make it of its function."""
         target: Any = super().get_command(ctx, cmd_name)
         if target is None or isinstance(target, click.Command):
             return target
-        return command_of(target, cmd_name)
+        return self.make(target, cmd_name)
 
 
 def command_of(
@@ -115,7 +125,7 @@ def command_of(
             params.append(param)
 
     def run(session: Session, /, **values: Any) -> None:
-        given = {key: value for key, value in values.items() if value != ()}
+        given = typed_values(values)
         chosen = {key: value for key, value in given.items() if key in own_names}
         further = {key: value for key, value in given.items() if key not in own_names}
         result = _call(session, function, unit, **chosen)
@@ -132,6 +142,11 @@ def command_of(
     if described.commands:
         text = f"{text}\n\nExamples:\n{described.commands}"
     return SessionCommand(name=name, params=params, callback=run, help=text)
+
+
+def typed_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of parameters without those of repeatable ones that were not typed."""
+    return {name: value for name, value in values.items() if value != ()}
 
 
 def show_result(console: Console, result: Any) -> None:
@@ -253,13 +268,15 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
         return {"type": _List(option.separator)}
     if option.is_file:
         return {"type": click.Path(dir_okay=False)}
+    collections = [inner for inner in choices if get_origin(inner) is not None]
+    if option.is_repeated:
+        return _settings_of_items(collections[0], option)
     if option.exists and (str in choices or Path in choices):
         return {"type": _existing_path(option.exists)}
     if str in choices:
         return {"type": str}
     if Path in choices:
         return {"type": click.Path(path_type=Path)}
-    collections = [inner for inner in choices if get_origin(inner) is not None]
     if len(collections) == 1:
         return _settings_of_items(collections[0], option)
     raise TypeError(f"no command line value for {hint!r}")
@@ -273,7 +290,8 @@ def _settings_of_items(hint: Any, option: Option) -> dict[str, Any]:
         return {"type": str, "multiple": True, "callback": convert}
     if get_origin(item) is tuple:
         return {"type": str, "multiple": True, "nargs": len(get_args(item))}
-    return {**_settings_of(item, option), "multiple": True}
+    of_item = _settings_of(item, replace(option, is_repeated=False))
+    return {**of_item, "multiple": True}
 
 
 def _mapping(

@@ -24,6 +24,7 @@ class Option:
         group: The title under which the help lists it.
         exists: What must exist under this path before the function is called.
         is_file: Whether this path must not be a folder; it need not exist.
+        is_repeated: Whether several may be typed, where the function takes one or several.
         is_first: Whether this argument stands before those of the parameters before it.
     """
 
@@ -37,6 +38,7 @@ class Option:
     group: str = "Options"
     exists: Literal["", "file", "folder", "path"] = ""
     is_file: bool = False
+    is_repeated: bool = False
     is_first: bool = False
 
 

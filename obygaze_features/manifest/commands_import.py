@@ -1,315 +1,113 @@
-"""`obygaze manifest import`, one sub-command for each data set, and `join`."""
+"""`obygaze manifest import`: a command for each data set, made of the function that reads it."""
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
-from obygaze_features.core.commands import (
-    LazyGroup,
-    Session,
-    command,
-    force_option,
-    named_values,
-    option_group,
-)
-from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.commands import Session, SessionCommand
+from obygaze_features.core.docstrings import parse_docstring
 from obygaze_features.core.extension_commands import extension_commands
+from obygaze_features.core.function_commands import (
+    FunctionGroup,
+    parameters_of,
+    show_result,
+    typed_values,
+)
+from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.plugins import DATASETS, Plugin, find_plugin, plugins
-from obygaze_features.manifest.adapters import (
-    ImportedManifest,
-    csv_table,
-    liris_accede,
-    mobygaze,
-    moviegraphs,
-    obygaze12,
-)
+from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.installed import read_installed
-from obygaze_features.manifest.io import (
-    manifest_sha256,
-    read_manifest,
-    update_manifest,
-    write_manifest,
-)
-from obygaze_features.manifest.link import manifest_of_folder
-from obygaze_features.manifest.model import Manifest, ascii_id
-from obygaze_features.manifest.stats import compute_stats
+from obygaze_features.manifest.model import ascii_id
 
-FILE = click.Path(path_type=Path)
-name_option = click.option(
-    "-o", "name", help="Name of the manifest. [default: the data set's]"
-)
-
-terms_options = option_group(
-    "Options",
-    click.option(
-        "--licence", default="", show_default=False, help="The licence of the labels."
+_HERE = "obygaze_features.manifest.adapters"
+READERS = {
+    "csv": (
+        f"{_HERE}.csv_table:read",
+        "Read any table, with a mapping of its columns.",
     ),
-    click.option(
-        "--citation", default="", show_default=False, help="What to cite for them."
+    "folder": (
+        f"{_HERE}.folder:read",
+        "Read a folder of videos: one clip for each file, without labels.",
     ),
-)
+    "liris-accede": (
+        f"{_HERE}.liris_accede:read",
+        "Read the clips of MediaEval 2015 (LIRIS-ACCEDE).",
+    ),
+    "mobygaze": (
+        f"{_HERE}.mobygaze:read",
+        "Read the segments of MObyGaze, one row for each annotator.",
+    ),
+    "moviegraphs": (
+        f"{_HERE}.moviegraphs:read",
+        "Read the clip times of MovieGraphs.",
+    ),
+    "obygaze12": (
+        f"{_HERE}.obygaze12:read",
+        "Read the clips and labels of ObyGaze12, with its splits.",
+    ),
+}
+# These are named after the file or folder that they are made of.
+NAMED_AFTER_FILE = ("csv", "folder")
 
 
-@click.group("import", cls=LazyGroup)
+def import_command(
+    read: Callable[..., ImportedManifest], dataset: str
+) -> click.Command:
+    """Return the command of a function that reads a data set; its result is saved."""
+    saving = parameters_of(ImportedManifest.save, skip_self=True)
+    names_of_saving = {param.name for param in saving}
+
+    def run(session: Session, /, **values: Any) -> None:
+        given = typed_values(values)
+        chosen = {key: given.pop(key) for key in names_of_saving}
+        name = chosen.pop("name")
+        if name is None:
+            name = _default_name(dataset, given)
+        path = session.workspace.manifest(name)
+        imported = read(**given, name=path.stem)
+        show_result(session.console, imported.save(path, **chosen))
+
+    described = parse_docstring(read)
+    text = f"{described.about}\n\nExamples:\n{described.commands}"
+    params = [*saving, *parameters_of(read)]
+    return SessionCommand(name=dataset, params=params, callback=run, help=text)
+
+
+def _default_name(dataset: str, given: dict[str, Any]) -> str:
+    if dataset not in NAMED_AFTER_FILE:
+        return dataset
+    return ascii_id(Path(given[dataset]).resolve().stem) or dataset
+
+
+@click.group("import", cls=FunctionGroup, table=READERS, make=import_command)
 def import_() -> None:
     """Make a manifest from a data set's own files."""
 
 
-def importer(
-    dataset: str,
-) -> Callable[[Callable[..., ImportedManifest]], click.Command]:
-    """Return a decorator that makes an import command of a function that reads a data set."""
+def _reader(plugin: Plugin) -> Callable[..., ImportedManifest]:
+    """Return the function that reads the data set of a plugin, whose code is loaded by it."""
 
-    def decorate(read: Callable[..., ImportedManifest]) -> click.Command:
-        @wraps(read)
-        def import_dataset(
-            session: Session,
-            /,
-            name: str | None,
-            force: bool,
-            licence: str,
-            citation: str,
-            **given: Any,
-        ) -> None:
-            default = dataset
-            if dataset in ("csv", "folder"):
-                default = ascii_id(given[dataset].resolve().stem) or dataset
-            path = session.workspace.manifest(default if name is None else name)
-            imported = read(session, name=path.stem, **given).with_terms(
-                licence, citation
-            )
-            lost_columns: list[str] = []
-            if force and path.is_file():
-                lost_columns = _lost(path, imported.manifest)
-            write_manifest(imported.manifest, path, force=force)
-            _report(session, imported, path)
-            if lost_columns:
-                names = ", ".join(lost_columns)
-                session.console.warn(f"only the old manifest had: {names}")
+    def read(
+        files: Sequence[str], *, name: Annotated[str, PYTHON_ONLY] = plugin.name
+    ) -> ImportedManifest:
+        paths = [Path(file) for file in files]
+        return read_installed(find_plugin(DATASETS, plugin.name), paths, name)
 
-        with_options = name_option(force_option(terms_options(import_dataset)))
-        return command(dataset)(with_options)
+    read.__doc__ = f"""The data set that the package {plugin.package} reads.
 
-    return decorate
+    Args:
+        files: The files of the data set.
+        name: The name of the manifest.
 
-
-def _importer(
-    dataset: str,
-) -> Callable[[Callable[..., ImportedManifest]], click.Command]:
-    """Return a decorator like that of `importer`, which adds the command to the group."""
-
-    def decorate(read: Callable[..., ImportedManifest]) -> click.Command:
-        made = importer(dataset)(read)
-        import_.add_command(made)
-        return made
-
-    return decorate
-
-
-def _lost(path: Path, made: Manifest) -> list[str]:
-    """Return the columns that have values in the manifest at a path, and none in a new one."""
-
-    try:
-        columns_before = _filled_columns(read_manifest(path))
-    except ObygazeError:
-        return []  # it is replaced, whatever it was
-    columns_now = _filled_columns(made)
-    return [name for name in columns_before if name not in columns_now]
-
-
-def _filled_columns(manifest: Manifest) -> list[str]:
-    """Return the columns, and `video`, that at least one clip has a value in."""
-    return [
-        name
-        for name in ("video", *manifest.columns)
-        if _n_with_value(manifest, name) > 0
-    ]
-
-
-def _n_with_value(manifest: Manifest, column: str) -> int:
-    """Return the number of clips that have a value in a column."""
-    return sum(bool(clip.values(column)) for clip in manifest)
-
-
-def _report(session: Session, imported: ImportedManifest, path: Path) -> None:
-    for warning in imported.warnings:
-        session.console.warn(warning)
-    made = imported.manifest
-    stats = compute_stats(made)
-    summary = {"name": made.name, "path": str(path), "sha256": manifest_sha256(made)}
-    document = {**summary, "warnings": list(imported.warnings), **stats.to_json()}
-    levels = ", ".join(f"{level} {n}" for level, n in stats.levels.items() if n)
-    text = (
-        f"{path}: {count(len(made), made.header.unit)} of {count(stats.movies, 'film')}"
-    )
-    if levels:
-        text += f" ({levels})"
-    session.console.show(document, text)
-
-
-@_importer("obygaze12")
-@click.argument("csv", type=FILE)
-@click.option("--splits", type=FILE, help="Folder of the published split files.")
-def import_obygaze12(session: Session, /, **given: Any) -> ImportedManifest:
-    """The clips and labels of ObyGaze12, with its splits.
-
-    Examples:
-        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --splits splits/
-        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv -o oby
+    Commands:
+        obygaze manifest import {plugin.name} FILES
     """
-    return obygaze12.read(**given)
-
-
-@_importer("mobygaze")
-@click.argument("csv", type=FILE)
-def import_mobygaze(session: Session, /, **given: Any) -> ImportedManifest:
-    """The segments of MObyGaze, one row for each annotator.
-
-    Examples:
-        obygaze manifest import mobygaze mobygaze_dataframe.csv
-        obygaze manifest import mobygaze mobygaze_dataframe.csv -o segments
-    """
-    return mobygaze.read(**given)
-
-
-@_importer("moviegraphs")
-@click.argument("source", type=FILE)
-@click.option(
-    "--offset", "offsets", multiple=True, metavar="FILM=SECONDS", help="Shift a film."
-)
-def import_moviegraphs(
-    session: Session, /, offsets: Sequence[str], **given: Any
-) -> ImportedManifest:
-    """Clip times of MovieGraphs.
-
-    SOURCE is the folder that holds scene_boundaries/ and video_boundaries/.
-
-    Examples:
-        obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo
-        obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo --offset tt0108160=2.5
-    """
-    try:
-        shifts = {
-            film: float(s) for film, s in named_values(offsets, "--offset").items()
-        }
-    except ValueError as error:
-        raise FixUsage(f"--offset must be FILM=SECONDS: {error}") from None
-    return moviegraphs.read(offsets=shifts, **given)
-
-
-@_importer("liris-accede")
-@click.argument("files", nargs=-1, required=True, type=FILE)
-def import_liris_accede(session: Session, /, **given: Any) -> ImportedManifest:
-    """The clips of MediaEval 2015 (LIRIS-ACCEDE).
-
-    FILES are the annotation files or the folder that holds them; rows are joined by id.
-
-    Examples:
-        obygaze manifest import liris-accede LIRIS-ACCEDE/annotations
-        obygaze manifest import liris-accede ACCEDEaffect.txt ACCEDEsets.txt shots-devset-nl.txt
-    """
-    return liris_accede.read(**given)
-
-
-@_importer("csv")
-@click.argument("csv", type=FILE)
-@click.option(
-    "--map", "pairs", multiple=True, metavar="TARGET=COLUMN", help="Map a column."
-)
-@click.option(
-    "--mapping", type=FILE, help="Map columns, levels and concepts in a TOML file."
-)
-def import_csv(
-    session: Session, /, pairs: Sequence[str], mapping: Path | None, **given: Any
-) -> ImportedManifest:
-    """Any table, with a mapping of its columns.
-
-    TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant.
-
-    Examples:
-        obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
-        obygaze manifest import csv mine.csv --mapping mine.toml -o mine
-    """
-    chosen = csv_table.read_mapping(mapping) if mapping else None
-    return csv_table.read(columns=named_values(pairs, "--map"), mapping=chosen, **given)
-
-
-@command()
-@click.argument("name")
-@click.argument("csv", type=FILE)
-@click.option(
-    "--map", "pairs", multiple=True, metavar="TARGET=COLUMN", help="Rename a column."
-)
-@click.option("--force", is_flag=True, help="Replace columns of the manifest.")
-def join(
-    session: Session, name: str, csv: Path, pairs: Sequence[str], force: bool
-) -> None:
-    """Add the columns of a table to the clips of a manifest.
-
-    CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
-    several rows, are joined with '|', and an expression tests each: joy in emotions.
-
-    Examples:
-        obygaze manifest join obygaze12 emotions.csv
-        obygaze manifest join obygaze12 graphs.csv --map clip_id=scene --map emotion=attribute
-    """
-    path = session.workspace.existing_manifest(name)
-    manifest = read_manifest(path)
-    joined, warnings = csv_table.join(
-        manifest, csv, named_values(pairs, "--map"), force=force
-    )
-    update_manifest(manifest, joined, path)
-    for warning in warnings:
-        session.console.warn(warning)
-    n_values_added = {
-        column: _n_with_value(joined, column)
-        for column in joined.columns
-        if force or column not in manifest.columns
-    }
-    document = {
-        "name": manifest.name,
-        "columns": n_values_added,
-        "warnings": list(warnings),
-    }
-    text = table(("column", "clips with a value"), n_values_added.items())
-    session.console.show(document, text)
-
-
-@_importer("folder")
-@click.argument("folder", type=FILE)
-def import_folder(session: Session, /, **given: Any) -> ImportedManifest:
-    """A folder of videos: one clip for each file, without labels.
-
-    The film of a clip is the folder that the file is in; of a file at the top, its name up to the
-    scene's number (lake of lake-001.mp4).
-
-    Examples:
-        obygaze manifest import folder /data/films -o films
-        obygaze manifest import folder clips/ --json
-    """
-    return ImportedManifest(manifest_of_folder(**given))
-
-
-def _add_installed(plugin: Plugin) -> None:
-    """Add the import command of a plugin; its code is loaded when the command runs."""
-
-    def read(session: Session, name: str, files: Sequence[Path]) -> ImportedManifest:
-        return read_installed(find_plugin(DATASETS, plugin.name), files, name)
-
-    read.__doc__ = (
-        f"The data set that the package {plugin.package} reads.\n\n"
-        f"Examples:\n    obygaze manifest import {plugin.name} FILES"
-    )
-    _importer(plugin.name)(
-        click.argument("files", nargs=-1, required=True, type=FILE)(read)
-    )
+    return read
 
 
 _of_extensions = extension_commands().get("manifest import", {})
 for _plugin in plugins(DATASETS):
-    if _plugin.name not in {*import_.commands, *_of_extensions}:
-        _add_installed(_plugin)
+    if _plugin.name not in {*READERS, *_of_extensions}:
+        import_.add_command(import_command(_reader(_plugin), _plugin.name))

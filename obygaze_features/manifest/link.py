@@ -1,7 +1,5 @@
 """Find the video of each clip under a folder: its own file, or a part of the file of its film.
 
-Without a manifest, the videos of a folder become one: a clip for each file.
-
 `start_s` and `end_s` of a clip are times within its `video`. Where no video is named they are
 times within the film; once a clip has a file of its own, its film times move to the columns
 `film_start_s` and `film_end_s`. The name that was looked for stays in the column `video_name`,
@@ -11,7 +9,7 @@ so that linking again, also to another folder, has the same result.
 import math
 import os
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -22,15 +20,12 @@ from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import PICTURES, is_printable_name, leads_out
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
-from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.io import (
-    clips_of,
     manifest_path,
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
-from obygaze_features.manifest.tables import TableRow
+from obygaze_features.manifest.model import Clip, Manifest
 
 EXTENSIONS = (
     *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
@@ -104,60 +99,6 @@ class LinkReport:
     def details(self) -> list[str]:
         """The clips that have no video."""
         return [f"{clip_id}: no video" for clip_id in self.without]
-
-
-def manifest_of_folder(folder: Path, *, name: str | None = None) -> Manifest:
-    """Return the manifest of the videos under a folder; each file is a clip.
-
-    The film of a clip is the folder that the file is in. Of a file at the top it is the name up to
-    the scene's number: `lake` of `lake-001.mp4` and `lake_scene_001.mp4`; else the whole name.
-
-    Args:
-        folder: The folder; no video is opened.
-        name: The name of the manifest. By default that of the folder.
-    """
-    files = [PurePosixPath(file) for file in find_videos(folder)]
-    if not files:
-        known = ", ".join(EXTENSIONS)
-        raise FixInput(
-            "no video in this folder", where=str(folder), hint=f"files named {known}"
-        )
-    stems = Counter(ascii_id(file.stem) for file in files)
-    violations = Violations(folder)
-    file_of = dict[str, PurePosixPath]()
-    rows = []
-    for number, file in enumerate(files, 1):
-        film, scene = _film_and_scene(file)
-        clip_id = ascii_id(file.stem)
-        movie_id = ascii_id(film)
-        if stems[clip_id] > 1:
-            clip_id = f"{movie_id}-{clip_id}"
-        first_file = file_of.setdefault(clip_id, file)
-        if first_file != file:
-            raise FixInput(
-                f"two videos for the clip {clip_id!r}: {first_file} and {file}",
-                where=str(folder),
-                hint="rename or remove one of them",
-            )
-        cells = {"clip_id": clip_id, "movie_id": movie_id, "video": str(file)}
-        if scene:
-            cells["scene"] = scene
-        rows.append((TableRow(number, {}, violations), cells))
-    clips = clips_of(rows)
-    hint = "rename it: letters, digits, . _ -"
-    violations.raise_if_any("a video cannot be named as a clip", hint)
-    title = name or ascii_id(folder.resolve().name) or "videos"
-    return Manifest(title, Header(title, video_root=str(folder.resolve())), clips)
-
-
-def _film_and_scene(file: PurePosixPath) -> tuple[str, str]:
-    """Return the film and the scene number that the path of a video says; "" without a number."""
-    folders = "_".join(file.parts[:-1])
-    numbered = _NUMBERED.fullmatch(file.stem)
-    if numbered is None:
-        return folders or file.stem, ""
-    number = int(numbered[2] or numbered[3])
-    return folders or numbered[1], str(number)
 
 
 def film_span(clip: Clip) -> tuple[float, float] | None:

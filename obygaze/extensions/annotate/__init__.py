@@ -28,8 +28,8 @@ COMMANDS = {
         "Write segments for other programs.",
     ),
     "manifest import segments": (
-        f"{_HERE}.commands:import_segments",
-        "Segments from ELAN, WebVTT, PySceneDetect, or a table.",
+        f"{_HERE}.exchange:import_segments",
+        "Read segments from ELAN, WebVTT, PySceneDetect, or a table.",
     ),
     "view": (
         f"{_HERE}.commands_view:view",

@@ -30,8 +30,6 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new, write_new
-from obygaze_features.manifest.adapters import ImportedManifest
-from obygaze_features.manifest.commands_import import importer
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.vocabulary import canonical_concept
 
@@ -321,21 +319,3 @@ def export(
         )
     document = {"written": [str(path) for path in files], "without_times": without}
     session.console.show(document, "\n".join(map(str, files)))
-
-
-@importer("segments")
-@click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option(
-    "--fps", metavar="RATE", required=True, help="Frames per second: 25, 23.976."
-)
-def import_segments(session: Session, /, **given: Any) -> ImportedManifest:
-    """Segments from ELAN, WebVTT, PySceneDetect, or a table.
-
-    FILES are .eaf and .vtt, each called after its film, and .csv: lists of shots of PySceneDetect
-    or tables of segments as for `manifest project`.
-
-    Examples:
-        obygaze manifest import segments tt0108160.eaf --fps 23.976 -o marks
-        obygaze manifest import segments films/*-Scenes.csv --fps 25 -o shots
-    """
-    return exchange.import_segments(**given)

@@ -15,11 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Annotated
 from xml.etree import ElementTree
 
 from obygaze.extensions.annotate.projection import WATCHED, Segment
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
@@ -429,14 +431,30 @@ def label_of(texts: Iterable[Text]) -> tuple[list[str], tuple[str, ...], str]:
 
 
 def import_segments(
-    files: Sequence[Path], name: str, fps: float | str
+    files: Sequence[str | Path],
+    name: Annotated[str, PYTHON_ONLY],
+    fps: Annotated[float | str, Option("--fps", metavar="RATE")],
 ) -> ImportedManifest:
-    """Return the manifest of the segments in files (`READERS`), each called after its film."""
+    """Read segments from ELAN, WebVTT, PySceneDetect, or a table.
+
+    FILES are .eaf and .vtt, each called after its film, and .csv: lists of shots of PySceneDetect
+    or tables of segments as for `manifest project`.
+
+    Args:
+        files: The files.
+        name: The name of the manifest.
+        fps: Frames per second: 25, 23.976.
+
+    Commands:
+        obygaze manifest import segments tt0108160.eaf --fps 23.976 -o marks
+        obygaze manifest import segments films/*-Scenes.csv --fps 25 -o shots
+    """
     rate = frame_rate(fps)
+    paths = [Path(file) for file in files]
     clips: list[Clip] = []
     warnings: list[str] = []
     file_of: dict[str, Path] = {}
-    for path in files:
+    for path in paths:
         if path.suffix not in READERS:
             raise FixUsage(
                 f"expected a file named {', '.join(READERS)}", where=str(path)
@@ -489,7 +507,7 @@ def import_segments(
     for clip in clips:
         modality_of.update(dict.fromkeys(clip.concepts, "unknown"))
     modality_of.update(concepts())
-    sources = tuple(map(source_of, files))
+    sources = tuple(map(source_of, paths))
     header = Header(name, modality_of, unit="segment", sources=sources)
     manifest = Manifest(name, header, tuple(clips), EXTRA)
     return ImportedManifest(manifest, tuple(warnings))

@@ -1,16 +1,27 @@
 """Read the files of data sets as manifests: a module for each data set, and what they share."""
 
 import ast
+import os
 import re
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput as FixInput
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import require_file, sha256_file
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import Workspace, toml_of
+from obygaze_features.manifest.io import (
+    manifest_sha256,
+    read_manifest,
+    write_manifest,
+)
 from obygaze_features.manifest.model import Header, Manifest, SourceFile
+from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.tables import TableRow
 from obygaze_features.manifest.vocabulary import (
     canonical_concept,
@@ -41,15 +52,101 @@ class ImportedManifest(NamedTuple):
     manifest: Manifest
     warnings: tuple[str, ...] = ()
 
-    def with_terms(self, licence: str = "", citation: str = "") -> Self:
-        """Return it with another licence or citation in the header; "" keeps what is there."""
+    def save(
+        self,
+        name: Annotated[str | os.PathLike[str] | None, Option("-o")] = None,
+        *,
+        force: bool = False,
+        licence: str = "",
+        citation: str = "",
+        workspace: str | os.PathLike[str] | None = None,
+    ) -> "SavedManifest":
+        """Write the manifest to the workspace.
+
+        Args:
+            name: Name of the manifest. [default: the data set's]
+            force: Replace the output if it exists.
+            licence: The licence of the labels.
+            citation: What to cite for them.
+            workspace: The workspace, if it is not the current one.
+        """
+        if isinstance(name, os.PathLike):
+            path = toml_of(Path(name))
+        else:
+            bare_name = self.manifest.name if name is None else name
+            path = Workspace.of(workspace).manifest(bare_name)
         header = self.manifest.header
-        stated = replace(
+        header = replace(
             header,
             licence=licence.strip() or header.licence,
             citation=citation.strip() or header.citation,
         )
-        return self._replace(manifest=replace(self.manifest, header=stated))
+        manifest = replace(self.manifest, name=path.stem, header=header)
+        lost_columns: list[str] = []
+        if force and path.is_file():
+            lost_columns = _lost_columns(path, manifest)
+        write_manifest(manifest, path, force=force)
+        return SavedManifest(path, manifest, self.warnings, tuple(lost_columns))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SavedManifest:
+    """A manifest that was written; `lost_columns` are those of the one that it replaced."""
+
+    path: Path
+    manifest: Manifest
+    warnings_of_files: tuple[str, ...]
+    lost_columns: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return where the manifest is, and its counts."""
+        return {
+            "name": self.manifest.name,
+            "path": str(self.path),
+            "sha256": manifest_sha256(self.manifest),
+            "warnings": list(self.warnings_of_files),
+            **compute_stats(self.manifest).to_json(),
+        }
+
+    def __str__(self) -> str:
+        stats = compute_stats(self.manifest)
+        n_clips = count(stats.clips, stats.unit)
+        text = f"{self.path}: {n_clips} of {count(stats.movies, 'film')}"
+        levels = ", ".join(f"{level} {n}" for level, n in stats.levels.items() if n)
+        return f"{text} ({levels})" if levels else text
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what should be known of the files, and which columns are gone."""
+        warnings = list(self.warnings_of_files)
+        if self.lost_columns:
+            names = ", ".join(self.lost_columns)
+            warnings.append(f"only the old manifest had: {names}")
+        return warnings
+
+
+def _lost_columns(path: Path, made: Manifest) -> list[str]:
+    """Return the columns that have values in the manifest at a path, and none in a new one."""
+    try:
+        columns_before = _filled_columns(read_manifest(path))
+    except ObygazeError:
+        return []  # it is replaced, whatever it was
+    columns_now = _filled_columns(made)
+    return [name for name in columns_before if name not in columns_now]
+
+
+def _filled_columns(manifest: Manifest) -> list[str]:
+    """Return the columns, and `video`, that at least one clip has a value in."""
+    return [
+        name
+        for name in ("video", *manifest.columns)
+        if n_with_value(manifest, name) > 0
+    ]
+
+
+def n_with_value(manifest: Manifest, column: str) -> int:
+    """Return the number of clips that have a value in a column."""
+    return sum(bool(clip.values(column)) for clip in manifest)
 
 
 def source_of(path: Path, name: str | None = None) -> SourceFile:

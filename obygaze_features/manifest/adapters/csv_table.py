@@ -1,20 +1,31 @@
 """Read any table of clips, with a mapping of its columns and words to those of a manifest."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import few, table
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.files import require_file
+from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, matching
-from obygaze_features.manifest.adapters import ImportedManifest, source_of
-from obygaze_features.manifest.io import clips_of
+from obygaze_features.manifest.adapters import (
+    ImportedManifest,
+    n_with_value,
+    source_of,
+)
+from obygaze_features.manifest.io import (
+    clips_of,
+    manifest_path,
+    read_manifest,
+    update_manifest,
+)
 from obygaze_features.manifest.model import (
     COLUMNS,
     LEVELS,
@@ -78,24 +89,34 @@ class TableMapping:
 
 
 def read(
-    csv: Path,
-    columns: Mapping[str, str] | None = None,
+    csv: str | Path,
+    columns: Annotated[
+        Mapping[str, str] | None, Option("--map", metavar="TARGET=COLUMN")
+    ] = None,
     *,
-    mapping: TableMapping | None = None,
-    name: str | None = None,
+    mapping: Annotated[TableMapping | str | Path | None, Option(metavar="PATH")] = None,
+    name: Annotated[str | None, PYTHON_ONLY] = None,
 ) -> ImportedManifest:
-    """Return the manifest of a table of clips.
+    """Read any table, with a mapping of its columns.
 
-    A column of the table with the name of a manifest's column needs no mapping; columns that are
-    not mapped are kept under their own name. Ids are written in ASCII without blanks, times in
-    seconds: `0:01:10` is 70, and where cells are not separated by commas, `70,5` is 70.5.
+    TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant. A
+    column of the table with the name of a manifest's column needs no mapping; columns that are not
+    mapped are kept under their own name. Ids are written in ASCII without blanks, times in seconds:
+    0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5.
 
     Args:
         csv: The table.
-        columns: Maps columns of the manifest as `mapping.columns` does, and takes precedence.
-        mapping: What the columns and words of the table mean.
+        columns: Map a column; it takes precedence over the mapping.
+        mapping: Map columns, levels and concepts in a TOML file.
         name: The name of the manifest. By default that of the file.
+
+    Commands:
+        obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
+        obygaze manifest import csv mine.csv --mapping mine.toml -o mine
     """
+    csv = Path(csv)
+    if isinstance(mapping, str | Path):
+        mapping = read_mapping(Path(mapping))
     chosen = mapping or TableMapping()
     targets = {**chosen.columns, **(columns or {})}
     source = source_of(csv)
@@ -151,6 +172,61 @@ def _hint(columns: Sequence[str], targets: Mapping[str, str]) -> str:
     return f'{cells}, or translate words in a --mapping file: [levels] WORD = "EN"'
 
 
+@dataclass(frozen=True)
+class JoinedColumns:
+    """The columns that were added to a manifest, and how many clips have a value in each."""
+
+    name: str
+    columns: Mapping[str, int]
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the number of clips by column, and what should be known of the table."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return table(("column", "clips with a value"), self.columns.items())
+
+
+def join_columns(
+    manifest: str | os.PathLike[str],
+    csv: str | Path,
+    columns: Annotated[
+        Mapping[str, str] | None, Option("--map", metavar="TARGET=COLUMN")
+    ] = None,
+    *,
+    force: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> JoinedColumns:
+    """Add the columns of a table to the clips of a manifest.
+
+    CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
+    several rows, are joined with '|', and an expression tests each: joy in emotions. A row of
+    lake-001 is also one of the clips that annotators made of it (given_clip_id).
+
+    Args:
+        manifest: The manifest, which is written anew; a clip without a row gets empty cells.
+        csv: The table.
+        columns: Rename a column.
+        force: Replace columns of the manifest.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest join obygaze12 emotions.csv
+        obygaze manifest join obygaze12 graphs.csv --map clip_id=scene --map emotion=attribute
+    """
+    path = manifest_path(manifest, workspace=workspace)
+    before = read_manifest(path)
+    joined, warnings = join(before, Path(csv), columns, force=force)
+    update_manifest(before, joined, path)
+    n_values_added = {
+        column: n_with_value(joined, column)
+        for column in joined.columns
+        if force or column not in before.columns
+    }
+    return JoinedColumns(before.name, n_values_added, warnings)
+
+
 def join(
     manifest: Manifest,
     csv: Path,
@@ -158,17 +234,7 @@ def join(
     *,
     force: bool = False,
 ) -> ImportedManifest:
-    """Return a manifest with the columns of a table of the same clips.
-
-    A cell may have several values, joined with '|'; those of several rows of a clip are joined.
-    A row of `lake-001` is also one of the clips that annotators made of it (`given_clip_id`).
-
-    Args:
-        manifest: The clips; one without a row gets empty cells.
-        csv: A table with a column clip_id.
-        columns: The columns of the table with another name in the manifest, as in `read`.
-        force: Replace columns that the manifest has already.
-    """
+    """Return a manifest with the columns of a table, which `join_columns` writes."""
     targets = {"clip_id": "clip_id", **(columns or {})}
     source = source_of(csv)
     violations = Violations(csv, targets)

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 from xml.parsers import expat
 
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
@@ -76,15 +77,22 @@ class _Excerpts:
 
 
 def read(
-    files: Path | Sequence[Path], *, name: str = "liris-accede"
+    files: Annotated[str | Path | Sequence[str | Path], Option(is_repeated=True)],
+    *,
+    name: Annotated[str, PYTHON_ONLY] = "liris-accede",
 ) -> ImportedManifest:
-    """Return the manifest of the annotation files.
+    """Read the clips of MediaEval 2015 (LIRIS-ACCEDE).
 
     Args:
-        files: The annotation files, or the folders that contain them.
+        files: The annotation files or the folder that holds them; rows are joined by id.
         name: The name of the manifest.
+
+    Commands:
+        obygaze manifest import liris-accede LIRIS-ACCEDE/annotations
+        obygaze manifest import liris-accede ACCEDEaffect.txt ACCEDEsets.txt shots-devset-nl.txt
     """
-    paths = _annotation_files([files] if isinstance(files, Path) else files)
+    given = [files] if isinstance(files, str | Path) else files
+    paths = _annotation_files([Path(file) for file in given])
     excerpts = _Excerpts()
     wrong = [Violations(path) for path in paths]
     for path, violations in zip(paths, wrong, strict=True):

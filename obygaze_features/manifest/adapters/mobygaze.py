@@ -6,7 +6,9 @@ of the film, the annotator, and the number in `clip_index`.
 
 import re
 from pathlib import Path
+from typing import Annotated
 
+from obygaze_features.core.options import PYTHON_ONLY
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
@@ -57,13 +59,20 @@ _INDEX = re.compile(r"id_([0-9]{1,6})")
 _WORD = re.compile(r"[^\W_]+")
 
 
-def read(csv: Path, *, name: str = "mobygaze") -> ImportedManifest:
-    """Return the manifest of the released table of segments.
+def read(
+    csv: str | Path, *, name: Annotated[str, PYTHON_ONLY] = "mobygaze"
+) -> ImportedManifest:
+    """Read the segments of MObyGaze, one row for each annotator.
 
     Args:
         csv: The released file, `mobygaze_dataframe.csv`.
         name: The name of the manifest.
+
+    Commands:
+        obygaze manifest import mobygaze mobygaze_dataframe.csv
+        obygaze manifest import mobygaze mobygaze_dataframe.csv -o segments
     """
+    csv = Path(csv)
     known = published("mobygaze")["sha256"]
     sources, warnings = known_sources({csv: (csv.name, known)})
     violations = Violations(csv, NAMES)

@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
@@ -37,18 +39,25 @@ _FRAME = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)")
 
 
 def read(
-    source: Path,
+    source: str | Path,
     *,
-    offsets: Mapping[str, float] | None = None,
-    name: str = "moviegraphs",
+    offsets: Annotated[
+        Mapping[str, float] | None, Option("--offset", metavar="FILM=SECONDS")
+    ] = None,
+    name: Annotated[str, PYTHON_ONLY] = "moviegraphs",
 ) -> ImportedManifest:
-    """Return the manifest of clip times.
+    """Read the clip times of MovieGraphs.
 
     Args:
-        source: The folder of the shot files (mg_videoinfo).
-        offsets: Seconds to add to the times, by film.
+        source: The folder (mg_videoinfo) that holds scene_boundaries/ and video_boundaries/.
+        offsets: Seconds to add to the times of a film.
         name: The name of the manifest.
+
+    Commands:
+        obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo
+        obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo --offset tt0108160=2.5
     """
+    source = Path(source)
     shifts = dict(offsets or {})
     for movie, offset in shifts.items():
         if not abs(offset) <= MAX_OFFSET_S:

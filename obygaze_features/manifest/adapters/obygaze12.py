@@ -6,9 +6,10 @@ The splits are read and compared with the clips; they are not computed.
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from obygaze_features.core.errors import NotFound
+from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
@@ -55,15 +56,24 @@ _RATIO = re.compile(r"0(\.[0-9]+)?|1(\.0+)?")
 
 
 def read(
-    csv: Path, *, splits: Path | None = None, name: str = "obygaze12"
+    csv: str | Path,
+    *,
+    splits: Annotated[str | Path | None, Option(metavar="PATH")] = None,
+    name: Annotated[str, PYTHON_ONLY] = "obygaze12",
 ) -> ImportedManifest:
-    """Return the manifest of the released table, in the raw view.
+    """Read the clips and labels of ObyGaze12, with its splits.
 
     Args:
         csv: The released file, `ObyGaze12_thresh_02.csv`.
-        splits: The folder of the released split files, which become fold columns.
+        splits: Folder of the published split files.
         name: The name of the manifest.
+
+    Commands:
+        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --splits splits/
+        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv -o oby
     """
+    csv = Path(csv)
+    splits = None if splits is None else Path(splits)
     data = published("obygaze12")
     split_files = {}
     missing = []

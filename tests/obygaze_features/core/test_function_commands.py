@@ -545,3 +545,19 @@ def test_a_note_stands_for_details_that_are_not_shown() -> None:
     assert shown(long, verbosity=1).stderr == "more\n"
     assert shown(Long({"text": "x"})).stderr == ""
     assert shown(long, "--json").stdout == '{"json_version": 1, "text": "x"}\n'
+
+
+def test_one_or_several_may_be_typed_several_times() -> None:
+    def show(
+        files: Annotated[str | Sequence[str], Option(is_repeated=True)],
+    ) -> Copied:
+        """Show.
+
+        Args:
+            files: One or more.
+        """
+        return Copied({"text": " ".join(files)})
+
+    session = Session(Workspace(Path("there")), Console())
+    done = CliRunner().invoke(command_of(show, "show"), ["a", "b"], obj=session)
+    assert done.stdout == "a b\n"

@@ -8,7 +8,8 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.link import link, manifest_of_folder
+from obygaze_features.manifest.adapters.folder import read
+from obygaze_features.manifest.link import link
 
 
 def videos(folder: Path, *names: str) -> Path:
@@ -27,7 +28,7 @@ def test_each_video_is_a_clip(tmp_path: Path) -> None:
         "a/x.mp4",
     )
     folder = videos(tmp_path / "films", *names, "b/x.mp4", "notes.txt")
-    made = manifest_of_folder(folder)
+    made = read(folder).manifest
     assert made.name == "films"
     assert made.header.video_root == str(folder)
     assert {(c.clip_id, c.movie_id, c.scene, c.video) for c in made} == {
@@ -45,18 +46,18 @@ def test_each_video_is_a_clip(tmp_path: Path) -> None:
 
 def test_folders_that_cannot_be_imported(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="no video in this folder"):
-        manifest_of_folder(videos(tmp_path / "empty", "a.txt"))
+        read(videos(tmp_path / "empty", "a.txt"))
     with pytest.raises(
         FixInput, match=r"two videos for the clip 'a-x': a/x.mkv and a/x.mp4"
     ):
-        manifest_of_folder(videos(tmp_path / "twice", "a/x.mkv", "a/x.mp4"))
+        read(videos(tmp_path / "twice", "a/x.mkv", "a/x.mp4"))
     with pytest.raises(FixInput) as caught:
-        manifest_of_folder(videos(tmp_path / "signs", "...mp4"))
+        read(videos(tmp_path / "signs", "...mp4"))
     assert "is not an id" in caught.value.details[0]
 
 
 def test_a_film_named_in_japanese_is_a_clip(tmp_path: Path) -> None:
-    (clip,) = manifest_of_folder(videos(tmp_path / "signs", "映画.mp4"))
+    (clip,) = read(videos(tmp_path / "signs", "映画.mp4")).manifest
     # sha256 of the name in UTF-8, by another program: printf 映画 | sha256sum
     assert (clip.clip_id, clip.video) == ("id-d626ec", "映画.mp4")
 

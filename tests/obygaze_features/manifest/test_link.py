@@ -8,6 +8,7 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.manifest.adapters import folder
 from obygaze_features.manifest.io import check_manifest, read_manifest, write_manifest
 from obygaze_features.manifest.link import (
     LinkReport,
@@ -15,7 +16,6 @@ from obygaze_features.manifest.link import (
     find_videos,
     link,
     list_videos,
-    manifest_of_folder,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
@@ -79,7 +79,7 @@ def test_names_with_wide_spaces_are_videos_and_those_of_macos_are_not(
     )
     touch(tmp_path, *names, "._2001: a film.mp4")
     assert find_videos(tmp_path) == names
-    manifest = manifest_of_folder(tmp_path, name="films")
+    manifest = folder.read(tmp_path, name="films").manifest
     write_manifest(manifest, tmp_path / "films.toml")
     again = read_manifest(tmp_path / "films.toml")
     assert {clip.video for clip in again} == set(names)

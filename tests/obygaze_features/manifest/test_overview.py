@@ -17,6 +17,7 @@ from obygaze_features.manifest import (
     read_manifest,
     show_manifest,
 )
+from obygaze_features.manifest.adapters import csv_table
 
 TOML = 'schema = "obygaze-manifest/1"\ndataset = "Tiny"\n'
 ROWS = """clip_id,movie_id,scene,video,start_s,end_s,level,concepts
@@ -88,3 +89,38 @@ def test_a_folder_without_videos_of_the_clips_is_an_error(workspace: Path) -> No
     (workspace / "videos" / "a.mp4").rename(workspace / "videos" / "z.mp4")
     with pytest.raises(NotFound, match="no file matches a clip"):
         link_manifest("tiny", workspace / "videos", workspace=workspace)
+
+
+def test_a_table_is_read_and_saved_as_by_its_command(workspace: Path) -> None:
+    table = workspace / "mine.csv"
+    table.write_text("id,film,mood\na,m,calm\nb,m,\n", encoding="utf-8")
+    columns = {"clip_id": "id", "movie_id": "film"}
+    imported = csv_table.read(table, columns)
+    saved = imported.save("made", licence="CC0-1.0", workspace=workspace)
+    words = ("csv", table, "--map", "clip_id=id", "--map", "movie_id=film")
+    words = (*words, "--licence", "CC0-1.0", "-o", "typed")
+    done = call_obygaze("-C", workspace, "manifest", "import", *words, "--json").ok()
+    document = saved.to_json()
+    assert document.pop("name") == "made"
+    assert document.pop("path") == str(workspace / "manifests" / "made.toml")
+    assert {name: done.json()[name] for name in document} == document
+    for suffix in ("toml", "csv"):
+        made, typed = (
+            (workspace / "manifests" / f"{name}.{suffix}").read_bytes()
+            for name in ("made", "typed")
+        )
+        assert made == typed
+    with pytest.raises(AlreadyThere):
+        csv_table.read(table, {**columns, "scene": "=1"}).save(saved.path)
+    again = csv_table.read(table, {**columns, "mood": "="}).save(saved.path, force=True)
+    assert again.warnings == ["only the old manifest had: mood"]
+
+
+def test_columns_are_joined_to_a_manifest(workspace: Path) -> None:
+    table = workspace / "mood.csv"
+    table.write_text("clip_id,mood\na,calm\nz,wild\n", encoding="utf-8")
+    joined = csv_table.join_columns("tiny", table, workspace=workspace)
+    assert joined.columns == {"mood": 1}
+    assert str(joined).split()[-2:] == ["mood", "1"]
+    assert len(joined.warnings) == 2
+    assert read_manifest("tiny", workspace=workspace)["a"].extra["mood"] == "calm"

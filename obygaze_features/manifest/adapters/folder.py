@@ -1,0 +1,79 @@
+"""Read a folder of videos as a manifest: a clip for each file."""
+
+import re
+from collections import Counter
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.options import PYTHON_ONLY
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.adapters import ImportedManifest
+from obygaze_features.manifest.io import clips_of
+from obygaze_features.manifest.link import EXTENSIONS, find_videos
+from obygaze_features.manifest.model import Header, Manifest, ascii_id
+from obygaze_features.manifest.tables import TableRow
+
+_NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
+
+
+def read(
+    folder: str | Path, *, name: Annotated[str | None, PYTHON_ONLY] = None
+) -> ImportedManifest:
+    """Read a folder of videos: one clip for each file, without labels.
+
+    The film of a clip is the folder that the file is in; of a file at the top, its name up to the
+    scene's number (lake of lake-001.mp4 and lake_scene_001.mp4), else the whole name.
+
+    Args:
+        folder: The folder; no video is opened.
+        name: The name of the manifest. By default that of the folder.
+
+    Commands:
+        obygaze manifest import folder /data/films -o films
+        obygaze manifest import folder clips/ --json
+    """
+    folder = Path(folder)
+    files = [PurePosixPath(file) for file in find_videos(folder)]
+    if not files:
+        known = ", ".join(EXTENSIONS)
+        raise FixInput(
+            "no video in this folder", where=str(folder), hint=f"files named {known}"
+        )
+    stems = Counter(ascii_id(file.stem) for file in files)
+    violations = Violations(folder)
+    file_of = dict[str, PurePosixPath]()
+    rows = []
+    for number, file in enumerate(files, 1):
+        film, scene = _film_and_scene(file)
+        clip_id = ascii_id(file.stem)
+        movie_id = ascii_id(film)
+        if stems[clip_id] > 1:
+            clip_id = f"{movie_id}-{clip_id}"
+        first_file = file_of.setdefault(clip_id, file)
+        if first_file != file:
+            raise FixInput(
+                f"two videos for the clip {clip_id!r}: {first_file} and {file}",
+                where=str(folder),
+                hint="rename or remove one of them",
+            )
+        cells = {"clip_id": clip_id, "movie_id": movie_id, "video": str(file)}
+        if scene:
+            cells["scene"] = scene
+        rows.append((TableRow(number, {}, violations), cells))
+    clips = clips_of(rows)
+    hint = "rename it: letters, digits, . _ -"
+    violations.raise_if_any("a video cannot be named as a clip", hint)
+    title = name or ascii_id(folder.resolve().name) or "videos"
+    header = Header(title, video_root=str(folder.resolve()))
+    return ImportedManifest(Manifest(title, header, clips))
+
+
+def _film_and_scene(file: PurePosixPath) -> tuple[str, str]:
+    """Return the film and the scene number that the path of a video says; "" without a number."""
+    folders = "_".join(file.parts[:-1])
+    numbered = _NUMBERED.fullmatch(file.stem)
+    if numbered is None:
+        return folders or file.stem, ""
+    number = int(numbered[2] or numbered[3])
+    return folders or numbered[1], str(number)
