@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.maps import write_concept_maps as write_concept_maps
     from obygaze.extensions.maps import write_saliency as write_saliency
     from obygaze.features import extract as extract
-    from obygaze.features import load_backbone as load_backbone
     from obygaze.models import Dataset as Dataset
     from obygaze.models import dataset as dataset
     from obygaze.models import load_model as load_model
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from obygaze.models import report as report
     from obygaze.models import run as run
     from obygaze.models import train as train
+    from obygaze_features.backbones import load_backbone as load_backbone
     from obygaze_features.core.errors import ObygazeError as ObygazeError
     from obygaze_features.extraction.map_drawing import draw_maps as draw_maps
     from obygaze_features.extraction.search import search as search
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from obygaze_features.store import open_store as open_store
 else:
     _EXPORTS = {
-        "obygaze.features": ("extract", "load_backbone"),
+        "obygaze.features": ("extract",),
         "obygaze.models": (
             "Dataset",
             "dataset",
@@ -56,6 +56,7 @@ else:
             "run",
             "train",
         ),
+        "obygaze_features.backbones": ("load_backbone",),
         "obygaze_features.core.errors": ("ObygazeError",),
         "obygaze_features.extraction.map_drawing": ("draw_maps",),
         "obygaze_features.extraction.search": ("search",),

@@ -7,52 +7,18 @@ rooms out. Heavy packages are imported by the function that needs them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from obygaze_features.core.console import Console, Progress
+from obygaze_features.core.console import ProgressBars as ProgressBars
+from obygaze_features.core.console import progress_bars as progress_bars
+from obygaze_features.core.workspace import PathLike as PathLike
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import read_manifest
 
 if TYPE_CHECKING:
-    from obygaze_features.backbones.base import Backbone
     from obygaze_features.extraction import StoreStatus
     from obygaze_features.manifest import Manifest
-
-PathLike: TypeAlias = "str | os.PathLike[str]"
-ProgressBars: TypeAlias = Callable[[str, int], "AbstractContextManager[Progress]"]
-
-
-def load_backbone(
-    name: str,
-    weights: PathLike | None = None,
-    *,
-    device: str = "cpu",
-    dtype: str = "float32",
-    workspace: PathLike | None = None,
-) -> Backbone:
-    """Load a backbone: a model that turns pictures of a clip into features.
-
-    Args:
-        name: A card's name; `obygaze backbones ls` lists them.
-        weights: A file or folder with the weights. The default is the card's own checkpoint.
-        device: cpu, cuda or cuda:N.
-        dtype: float32, bfloat16 or float16.
-        workspace: The workspace, whose own cards are found too.
-
-    Example:
-        >>> sorted(og.load_backbone("descriptors").levels)
-        ['clip', 'frames', 'pooled']
-    """
-    from obygaze_features.backbones import load_backbone
-
-    own = None if weights is None else Path(weights)
-    return load_backbone(
-        name, own, device=device, dtype=dtype, workspace=workspace_of(workspace)
-    )
 
 
 def extract(
@@ -149,13 +115,4 @@ def extract(
         return seal_complete(states, seal)
 
 
-def workspace_of(root: PathLike | None) -> Workspace:
-    """Return the workspace in a folder, by default the current one."""
-    return Workspace.of(root)
-
-
-def progress_bars(progress: bool | ProgressBars, unit: str) -> ProgressBars:
-    """Return the function that makes progress bars on stderr; False makes bars without output."""
-    if not isinstance(progress, bool):
-        return progress
-    return partial(Console(verbosity=0 if progress else -1).progress, unit=unit)
+workspace_of = Workspace.of

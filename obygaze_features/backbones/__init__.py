@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze_features.backbones.actions import check_backbone as check_backbone
+    from obygaze_features.backbones.actions import fetch_weights as fetch_weights
+    from obygaze_features.backbones.actions import forward_pixels as forward_pixels
+    from obygaze_features.backbones.actions import list_backbones as list_backbones
+    from obygaze_features.backbones.actions import show_backbone as show_backbone
     from obygaze_features.backbones.base import Backbone as Backbone
     from obygaze_features.backbones.base import Card as Card
     from obygaze_features.backbones.base import Family as Family
@@ -14,7 +19,6 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.base import Preset as Preset
     from obygaze_features.backbones.cards import find_card as find_card
     from obygaze_features.backbones.cards import find_cards as find_cards
-    from obygaze_features.backbones.check import check_backbone as check_backbone
     from obygaze_features.backbones.geometry import Geometry as Geometry
     from obygaze_features.backbones.hub import find_weights as find_weights
     from obygaze_features.backbones.load import load_backbone as load_backbone
@@ -25,6 +29,13 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.torch_backbone import TorchBackbone as TorchBackbone
 else:
     _EXPORTS = {
+        "obygaze_features.backbones.actions": (
+            "check_backbone",
+            "fetch_weights",
+            "forward_pixels",
+            "list_backbones",
+            "show_backbone",
+        ),
         "obygaze_features.backbones.base": (
             "Backbone",
             "Card",
@@ -33,7 +44,6 @@ else:
             "Preset",
         ),
         "obygaze_features.backbones.cards": ("find_card", "find_cards"),
-        "obygaze_features.backbones.check": ("check_backbone",),
         "obygaze_features.backbones.geometry": ("Geometry",),
         "obygaze_features.backbones.hub": ("find_weights",),
         "obygaze_features.backbones.load": ("load_backbone",),

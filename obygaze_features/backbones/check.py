@@ -21,8 +21,13 @@ from obygaze_features.backbones.load import as_arrays, check_device, load_from
 from obygaze_features.backbones.pretrained import library, silenced
 from obygaze_features.backbones.torch_backbone import Preprocessor, TorchBackbone
 from obygaze_features.backbones.weights import TENSORS, WrongWeights, is_blob
-from obygaze_features.core.console import human
-from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
+from obygaze_features.core.console import human, table
+from obygaze_features.core.errors import (
+    Corrupt,
+    InstallExtra,
+    NotFound,
+    ObygazeError,
+)
 from obygaze_features.core.machine import cache_folder
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import Workspace
@@ -74,6 +79,21 @@ class CheckReport:
         """The checks that failed."""
         return [line for line in self.lines if line.state == FAILED]
 
+    def __str__(self) -> str:
+        shown = {FAILED: "FAILED", SKIPPED: "-"}
+        rows = []
+        for line in self.lines:
+            rows.append([shown.get(line.state, line.state), line.name, line.found])
+        return table(["", "check", "found"], rows)
+
+    def require_ok(self) -> None:
+        """Raise an error if there are no weights, or if a check failed."""
+        if self.no_weights is not None:
+            raise self.no_weights
+        if self.failed:
+            names = ", ".join(line.name for line in self.failed)
+            raise Corrupt(f"{self.label} failed: {names}", hint="see the lines above")
+
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
         return {
@@ -84,25 +104,9 @@ class CheckReport:
         }
 
 
-def check_backbone(
-    card: Card,
-    weights: str | Path | None = None,
-    *,
-    device: str = "cpu",
-    dtype: str = "float32",
-    attn_implementation: str | None = None,
-) -> CheckReport:
-    """Return the report of all checks of a card and its weights; nothing is downloaded.
-
-    Args:
-        card: What `find_card` returned.
-        weights: A file or folder of weights. The default is the card's own in the hub's cache.
-        device: cpu, cuda or cuda:N.
-        dtype: float32, bfloat16 or float16.
-        attn_implementation: sdpa or eager. The default is the preset's.
-    """
-    placement = Placement(device, dtype, attn_implementation or card.input.attention)
-    check_device(card, device)
+def check_card(card: Card, weights: Path | None, placement: Placement) -> CheckReport:
+    """Return the report of all checks of a card and its weights; nothing is downloaded."""
+    check_device(card, placement.device)
     report = CheckReport(card.label)
     if card.family.needs_weights:
         report.lines.append(CheckLine("cache", SKIPPED, str(cache_folder())))
@@ -132,7 +136,7 @@ def check_backbone(
     )
     if isinstance(backbone, TorchBackbone):
         report.lines += _of_card(backbone, files)
-    report.lines += _of_outputs(backbone, TOLERANCE[dtype])
+    report.lines += _of_outputs(backbone, TOLERANCE[placement.dtype])
     note = preset_note(card)
     if note:
         report.lines.append(CheckLine("preset", DIFFERS, note))

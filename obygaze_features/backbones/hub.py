@@ -17,6 +17,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import cache_folder, offline
 from obygaze_features.core.schema_check import read_json
+from obygaze_features.core.workspace import PathLike
 
 FETCH_AGAIN = "fetch the checkpoint again"
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
@@ -95,7 +96,7 @@ def is_cached(card: Card) -> bool:
 
 
 def find_weights(
-    card: Card, weights: str | Path | None = None, *, download: bool = False
+    card: Card, weights: PathLike | None = None, *, download: bool = False
 ) -> WeightFiles:
     """Return the given weights, or the card's own from the cache.
 

@@ -1,6 +1,5 @@
 """Load the backbone of a card; arrays of what it returns."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,26 +11,28 @@ from obygaze_features.backbones.hub import NO_WEIGHTS, WeightFiles, find_weights
 from obygaze_features.backbones.torch_backbone import on_device
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.lazy import need
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 
 
 def load_backbone(
-    card: Card | str,
-    weights: str | Path | None = None,
+    name: Card | str,
+    weights: PathLike | None = None,
     *,
     device: str = "cpu",
     dtype: str = "float32",
     attn_implementation: str | None = None,
     tf32: bool = False,
     compiled: bool = False,
-    workspace: Workspace | None = None,
+    workspace: PathLike | None = None,
 ) -> Backbone:
-    """Return the model of a card with its weights, which must be those the card declares.
+    """Load a backbone: a model that turns pictures of a clip into features.
 
-    Weights that are not known to be the card's checkpoint are recorded as such in the recipe.
+    Its weights must be those that the card declares. Weights that are not known to be the card's
+    checkpoint are recorded as such in the recipe.
 
     Args:
-        card: A card, its name, or a function of yours that returns one (FILE.py:FUNCTION).
+        name: A card, its name, or a function of yours that returns one (FILE.py:FUNCTION);
+            `obygaze backbones ls` lists the names.
         weights: A file or folder of weights. The default is the card's own checkpoint, which is
             downloaded if it is not in the hub's cache.
         device: cpu, cuda or cuda:N.
@@ -39,14 +40,15 @@ def load_backbone(
         attn_implementation: sdpa or eager. The default is the preset's.
         tf32: Allow TensorFloat-32 on the GPU.
         compiled: Compile each transformer layer.
-        workspace: The workspace whose own cards are found too.
+        workspace: The workspace whose own cards are found too, if it is not the current one.
 
     Example:
-        >>> sorted(load_backbone("descriptors").levels)
+        >>> sorted(og.load_backbone("descriptors").levels)
         ['clip', 'frames', 'pooled']
     """
+    card = name
     if isinstance(card, str):
-        card = find_card(card, workspace)
+        card = find_card(card, Workspace.of(workspace))
     attention = attn_implementation or card.input.attention
     placement = Placement(device, dtype, attention, tf32, compiled)
     check_device(card, device)

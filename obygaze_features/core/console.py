@@ -7,11 +7,12 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -69,6 +70,10 @@ class Progress:
 
 class Quiet(Progress):
     """A progress that shows nothing."""
+
+
+# What makes a progress bar of its label and the number of its units.
+ProgressBars: TypeAlias = Callable[[str, int], AbstractContextManager[Progress]]
 
 
 class _Lines(Progress):
@@ -204,6 +209,13 @@ class Console:
                 bar.bar.close()
         else:
             yield _Lines(label, total, unit)
+
+
+def progress_bars(progress: bool | ProgressBars, unit: str) -> ProgressBars:
+    """Return the function that makes progress bars on stderr; False makes bars without output."""
+    if not isinstance(progress, bool):
+        return progress
+    return partial(Console(verbosity=0 if progress else -1).progress, unit=unit)
 
 
 def table(

@@ -4,12 +4,13 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Self
+from typing import Self, TypeAlias
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
 from obygaze_features.core.schema_rules import near
 
+PathLike: TypeAlias = str | os.PathLike[str]
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
 KINDS = (
     *("manifests", "stores", "runs", "models", "texts", "backbones", "indexes"),
@@ -62,9 +63,13 @@ class Workspace:
         return cls(Path(os.environ.get("OBYGAZE_WORKSPACE") or "."))
 
     @classmethod
-    def of(cls, root: str | os.PathLike[str] | None) -> Self:
+    def of(cls, root: PathLike | None) -> Self:
         """Return the workspace in a folder, by default the current one."""
         return cls.current() if root is None else cls(Path(root))
+
+    def __fspath__(self) -> str:
+        """Return the folder, so that a function that takes a path takes a workspace."""
+        return str(self.root)
 
     def folder(self, kind: str) -> Path:
         """Return the folder of one kind: manifests, stores, runs or models."""
@@ -164,7 +169,7 @@ class Workspace:
             return location
         raise self._missing("stores", name, Path(location))
 
-    def existing(self, kind: str, name: str | os.PathLike[str]) -> Path:
+    def existing(self, kind: str, name: PathLike) -> Path:
         """Return the folder of a run or model; if it is missing, the error lists the others."""
         text = os.fspath(name)
         path = Path(text) if "/" in text else self.folder(kind) / text

@@ -1,23 +1,34 @@
 """`obygaze bench`: the speed of this machine with the user's own films, backbones and stores."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.commands import placement_options
-from obygaze_features.core.commands import LazyGroup, Session
+from obygaze_features.backbones.actions import (
+    Attention,
+    Device,
+    Precision,
+    Weights,
+    check_backbone,
+)
+from obygaze_features.backbones.base import Backbone, Card
 from obygaze_features.core.console import human, table
+from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.function_commands import FunctionGroup
 from obygaze_features.core.machine import (
+    Machine,
     duration,
     this_machine,
     time_runs,
     usable_cores,
 )
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike, Workspace
 
 ROUNDS = 3
 MAX_S = 30.0
@@ -138,98 +149,137 @@ def _measure(
     }
 
 
-def _show(
-    session: Session, title: str, runs: Sequence[Measurement], packages: Sequence[str]
-) -> None:
-    """Print measurements, with the machine below them."""
-    machine = this_machine(packages)
-    rows = [
-        (
-            one["name"],
-            duration(one["median_s"]),
-            duration(one["median_cpu_s"]),
-            f"{one['clips_per_s']:.3g}" if one["n_clips"] else None,
-            None if one["n_bytes"] is None else f"{human(one['bytes_per_s'])}/s",
-        )
-        for one in runs
-    ]
-    about = f"medians of {ROUNDS} runs after a warm-up run; {machine.line()}"
-    text = "\n".join(
-        [title, table(("", "median", "CPU time", "clips/s", "speed"), rows), about]
-    )
-    document = {"title": title, "measurements": runs, "machine": machine.to_json()}
-    session.console.show(document, text)
+@dataclass(frozen=True)
+class Speeds:
+    """Measurements of one kind of work on this machine."""
+
+    title: str
+    measurements: Sequence[Measurement]
+    machine: Machine
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the measurements, with the machine below them."""
+        return {
+            "title": self.title,
+            "measurements": self.measurements,
+            "machine": self.machine.to_json(),
+        }
+
+    def __str__(self) -> str:
+        rows = []
+        for measurement in self.measurements:
+            bytes_per_s = measurement["bytes_per_s"]
+            clips_per_s = f"{measurement['clips_per_s']:.3g}"
+            row = (
+                measurement["name"],
+                duration(measurement["median_s"]),
+                duration(measurement["median_cpu_s"]),
+                clips_per_s if measurement["n_clips"] else None,
+                None if bytes_per_s is None else f"{human(bytes_per_s)}/s",
+            )
+            rows.append(row)
+        speeds = table(("", "median", "CPU time", "clips/s", "speed"), rows)
+        about = f"medians of {ROUNDS} runs after a warm-up run; {self.machine.line()}"
+        return f"{self.title}\n{speeds}\n{about}"
 
 
-@click.group(cls=LazyGroup)
-def bench() -> None:
-    """Measure this machine on your own films, backbones and stores."""
-
-
-@bench.command()
-@click.argument("videos", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--count", type=click.IntRange(1, 100_000), default=32, help="Frames of a clip."
-)
-def decode(session: Session, videos: tuple[Path, ...], count: int) -> None:
+def bench_decode(
+    videos: Sequence[str | Path],
+    *,
+    count: Annotated[int, Option(least=1, most=100_000)] = 32,
+) -> Speeds:
     """Measure how fast your videos are decoded.
 
     Each video is one clip. Its frames are decoded twice: spread evenly, and from key frames only.
 
-    Examples:
+    Args:
+        videos: The files of the videos.
+        count: Frames of a clip.
+
+    Commands:
         obygaze bench decode film.mkv
         obygaze bench decode films/*.mp4 --count 16 --json
     """
     title = f"Decoding {count} frames of a clip"
-    _show(session, title, [*decode_runs(videos, count)], ("av", "numpy"))
+    runs = [*decode_runs([Path(video) for video in videos], count)]
+    return Speeds(title, runs, this_machine(("av", "numpy")))
 
 
-@bench.command()
-@click.argument("name")
-@placement_options
-@click.option(
-    *("--batch", "batches"),
-    type=click.IntRange(1, 100_000),
-    multiple=True,
-    default=(1, 4, 16),
-    help="Clips computed at once; can be repeated.",
-)
-def forward(
-    session: Session,
-    name: str,
-    batches: Sequence[int],
-    attention: str | None,
-    **settings: Any,
-) -> None:
+@described_as_in(check_backbone)
+def bench_forward(
+    name: str | Card,
+    *,
+    weights: Weights = None,
+    device: Device = "cpu",
+    dtype: Precision = "float32",
+    attn_implementation: Attention = None,
+    batches: Annotated[Sequence[int], Option("--batch", least=1, most=100_000)] = (
+        1,
+        4,
+        16,
+    ),
+    workspace: PathLike | None = None,
+) -> Speeds:
     """Measure how many clips a second a backbone handles.
 
     The frames are random numbers. Decoding is not included; see `obygaze bench decode`.
 
-    Examples:
+    Args:
+        batches: Clips computed at once.
+
+    Commands:
         obygaze bench forward descriptors
         obygaze bench forward xclip-b16-k400 --device cuda --dtype bfloat16 --batch 8 --batch 32
         obygaze bench forward vivit-b16x2-k400 --weights vivit --json
     """
     from obygaze_features.backbones.load import load_backbone
 
-    settings["workspace"] = session.workspace
-    model = load_backbone(name, attn_implementation=attention, **settings)
+    model = load_backbone(
+        name,
+        weights,
+        device=device,
+        dtype=dtype,
+        attn_implementation=attn_implementation,
+        workspace=workspace,
+    )
     title = f"Backbone {model.card.label} on {model.placement.device}, {model.placement.dtype}"
-    _show(session, title, forward_runs(model, batches), ("torch", "transformers"))
+    runs = forward_runs(model, batches)
+    return Speeds(title, runs, this_machine(("torch", "transformers")))
 
 
-@bench.command()
-@click.argument("store")
-@click.option("--level", help="The level to read. [default: the first]")
-def read(session: Session, store: str, level: str | None) -> None:
+def bench_read(
+    store: str, *, level: str | None = None, workspace: PathLike | None = None
+) -> Speeds:
     """Measure how fast a store is read.
 
     STORE is a name, a path or a URL. It reads all clips, one movie, a random tenth, and one clip.
 
-    Examples:
+    Args:
+        store: The store.
+        level: The level to read. [default: the first]
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
         obygaze bench read films.vivit
         obygaze bench read https://example.org/stores/films.vivit --level pooled --json
     """
-    location = session.workspace.existing_store(store)
-    title = f"Reading {location}"
-    _show(session, title, [*read_runs(location, level)], ("numpy", "zarr", "obstore"))
+    location = Workspace.of(workspace).existing_store(store)
+    runs = [*read_runs(location, level)]
+    machine = this_machine(("numpy", "zarr", "obstore"))
+    return Speeds(f"Reading {location}", runs, machine)
+
+
+HERE = "obygaze_features.extraction.bench"
+COMMANDS = {
+    "decode": (f"{HERE}:bench_decode", "Measure how fast your videos are decoded."),
+    "forward": (
+        f"{HERE}:bench_forward",
+        "Measure how many clips a second a backbone handles.",
+    ),
+    "read": (f"{HERE}:bench_read", "Measure how fast a store is read."),
+}
+
+
+@click.group(cls=FunctionGroup, table=COMMANDS)
+def bench() -> None:
+    """Measure this machine on your own films, backbones and stores."""

@@ -16,9 +16,9 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from support.checkpoints import CARD_OF, FORMS, TINY, save_tiny, tiny_card  # noqa: E402
 
+from obygaze_features.backbones.actions import check_backbone  # noqa: E402
 from obygaze_features.backbones.base import Card, Family, Placement  # noqa: E402
 from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
-from obygaze_features.backbones.check import check_backbone  # noqa: E402
 from obygaze_features.backbones.geometry import Geometry  # noqa: E402
 from obygaze_features.backbones.hub import WeightFiles  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402

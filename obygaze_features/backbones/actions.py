@@ -1,0 +1,408 @@
+"""What a person does with backbones: list, show, check, fetch and run them."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from obygaze_features.backbones.base import Card
+from obygaze_features.backbones.cards import find_card, find_cards
+from obygaze_features.backbones.hub import NO_WEIGHTS, find_weights, is_cached
+from obygaze_features.core.console import human, table
+from obygaze_features.core.docstrings import described_as_in
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
+from obygaze_features.core.files import require_file, write_new
+from obygaze_features.core.metadata import render
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike, Workspace
+
+if TYPE_CHECKING:
+    from obygaze_features.backbones.check import CheckReport
+
+_NPY = "write it with numpy.save(PATH, array)"
+_HEADERS = (
+    "name",
+    "class",
+    "T",
+    "size",
+    "GFLOP",
+    "licence",
+    "download",
+    "weights",
+    "levels of a clip",
+)
+
+Weights: TypeAlias = Annotated[
+    str | Path | None, Option("--weights", metavar="PATH", group="Computation")
+]
+Device: TypeAlias = Annotated[str, Option(group="Computation")]
+Precision: TypeAlias = Annotated[
+    Literal["float32", "bfloat16", "float16"], Option(group="Computation")
+]
+Attention: TypeAlias = Annotated[
+    Literal["sdpa", "eager"] | None, Option("--attention", group="Computation")
+]
+
+
+@dataclass(frozen=True)
+class BackboneList:
+    """The cards that match a pattern, and the errors of card files that cannot be read."""
+
+    cards: tuple[Card, ...]
+    problems: tuple[ObygazeError, ...] = ()
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what is wrong with card files."""
+        return [f"{problem.where}: {problem.what}" for problem in self.problems]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all settings of each card."""
+        return {"backbones": [_settings_of(card) for card in self.cards]}
+
+    def __str__(self) -> str:
+        return table(_HEADERS, [_row_of(card) for card in self.cards])
+
+
+@dataclass(frozen=True)
+class CardDescription:
+    """A card with its chosen preset, and how that differs from what the weights were trained on."""
+
+    card: Card
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all settings of the card."""
+        settings = _settings_of(self.card)
+        return {**settings, "preset": self.card.preset, "note": self.note}
+
+    def __str__(self) -> str:
+        rows = []
+        for level in self.card.levels.values():
+            shape = " x ".join(map(str, level.shape))
+            row = [level.name, shape, level.dtype, level.n_bytes, level.source]
+            rows.append(row)
+        presets = {}
+        for name, preset in self.card.presets.items():
+            settings = preset.to_json().items()
+            given = [f"{key} {value}" for key, value in settings if value]
+            presets[name] = ", ".join(given)
+        facts: dict[str, Any] = {
+            "weights": _weights_state(self.card),
+            "download": _download(self.card),
+            "table": table(["level", "shape", "kept as", "bytes a clip", "from"], rows),
+            "presets": presets,
+        }
+        text = render("backbone-card.txt", card=self.card, **facts).rstrip("\n")
+        return f"{text}\n{self.note}".rstrip()
+
+
+@dataclass(frozen=True)
+class FetchedWeights:
+    """The weights of one backbone in the cache; no folder if it needs none."""
+
+    name: str
+    n_bytes: int
+    folder: str | None
+
+    def __str__(self) -> str:
+        if self.folder is None:
+            return f"{self.name}: no weights needed"
+        return f"{self.name}: {human(self.n_bytes)} in {self.folder}"
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The weights of several backbones in the cache."""
+
+    backbones: tuple[FetchedWeights, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the bytes and the folder of each backbone."""
+        documents = []
+        for weights in self.backbones:
+            document = {"name": weights.name, "bytes": weights.n_bytes}
+            documents.append({**document, "folder": weights.folder})
+        return {"backbones": documents}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.backbones))
+
+
+@dataclass(frozen=True)
+class ForwardedPixels:
+    """The levels that were computed from pixels, their file, and how they were computed."""
+
+    file: Path
+    shapes: dict[str, list[int]]
+    recipe: dict[str, Any]
+    not_finite: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return a warning if a level has NaN or infinite values."""
+        if not self.not_finite:
+            return []
+        return [f"not every number is finite: {', '.join(self.not_finite)}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the file, the shapes and the recipe."""
+        return {"file": str(self.file), "levels": self.shapes, "recipe": self.recipe}
+
+    def __str__(self) -> str:
+        return f"{table(['level', 'shape'], self.shapes.items())}\n{self.file}"
+
+
+def list_backbones(
+    pattern: str = "*", *, workspace: PathLike | None = None
+) -> BackboneList:
+    """List the backbones, their frames, levels and cost.
+
+    Those whose names match PATTERN, in the package and in the workspace.
+
+    Args:
+        pattern: A name with `*` and `?`, as in `xclip-*`.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze backbones ls
+        obygaze backbones ls 'xclip-*'
+        obygaze backbones ls --json
+    """
+    matching = find_cards(pattern, Workspace.of(workspace))
+    if not matching.cards and not matching.problems:
+        raise NotFound(f"no backbone matches {pattern!r}", hint="obygaze backbones ls")
+    return BackboneList(matching.cards, matching.problems)
+
+
+def show_backbone(name: str, *, workspace: PathLike | None = None) -> CardDescription:
+    """Show all settings of a card.
+
+    NAME@PRESET selects one of its presets.
+
+    Args:
+        name: A name that `obygaze backbones ls` lists, the path of a card, or FILE.py:FUNCTION.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze backbones show vivit-b16x2-k400
+        obygaze backbones show xclip-b16-k600-zs@paper-2024 --json
+    """
+    from obygaze_features.backbones.check import preset_note
+
+    card = find_card(name, Workspace.of(workspace))
+    return CardDescription(card, preset_note(card))
+
+
+def check_backbone(
+    name: str | Card,
+    weights: Weights = None,
+    *,
+    device: Device = "cpu",
+    dtype: Precision = "float32",
+    attn_implementation: Attention = None,
+    workspace: PathLike | None = None,
+) -> "CheckReport":
+    """Check the weights, the outputs and the pixels of a backbone.
+
+    The checks: every tensor is from the files; the shapes are those of the card; numbers do not
+    depend on other clips of the batch; pixels are those of the checkpoint's own processor, or
+    differ only as the card declares. The network is never used. The exit code is 1 without
+    weights, and 4 if a check fails.
+
+    Args:
+        name: The name of a backbone, the path of a card, or FILE.py:FUNCTION.
+        weights: A file or folder of weights, instead of the card's own checkpoint.
+        device: cpu, cuda, or cuda:1.
+        dtype: Compute in this precision.
+        attn_implementation: Attention of torch. [default: the preset's]
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze backbones check descriptors
+        obygaze backbones check xclip-lsmdc-b32 --weights pytorch_model.bin.4
+        obygaze backbones check vivit-b16x2-k400 --json
+    """
+    from obygaze_features.backbones.base import Placement
+    from obygaze_features.backbones.check import check_card
+
+    card = _card_of(name, workspace)
+    attention = attn_implementation or card.input.attention
+    path = weights_path(weights, name)
+    return check_card(card, path, Placement(device, dtype, attention))
+
+
+def fetch_weights(
+    names: Sequence[str], *, workspace: PathLike | None = None
+) -> Fetched:
+    """Download the weights of backbones, for nodes without a network.
+
+    They are stored in the cache of the Hugging Face hub (HF_HOME), which the nodes must see too.
+    Only the files that are needed are downloaded, and none that are there.
+
+    Args:
+        names: The names of backbones.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze backbones fetch xclip-b16-k600-zs clip-b16
+    """
+    cards = [find_card(name, Workspace.of(workspace)) for name in names]
+    return Fetched(tuple(_fetch(card) for card in cards))
+
+
+@described_as_in(check_backbone)
+def forward_pixels(
+    name: str | Card,
+    *,
+    pixels: Annotated[str | Path, Option(metavar="PATH")],
+    mask: Annotated[str | Path | None, Option(metavar="PATH")] = None,
+    out: Annotated[str | Path, Option("-o", metavar="PATH")],
+    weights: Weights = None,
+    device: Device = "cpu",
+    dtype: Precision = "float32",
+    attn_implementation: Attention = None,
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> ForwardedPixels:
+    """Run prepared pixels through a backbone.
+
+    Every level of the backbone NAME is written, as float32.
+
+    Args:
+        pixels: A .npy of normalised pixels [B, T, 3, S, S].
+        mask: A .npy [B, T]: 1 for frames, 0 for padding.
+        out: The .npz to write.
+        force: Replace the output if it exists.
+
+    Commands:
+        obygaze backbones forward xclip-lsmdc-b32 --weights pytorch_model.bin.4 \\
+            --pixels pixels.npy --mask mask.npy -o levels.npz
+    """
+    import numpy as np
+
+    from obygaze_features.backbones.base import check_pixels
+    from obygaze_features.backbones.load import as_arrays, load_backbone
+
+    clips = _array(Path(pixels), "f")
+    real = None if mask is None else _array(Path(mask), "fiub")
+    backbone = load_backbone(
+        _card_of(name, workspace),
+        weights_path(weights, name),
+        device=device,
+        dtype=dtype,
+        attn_implementation=attn_implementation,
+    )
+    check_pixels(clips, backbone.geometry, backbone.card.label)
+    computed = []
+    for row in range(len(clips)):
+        clip = np.array(clips[row : row + 1], dtype=np.float32)
+        real_frames = None if real is None else real[row : row + 1]
+        computed.append(as_arrays(backbone.forward(clip, real_frames)))
+    levels = {}
+    for level in computed[0]:
+        levels[level] = np.concatenate([arrays[level] for arrays in computed])
+    buffer = io.BytesIO()
+    np.savez(buffer, **levels)  # type: ignore[arg-type]
+    write_new(Path(out), buffer.getvalue(), force=force)
+    shapes = {level: list(values.shape) for level, values in levels.items()}
+    not_finite = []
+    for level, values in levels.items():
+        if not np.isfinite(values).all():
+            not_finite.append(level)
+    return ForwardedPixels(Path(out), shapes, backbone.recipe(), tuple(not_finite))
+
+
+def weights_path(weights: str | Path | None, name: str | Card) -> Path | None:
+    """Return the path of weights, which may be given as NAME=PATH, as `extract run` takes it."""
+    if weights is None:
+        return None
+    return Path(str(weights).removeprefix(f"{name}="))
+
+
+def _card_of(name: str | Card, workspace: PathLike | None) -> Card:
+    return name if isinstance(name, Card) else find_card(name, Workspace.of(workspace))
+
+
+def _fetch(card: Card) -> FetchedWeights:
+    """Download the weights of a card unless they are there."""
+    files = NO_WEIGHTS
+    if card.family.needs_weights:
+        files = find_weights(card, download=True)
+    folder = str(files.folder) if files.files else None
+    return FetchedWeights(card.name, files.n_bytes, folder)
+
+
+def _row_of(card: Card) -> list[Any]:
+    """Return the cells of a card in the list of backbones."""
+    levels = []
+    for name, level in card.levels.items():
+        levels.append(f"{name}[{'x'.join(map(str, level.shape))}]")
+    return [
+        card.name,
+        card.family.class_name,
+        card.geometry.frames,
+        card.geometry.size or "any",
+        f"{card.gflop:.0f}" if card.gflop else "-",
+        card.licence.split(" (")[0],
+        _download(card),
+        _weights_state(card),
+        " ".join(levels),
+    ]
+
+
+def _settings_of(card: Card) -> dict[str, Any]:
+    """Return what a card declares, and the state of its weights."""
+    levels = {}
+    for name, level in card.levels.items():
+        dims = list(level.dims)
+        shape = list(level.shape)
+        levels[name] = {"dims": dims, "shape": shape, "dtype": level.dtype}
+    return {
+        **card.to_json(),
+        "levels": levels,
+        "sources": dict(card.sources),
+        "class": card.family.class_name,
+        "card_sha256": card.sha256,
+        "card_file": card.origin,
+        "weights": _weights_state(card),
+        "download_mb": card.download_mb,
+        "gated": card.gated,
+    }
+
+
+def _weights_state(card: Card) -> str:
+    if not card.family.needs_weights:
+        return "own code" if card.code else "none needed"
+    if not card.checkpoint:
+        return "needs a file"
+    return "cached" if is_cached(card) else "not cached"
+
+
+def _download(card: Card) -> str:
+    """Return the size of the download of a card's weights, '-' where there is none."""
+    size = f"{card.download_mb / 1000:.1f} GB" if card.download_mb else "-"
+    return f"{size}, gated" if card.gated else size
+
+
+def _array(path: Path, kinds: str) -> Any:
+    """Return the array of a .npy file; `kinds` are the allowed kinds of its dtype."""
+    import numpy as np
+
+    require_file(path)
+    try:
+        array = np.load(path, allow_pickle=False, mmap_mode="r")
+    except (ValueError, EOFError, OSError):
+        raise FixInput(
+            "not a .npy file of numbers", where=str(path), hint=_NPY
+        ) from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in kinds:
+        kind = getattr(array, "dtype", type(array).__name__)
+        expected = (
+            "floating point numbers, already normalised" if kinds == "f" else "numbers"
+        )
+        raise FixInput(
+            f"expected a .npy of {expected}, got {kind}", where=str(path), hint=_NPY
+        )
+    return array
