@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -97,6 +97,8 @@ def command_of(
     *,
     then: Callable[..., Any] | None = None,
     then_group: str = "Results",
+    instead: Mapping[str, Callable[..., Any]] | None = None,
+    text: Callable[[Any], str] = str,
     unit: str = "steps",
 ) -> SessionCommand:
     """Return the command of a public function.
@@ -110,11 +112,14 @@ def command_of(
             function. If it returns the paths of files, these are named; what else it returns is
             printed in place of the result.
         then_group: The title of its options in the help.
+        instead: Switches such as `--list`, with a function that is called in place of `function`.
+        text: Returns the text of a result.
         unit: What the progress bar counts.
     """
     described = parse_docstring(function)
     params = parameters_of(function)
     own_names = {param.name for param in params}
+    switches = [_switch(flag, other) for flag, other in (instead or {}).items()]
     if then is not None:
         for param in parameters_of(then, skip_self=True):
             if param.name in own_names:
@@ -125,7 +130,12 @@ def command_of(
             params.append(param)
 
     def run(session: Session, /, **values: Any) -> None:
-        given = typed_values(values)
+        for switch in switches:
+            if values.pop(switch.name or ""):
+                other = vars(switch)["function"]
+                show_result(session.console, _call(session, other, unit))
+                return
+        given = typed_values(values, params)
         chosen = {key: value for key, value in given.items() if key in own_names}
         further = {key: value for key, value in given.items() if key not in own_names}
         result = _call(session, function, unit, **chosen)
@@ -136,27 +146,47 @@ def command_of(
                     session.console.note(f"wrote {path}")
             else:
                 result = returned
-        show_result(session.console, result)
+        show_result(session.console, result, text)
 
-    text = described.about
+    about = described.about
     if described.commands:
-        text = f"{text}\n\nExamples:\n{described.commands}"
-    return SessionCommand(name=name, params=params, callback=run, help=text)
+        about = f"{about}\n\nExamples:\n{described.commands}"
+    return SessionCommand(
+        name=name, params=[*switches, *params], callback=run, help=about
+    )
 
 
-def typed_values(values: Mapping[str, Any]) -> dict[str, Any]:
+def typed_values(
+    values: Mapping[str, Any], params: Iterable[click.Parameter]
+) -> dict[str, Any]:
     """Return the values of parameters without those of repeatable ones that were not typed."""
-    return {name: value for name, value in values.items() if value != ()}
+    repeatable = {param.name for param in params if param.multiple or param.nargs == -1}
+    return {
+        name: value
+        for name, value in values.items()
+        if value != () or name not in repeatable
+    }
 
 
-def show_result(console: Console, result: Any) -> None:
+def _switch(flag: str, function: Callable[..., Any]) -> click.Option:
+    """Return the option that calls another function; its help is what that function does."""
+    about = parse_docstring(function).about.splitlines()[0]
+    switch = click.Option([flag], is_flag=True, help=about)
+    vars(switch)["function"] = function
+    return switch
+
+
+def show_result(
+    console: Console, result: Any, text_of: Callable[[Any], str] = str
+) -> None:
     """Print a result and what it has for stderr, and end as it says."""
-    text = str(result)
     if console.as_json:
         one_line = getattr(result, "json_in_one_line", False)
         console.json(result.to_json(), one_line=one_line)
-    elif text:
-        console.result(text)
+    else:
+        text = text_of(result)
+        if text:
+            console.result(text)
     for warning in getattr(result, "warnings", ()):
         console.warn(warning)
     if not console.as_json:
@@ -398,7 +428,19 @@ def _call(
             else:
                 shown = session.console.progress(bar.label, unit=bar.unit)
                 values["progress"] = stack.enter_context(shown)
-        return function(*args, **values)
+        listed = _take_listed(function, values)
+        return function(*args, *listed, **values)
+
+
+def _take_listed(function: Callable[..., Any], values: dict[str, Any]) -> list[Any]:
+    """Remove and return what a function takes as `*names`, and all values before these."""
+    parameters = list(inspect.signature(function).parameters.values())
+    kinds = [parameter.kind for parameter in parameters]
+    if inspect.Parameter.VAR_POSITIONAL not in kinds:
+        return []
+    last = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+    before = [values.pop(parameter.name) for parameter in parameters[:last]]
+    return [*before, *values.pop(parameters[last].name, ())]
 
 
 def _bar_of(hint: Any) -> Bar | None:

@@ -58,9 +58,10 @@ def import_command(
     """Return the command of a function that reads a data set; its result is saved."""
     saving = parameters_of(ImportedManifest.save, skip_self=True)
     names_of_saving = {param.name for param in saving}
+    params = [*saving, *parameters_of(read)]
 
     def run(session: Session, /, **values: Any) -> None:
-        given = typed_values(values)
+        given = typed_values(values, params)
         chosen = {key: given.pop(key) for key in names_of_saving}
         name = chosen.pop("name")
         if name is None:
@@ -71,7 +72,6 @@ def import_command(
 
     described = parse_docstring(read)
     text = f"{described.about}\n\nExamples:\n{described.commands}"
-    params = [*saving, *parameters_of(read)]
     return SessionCommand(name=dataset, params=params, callback=run, help=text)
 
 

@@ -561,3 +561,68 @@ def test_one_or_several_may_be_typed_several_times() -> None:
     session = Session(Workspace(Path("there")), Console())
     done = CliRunner().invoke(command_of(show, "show"), ["a", "b"], obj=session)
     assert done.stdout == "a b\n"
+
+
+def join_words(first: str, *others: str, sign: str = "-") -> Counted:
+    """Join words.
+
+    Args:
+        first: The first word.
+        others: The other words.
+        sign: What stands between them.
+    """
+    return Counted({"words": sign.join([first, *others])})
+
+
+def list_signs() -> Counted:
+    """List the signs.
+
+    There are two.
+    """
+    return Counted({"signs": "- +"})
+
+
+def test_a_function_may_take_any_number_of_arguments() -> None:
+    command = command_of(join_words, "join")
+    session = Session(Workspace(Path("there")), Console())
+    done = CliRunner().invoke(command, ["a", "b", "c", "--sign", "+"], obj=session)
+    assert done.stdout == "words='a+b+c'\n"
+    assert CliRunner().invoke(command, ["a"], obj=session).exit_code == 2
+
+
+def test_a_switch_calls_another_function_in_place_of_the_first() -> None:
+    command = command_of(count_clips, "count", instead={"--signs": list_signs})
+    session = Session(Workspace(Path("there")), Console())
+    done = CliRunner().invoke(command, ["s", "--signs"], obj=session)
+    assert done.stdout == "signs='- +'\n"
+    done = CliRunner().invoke(command, ["s"], obj=session)
+    assert "store='s'" in done.stdout
+    text = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
+    assert "Options: --signs List the signs. --tail" in text
+
+
+def test_the_text_of_a_result_may_be_made_by_a_function() -> None:
+    command = command_of(
+        list_signs, "signs", text=lambda result: result.values["signs"]
+    )
+    session = Session(Workspace(Path("there")), Console())
+    assert CliRunner().invoke(command, [], obj=session).stdout == "- +\n"
+
+
+def choose(
+    *, names: Annotated[Sequence[str] | None, Option(separator=",")] = None
+) -> Counted:
+    """Choose names.
+
+    Args:
+        names: The names. The default is all.
+    """
+    return Counted({"names": None if names is None else list(names)})
+
+
+def test_an_empty_list_is_not_the_same_as_none() -> None:
+    command = command_of(choose, "choose")
+    session = Session(Workspace(Path("there")), Console())
+    assert CliRunner().invoke(command, [], obj=session).stdout == "names=None\n"
+    empty = CliRunner().invoke(command, ["--names", ","], obj=session)
+    assert empty.stdout == "names=[]\n"
