@@ -1,25 +1,33 @@
-"""`obygaze store`: the table of its commands, with the module of each."""
+"""`obygaze store`: the table of its commands, with the function of each."""
 
 import click
 
-from obygaze_features.core.commands import LazyGroup
+from obygaze_features.core.function_commands import FunctionGroup
 
-LOOK, COPY, INTERCHANGE = (
-    f"obygaze_features.store.commands_{name}"
-    for name in ("look", "copy", "interchange")
-)
+_HERE = "obygaze_features.store"
+COPY = "obygaze_features.store.commands_copy"
+INTERCHANGE = "obygaze_features.store.commands_interchange"
 COMMANDS = {
-    "ls": (f"{LOOK}:ls", "List the stores of the workspace."),
-    "info": (f"{LOOK}:info", "Explain what a store holds and how it was made."),
-    "verify": (f"{LOOK}:verify_", "Check that a store is whole and undamaged."),
+    "ls": (
+        f"{_HERE}.read.overview:list_stores",
+        "List the stores of the workspace.",
+    ),
+    "info": (
+        f"{_HERE}.read.overview:describe_store",
+        "Explain what a store holds and how it was made.",
+    ),
+    "verify": (
+        f"{_HERE}.read.verify:verify",
+        "Check that a store is whole and undamaged.",
+    ),
     "diff": (
-        f"{LOOK}:diff",
+        f"{_HERE}.read.diff:diff_stores",
         "Compare two stores: recipes, clips, movies, numbers and their formats.",
     ),
     "subset": (f"{COPY}:subset_", "Make a store of some clips or levels of another."),
     "merge": (f"{COPY}:merge_", "Make one store of several of the same recipe."),
     "licence": (
-        f"{COPY}:licence_",
+        f"{_HERE}.write.licence:store_licence",
         "Show or state the licence and the citation of a store.",
     ),
     "pack": (f"{COPY}:pack_", "Put a store into one zip file."),
@@ -37,6 +45,6 @@ COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, table=COMMANDS)
+@click.group(cls=FunctionGroup, table=COMMANDS)
 def store() -> None:
     """Inspect, verify, edit and share feature stores."""

@@ -11,7 +11,6 @@ import click
 from obygaze_features.core.commands import Session, command, force_option, option_group
 from obygaze_features.core.console import count, human
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import is_url, last_part
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import clips_sha256, sort_key
@@ -19,14 +18,12 @@ from obygaze_features.store.commands_look import (
     expect_option,
     open_named,
 )
-from obygaze_features.store.read.describe import licence_history
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import split_expected
 from obygaze_features.store.remote.fetch import pull, unpack
 from obygaze_features.store.remote.selection import Transferred
 from obygaze_features.store.remote.send import pack, push
 from obygaze_features.store.write.edit import Copied, ManifestClips, merge, subset
-from obygaze_features.store.write.licence import state_licence
 
 UNSEALED = (
     "this store is not sealed: the zip holds what is committed so far; extract run --seal seals a "
@@ -146,47 +143,6 @@ def _report_copied(session: Session, copied: Copied) -> None:
         console.warn(
             f"{clips} with other numbers in another of these stores (obygaze store diff)"
         )
-
-
-@command("licence")
-@click.argument("name")
-@click.option(
-    "--licence", default="", show_default=False, help="Its short name: CC-BY-4.0."
-)
-@click.option("--citation", default="", show_default=False, help="What to cite.")
-@click.option("--replace", is_flag=True, help="Replace what was stated before.")
-def licence_(
-    session: Session, name: str, licence: str, citation: str, replace: bool
-) -> None:
-    """Show or state the licence and the citation of a store.
-
-    They are written beside the seal, to licence.json, which keeps what was stated before. Features
-    and seal do not change. A licence that the store has already is an error without --replace.
-
-    Examples:
-        obygaze store licence obygaze12-xclip
-        obygaze store licence obygaze12-xclip --licence CC-BY-4.0 --citation "Doe (2026)."
-        obygaze store licence obygaze12-xclip --licence CC0-1.0 --replace
-    """
-    if licence.strip() or citation.strip():
-        place = session.workspace.existing_store(name)
-        state_licence(place, licence=licence, citation=citation, replace=replace)
-    elif replace:
-        raise FixUsage("--replace needs --licence or --citation")
-    store = open_named(session, name)
-    stated = licence_history(store)
-    lines = [
-        f"licence   {safe_text(store.licence or 'not stated', 'terminal')}",
-        f"citation  {safe_text(store.citation or 'none given', 'terminal')}",
-    ]
-    for item in stated:
-        terms = (
-            f"{item['licence'] or 'no licence'}, {item['citation'] or 'no citation'}"
-        )
-        statement = f"{item['stated']} with {item['stated_by']}: {terms}"
-        lines.append(f"stated    {safe_text(statement, 'terminal')}")
-    facts = {"name": name, **store.terms._asdict(), "licence_history": stated}
-    session.console.show(facts, "\n".join(lines))
 
 
 _selection_options = option_group(

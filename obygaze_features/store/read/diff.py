@@ -1,18 +1,22 @@
 """Compare two stores: recipes, clips, and how close the numbers of their common clips are."""
 
+import math
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.console import Progress, Quiet, count
+from obygaze_features.core.console import Progress, Quiet, count, table
+from obygaze_features.core.options import Bar
 from obygaze_features.store.format.recipe import RecipeDifference
 from obygaze_features.store.format.schema import WORDS, TextTable
-from obygaze_features.store.read.reader import Store
+from obygaze_features.store.read.reader import Store, open_store
 
 CLIPS_AT_ONCE = 256
+SHOWN_CLIPS = 20
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,22 @@ class LevelDiff:
     median_cosine: float
     greatest_difference: float
     note: str = ""
+
+    def row(self) -> tuple[object, ...]:
+        """Return the cells of this array in a table."""
+        difference = f"{self.greatest_difference:.3g}" if self.n_clips else "-"
+        return (
+            self.level,
+            self.n_clips,
+            self.n_identical,
+            _cosine_text(self.least_cosine),
+            _cosine_text(self.median_cosine),
+            f"{difference} {self.note}".rstrip(),
+        )
+
+
+def _cosine_text(cosine: float) -> str:
+    return "-" if math.isnan(cosine) else f"{cosine:.6f}"
 
 
 @dataclass
@@ -72,15 +92,85 @@ class Diff:
             for level in self.levels
         )
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the differences, and the number of common clips."""
+        return {**asdict(self), "common": len(self.common), "same": self.same}
+
+    def __str__(self) -> str:
+        if self.same:
+            equal = f"the same: recipe, {len(self.common)} clips, every number"
+            return "\n".join([equal, *self._made_by_lines()])
+        lines = [f"recipe: {difference}" for difference in self.recipe]
+        if not lines:
+            lines.append("recipe: the same")
+        lines.append(
+            f"clips: {len(self.common)} in both, {len(self.only_first)} only in the first, "
+            f"{len(self.only_second)} only in the second"
+        )
+        lines += _differing_lines(self.states)
+        lines += _differing_lines(self.movies)
+        lines += [f"{name}: only in one of them" for name in self.arrays]
+        for name, (here, there) in self.formats.items():
+            lines.append(f"{name}: {here} here, {there} there")
+        if self.texts_differ:
+            lines.append("texts: not the same")
+        lines += self._made_by_lines()
+        if self.levels:
+            headers = (
+                "array",
+                "clips",
+                "identical",
+                "least cosine",
+                "median",
+                "greatest difference",
+            )
+            lines.append(table(headers, [level.row() for level in self.levels]))
+        return "\n".join(lines)
+
+    def _made_by_lines(self) -> list[str]:
+        """Return what made the clips of both stores, if that is not the same."""
+        of_first, of_second = self.made_by
+        if of_first == of_second:
+            return []
+        lines = [f"made by, first: {line}" for line in of_first]
+        return lines + [f"made by, second: {line}" for line in of_second]
+
+
+def _differing_lines(differing: Mapping[str, tuple[str, str]]) -> list[str]:
+    """Return a line for each of the first clips that differ, and how many more there are."""
+    lines = []
+    for clip, (here, there) in list(differing.items())[:SHOWN_CLIPS]:
+        lines.append(f"  {clip}: {here} here, {there} there")
+    n_more = len(differing) - SHOWN_CLIPS
+    if n_more > 0:
+        lines.append(f"  ... and {n_more} more")
+    return lines
+
 
 def diff_stores(
-    first: Store, second: Store, *, progress: Progress | None = None
+    first: str | os.PathLike[str] | Store,
+    second: str | os.PathLike[str] | Store,
+    *,
+    progress: Annotated[Progress | None, Bar("compare")] = None,
+    workspace: str | os.PathLike[str] | None = None,
 ) -> Diff:
-    """Compare two stores without holding more than a few hundred clips in memory.
+    """Compare two stores: recipes, clips, movies, numbers and their formats.
 
-    Clips are compared by their ids, in whatever order the stores have them. `progress` counts
-    clips, once for each common array.
+    Numbers are compared over the clips that are ok in both: of features, the cosine of each clip's
+    vector; of times and masks, how many clips are identical. The order of the rows does not matter.
+
+    Args:
+        first: A store.
+        second: Another store.
+        progress: Counts clips, once for each common array.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store diff obygaze12-xclip obygaze12-xclip-bf16
+        obygaze store diff stores/a https://example.org/stores/b --json
     """
+    first = open_store(first, workspace=workspace)
+    second = open_store(second, workspace=workspace)
     first_ids = first.clip_ids.tolist()
     second_ids = second.clip_ids.tolist()
     common, only_first = _split(first_ids, second_ids)

@@ -1,25 +1,30 @@
 """Verify that a store has the bytes that were committed, and name each file that has not."""
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.console import Progress, Quiet, count
+from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
+    FixUsage,
     Mismatch,
     NotFound,
     ObygazeError,
 )
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.format.chunks import CRC_BYTES, ChunkLayout, crc32c_of
 from obygaze_features.store.format.names import block_of
 from obygaze_features.store.format.records import (
@@ -35,11 +40,14 @@ from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
 from obygaze_features.store.read.commits import Expected
 from obygaze_features.store.read.diff import cosines
 from obygaze_features.store.read.index import MovieIndex, index_records
-from obygaze_features.store.read.reader import Store
+from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files, split_expected
 from obygaze_features.store.remote.files import Files, Piece, read_or_none, read_record
 from obygaze_features.store.remote.object_store import Unreachable
 
+# These packages import this one, so they are imported by name, when they are needed.
+REEXTRACTOR = "obygaze_features.extraction.recipes:redecoder"
+COMPARE_SOURCES = "obygaze_features.extraction.sources:compare_sources"
 READ_BYTES = 16_000_000
 SAME_COSINE = 0.999
 SHOWN_CHANGED = 20
@@ -105,6 +113,40 @@ class VerifyReport:
         except OSError as error:
             self.add(name, f"unreadable: {error.strerror}")
 
+    def to_json(self) -> dict[str, Any]:
+        """Return all that was found, and whether the store is whole."""
+        return {**asdict(self), "whole": not self.problems}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{level}: least cosine {cosines['least']:.6f}, median {cosines['median']:.6f}"
+            for level, cosines in self.cosines.items()
+        ]
+        if not self.problems and not self.changed:
+            counts = ", ".join(f"{n} {state}" for state, n in self.counts.items())
+            extent = "partial copy, whole in what it holds" if self.partial else "whole"
+            size = f"{self.n_files} files, {human(self.n_bytes)}"
+            lines.append(f"{extent}: {size} ({self.how}); {counts}")
+            lines += [f"made by {line}" for line in self.made_by]
+            lines.append(self._consistency())
+        return "\n".join(lines)
+
+    def _consistency(self) -> str:
+        """Return, in words, what a verification without problems has shown."""
+        if not self.sealed:
+            return "consistent with what was committed so far; not sealed, so more can be added"
+        if self.expected:
+            return f"the expected store: its seal has the sha256 {self.seal_sha256}"
+        return (
+            "consistent with what its publisher wrote; who that is was not checked (--expect)\n"
+            f"seal_sha256: {self.seal_sha256}"
+        )
+
+    def require_ok(self) -> None:
+        """Raise an error for files with a problem, else for clips that changed."""
+        self.require_whole()
+        self.require_unchanged()
+
     def require_whole(self) -> None:
         """Raise an error (exit 4) that names each file with a problem."""
         if self.problems:
@@ -143,28 +185,84 @@ def changed_error(
 
 
 def verify(
-    location: Store | Files | str | Path,
+    store: str | os.PathLike[str] | Files | Store,
     *,
-    hashes: bool = False,
-    expect: str | None = None,
-    progress: Progress | None = None,
+    hashes: Annotated[bool, Option("--hash")] = False,
+    decode: Annotated[int | None, Option(least=1)] = None,
+    weights: str | None = None,
+    videos: bool = False,
+    expect: Annotated[str | None, Option(metavar="SHA256")] = None,
+    progress: Annotated[Progress | None, Bar("verify")] = None,
+    workspace: str | os.PathLike[str] | None = None,
 ) -> VerifyReport:
-    """Check markers and lengths; with `hashes`, every byte of every file.
+    """Check that a store is whole and undamaged.
 
-    A store without a problem is consistent with what its publisher wrote. That it is the store of a
-    certain publisher is only known if `expect` is from there.
+    Without options, check that every file exists and has its length. If a file is not as it was
+    committed, the exit code is 4 and each such file is named. With --videos, the exit code is 5
+    and each clip is named whose times in the manifest or whose video file changed.
+
+    A whole store is consistent with what its publisher wrote. Who that is, it cannot say: with
+    --expect and the sha256 that `obygaze store info` shows to the publisher, another store ends
+    with the exit code 5. An address may end with #sha256=... in place of --expect.
 
     Args:
-        location: a store that is open, or where it is; `#sha256=...` at the end of a path or URL is
-            the same as `expect`.
-        hashes: whether to compare the sha256 of every file.
-        expect: the sha256 of its seal, from its publisher. Another store is an error.
-        progress: counts the bytes of the files that were checked.
+        store: The store.
+        hashes: Read every byte and compare its sha256.
+        decode: Extract this many clips again and compare.
+        weights: --decode: where the backbone's weights are.
+        videos: Compare times and videos with those of the clips.
+        expect: The sha256 of its seal, from its publisher.
+        progress: Counts the bytes of the files that were checked.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store verify obygaze12-xclip
+        obygaze store verify obygaze12-xclip --hash
+        obygaze store verify obygaze12-xclip --videos
+        obygaze store verify obygaze12-xclip --hash --expect 5f0c...
+        obygaze store verify obygaze12-xclip --decode 5 --json
     """
-    files = location.files if isinstance(location, Store) else open_files(location)
-    named = str(location) if isinstance(location, str | Path) else ""
+    place = Workspace.of(workspace)
+    if isinstance(store, str):
+        store = place.existing_store(store)
+    elif isinstance(store, os.PathLike):
+        store = Path(store)
+    report = _verify_files(store, hashes, expect, progress or Quiet())
+    if decode is not None and not report.problems:
+        opened = open_store(store, workspace=workspace)
+        again = compare_decoded(opened, decode, _reextract(place, opened, weights))
+        report.problems += again.problems
+        report.warnings += again.warnings
+        report.cosines = again.cosines
+    if videos and not report.problems:
+        opened = open_store(store, workspace=workspace)
+        resolve_name(COMPARE_SOURCES)(place, opened, report)
+    return report
+
+
+def _reextract(workspace: Workspace, store: Store, weights: str | None) -> Reextract:
+    """Return the function that extracts clips of a store again."""
+    try:
+        make = resolve_name(REEXTRACTOR)
+    except ModuleNotFoundError as error:
+        raise FixUsage(
+            "--decode extracts clips again, which needs the extra 'extract'",
+            hint="pip install 'obygaze[extract]', on a machine that has the videos",
+        ) from error
+    reextract: Reextract = make(workspace, store, weights)
+    return reextract
+
+
+def _verify_files(
+    store: str | Path | Files | Store,
+    hashes: bool,
+    expect: str | None,
+    progress: Progress,
+) -> VerifyReport:
+    """Check the files of a store, also of one that is being sealed."""
+    files = store.files if isinstance(store, Store) else open_files(store)
+    named = str(store) if isinstance(store, str | Path) else ""
     _, sha256 = split_expected(named, expect)
-    progress = progress or Quiet()
     report = _report(files, hashes, sha256, progress)
     if report.sealed or not (report.problems or report.warnings):
         return report

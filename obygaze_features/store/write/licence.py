@@ -1,12 +1,18 @@
 """State the licence and the citation of a store, of a sealed one too."""
 
+import os
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from obygaze_features import __version__
+from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.files import is_printable_name, locked, write_atomic
-from obygaze_features.core.workspace import is_url
+from obygaze_features.core.outside import safe_text
+from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.store.format.limits import LICENCE_BYTES
 from obygaze_features.store.format.records import (
     LicenceHistory,
@@ -14,24 +20,90 @@ from obygaze_features.store.format.records import (
     Plan,
     Terms,
 )
+from obygaze_features.store.read.describe import licence_history
 from obygaze_features.store.read.reader import open_store
 
 COMMAND = "obygaze store licence STORE --licence CC-BY-4.0"
 
 
+@dataclass(frozen=True)
+class LicenceReport:
+    """The licence and the citation of a store that count, and all that were stated."""
+
+    name: str
+    licence: str
+    citation: str
+    licence_history: Sequence[Mapping[str, str]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the licence, the citation and the statements."""
+        return dict(vars(self))
+
+    def __str__(self) -> str:
+        lines = [
+            f"licence   {safe_text(self.licence or 'not stated', 'terminal')}",
+            f"citation  {safe_text(self.citation or 'none given', 'terminal')}",
+        ]
+        for stated in self.licence_history:
+            licence = stated["licence"] or "no licence"
+            citation = stated["citation"] or "no citation"
+            when = f"{stated['stated']} with {stated['stated_by']}"
+            statement = f"{when}: {licence}, {citation}"
+            lines.append(f"stated    {safe_text(statement, 'terminal')}")
+        return "\n".join(lines)
+
+
+def store_licence(
+    store: str | os.PathLike[str],
+    *,
+    licence: str = "",
+    citation: str = "",
+    replace: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> LicenceReport:
+    """Show or state the licence and the citation of a store.
+
+    They are written beside the seal, to licence.json, which keeps what was stated before. Features
+    and seal do not change. A licence that the store has already is an error without --replace.
+
+    Args:
+        store: The store; to state something, its folder on this machine.
+        licence: Its short name: CC-BY-4.0.
+        citation: What to cite.
+        replace: Replace what was stated before.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store licence obygaze12-xclip
+        obygaze store licence obygaze12-xclip --licence CC-BY-4.0 --citation "Doe (2026)."
+        obygaze store licence obygaze12-xclip --licence CC0-1.0 --replace
+    """
+    if licence.strip() or citation.strip():
+        place = Workspace.of(workspace)
+        path = place.existing_store(store) if isinstance(store, str) else Path(store)
+        state_licence(path, licence=licence, citation=citation, replace=replace)
+    elif replace:
+        raise FixUsage("--replace needs --licence or --citation")
+    opened = open_store(store, workspace=workspace)
+    return LicenceReport(
+        name=os.fspath(store),
+        licence=opened.licence,
+        citation=opened.citation,
+        licence_history=licence_history(opened),
+    )
+
+
+@described_as_in(store_licence)
 def state_licence(
     path: Path | str, *, licence: str = "", citation: str = "", replace: bool = False
 ) -> Terms:
     """State the licence and the citation of a store on this machine; return those that count now.
 
     They are written to licence.json beside the seal, which does not change. Earlier statements are
-    kept there. What the store has already is not stated again.
+    kept there. What the store has already is not stated again; "" leaves it as it is.
 
     Args:
         path: The folder of the store.
-        licence: The licence, such as CC-BY-4.0; "" leaves it as it is.
-        citation: What to cite; "" leaves it as it is.
-        replace: Replace another licence or citation that was stated before.
     """
     folder = _folder_of_store(path)
     wanted = Terms(checked_licence(licence), checked_citation(citation))

@@ -143,11 +143,9 @@ def test_verify_refuses_a_later_version_as_a_mismatch(workspace: Path) -> None:
 def test_verify_can_extract_again_where_extraction_is_there(
     workspace, monkeypatch
 ) -> None:
-    from obygaze_features.store import commands_look
+    from obygaze_features.store.read import verify
 
-    monkeypatch.setattr(
-        commands_look, "REEXTRACTOR", "obygaze_features.nowhere:redecoder"
-    )
+    monkeypatch.setattr(verify, "REEXTRACTOR", "obygaze_features.nowhere:redecoder")
     found = call(workspace, "verify", "whole", "--decode", "2")
     assert found.code == 2 and "obygaze[extract]" in found.stderr
 
@@ -163,10 +161,8 @@ def test_verify_can_extract_again_where_extraction_is_there(
             for clip in clips
         }
 
-    monkeypatch.setattr(commands_look, "redecoder", redecoder, raising=False)
-    monkeypatch.setattr(
-        commands_look, "REEXTRACTOR", f"{commands_look.__name__}:redecoder"
-    )
+    monkeypatch.setattr(verify, "redecoder", redecoder, raising=False)
+    monkeypatch.setattr(verify, "REEXTRACTOR", f"{verify.__name__}:redecoder")
     found = call(workspace, "verify", "whole", "--decode", "2", "--json")
     assert found.code == 4
     assert found.json()["cosines"]["clip"]["least"] == 1.0
