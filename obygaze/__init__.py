@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from obygaze.features import extract as extract
     from obygaze.models import Dataset as Dataset
     from obygaze.models import dataset as dataset
-    from obygaze.models import load_model as load_model
-    from obygaze.models import predict as predict
     from obygaze.models import read_run as read_run
     from obygaze.models import report as report
     from obygaze.models import run as run
@@ -43,14 +41,14 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
+    from obygaze_models.zoo import load_model as load_model
+    from obygaze_models.zoo import predict as predict
 else:
     _EXPORTS = {
         "obygaze.features": ("extract",),
         "obygaze.models": (
             "Dataset",
             "dataset",
-            "load_model",
-            "predict",
             "read_run",
             "report",
             "run",
@@ -62,6 +60,7 @@ else:
         "obygaze_features.extraction.search": ("search",),
         "obygaze_features.manifest": ("read_manifest",),
         "obygaze_features.store": ("open_store",),
+        "obygaze_models.zoo": ("load_model", "predict"),
         "obygaze.extensions.audits": (
             "audit_annotations",
             "audit_captions",

@@ -7,7 +7,7 @@ rooms out. Heavy packages are imported by the function that needs them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from obygaze_features.manifest import Manifest
     from obygaze_features.store import Store
     from obygaze_models.protocols import Run
-    from obygaze_models.zoo import Predicted, SavedModel
+    from obygaze_models.zoo import SavedModel
 
 Stores: TypeAlias = "PathLike | Store | Mapping[str, PathLike | Store]"
 View: TypeAlias = Literal["raw", "visual", "as_published"]
@@ -251,58 +251,6 @@ def train(
         watch=progress_bars(progress, "steps"),
     )
     return Trained(done, load_model(fit_final(inputs, done, target, force=force)))
-
-
-def load_model(model: PathLike, *, workspace: PathLike | None = None) -> SavedModel:
-    """Load a saved model: arrays and facts, nothing that runs code.
-
-    Args:
-        model: The name of a model of the workspace, or its folder.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> og.load_model("kept").info.task
-        'ENHN_S'
-    """
-    from obygaze_models.zoo import load_model
-
-    return load_model(workspace_of(workspace).existing("models", model))
-
-
-def predict(
-    model: PathLike | SavedModel,
-    store: PathLike | Store,
-    clips: Iterable[str] | Manifest | None = None,
-    *,
-    in_sample: bool = False,
-    workspace: PathLike | None = None,
-) -> Predicted:
-    """Return a model's predictions for the clips of a store.
-
-    A clip that the model was trained on gets the score of models that were not; `basis` shows it.
-
-    Args:
-        model: A saved model, its name in the workspace, or its folder.
-        store: Features of the recipe that the model was trained on, as in `open_store`.
-        clips: The clip ids, or a manifest. The default is all clips of the store. A model of
-            segments, trained on a store of windows, needs the manifest of the segments.
-        in_sample: Score clips with the model that was trained on them.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> found = og.predict("kept", "mine", clips=["alba-001", "alba-002"])
-        >>> found.clip_ids, found.basis
-        (['alba-001', 'alba-002'], ['out-of-fold', 'out-of-fold'])
-    """
-    from obygaze_models.zoo import SavedModel, predict
-
-    chosen = (
-        model
-        if isinstance(model, SavedModel)
-        else load_model(model, workspace=workspace)
-    )
-    opened = open_store(store, workspace=workspace)
-    return predict(chosen, opened, clips, in_sample=in_sample)
 
 
 def report(

@@ -26,7 +26,8 @@ sequence may be typed several times, a mapping as `NAME=VALUE`. `workspace`, `pr
 What the function returns has `to_json()` and a text, one of which is printed to stdout. It may also
 have
 
-- `warnings` and `notes`, sentences for stderr; notes and `details` (for -v) only beside the text,
+- `warnings` and `notes`, sentences for stderr; notes and `details` (for -v) only beside the text;
+  a warning may be a pair with what to do,
 - `require_ok()`, which raises an error after all is printed,
 - `without_details`, the note in place of `details` where they are not shown,
 - `exit_code`, the exit code where it is not 0,
@@ -188,7 +189,8 @@ def show_result(
         if text:
             console.result(text)
     for warning in getattr(result, "warnings", ()):
-        console.warn(warning)
+        sentence, hint = (warning, "") if isinstance(warning, str) else warning
+        console.warn(sentence, hint)
     if not console.as_json:
         for note in getattr(result, "notes", ()):
             console.note(note)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.info import TrainingClips as TrainingClips
     from obygaze_models.zoo.info import TrainingData as TrainingData
     from obygaze_models.zoo.mediaeval_file import write_run_file as write_run_file
+    from obygaze_models.zoo.overview import list_models as list_models
+    from obygaze_models.zoo.overview import show_model as show_model
+    from obygaze_models.zoo.overview import verify_models as verify_models
     from obygaze_models.zoo.predicting import Predicted as Predicted
     from obygaze_models.zoo.predicting import predict as predict
     from obygaze_models.zoo.saving import SavedModel as SavedModel
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.saving import pull_model as pull_model
     from obygaze_models.zoo.saving import push_model as push_model
     from obygaze_models.zoo.saving import save_model as save_model
-    from obygaze_models.zoo.saving import verify_model as verify_model
 else:
     _EXPORTS = {
         "obygaze_models.zoo.info": (
@@ -29,6 +31,7 @@ else:
             "TrainingData",
         ),
         "obygaze_models.zoo.mediaeval_file": ("write_run_file",),
+        "obygaze_models.zoo.overview": ("list_models", "show_model", "verify_models"),
         "obygaze_models.zoo.predicting": ("Predicted", "predict"),
         "obygaze_models.zoo.saving": (
             "SavedModel",
@@ -36,7 +39,6 @@ else:
             "pull_model",
             "push_model",
             "save_model",
-            "verify_model",
         ),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

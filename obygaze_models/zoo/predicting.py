@@ -4,21 +4,29 @@ A clip that the model was trained on gets its out-of-fold score: the model's own
 clip is in-sample and does not count as a prediction.
 """
 
+from __future__ import annotations
+
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
-from obygaze_features.core.files import csv_table, json_values
+from obygaze_features.core.files import csv_table, json_values, write_new
+from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import data_frame, short_repr
+from obygaze_features.core.options import Option
+from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import Clip, unannotated_id
-from obygaze_features.store import Matrix, Segments, Store
-from obygaze_models.zoo.info import TrainingClips
-from obygaze_models.zoo.saving import SavedModel, score_columns
+from obygaze_features.store import Matrix, Segments, Store, open_store
+from obygaze_models.zoo.info import ModelInfo, TrainingClips
+from obygaze_models.zoo.mediaeval_file import official_name, write_run_file
+from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
 
 Floats = NDArray[np.float64]
 OUT_OF_FOLD = "out-of-fold"
@@ -40,7 +48,8 @@ class Predicted:
     - `film-seen`: the model was not trained on the clip, but on others of its film;
     - `in-sample`: the model was trained on the clip, and the score is its own.
 
-    Out-of-fold clips have no contributions, and may have no margins: these are NaN.
+    Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
+    facts of the model that gave the scores.
     """
 
     clip_ids: Sequence[str]
@@ -53,6 +62,7 @@ class Predicted:
     contributions: Mapping[str, Floats]
     absent: Mapping[str, str]
     refused: Mapping[str, str]
+    model: ModelInfo | None = None
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -96,6 +106,68 @@ class Predicted:
         """Return the table as a pandas data frame, indexed by clip_id."""
         return data_frame(self._table(), "clip_id")
 
+    def write(
+        self,
+        output: Annotated[
+            str | os.PathLike[str] | None, Option("-o", metavar="PATH")
+        ] = None,
+        *,
+        mediaeval: Annotated[
+            str | os.PathLike[str] | None, Option(metavar="PATH")
+        ] = None,
+        no_external_data: bool = False,
+        for_spreadsheets: bool = False,
+        force: bool = False,
+    ) -> PredictedFiles:
+        """Write the scores to files.
+
+        Args:
+            output: Write the CSV to this file.
+            mediaeval: Write the scores as a run of MediaEval 2015, violence.
+            no_external_data: --mediaeval: neither model nor backbone saw data from outside the
+                task.
+            for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run; the
+                first line says so.
+            force: Replace the output if it exists.
+        """
+        if no_external_data and mediaeval is None:
+            raise FixUsage("--no-external-data needs --mediaeval PATH")
+        table = self.to_csv(for_spreadsheets=for_spreadsheets)
+        written = []
+        if output is not None:
+            write_new(Path(output), table.encode("utf-8"), force=force)
+            written.append(f"wrote {output}")
+        if mediaeval is not None:
+            paths = self._write_run(
+                Path(mediaeval), external_data=not no_external_data, force=force
+            )
+            written.append(f"wrote {' and '.join(map(str, paths))}")
+        return PredictedFiles(self, table, tuple(written))
+
+    def _write_run(
+        self, path: Path, *, external_data: bool, force: bool
+    ) -> tuple[Path, Path]:
+        """Write the scores of the positive class as a run, as `audit mediaeval` reads it."""
+        model = self.model
+        if model is None:
+            raise FixUsage("a run of MediaEval needs the predictions of a saved model")
+        if len(model.classes) != 2:
+            raise FixUsage(
+                f"--mediaeval needs a model of two classes, {model.name} has"
+                f" {len(model.classes)}",
+                hint="a model of the task violence; docs/guide.md has the command that trains it",
+            )
+        names = map(official_name, self.clip_ids)
+        scores = dict(zip(names, self.scores[:, -1].tolist(), strict=True))
+        return write_run_file(
+            path,
+            scores,
+            external_data=external_data,
+            tag=model.name,
+            about={"model": model.kind, "backbone": model.features.backbone},
+            force=force,
+        )
+
     def _table(self) -> dict[str, Sequence[Any]]:
         table: dict[str, Sequence[Any]] = {
             "clip_id": self.clip_ids,
@@ -115,25 +187,113 @@ class Predicted:
         return table
 
 
-def predict(
-    model: SavedModel,
-    store: Store,
-    clips: Iterable[str | Clip] | None = None,
-    *,
-    in_sample: bool = False,
-) -> Predicted:
-    """Return a model's predictions for the clips of a store.
+@dataclass(frozen=True)
+class PredictedFiles:
+    """Predictions, their table as CSV, and a sentence for each file that was written."""
 
-    A clip that the model was trained on gets its out-of-fold score; it is refused where there is
-    none. A store with another fingerprint than the model's is an error.
+    predicted: Predicted
+    table: str
+    written: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the predictions."""
+        return self.predicted.to_json()
+
+    def __str__(self) -> str:
+        return "" if self.written else self.table.rstrip("\n")
+
+    @property
+    def notes(self) -> list[str]:
+        """The clips without features, how many rows have which basis, and the files."""
+        absent = [f"{clip}: {why}" for clip, why in self.predicted.absent.items()]
+        counts = Counter(self.predicted.basis)
+        by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
+        return [*absent, f"rows by basis: {by_basis}", *self.written]
+
+    @property
+    def warnings(self) -> list[str | tuple[str, str]]:
+        """What could be taken for a prediction, or is missing, and what to do."""
+        warnings: list[str | tuple[str, str]] = []
+        refused = self.predicted.refused
+        if refused:
+            first, reason = next(iter(refused.items()))
+            n = len(refused)
+            clips = first if n == 1 else f"{n} clips, the first is {first}"
+            warnings.append((f"no row for {clips}: {reason}", "--in-sample"))
+        n_in_sample = Counter(self.predicted.basis)[IN_SAMPLE]
+        if n_in_sample:
+            warnings.append(
+                f"the model was trained on {n_in_sample} of these clips: their in-sample scores"
+                " are not predictions and cannot be used to evaluate the model"
+            )
+        return warnings
+
+
+def predict(
+    model: str | os.PathLike[str] | SavedModel,
+    store: str | os.PathLike[str] | Store,
+    clips: Annotated[
+        Iterable[str | Clip] | None,
+        Option("--clips", separator=",", metavar="TEXT", shown_default="all"),
+    ] = None,
+    *,
+    manifest: str | os.PathLike[str] | Manifest | None = None,
+    in_sample: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Predicted:
+    """Predict the clips of a store with a model.
+
+    One row per clip: the decision, the probability of each class and, for a bottleneck, the margin
+    of each concept and its contribution. A store of other features is an error (exit code 5). A
+    model of segments, trained on a store of windows, needs the manifest of the segments.
+
+    The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
+    film. film-seen: it was trained on other clips of the film. out-of-fold: it was trained on the
+    clip, and the score is from fits of its evaluation that were not; for a bottleneck, these have
+    no margins. in-sample: it was trained on the clip, and the score is its own (only with
+    --in-sample).
 
     Args:
-        model: A saved model.
+        model: A saved model: its name in the workspace, or its folder.
         store: Features of the recipe that the model was trained on.
-        clips: A manifest, clips of a manifest, or clip ids. The default is all clips of the store.
-            A model of segments, whose features are reduced from windows, needs a manifest.
+        clips: Clip ids to predict, separated by commas; in Python a list of ids, or a manifest.
+        manifest: Predict the clips or segments of this manifest.
         in_sample: Score training clips with the model itself; such scores are not predictions.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> predicted = og.predict("kept", "mine", clips=["alba-001", "alba-002"])
+        >>> predicted.clip_ids, predicted.basis
+        (['alba-001', 'alba-002'], ['out-of-fold', 'out-of-fold'])
+
+    Commands:
+        obygaze models predict films-pcbm films.descriptors > predictions.csv
+        obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
+        obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
+        obygaze models predict violence liris-accede.xclip --mediaeval run1.txt
+        obygaze models predict films-ridge whole.descriptors --manifest films
     """
+    saved = load_model(model, workspace=workspace)
+    opened = open_store(store, workspace=workspace)
+    listed = None if clips is None else list(clips)
+    if manifest is not None:
+        rows = read_manifest(manifest, workspace=workspace)
+        listed = list(rows) if listed is None else [_row_of(rows, c) for c in listed]
+    return _predict(saved, opened, listed, in_sample=in_sample)
+
+
+def _row_of(manifest: Manifest, clip: str | Clip) -> Clip:
+    return manifest[clip.clip_id if isinstance(clip, Clip) else clip]
+
+
+def _predict(
+    model: SavedModel,
+    store: Store,
+    clips: Sequence[str | Clip] | None,
+    *,
+    in_sample: bool,
+) -> Predicted:
+    """Return the predictions of a model; training clips get their out-of-fold scores."""
     matrix, film_of = read_features(model, store, clips)
     X = np.asarray(matrix.values, dtype=np.float64)
     ids = [str(clip) for clip in matrix.clip_ids]
@@ -166,6 +326,7 @@ def predict(
         contributions=contributions,
         absent={clip: str(status) for clip, status in matrix.reasons.items()},
         refused=refused,
+        model=model.info,
     )
 
 
@@ -194,6 +355,9 @@ def read_features(
         cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce}
         films = {clip.clip_id: clip.movie_id for clip in segments}
         matrix = store.segments(segments, wanted.level, **cut)
+    elif clips is not None and not listed:
+        hint = "ids with commas between, or omit --clips"
+        raise FixUsage("--clips lists no clip", hint=hint)
     else:
         ids = _ids_in(store, listed)
         films = dict(
@@ -356,3 +520,6 @@ def _explain(
         _, parts = model.estimator.contributions(X)
     margins = dict(zip(names, project(X).T.copy(), strict=False))
     return margins, dict(zip((*names, "residual"), parts.T.copy(), strict=False))
+
+
+command = command_of(predict, "predict", then=Predicted.write, then_group="Options")

@@ -3,17 +3,19 @@
 Loading a model runs no code from the folder, and sizes and checksums are checked first.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from obygaze_features import __version__
+from obygaze_features.core.console import human
 from obygaze_features.core.drafts import (
     OwnFolder,
     check_folder,
@@ -30,7 +32,8 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
 from obygaze_features.core.metadata import CROISSANT_FILE
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.workspace import is_url
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import Workspace, is_url, last_part
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote import open_files, open_target
 from obygaze_features.store.remote.files import Files
@@ -85,6 +88,33 @@ class SavedModel:
         info = self.info
         facts = info.kind, info.task, f"{info.features.backbone} {info.features.level}"
         return short_repr("SavedModel", repr(info.name), *facts)
+
+    def __str__(self) -> str:
+        return f"{self.folder}: valid, a {self.info.kind} for {self.info.task}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the name of the folder, its path, and the kind of the model."""
+        return {
+            "model": self.folder.name,
+            "path": str(self.folder),
+            "kind": self.info.kind,
+        }
+
+
+@dataclass(frozen=True)
+class PushedModel:
+    """A model that was copied to a target."""
+
+    model: str
+    target: str
+    n_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.model} is at {self.target} ({human(self.n_bytes)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the model, the target and the size in bytes."""
+        return {"model": self.model, "target": self.target, "bytes": self.n_bytes}
 
 
 def save_model(
@@ -144,12 +174,30 @@ def save_model(
     return _write(folder, contents, force=force)
 
 
-def load_model(folder: Path) -> SavedModel:
-    """Load a saved model; sizes and checksums are checked first.
+def load_model(
+    model: str | os.PathLike[str] | SavedModel,
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+) -> SavedModel:
+    """Load a saved model: arrays and facts, nothing that runs code.
+
+    Sizes and checksums are checked first. A model that is loaded is returned as it is.
 
     Args:
-        folder: The folder of the model.
+        model: The name of a model of the workspace, or its folder.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> og.load_model("kept").info.task
+        'ENHN_S'
     """
+    if isinstance(model, SavedModel):
+        return model
+    return load_folder(Workspace.of(workspace).existing("models", model))
+
+
+def load_folder(folder: Path) -> SavedModel:
+    """Load the model in a folder."""
     document = read_document(folder)
     info = document.info
     where = str(folder / MODEL_FILE)
@@ -192,12 +240,8 @@ def load_model(folder: Path) -> SavedModel:
     )
 
 
-def verify_model(folder: Path) -> SavedModel:
-    """Load a saved model and check its card and croissant.json too, which people may edit.
-
-    Args:
-        folder: The folder of the model.
-    """
+def verify_folder(folder: Path) -> SavedModel:
+    """Load the model in a folder and check its card and croissant.json, which people may edit."""
     document = read_document(folder)
     for name, mark in (
         (CARD_FILE, document.card),
@@ -205,18 +249,32 @@ def verify_model(folder: Path) -> SavedModel:
     ):
         if mark is not None:
             _read_checked(folder, name, mark)
-    return load_model(folder)
+    return load_folder(folder)
 
 
-def push_model(folder: Path, target: str, *, force: bool = False) -> int:
-    """Check a model, copy it to a folder, a bucket or the hub, and return its size in bytes.
+def push_model(
+    model: str | os.PathLike[str],
+    target: str,
+    *,
+    force: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> PushedModel:
+    """Copy a model to a folder, a bucket or the hub.
+
+    It is checked first. Another model that is there is replaced only with --force.
 
     Args:
-        folder: The folder of the model.
+        model: The name of a model of the workspace, or its folder.
         target: A folder, or an s3:// or hf:// URL.
-        force: Replace another model that is there.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models push films-pcbm /shared/models/films-pcbm
+        obygaze models push films-pcbm hf://lab/films-pcbm
     """
-    load_model(folder)
+    folder = Workspace.of(workspace).existing("models", model)
+    load_folder(folder)
     contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
     if not is_url(target):
         _write(Path(target), contents, force=force)
@@ -239,24 +297,43 @@ def push_model(folder: Path, target: str, *, force: bool = False) -> int:
         for name in missing:
             address.put(name, contents[name], marks[name])
         address.settle(f"model {folder.name}")
-    return sum(map(len, contents.values()))
+    n_bytes = sum(map(len, contents.values()))
+    return PushedModel(os.fspath(model), target, n_bytes)
 
 
-def pull_model(location: str, folder: Path, *, force: bool = False) -> SavedModel:
-    """Copy a model to a folder, check it, and load it; the folder appears only if it is valid.
+def pull_model(
+    location: str,
+    output: Annotated[
+        str | os.PathLike[str] | None,
+        Option("-o", shown_default="the last part of LOCATION"),
+    ] = None,
+    *,
+    force: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> SavedModel:
+    """Copy a model into the workspace and check it.
+
+    The model appears only if the sizes and checksums of all its files are correct.
 
     Args:
         location: A folder, or an https://, s3:// or hf:// URL.
-        folder: The new folder.
-        force: Replace a model that has this name.
+        output: Name of the copy.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models pull /shared/models/films-pcbm
+        obygaze models pull https://example.org/films-pcbm -o theirs
     """
+    name = last_part(location) if output is None else os.fspath(output)
+    folder = Workspace.of(workspace).target("models", name)
     with new_folder(folder, MODEL, force=force) as draft:
         files = open_files(location)
         _fetch(files, MODEL_FILE, draft)  # it lists the other files
-        for name in files_of(draft)[:-1]:
-            _fetch(files, name, draft)
-        verify_model(draft)
-    return load_model(folder)
+        for file in files_of(draft)[:-1]:
+            _fetch(files, file, draft)
+        verify_folder(draft)
+    return load_folder(folder)
 
 
 def check_place(folder: Path, name: str) -> None:

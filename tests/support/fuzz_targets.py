@@ -631,10 +631,10 @@ def _with_model_hashes(files: Tree, draw: random.Random) -> Tree:
 
 
 def _read_model(files: Tree, folder: Path) -> None:
+    from obygaze_models.zoo import verify_models
     from obygaze_models.zoo.info import card_text
-    from obygaze_models.zoo.saving import verify_model
 
-    model = verify_model(written(files, folder))
+    model = verify_models(written(files, folder)).models[0]
     card_text(model.info, model.clips)
     _ = repr(model)
 

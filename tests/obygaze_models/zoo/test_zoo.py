@@ -49,6 +49,7 @@ from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo import saving
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData, card_text
+from obygaze_models.zoo.overview import verify_models
 from obygaze_models.zoo.predicting import predict
 from obygaze_models.zoo.saving import (
     check_place,
@@ -56,7 +57,6 @@ from obygaze_models.zoo.saving import (
     pull_model,
     push_model,
     save_model,
-    verify_model,
 )
 
 N, D = 40, 6
@@ -394,7 +394,7 @@ def test_an_edited_card_loads_and_is_found_by_verify(
     )
     assert load_model(saved).info.classes == ("HN", "S")
     with pytest.raises(Corrupt, match="checksum"):
-        verify_model(saved)
+        verify_models(saved)
     assert call_obygaze("-C", tmp_path, "models", "verify", "toy").code == 4
 
 
@@ -540,15 +540,15 @@ def test_pull_refuses_what_verify_refuses(
     with (tmp_path / "theirs" / name).open("a") as stream:
         stream.write("Trained on every film.\n")
     with pytest.raises(Corrupt):
-        verify_model(tmp_path / "theirs")
+        verify_models(tmp_path / "theirs")
     with pytest.raises(Corrupt, match="bytes, got"):
         pull_model(str(tmp_path / "theirs"), tmp_path / "ours")
     assert not (tmp_path / "ours").exists()
 
 
 def test_a_model_goes_to_another_lab_and_back(saved: Path, tmp_path: Path) -> None:
-    n_bytes = push_model(saved, str(tmp_path / "shared" / "toy"))
-    assert n_bytes == sum(path.stat().st_size for path in saved.iterdir())
+    pushed = push_model(saved, str(tmp_path / "shared" / "toy"))
+    assert pushed.n_bytes == sum(path.stat().st_size for path in saved.iterdir())
     theirs = pull_model(
         str(tmp_path / "shared" / "toy"), tmp_path / "models" / "theirs"
     )

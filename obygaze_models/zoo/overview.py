@@ -1,0 +1,185 @@
+"""List, show and verify the models of a workspace."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from obygaze_features.core.console import table
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.files import parse_json
+from obygaze_features.core.workspace import Workspace
+from obygaze_models.zoo.info import ModelInfo, card_text
+from obygaze_models.zoo.saving import (
+    MODEL_FILE,
+    SavedModel,
+    load_model,
+    read_document,
+    verify_folder,
+)
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """The facts of a model in one row; `ap` is its average precision on unseen films."""
+
+    name: str
+    kind: str
+    task: str
+    backbone: str
+    level: str
+    clips: int
+    ap: float | None
+
+
+@dataclass(frozen=True)
+class ModelList:
+    """The models of a workspace; `broken` has what is wrong with those that cannot be read."""
+
+    models: tuple[ModelSummary, ...]
+    broken: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts of the models, and the names of the broken ones."""
+        models = [asdict(model) for model in self.models]
+        return {"models": models, "broken": list(self.broken)}
+
+    def __str__(self) -> str:
+        if not self.models:
+            return ""
+        rows = [asdict(model) for model in self.models]
+        return table(list(rows[0]), [list(row.values()) for row in rows])
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with each broken model."""
+        return [f"{name}: {problem}" for name, problem in self.broken.items()]
+
+    @property
+    def notes(self) -> list[str]:
+        """How to make a model, if there is none."""
+        if self.models:
+            return []
+        return ["the workspace has no models; obygaze train --help"]
+
+
+def list_models(*, workspace: str | os.PathLike[str] | None = None) -> ModelList:
+    """List the models of the workspace.
+
+    Args:
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models ls
+        obygaze models ls --json
+    """
+    folder = Workspace.of(workspace).folder("models")
+    models = []
+    broken: dict[str, str] = {}
+    for path in sorted(folder.glob(f"*/{MODEL_FILE}")):
+        name = path.parent.name
+        try:
+            info = read_document(path.parent).info
+        except ObygazeError as error:
+            broken[name] = error.what
+        else:
+            models.append(_summary(name, info))
+    return ModelList(tuple(models), broken)
+
+
+def _summary(name: str, info: ModelInfo) -> ModelSummary:
+    return ModelSummary(
+        name=name,
+        kind=info.kind,
+        task=info.task,
+        backbone=info.features.backbone,
+        level=info.features.level,
+        clips=info.training.n_clips,
+        ap=info.metrics.get("ap", {}).get("value"),
+    )
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """A saved model, shown as its card."""
+
+    model: SavedModel
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of model.json."""
+        path = self.model.folder / MODEL_FILE
+        document: dict[str, Any] = parse_json(path.read_bytes())
+        return document
+
+    def __str__(self) -> str:
+        text = card_text(self.model.info, self.model.clips)
+        return text.split("---\n", 2)[-1].strip()
+
+
+def show_model(
+    model: str | os.PathLike[str] | SavedModel,
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+) -> ModelCard:
+    """Show the card of a model: its facts and its metrics.
+
+    Args:
+        model: The name of a model of the workspace, or its folder.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models show films-pcbm
+        obygaze models show models/films-pcbm --json
+    """
+    return ModelCard(load_model(model, workspace=workspace))
+
+
+@dataclass(frozen=True)
+class VerifiedModels:
+    """Models whose files are all as model.json says."""
+
+    models: Sequence[SavedModel]
+
+    @property
+    def without_checksum(self) -> list[str]:
+        """The models whose model.json has no checksum of its own, as those of older versions."""
+        return [model.info.name for model in self.models if not model.sha256]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the names of the models."""
+        names = [model.info.name for model in self.models]
+        return {"whole": names, "without_checksum": self.without_checksum}
+
+    def __str__(self) -> str:
+        infos = [model.info for model in self.models]
+        lines = [f"{info.name}: valid, a {info.kind} for {info.task}" for info in infos]
+        return "\n".join(lines)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What cannot be checked."""
+        return [
+            f"{name}: model.json has no checksum, so changes of it are not found"
+            for name in self.without_checksum
+        ]
+
+
+def verify_models(
+    *models: str | os.PathLike[str],
+    workspace: str | os.PathLike[str] | None = None,
+) -> VerifiedModels:
+    """Check the files of a model.
+
+    Sizes, checksums, and whether the arrays fit the estimator. No code of the model is run.
+
+    Args:
+        models: Names of models of the workspace, or their folders.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models verify films-pcbm
+        obygaze models verify films-pcbm films-mlp --json
+    """
+    place = Workspace.of(workspace)
+    verified = [verify_folder(place.existing("models", model)) for model in models]
+    return VerifiedModels(verified)
