@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze, run_obygaze
 from support.data import golden, real_data
-from support.mutation import changes_of
+from support.mutation import changes_of, room_files
 from support.servers import free_port, need_program, wait_for_port, wait_until
 from support.videos import encode_video
 
@@ -111,3 +111,30 @@ class Clip:
     ]
     # Places count bytes: the e with an accent has two.
     assert text[changes[-1].start : changes[-1].end] == b"a * -b"
+
+
+@pytest.mark.parametrize(
+    "room, file, tests",
+    [
+        ("zoo", "obygaze_models/zoo/saving.py", "obygaze_models/zoo"),
+        (
+            "annotate/projection",
+            "obygaze/extensions/annotate/projection.py",
+            "obygaze/extensions/annotate/test_projection.py",
+        ),
+        (
+            "obygaze_models/protocols/runner/cells.py",
+            "obygaze_models/protocols/runner/cells.py",
+            "obygaze_models/protocols",
+        ),
+    ],
+)
+def test_a_room_is_a_folder_a_file_or_a_path_and_has_tests(
+    monkeypatch, room, file, tests
+):
+    monkeypatch.chdir(Path(__file__).parents[1])
+    files, tests_of_room = room_files(room)
+    assert file in files
+    assert f"tests/{tests}" in tests_of_room
+    with pytest.raises(SystemExit, match="no room 'no-such-room'"):
+        room_files("no-such-room")

@@ -3,8 +3,12 @@
 One operator, comparison, number or truth value of the room is changed in a copy of the tree, and
 the room's test files that call the changed function are run, first the tests that call it. Prints
 a line for each change: where, what was changed, and the test that saw it. A change with which
-nothing can be imported is not counted. A room is a folder or file of a package (`evaluation`,
-`store/format`, `extraction/estimate`); its tests are in the folder or file of that name in tests/.
+nothing can be imported is not counted.
+
+A room is a folder or file of a package or an extension (`evaluation`, `store/format`, `audits`,
+`extraction/estimate`), or a path; several are separated by commas. Its tests are in the folder or
+the files of that name in tests/; a file without such tests is proven by the tests of its folder.
+Tests with a `check` mark are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +36,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PYTEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=no")
+PYTEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=no", "-m", "not check")
+PACKAGES = ("obygaze", "obygaze_features", "obygaze_models", "obygaze/extensions")
 ERROR_AT_IMPORT = (2, 3, 4)
 OPERATORS: dict[type, type] = {
     ast.Add: ast.Sub,
@@ -150,8 +155,8 @@ class Unchanged:
 class Callers:
     """A plugin of pytest that notes which tests call which function, which fail, and how long."""
 
-    def __init__(self, room: str) -> None:
-        self.room = room
+    def __init__(self, files: Iterable[str]) -> None:
+        self.names = {str(Path.cwd() / file): file for file in files}
         self.test = ""
         self.tests: dict[tuple[str, int], set[str]] = defaultdict(set)
         self.seconds: dict[str, float] = defaultdict(float)
@@ -174,9 +179,8 @@ class Callers:
             self.failed.add(report.nodeid)
 
     def _note(self, frame: Any, event: str, _: Any) -> None:
-        path = frame.f_code.co_filename
-        if self.room in path:
-            path = Path(path).relative_to(Path.cwd()).as_posix()
+        path = self.names.get(frame.f_code.co_filename)
+        if path is not None:
             self.tests[path, frame.f_code.co_firstlineno].add(self.test)
             self.tests[path, 0].add(self.test)
 
@@ -235,10 +239,10 @@ def run_tests(calling: set[str], unchanged: Unchanged) -> int:
     )
 
 
-def run_unchanged(tests: str, room: str) -> Unchanged:
-    """Run all tests of a room in this process; return what the plugin noted."""
-    callers = Callers(room)
-    pytest.main([*PYTEST_OPTIONS, tests], plugins=[callers])
+def run_unchanged(tests: Sequence[str], files: Sequence[str]) -> Unchanged:
+    """Run all tests of some files in this process; return what the plugin noted."""
+    callers = Callers(files)
+    pytest.main([*PYTEST_OPTIONS, *tests], plugins=[callers])
     return Unchanged(dict(callers.tests), dict(callers.seconds), callers.failed)
 
 
@@ -253,23 +257,35 @@ def copy_tree(target: Path) -> None:
             shutil.copy2(ROOT / name, target / name)
 
 
-def room_files(room: str) -> tuple[str, list[str], str]:
-    """Return a room's path, its files without those of commands, and where its tests are."""
-    for path in sorted(
-        [*Path().glob(f"obygaze_*/{room}"), *Path().glob(f"obygaze_*/{room}.py")]
-    ):
-        if path.is_file():
-            tests = Path("tests") / path.parent / f"test_{path.name}"
-            return str(path), [str(path)], str(tests)
-        names = [
-            str(file)
-            for file in path.rglob("*.py")
-            if not file.name.startswith("commands")
-        ]
-        return f"{path}/", sorted(names), str(Path("tests") / path)
+def room_files(room: str) -> tuple[list[str], list[str]]:
+    """Return the files of a room without those of commands, and where its tests are."""
+    for path in (Path(room), *(Path(package, room) for package in PACKAGES)):
+        if path.is_dir():
+            files = [
+                file.as_posix()
+                for file in path.rglob("*.py")
+                if not file.name.startswith("commands")
+            ]
+            return sorted(files), [nearest_tests(path)]
+        file = path.with_suffix(".py")
+        if file.is_file():
+            folder = nearest_tests(path.parent)
+            if not Path(folder, f"test_{path.stem}.py").is_file():
+                return [file.as_posix()], [folder]
+            named = sorted(Path(folder).glob(f"test_{path.stem}*.py"))
+            return [file.as_posix()], [test.as_posix() for test in named]
     raise SystemExit(
-        f"no room {room!r}: name a folder or file of a package, such as evaluation"
+        f"no room {room!r}: name a folder or file of a package, such as evaluation, or a path"
     )
+
+
+def nearest_tests(folder: Path) -> str:
+    """Return the folder of tests of a folder, or of the nearest one above it that has tests."""
+    for above in (folder, *folder.parents):
+        tests = "tests" / above
+        if tests.is_dir():
+            return tests.as_posix()
+    raise AssertionError("the root has tests")
 
 
 def seen_by(change: Change, calling: set[str], unchanged: Unchanged, stamp: int) -> str:
@@ -307,18 +323,24 @@ def main(room: str, seed: int = 1, draws: int = 20) -> None:
         os.chdir(folder)
         os.environ["PYTHONPATH"] = os.pathsep.join([folder, f"{folder}/tests"])
         sys.path[:] = [folder, *(entry for entry in sys.path if Path(entry) != ROOT)]
-        path, files, tests = room_files(room)
+        files: set[str] = set()
+        tests: set[str] = set()
+        for name in room.split(","):
+            files_of_room, tests_of_room = room_files(name)
+            files.update(files_of_room)
+            tests.update(tests_of_room)
         changes = [
             change
-            for file in files
+            for file in sorted(files)
             for change in changes_of(file, Path(file).read_bytes())
         ]
+        where = " ".join(sorted(tests))
         print(
-            f"{room}: {len(changes)} changes possible; running {tests} once", flush=True
+            f"{room}: {len(changes)} changes possible; running {where} once", flush=True
         )
         output = Path("mutation-output.txt")
         unchanged = in_child(
-            lambda: run_unchanged(tests, f"{folder}/{path}"), output, 3600
+            lambda: run_unchanged(sorted(tests), sorted(files)), output, 3600
         )
         print(
             *output.read_text("utf-8", errors="replace").splitlines()[-1:], flush=True
