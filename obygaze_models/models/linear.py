@@ -60,7 +60,8 @@ class LogisticProbe(LinearProbe):
         """Fit on bags of `sizes` rows: those of a negative bag (0) are negative, of a positive any.
 
         Each bag counts the same. Of a positive bag, the row with the highest score of the last fit
-        counts, at first all of them; fits are repeated until these rows stay the same.
+        counts, at first all of them; fits are repeated until these rows stay the same, at most
+        `MAX_ROUNDS` times.
         """
         self.classes_ = np.array([0, 1])
         self.n_features_in_ = X.shape[1]

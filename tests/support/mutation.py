@@ -321,6 +321,9 @@ def main(room: str, seed: int = 1, draws: int = 20) -> None:
     with tempfile.TemporaryDirectory(prefix="obygaze-mutation-") as folder:
         copy_tree(Path(folder))
         os.chdir(folder)
+        # Beside the copy there are no data.
+        os.environ.setdefault("OBYGAZE_DATA", str(ROOT.parent / "shared" / "data"))
+        os.environ.setdefault("OBYGAZE_GOLDEN", str(ROOT.parent / "shared" / "golden"))
         os.environ["PYTHONPATH"] = os.pathsep.join([folder, f"{folder}/tests"])
         sys.path[:] = [folder, *(entry for entry in sys.path if Path(entry) != ROOT)]
         files: set[str] = set()

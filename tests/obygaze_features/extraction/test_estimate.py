@@ -341,15 +341,20 @@ def test_gpus_are_idle_only_for_backbones_with_weights_on_the_cpu(
         assert found.idle_gpus == expected
 
 
-def test_bytes_of_a_store_have_the_two_times_of_each_frame(world: Path) -> None:
-    """Five clips in a block of five: the levels, and two times of 8 bytes for each frame."""
+@pytest.mark.parametrize(("backbone", "mask"), [("descriptors", 0), (LSMDC, 1)])
+def test_bytes_of_a_store_have_the_two_times_of_each_frame(
+    world: Path, backbone: str, mask: int
+) -> None:
+    """Five clips in a block of five: the levels, and two times of 8 bytes for each frame.
+
+    Of a backbone that pads short clips, each frame has one byte more: whether it is real.
+    """
     manifest = film_folder(world / "more", 5)
-    target = Target(str(world / "s"), "descriptors")
+    target = Target(str(world / "s"), backbone)
     plan = make_plan(manifest, [target], workspace=world)
-    card = find_card("descriptors", Workspace(world))
+    card = find_card(backbone, Workspace(world))
     target = plan.targets[0]
     store = _store(plan, target, _weights_of(target, card))
     n_frames = card.geometry.frames
-    assert n_frames == 16
-    assert not card.family.takes_mask
-    assert store.n_bytes == 5 * (sum(store.levels.values()) + 16 * n_frames)
+    assert card.family.takes_mask == bool(mask)
+    assert store.n_bytes == 5 * (sum(store.levels.values()) + (16 + mask) * n_frames)
