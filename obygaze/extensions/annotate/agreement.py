@@ -173,16 +173,20 @@ def p_value(
 
     It is None without draws, and where no pair has a gamma.
     """
-    usable = [pair for pair in pairs if pair.gamma(null) is not None]
-    films = [pair.movie_id for pair in usable]
-    real = mean_of_groups(films, [pair.gamma(null) for pair in usable])
+    usable: list[tuple[AnnotatorPair, float]] = []
+    for pair in pairs:
+        expected = pair.expected(null)
+        if expected:
+            usable.append((pair, expected))
+    films = [pair.movie_id for pair, _ in usable]
+    real = mean_of_groups(films, [pair.gamma(null) for pair, _ in usable])
     if real is None or not permutations:
         return None
     in_film = Counter(films)
     gammas = np.zeros(permutations)
-    for pair in usable:
+    for pair, expected in usable:
         sums = pair.simulated(null, permutations, seed)
-        disorder = sums / (10 * pair.n * (pair.expected(null) or 1.0))
+        disorder = sums / (10 * pair.n * expected)
         gammas += (1.0 - disorder) / (in_film[pair.movie_id] * len(in_film))
     # Means that are equal as fractions may differ in their last bits.
     as_good = int((gammas >= real - 1e-12).sum())

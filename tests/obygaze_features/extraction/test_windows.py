@@ -43,7 +43,8 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import film_index
-from obygaze_features.video.pool import DecodePool
+from obygaze_features.video.index import FrameIndex
+from obygaze_features.video.pool import DecodeJob, DecodePool
 from obygaze_features.video.resize import Resize
 
 SIX = (
@@ -253,6 +254,62 @@ def test_parts_begin_at_key_frames() -> None:
         17,
         16,
     ]
+
+
+def index_of(times_s: list[float], keys: tuple[int, ...] = (0,)) -> FrameIndex:
+    """The index of a film whose pictures are shown at these times, each for a tenth."""
+    n = len(times_s)
+    return FrameIndex(
+        pts=np.round(np.array(times_s) * 1000).astype(np.int64),
+        size=np.ones(n, dtype=np.int64),
+        key=np.isin(np.arange(n), keys),
+        order=np.arange(n),
+        timed=True,
+        counted=True,
+        seconds_per_tick=0.001,
+        origin_s=0.0,
+        rate=10.0,
+        last_s=0.1,
+        broken=np.zeros(n, dtype=np.bool_),
+        pts_are_times=True,
+    )
+
+
+def test_a_film_of_a_single_picture_has_the_rate_of_its_file() -> None:
+    film = sweeps._film("a", "a.mp4", index_of([3.0]))
+    assert film == Film("a", "a.mp4", 1, 10.0, 0.1)
+
+
+@pytest.mark.parametrize(("late_s", "fps"), [(0.02, 10.0), (0.03, 0.0)])
+def test_the_rate_is_constant_if_no_picture_is_a_quarter_of_one_late(
+    late_s: float, fps: float
+) -> None:
+    times = [0.1 * n for n in range(20)]
+    times[10] += late_s
+    film = sweeps._film("a", "a.mp4", index_of(times))
+    assert (film.fps, film.n_frames) == (fps, 20)
+    assert film.duration_s == pytest.approx(2.0)
+
+
+def test_key_frames_of_a_window_are_those_inside_it() -> None:
+    """Of pictures 0-3 the last is nearest to key frame 4, which is of the next window."""
+    index = index_of([0.1 * n for n in range(12)], keys=(0, 4, 8))
+    job = DecodeJob("a.mp4", ())
+    sweep = sweeps._Sweep(Grid(4, 4), index, None, job)
+    view = View(4, sampling="keyframes")
+    for number, key in enumerate((0, 4, 8)):
+        window = sweep._window(number, (view,))
+        assert window.samples[view].index.tolist() == [key] * 4
+        assert window.samples[view].asked.tolist() == [key, key + 1, key + 2, key + 3]
+        assert window.span_s == pytest.approx((0.1 * key, 0.1 * key + 0.4))
+
+
+def test_the_data_set_of_windows_has_the_name_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "Amélie 1").mkdir()
+    (tmp_path / "Amélie 1" / "a.mp4").touch()
+    header, _, videos = sweeps._videos_of(tmp_path / "Amélie 1", Workspace(tmp_path))
+    assert header.dataset == "Amelie_1"
+    assert videos == {"a": "a.mp4"}
 
 
 @pytest.fixture(scope="module")
