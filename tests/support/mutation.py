@@ -1,9 +1,9 @@
 """`python -m support.mutation ROOM [SEED] [DRAWS]` (from tests/): do tests see random changes?
 
 One operator, comparison, number or truth value of the room is changed in a copy of the tree, and
-the room's test files that call the changed function are run, first the tests that call it. Prints
-a line for each change: where, what was changed, and the test that saw it. A change with which
-nothing can be imported is not counted.
+the tests of the room that call the changed function are run, the quickest first; where a fixture
+calls it, all tests of the file. Prints a line for each change: where, what was changed, and the
+test that saw it. A change with which nothing can be imported is not counted.
 
 A room is a folder or file of a package or an extension (`evaluation`, `store/format`, `audits`,
 `extraction/estimate`), or a path; several are separated by commas. Its tests are in the folder or
@@ -39,6 +39,7 @@ ROOT = Path(__file__).parents[2]
 PYTEST_OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=no", "-m", "not check")
 PACKAGES = ("obygaze", "obygaze_features", "obygaze_models", "obygaze/extensions")
 ERROR_AT_IMPORT = (2, 3, 4)
+ALL_PASSED = (0, 5)  # 5: every test that calls it is left out
 OPERATORS: dict[type, type] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -145,7 +146,10 @@ def _is_text(node: ast.AST) -> bool:
 
 @dataclass(frozen=True)
 class Unchanged:
-    """A room without any change: the tests that call each function, their seconds, which fail."""
+    """A room without any change: the tests that call each function, their seconds, which fail.
+
+    A file of tests stands for all of its tests.
+    """
 
     tests: dict[tuple[str, int], set[str]]
     seconds: dict[str, float]
@@ -165,13 +169,19 @@ class Callers:
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Follow the calls of one test."""
-        self.test = item.nodeid
+        # What a fixture computed may be read by other tests of the file.
+        self.test = item.nodeid.split("::")[0]
         began = time.monotonic()
         threading.settrace(self._note)
         sys.settrace(self._note)
         yield
         sys.settrace(None)
-        self.seconds[self.test] = time.monotonic() - began
+        self.seconds[item.nodeid] = time.monotonic() - began
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        """Follow the calls of a test itself, after those of its fixtures."""
+        self.test = item.nodeid
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note a test that fails without any change."""
@@ -185,21 +195,15 @@ class Callers:
             self.tests[path, 0].add(self.test)
 
 
-class CallersFirst:
-    """A plugin of pytest that runs some tests before the others, the quickest first."""
+class QuickestFirst:
+    """A plugin of pytest that runs the quickest tests first."""
 
-    def __init__(self, calling: set[str], seconds: dict[str, float]) -> None:
-        self.calling = calling
+    def __init__(self, seconds: dict[str, float]) -> None:
         self.seconds = seconds
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Sort the tests."""
-        items.sort(
-            key=lambda item: (
-                item.nodeid not in self.calling,
-                self.seconds.get(item.nodeid, 0.0),
-            )
-        )
+        items.sort(key=lambda item: self.seconds.get(item.nodeid, 0.0))
 
 
 def in_child(work: Callable[[], Any], output: Path, limit_s: float) -> Any:
@@ -230,12 +234,14 @@ def in_child(work: Callable[[], Any], output: Path, limit_s: float) -> Any:
 
 
 def run_tests(calling: set[str], unchanged: Unchanged) -> int:
-    """Run the files of some tests up to the first failure; return pytest's exit status."""
-    files = sorted({test.split("::")[0] for test in calling})
+    """Run some tests, or whole files of them, to the first failure; return the exit status."""
+    files = {name for name in calling if "::" not in name}
+    tests = [name for name in calling if name.split("::")[0] not in files]
     deselected = [word for test in unchanged.failed for word in ("--deselect", test)]
-    plugin = CallersFirst(calling, unchanged.seconds)
+    plugin = QuickestFirst(unchanged.seconds)
+    names = sorted([*files, *tests])
     return int(
-        pytest.main([*PYTEST_OPTIONS, "-x", *deselected, *files], plugins=[plugin])
+        pytest.main([*PYTEST_OPTIONS, "-x", *deselected, *names], plugins=[plugin])
     )
 
 
@@ -292,7 +298,11 @@ def seen_by(change: Change, calling: set[str], unchanged: Unchanged, stamp: int)
     """Return which test fails with a change, or 'import' if nothing can be imported with it."""
     if not calling:
         return "NOT SEEN, no test calls it"
-    limit_s = 120 + 5 * sum(unchanged.seconds.values())
+    limit_s = 60 + 3 * sum(
+        seconds
+        for test, seconds in unchanged.seconds.items()
+        if not calling.isdisjoint({test, test.split("::")[0]})
+    )
     path = Path(change.path)
     text = path.read_bytes()
     path.write_bytes(text[: change.start] + change.new.encode() + text[change.end :])
@@ -313,7 +323,7 @@ def seen_by(change: Change, calling: set[str], unchanged: Unchanged, stamp: int)
     )
     if failed:
         return f"seen by {failed[1]}"
-    return "NOT SEEN" if status == 0 else f"seen by exit status {status}"
+    return "NOT SEEN" if status in ALL_PASSED else f"seen by exit status {status}"
 
 
 def main(room: str, seed: int = 1, draws: int = 20) -> None:
