@@ -304,6 +304,16 @@ def test_key_frames_of_a_window_are_those_inside_it() -> None:
         assert window.span_s == pytest.approx((0.1 * key, 0.1 * key + 0.4))
 
 
+def test_a_window_after_the_end_of_its_film_takes_no_time() -> None:
+    """Of 12 pictures, windows of 4 every 4 are numbers 0 to 2."""
+    index = index_of([0.1 * n for n in range(12)])
+    sweep = sweeps._Sweep(Grid(4, 4), index, None, DecodeJob("a.mp4", ()))
+    (result,) = sweep.results([(3, (View(4),))], (48, 64))
+    assert result.seconds == 0.0
+    assert result.clips is None
+    assert "the film has 12 pictures; the window lies after them" in str(result.error)
+
+
 def test_the_data_set_of_windows_has_the_name_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "Amélie 1").mkdir()
     (tmp_path / "Amélie 1" / "a.mp4").touch()
