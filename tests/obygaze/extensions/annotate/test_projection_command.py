@@ -341,10 +341,9 @@ def test_clips_in_seconds_need_a_rate(tmp_path: Path) -> None:
     for command in ("project", "agree"):
         words = ("manifest", command, "s.csv", "--clips", "c.csv")
         done = call_obygaze(*words, cwd=tmp_path)
-        assert (
-            done.code == 1
-            and "required column is missing; or give --fps" in done.stderr
-        )
+        assert done.code == 1
+        told = "s.csv:1: column 'framerate': required column is missing; or give --fps"
+        assert told in done.stderr
         done = call_obygaze(*words, "--fps", "24", cwd=tmp_path)
         assert (
             "c.csv:3: column 'end_s': the clip has no frame at 24 frames" in done.stderr
@@ -409,3 +408,15 @@ def test_a_clip_that_ends_before_the_first_marked_frame_is_not_cut(
         ("a-0002", 719, 1438),
         ("a-0003", 1439, 2157),
     ]
+
+
+def test_a_table_of_watched_time_that_is_wrong_is_named(tmp_path: Path) -> None:
+    header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
+    (tmp_path / "s.csv").write_text(f"{header}a,ada,0,9,S,\n")
+    watched = "movie_id,annotator,start_frame,end_frame,level\na,ada,9,0,watched\n"
+    (tmp_path / "s.watched.csv").write_text(watched)
+    words = ("manifest", "project", "s.csv", "--every", "1", "--fps", "24")
+    done = call_obygaze(*words, cwd=tmp_path)
+    assert done.code == 1
+    assert "s.watched.csv:2: column 'end_frame'" in done.stderr
+    assert "s.csv:2" not in done.stderr.replace("s.watched.csv", "")

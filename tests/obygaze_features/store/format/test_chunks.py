@@ -21,7 +21,12 @@ from support.stores import fill_store, plan_store, sealed_store, some_ids
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, open_store
-from obygaze_features.store.format.chunks import ChunkLayout, _compressor, _zstd_size
+from obygaze_features.store.format.chunks import (
+    ChunkLayout,
+    _check_blosc,
+    _compressor,
+    _zstd_size,
+)
 from obygaze_features.store.read.verify import verify
 
 ROWS = np.arange(4 * 4096, dtype="<f4").reshape(4, 4096)
@@ -91,6 +96,38 @@ def test_a_wrong_field_of_a_header_of_blosc_is_found_before_the_decoder(
     chunk = with_crc(HEADER.pack(*fields) + CHUNK[16:])
     with pytest.raises(ValueError, match=r"Blosc|bytes of its rows"):
         layout_of(Decoder()).decode(chunk)
+
+
+# The formats of c-blosc's blosc.h; lz4hc has that of lz4, and few builds have Snappy.
+@pytest.mark.parametrize(
+    ("cname", "number"),
+    [
+        ("blosclz", 0),
+        ("lz4", 1),
+        ("lz4hc", 1),
+        ("snappy", 2),
+        ("zlib", 3),
+        ("zstd", 4),
+    ],
+)
+def test_the_number_of_a_codec_in_the_flags_of_blosc(cname: str, number: int) -> None:
+    fields = list(FIELDS)
+    for flag in range(8):
+        fields[2] = FIELDS[2] & 0x1F | flag << 5
+        data = np.frombuffer(HEADER.pack(*fields) + CHUNK[16:], np.uint8)
+        if flag == number:
+            _check_blosc(data, FIELDS[4], FIELDS[3], cname)
+            continue
+        with pytest.raises(ValueError, match=f"which are not those of {cname}"):
+            _check_blosc(data, FIELDS[4], FIELDS[3], cname)
+
+
+def test_a_chunk_of_one_byte_is_a_block_of_one_byte() -> None:
+    codec = Blosc(cname="zstd")
+    chunk = codec.encode(np.array([7], np.uint8))
+    assert HEADER.unpack(chunk[:16])[5] == 1
+    layout = ChunkLayout((1,), (1,), np.dtype(np.uint8), codec)
+    assert layout.decode(with_crc(chunk)).tolist() == [7]
 
 
 @pytest.mark.parametrize("start", [-1, 0, 16, 19, len(CHUNK) - 3, 2**30, -(2**31)])
@@ -327,6 +364,7 @@ def test_the_size_in_a_frame_of_zstd(size: int) -> None:
         (0x00, b"\x58", -1),  # a window, no size
         (0x20, b"\x09", 9),  # one segment, one byte
         (0x40, b"\x58\x02\x01", 256 + 0x0102),  # a window, two bytes
+        (0x42, b"\x58ab\x02\x01", 256 + 0x0102),  # a dictionary of two bytes
         (0x43, b"\x58abcd\x02\x01", 256 + 0x0102),  # a dictionary of four bytes
         (0x81, b"\x58a\x01\x00\x02\x00", 0x20001),  # one of one byte, four of size
         (0xC0, b"\x58" + bytes(7) + b"\x01", 2**56),
@@ -352,6 +390,37 @@ def test_a_block_may_begin_four_bytes_before_the_end_of_a_chunk_of_blosc() -> No
     start = len(CHUNK) - 4
     chunk = with_crc(CHUNK[:16] + struct.pack("<i", start) + CHUNK[20:])
     layout_of(Blosc(cname="zstd", shuffle=Blosc.SHUFFLE)).check_header(chunk)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "shape", "chunk_shape"),
+    [
+        ("float32", [2, 3], [2, 3]),
+        ("float32", [2, 3], [1, 3]),
+        ("float64", [2, 3], [2, 3]),
+        ("float32", [6], [6]),
+    ],
+)
+def test_vectors_of_texts_are_one_chunk_in_two_dimensions(
+    data_type: str, shape: list[int], chunk_shape: list[int]
+) -> None:
+    document = {
+        "shape": shape,
+        "chunk_grid": {"configuration": {"chunk_shape": chunk_shape}},
+        "data_type": data_type,
+        "codecs": [
+            {"name": "bytes", "configuration": {"endian": "big"}},
+            {"name": "crc32c"},
+        ],
+    }
+    plan: Any = types.SimpleNamespace(n_clips=5)
+    if (data_type, shape, chunk_shape) == ("float32", [2, 3], [2, 3]):
+        layout = ChunkLayout.of(plan, "text/embeddings", document, "here")
+        assert layout.shape == layout.chunk_shape == (2, 3)
+        assert layout.dtype == np.dtype(">f4")
+        return
+    with pytest.raises(Corrupt, match="does not have the layout"):
+        ChunkLayout.of(plan, "text/embeddings", document, "here")
 
 
 @pytest.mark.parametrize(
