@@ -165,6 +165,9 @@ class Callers:
         self.tests: dict[tuple[str, int], set[str]] = defaultdict(set)
         self.seconds: dict[str, float] = defaultdict(float)
         self.failed: set[str] = set()
+        self.process = os.getpid()
+        self.log = Path.cwd() / "mutation-calls.txt"
+        self.log.write_bytes(b"")
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -190,9 +193,25 @@ class Callers:
 
     def _note(self, frame: Any, event: str, _: Any) -> None:
         path = self.names.get(frame.f_code.co_filename)
-        if path is not None:
-            self.tests[path, frame.f_code.co_firstlineno].add(self.test)
-            self.tests[path, 0].add(self.test)
+        if path is None:
+            return
+        line = frame.f_code.co_firstlineno
+        if self.test in self.tests[path, line]:
+            return
+        self._add(path, line, self.test)
+        if os.getpid() != self.process:
+            with self.log.open("a", encoding="utf-8") as log:
+                log.write(f"{path}\t{line}\t{self.test}\n")
+
+    def _add(self, path: str, line: int, test: str) -> None:
+        self.tests[path, line].add(test)
+        self.tests[path, 0].add(test)
+
+    def add_calls_of_forks(self) -> None:
+        """Add what forks of this process have called."""
+        for entry in self.log.read_text("utf-8").splitlines():
+            path, line, test = entry.split("\t", 2)
+            self._add(path, int(line), test)
 
 
 class QuickestFirst:
@@ -249,6 +268,7 @@ def run_unchanged(tests: Sequence[str], files: Sequence[str]) -> Unchanged:
     """Run all tests of some files in this process; return what the plugin noted."""
     callers = Callers(files)
     pytest.main([*PYTEST_OPTIONS, *tests], plugins=[callers])
+    callers.add_calls_of_forks()
     return Unchanged(dict(callers.tests), dict(callers.seconds), callers.failed)
 
 
