@@ -103,8 +103,12 @@ class Workspace:
             _check_bare(name)
         return self.checked(Path(name) if "/" in name else self.folder(kind) / name)
 
-    def new_store(self, name: str) -> Path:
+    def new_store(self, name: str | os.PathLike[str]) -> Path:
         """Return where a new store is written: the folder of a name, or the given path."""
+        if isinstance(
+            name, os.PathLike
+        ):  # never a name: "./new" has become "new" in it
+            return self.checked(Path(name))
         if is_url(name):
             raise FixUsage(
                 "expected a folder for the new store, got a URL",

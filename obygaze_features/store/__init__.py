@@ -22,6 +22,9 @@ if TYPE_CHECKING:
         ImportSettings as ImportSettings,
     )
     from obygaze_features.store.interchange.importing import (
+        import_features as import_features,
+    )
+    from obygaze_features.store.interchange.importing import (
         import_store as import_store,
     )
     from obygaze_features.store.read.diff import Diff as Diff
@@ -57,6 +60,7 @@ else:
         "obygaze_features.store.interchange.export": ("export_store",),
         "obygaze_features.store.interchange.importing": (
             "ImportSettings",
+            "import_features",
             "import_store",
         ),
         "obygaze_features.store.read.diff": ("Diff", "diff_stores"),

@@ -6,7 +6,6 @@ from obygaze_features.core.function_commands import FunctionGroup
 
 _HERE = "obygaze_features.store"
 COPY = "obygaze_features.store.commands_copy"
-INTERCHANGE = "obygaze_features.store.commands_interchange"
 COMMANDS = {
     "ls": (
         f"{_HERE}.read.overview:list_stores",
@@ -35,11 +34,11 @@ COMMANDS = {
     "push": (f"{COPY}:push_", "Send a store to a bucket, the hub or a folder."),
     "pull": (f"{COPY}:pull_", "Fetch a store, or a part of it."),
     "import": (
-        f"{INTERCHANGE}:import_",
+        f"{_HERE}.interchange.importing:import_features",
         "Make a store from features in another format.",
     ),
     "export": (
-        f"{INTERCHANGE}:export",
+        f"{_HERE}.interchange.export:export_store",
         "Write the features of a store in another format.",
     ),
 }

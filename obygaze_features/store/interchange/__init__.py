@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Literal
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.interchange.source import FeatureSource, joined_source
 
 _HERE = "obygaze_features.store.interchange"
+Format = Literal["pth", "hdf5", "npz", "npy", "csv"]
 # The function that opens one path, for each format that can be imported.
-FORMATS: Mapping[str, str] = {
+FORMATS: Mapping[Format, str] = {
     "pth": f"{_HERE}.array_files:open_pth",
     "hdf5": f"{_HERE}.hdf5:open_one",
     "npz": f"{_HERE}.array_files:open_npz",
@@ -20,7 +22,7 @@ WITH_ID_KEY = ("hdf5", "npz", "csv")
 
 
 def open_features(
-    format: str,
+    format: Format,
     paths: Path | str | Sequence[Path | str],
     levels: Mapping[str, str] | None = None,
     *,
@@ -28,11 +30,7 @@ def open_features(
 ) -> FeatureSource:
     """Open features that another program wrote, for `import_store`; close them afterwards.
 
-    Args:
-        format: pth, hdf5, npz, npy or csv.
-        paths: a file or folder, or several, which become one source.
-        levels: for each level its array, dataset path or folder; by default what is found.
-        id_key: for hdf5, npz and csv, the array of clip ids.
+    The parameters are those of `import_features`.
     """
     if format not in FORMATS:
         raise FixUsage(

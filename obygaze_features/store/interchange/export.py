@@ -6,11 +6,11 @@ import os
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from obygaze_features.core.drafts import (
     new_file,
     new_folder,
 )
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
 from obygaze_features.core.files import (
     SPREADSHEET_LINE,
     csv_line,
@@ -35,17 +35,22 @@ from obygaze_features.core.files import (
     spreadsheet_cell,
 )
 from obygaze_features.core.lazy import need
+from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.schema import ArraySpec
+from obygaze_features.store.interchange import Format
 from obygaze_features.store.interchange.source import (
     HDF5_LEVELS,
     NPY_LEVELS,
     PROVENANCE,
 )
-from obygaze_features.store.read.reader import Store
+from obygaze_features.store.read.reader import Store, open_store
 
 DATE = (1980, 1, 1, 0, 0, 0)
+SHOWN_CLIPS = 20
 LABELS = ("level", "concepts")
 LABELS_FILE = "labels.csv"
 EXPORT_FILE = ".obygaze-export.json"
@@ -60,6 +65,24 @@ class Exported:
     n_clips: int
     levels: Sequence[str]
     left_out: Mapping[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that is known of the export."""
+        return {**asdict(self), "path": str(self.path)}
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.n_clips} clips, {', '.join(self.levels)}"
+
+    @property
+    def notes(self) -> list[str]:
+        """The reasons of the first clips that were left out."""
+        reasons = list(self.left_out.items())[:SHOWN_CLIPS]
+        return [f"{clip}: {reason}" for clip, reason in reasons]
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command, which says whether clips were left out."""
+        return EXIT_SOME_FAILED if self.left_out else 0
 
 
 @dataclass(frozen=True)
@@ -91,38 +114,55 @@ class _Job:
 
 
 def export_store(
-    store: Store,
-    path: Path | str,
-    format: str,
+    store: str | os.PathLike[str] | Store,
+    path: Annotated[str | Path, Option(metavar="OUTPUT")],
+    format: Annotated[Format, Option(is_first=True)],
     *,
-    levels: Sequence[str] | None = None,
+    levels: Annotated[
+        Sequence[str] | None, Option("--level", shown_default="all")
+    ] = None,
     compress: bool = False,
-    force: bool = False,
-    labels: Manifest | None = None,
+    labels: Annotated[
+        str | os.PathLike[str] | Manifest | None,
+        Option("--with-labels", metavar="MANIFEST"),
+    ] = None,
     for_spreadsheets: bool = False,
-    progress: Progress | None = None,
+    force: bool = False,
+    progress: Annotated[Progress | None, Bar("export")] = None,
+    workspace: str | os.PathLike[str] | None = None,
 ) -> Exported:
-    """Write the clips that are ok; the result appears when it is complete.
+    """Write the features of a store in another format.
 
-    Licence, citation, recipe and fingerprint are written as JSON: to the attribute
-    `obygaze_provenance` of an HDF5 file, an array of that name (npz), `.obygaze-export.json` in the
-    folder (npy, pth), or `FILE.json` beside a csv file.
+    Clips that failed or are missing are left out and listed. csv and pth hold one level: by
+    default the last with one vector a clip, and the one with most tokens. Licence, citation,
+    recipe and fingerprint go with them: as the attribute `obygaze_provenance` of an HDF5 file, an
+    array of that name (npz), `.obygaze-export.json` in the folder (npy, pth), or FILE.json beside
+    a csv file.
 
     Args:
-        store: the store to export.
-        path: the new file; for npy and pth the new folder.
-        format: hdf5, npz, npy, csv or pth.
-        levels: what to export, by default all; csv and pth hold one level.
-        compress: whether to compress (hdf5 and npz).
-        force: whether to replace an earlier export.
-        labels: the manifest whose levels and concepts are written too: as columns (csv), arrays
-            (npz), attributes (hdf5), or `labels.csv` in the folder (npy, pth).
-        for_spreadsheets: whether text that a spreadsheet program would take for a formula gets an
-            apostrophe (csv, and `labels.csv`). The first line of the file says so.
-        progress: counts clips, once for each level.
+        store: The store.
+        path: The new file; for npy and pth the new folder.
+        format: The format of the files.
+        levels: Only this level.
+        compress: Compress (hdf5 and npz).
+        labels: Write its levels and concepts too: as columns (csv), arrays (npz), attributes
+            (hdf5), or labels.csv in the folder (npy, pth).
+        for_spreadsheets: CSV: put an apostrophe before text that a spreadsheet would run; the first
+            line says so.
+        force: Replace the output if it exists.
+        progress: Counts clips, once for each level.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store export hdf5 obygaze12-xclip xclip.h5 --compress
+        obygaze store export csv obygaze12-xclip pooled.csv --level pooled --with-labels obygaze12
+        obygaze store export pth obygaze12-xclip FEATURES --level tokens
     """
+    store = open_store(store, workspace=workspace)
+    path = Workspace.of(workspace).checked(Path(path))
+    if labels is not None:
+        labels = read_manifest(labels, workspace=workspace)
     store.plan.refuse_pictures(store.location)
-    path = Path(path)
     if format not in FORMATS:
         raise FixUsage(
             f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"

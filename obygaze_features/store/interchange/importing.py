@@ -1,20 +1,25 @@
 """Import features from a source into a new, sealed store."""
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count, few
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.model import clips_sha256
+from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
+from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest, clips_sha256
 from obygaze_features.store.format.limits import check_disk, check_memory
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import Terms
 from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus
+from obygaze_features.store.interchange import Format, open_features
 from obygaze_features.store.interchange.source import (
     Array,
     BadRow,
@@ -30,7 +35,12 @@ from obygaze_features.store.write.licence import require_terms
 from obygaze_features.store.write.writer import StoreWriter
 
 Pool = Literal["none", "also", "only"]
+Dtype = Literal["float16", "float32", "float64"]
 POOLED = "pooled"
+SHOWN_CLIPS = 20
+CONTENT = "What is in the files"
+STORAGE = "How they are stored"
+FACTS = "Facts to keep"
 # What an import writes into the recipe beside the facts that are given.
 OWN_FACTS = frozenset(("origin", "backbone", "pooling"))
 NO_FEATURES = RowStatus.failed(
@@ -65,6 +75,159 @@ class ImportedStore:
     failed: Mapping[str, str]
     not_in_manifest: Sequence[str]
     warnings: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that is known of the import."""
+        return {**asdict(self), "path": str(self.path)}
+
+    def __str__(self) -> str:
+        shapes = [f"{name} {list(shape)}" for name, shape in self.levels.items()]
+        n_clips = f"{self.n_ok} of {self.n_clips} clips"
+        return f"{self.path}: {n_clips}, {', '.join(shapes)}, sealed"
+
+    @property
+    def notes(self) -> list[str]:
+        """The first clips without features, and how many are not in the manifest."""
+        reasons = list(self.failed.items())[:SHOWN_CLIPS]
+        notes = [f"{clip}: {reason}" for clip, reason in reasons]
+        if self.not_in_manifest:
+            n_clips = len(self.not_in_manifest)
+            notes.append(f"{n_clips} clips of the files are not in the manifest")
+        return notes
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command, which says whether clips have no features."""
+        return EXIT_SOME_FAILED if self.failed else 0
+
+
+def import_features(
+    format: Format,
+    sources: Annotated[
+        str | Path | Sequence[str | Path], Option(exists="path", is_repeated=True)
+    ],
+    path: Annotated[str | os.PathLike[str], Option("-o")],
+    *,
+    levels: Annotated[
+        Mapping[str, str] | None, Option("--level", metavar="NAME=KEY", group=CONTENT)
+    ] = None,
+    id_key: Annotated[str | None, Option(group=CONTENT)] = None,
+    manifest: Annotated[
+        str | os.PathLike[str] | Manifest | None, Option(group=CONTENT)
+    ] = None,
+    pool: Annotated[Pool | None, Option(group=STORAGE)] = None,
+    dtype: Annotated[Dtype | None, Option(group=STORAGE)] = None,
+    backbone: Annotated[str, Option(group=FACTS)] = "",
+    facts: Annotated[
+        Mapping[str, str] | None,
+        Option("--fact --told", metavar="KEY=VALUE", group=FACTS),
+    ] = None,
+    licence: Annotated[str, Option(group=FACTS)] = "",
+    citation: Annotated[str, Option(group=FACTS)] = "",
+    progress: Annotated[Progress | None, Bar("import")] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> ImportedStore:
+    """Make a store from features in another format.
+
+    The recipe of the new store is marked unknown and has only the facts that you give. Several
+    files or folders of one format become one store.
+
+    pth: a folder FEATURES/<movie>/<video>.pth, as the released code has it. A tensor is [1, D], or
+    [1, tokens, D]. With --level NAME=KEY the files are dictionaries of tensors. Files that could
+    run code are rejected.
+
+    hdf5: a file with a dataset a clip, or with one array and ids; or a folder with a file a clip.
+    The path in --level NAME=PATH gives the layout: '{id}' (found without it) or '{id}/features'
+    for a dataset a clip, 'features' with --id-key for one array of all.
+
+    npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
+    the level clip if its name says nothing, such as x or features.
+
+    csv: a table with ids and numbered columns (x_0, x_1, ...), as Excel or pandas writes it. The
+    numbers give the order of a vector, wherever the columns are.
+
+    npy: a folder. Each file is a clip, in one folder, in one for each movie, or in one for each
+    --level NAME=FOLDER.
+
+    Args:
+        format: The format of the files.
+        sources: The files or folders.
+        path: The new store: a name or a folder.
+        levels: Store the array, dataset path or folder KEY as the level NAME.
+        id_key: npz, hdf5, csv: the array or column of clip ids. [default: clip_id]
+        manifest: A row for each clip of this manifest.
+        pool: Keep the maximum over all vectors of a clip: as a further level 'pooled', or in place
+            of them. [default: also, for tokens; else none]
+        dtype: The type of numbers. [default: float32; several float16 vectors stay float16]
+        backbone: The model that made them.
+        facts: A fact to keep with the features.
+        licence: The licence of the features.
+        citation: What to cite for them.
+        progress: Counts clips.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store import npz train.npz val.npz test.npz -o imported
+        obygaze store import npz xclip.npz --id-key names --level clip=X --backbone x-clip -o xclip
+        obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
+        obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only -o mad
+        obygaze store import hdf5 sub_activitynet.hdf5 --level c3d='v_{id}/c3d_features' -o c3d
+        obygaze store import hdf5 all.h5 --id-key names --level clip=features -o all
+        obygaze store import csv features.csv --id-key shot -o mine
+        obygaze store import npy features/ --level clip=xclip --level frames=xclip_frames -o mine
+    """
+    target = Workspace.of(workspace).new_store(path)
+    source = open_features(format, sources, levels, id_key=id_key)
+    try:
+        if pool is None:
+            pool = "also" if list(source.levels) == ["tokens"] else "none"
+        settings = ImportSettings(
+            backbone=backbone,
+            facts=facts or {},
+            licence=licence,
+            citation=citation,
+            pool=pool,
+            dtype=dtype,
+        )
+        clips = None
+        aliases: Mapping[str, str] = {}
+        if manifest is not None:
+            read = read_manifest(manifest, workspace=workspace)
+            clips = _clips_of_manifest(read)
+            aliases = _aliases(read)
+        return import_store(
+            source,
+            target,
+            manifest=clips,
+            aliases=aliases,
+            settings=settings,
+            progress=progress,
+        )
+    finally:
+        source.close()
+
+
+def _clips_of_manifest(manifest: Manifest) -> ManifestClips:
+    """Return the clips of a manifest in its order."""
+    clip_ids = list(manifest.clip_ids)
+    movie_ids = [clip.movie_id for clip in manifest]
+    sha256 = clips_sha256(zip(clip_ids, movie_ids, strict=True))
+    return ManifestClips(manifest.name, sha256, clip_ids, movie_ids)
+
+
+def _aliases(manifest: Manifest) -> dict[str, str]:
+    """Return clip ids by other names of one clip only.
+
+    These are the name of its video, and the id that it had before the manifest was made of it.
+    """
+    clips_of: dict[str, set[str]] = {}
+    for clip in manifest:
+        for name in (Path(clip.video).stem, clip.extra.get("given_clip_id", "")):
+            if name and name not in manifest.by_id:
+                clips_of.setdefault(name, set()).add(clip.clip_id)
+    return {
+        name: next(iter(clips)) for name, clips in clips_of.items() if len(clips) == 1
+    }
 
 
 def import_store(
