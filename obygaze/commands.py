@@ -56,7 +56,7 @@ def run_options(changes: str) -> Callable[[F], F]:
 @click.option(
     "--manifest", help="The clips. [default: the protocol's, or the only one there is]"
 )
-@run_options("Change a key of the protocol, as in splits.quirk=text; repeatable.")
+@run_options("Change a key of the protocol, as in splits.scheme=none; repeatable.")
 def run(
     session: Session,
     protocol: str,
@@ -73,7 +73,7 @@ def run(
         obygaze run --list
         obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
         obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
-        obygaze run paper-table2 --store xclip=B --set splits.quirk=text --set fit.seeds=5
+        obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set fit.seeds=5
         obygaze run my-protocol.toml --manifest films --store clip=S --json
     """
     if listing:
@@ -177,9 +177,9 @@ def _with_store_name(word: str) -> str:
 
 
 def _list(session: Session) -> None:
-    from obygaze_models.protocols.reading import load_protocol, shipped
+    from obygaze_models.protocols.reading import load_protocol, protocol_names
 
-    protocols = {name: load_protocol(name) for name in shipped()}
+    protocols = {name: load_protocol(name) for name in protocol_names()}
     rows = [
         (name, found.splits.kind, " ".join(found.model_names), found.report.title)
         for name, found in protocols.items()

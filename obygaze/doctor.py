@@ -27,6 +27,8 @@ from obygaze_features.core.plugins import (
     COMMANDS,
     DATASETS,
     MODELS,
+    PROTOCOLS,
+    SCHEMES,
     Plugin,
     plugins,
 )
@@ -61,6 +63,8 @@ PLUGIN_CHECKS = {
     COMMANDS: "obygaze_features.core.extension_commands:check_plugin",
     DATASETS: "obygaze_features.manifest.installed:check_plugin",
     MODELS: "obygaze_models.models.registry:check_plugin",
+    PROTOCOLS: "obygaze_models.protocols.reading:load_folder",
+    SCHEMES: "obygaze_models.protocols.schemes:load_schemes",
 }
 
 

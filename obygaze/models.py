@@ -145,7 +145,7 @@ def run(
         protocol: A protocol that comes with obygaze (`obygaze run --list`), or a TOML file.
         stores: One store, or stores by the name that tables give them.
         manifest: The clips. The default is the protocol's, or the only one of the workspace.
-        changes: Keys of the protocol to change, such as `"splits.quirk=text"`.
+        changes: Keys of the protocol to change, such as `"splits.scheme=none"`.
         output: The name of the run, or a folder. The default is made of protocol and stores.
         force: Replace a run that has this name.
         n_jobs: Processes that train; 0 takes one for each core.

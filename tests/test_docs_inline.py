@@ -25,6 +25,7 @@ from support.pages import pages
 from obygaze import cli
 from obygaze_features.core.errors import ObygazeError
 from obygaze_models.protocols import load_protocol, training_protocol
+from obygaze_models.protocols.reading import protocol_names
 
 # These list names that are gone.
 HISTORY = ("CHANGELOG.md",)
@@ -226,9 +227,7 @@ def check_changes(span: Span, words: list[str]) -> list[str]:
     return []
 
 
-SHIPPED = {
-    path.stem for path in (ROOT / "obygaze_models/protocols/shipped").glob("*.toml")
-}
+SHIPPED = set(protocol_names())
 
 
 def problems_of(span: Span) -> list[str]:

@@ -68,7 +68,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_templates_are_short() -> None:
     files = {b.marks.get("file", ""): len(b.text.splitlines()) for b in blocks(PAGE)}
     modules = {name: n for name, n in files.items() if name.endswith(".py")}
-    assert len(modules) == 4 and max(modules.values()) <= 40
+    assert len(modules) == 5 and max(modules.values()) <= 40
 
 
 def test_a_data_set_is_imported_and_names_its_package(home: Path) -> None:
@@ -137,6 +137,33 @@ def test_an_analysis_has_its_section_in_the_report(home: Path) -> None:
     rows = (home / "demo/runs/nearest/predictions.csv").read_text("utf-8").splitlines()
     films = Counter(line.split(",")[1] for line in rows[1:])
     assert table.splitlines()[1:] == [f"{film},{n}" for film, n in films.items()]
+
+
+def test_a_scheme_makes_the_splits_of_a_protocol(home: Path) -> None:
+    script = """
+import numpy as np
+from obygaze_features.manifest import read_manifest
+from obygaze_models.protocols.reading import load_protocol, protocol_names
+assert "piers" in protocol_names()
+protocol = load_protocol("piers")
+assert protocol.splits.scheme == "halves"
+assert protocol.models["ridge"].settings["class_weight"] == "none"
+films = read_manifest("films", workspace="demo")
+folds = {clip.clip_id: str(i % 4) for i, clip in enumerate(films)}
+from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.schedule import schedule
+table = clip_table(films.with_column("fold:piers", folds), protocol.data)
+labels = {"S": np.array([int(clip.level == "S") for clip in table.clips])}
+plan = schedule(protocol, table, labels, np.ones(len(table), dtype=bool))
+(split,) = plan.splits["S", "S"]
+number = np.arange(len(table)) % 4
+assert split.train.tolist() == np.flatnonzero(number % 2 == 0).tolist()
+assert split.test.tolist() == np.flatnonzero(number == 1).tolist()
+"""
+    done = python(script, home, home / "site")
+    assert done.returncode == 0, done.stderr
+    unknown = obygaze(home, "run", "honest", "--set", "splits.scheme=halve")
+    assert "did you mean 'halves'?" in unknown.stderr
 
 
 def test_means_are_those_of_numpy_and_another_version_is_refused(home: Path) -> None:

@@ -62,13 +62,13 @@ class MadeUpClips:
     def fits(self) -> Fits:
         """The zoo's fits on all clips; a perceptron is trained once for each fold."""
         X, y, concepts, _ = self.features()
-        bank = ConceptBank(C="paper")
+        bank = ConceptBank(C="published")
         margins = bank.fit(X, concepts).transform(X)
         return {
             "perceptrons, one a fold": lambda: fit_many(X, self.jobs(), PERCEPTRON),
             "logistic probe": lambda: LogisticProbe().fit(X, y),
             "ridge probe, all strengths": lambda: RidgeProbe().fit(X, y),
-            VECTORS: lambda: ConceptBank(C="paper").fit(X, concepts),
+            VECTORS: lambda: ConceptBank(C="published").fit(X, concepts),
             BOTTLENECK: lambda: Bottleneck(bank, LogisticHead()).fit(X, y, concepts),
             HEADS[0]: lambda: LogisticHead().fit(margins, y),
             HEADS[1]: lambda: TreeHead().fit(margins, y),
@@ -77,7 +77,7 @@ class MadeUpClips:
     def fits_by_fold(self) -> Fits:
         """The same, trained without each fold in turn."""
         X, y, concepts, folds = self.features()
-        bank = ConceptBank(C="paper")
+        bank = ConceptBank(C="published")
         crossed = Bottleneck(bank, LogisticHead(), cross_fit=self.n_folds)
 
         def probes() -> None:

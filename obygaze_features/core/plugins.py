@@ -31,6 +31,8 @@ BACKBONES = "obygaze.backbones"
 COMMANDS = "obygaze.commands"
 DATASETS = "obygaze.datasets"
 MODELS = "obygaze.models"
+PROTOCOLS = "obygaze.protocols"
+SCHEMES = "obygaze.schemes"
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from obygaze_models.models.linear_solvers import (
 )
 
 Against = Literal["EN", "absent", "HN+S"]
-Tolerance = float | Mapping[str, float] | Literal["paper", "inner"]
+Tolerance = float | Mapping[str, float] | Literal["published", "inner"]
 
 INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / total variance of the features
 NO_DIRECTION = (
@@ -47,9 +47,10 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     """One plane for each concept; `transform` returns the margin of each row to each plane.
 
     Targets have a column for each concept: 1 present, 0 absent, -1 not used (see
-    `concept_targets`). `C` is one tolerance, one by name, the released code's ("paper"), or the
-    best average precision over inner folds ("inner", over whole groups where groups are given) of
-    `tolerances`, which by default are in units of the variance of the features. `balance` is
+    `concept_targets`). `C` is one tolerance, one by name, the published one of each concept
+    ("published"), or the best average precision over inner folds ("inner", over whole groups where
+    groups are given) of `tolerances`, which by default are in units of the variance of the
+    features. `balance` is
     "weights" as in the released code, "subsample" as in the paper's text (as many rows without as
     with, drawn by seed), or None. With `unit_norm` a margin is a distance: vector and bias are
     divided by the vector's length, which the released code does not do.
@@ -205,8 +206,8 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         """Return the tolerance of a concept: the one that is given, or the best on inner folds."""
         if self.method in WITHOUT_TOLERANCE:
             return float("nan")
-        if self.C == "paper":
-            return tolerance_of(name)
+        if self.C == "published":
+            return published_tolerance(name)
         if isinstance(self.C, Mapping):
             if name not in self.C:
                 raise FixTraining("C has no tolerance for this concept")
@@ -356,6 +357,6 @@ def cross_fitted_margins(
     return margins
 
 
-def tolerance_of(concept: str) -> float:
-    """Return the tolerance of the released code for a concept."""
+def published_tolerance(concept: str) -> float:
+    """Return the tolerance that was published for the vector of a concept of ObyGaze12."""
     return 0.05 if concept in ("Body", "Look", "Activities") else 0.01

@@ -27,7 +27,7 @@ from obygaze_models.models.common import (
 from obygaze_models.models.estimator import Classifier, ClassWeight
 
 Penalty = Literal["l1", "l2"]
-PAPER_SEED = 42  # of the released code
+LIBLINEAR_SEED = 42  # liblinear draws the order in which it visits rows
 
 
 class Head(Classifier):
@@ -228,7 +228,7 @@ def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
     else:
         kind = {"penalty": penalty}
     return LogisticRegression(
-        C=C, solver="liblinear", max_iter=1000, random_state=PAPER_SEED, **kind
+        C=C, solver="liblinear", max_iter=1000, random_state=LIBLINEAR_SEED, **kind
     )
 
 

@@ -113,15 +113,8 @@ class ModelKind:
         return {**BANK, **self.own} if self.head else self.own
 
 
-# What the released code has for the task that a head learns: depth and clips in a leaf of a tree,
-# penalty and inverse strength of a logistic regression.
-PAPER_TREE = {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
-PAPER_LOGISTIC = {"EN_S": ("l2", 0.1), "ENHN_S": ("l1", 0.01), "HN_S": ("l2", 0.1)}
-
 _POSITIVE = number(0, above=True)
-_OR_PAPER = choice(
-    ("paper",)
-)  # the value of the released code, which depends on the task
+PUBLISHED = "published"  # the tolerance of a concept in the released code
 _WEIGHT = choice(("balanced", "none"))
 _SCALED = Setting(boolean, True)
 _UNWEIGHTED = Setting(_WEIGHT, "none")
@@ -132,7 +125,7 @@ METHODS = ("svm", "mean-difference")
 BANK = {
     "method": Setting(choice(METHODS), "svm"),
     "tolerance": Setting(
-        any_of(choice(("paper", "inner", "folds")), _POSITIVE, mapping_of(_POSITIVE)),
+        any_of(choice((PUBLISHED, "inner", "folds")), _POSITIVE, mapping_of(_POSITIVE)),
         "inner",
     ),
     "elect": Setting(boolean, False),
@@ -155,14 +148,14 @@ _MLP = {
     "double_softmax": Setting(boolean, False),
 }
 _TREE = {
-    "max_depth": Setting(any_of(whole(1), _OR_PAPER), 4),
-    "min_samples_leaf": Setting(any_of(whole(1), _OR_PAPER), 6),
+    "max_depth": Setting(whole(1), 4),
+    "min_samples_leaf": Setting(whole(1), 6),
     "random_state": Setting(whole(0, 2**32 - 1), 0),  # what scikit-learn takes
     "class_weight": _UNWEIGHTED,
 }
 _LOGISTIC = {
-    "C": Setting(any_of(_POSITIVE, _OR_PAPER), 0.1),
-    "penalty": Setting(choice(("l1", "l2", "paper")), "l2"),
+    "C": Setting(_POSITIVE, 0.1),
+    "penalty": Setting(choice(("l1", "l2")), "l2"),
     "scaled": _SCALED,
     "class_weight": _UNWEIGHTED,
 }
@@ -189,7 +182,7 @@ KINDS = {
     "svm": ModelKind(
         "SVMProbe",
         {
-            "C": Setting(any_of(_POSITIVE, _OR_PAPER), 1.0),
+            "C": Setting(any_of(_POSITIVE, choice((PUBLISHED,))), 1.0),
             "class_weight": Setting(_WEIGHT, "balanced"),
         },
     ),
@@ -348,7 +341,10 @@ def build_bank(
     settings: Mapping[str, Any],
     concepts: Sequence[str] | None,
     *,
-    tolerance: float | Mapping[str, float] | Literal["paper", "inner"] | None = None,
+    tolerance: float
+    | Mapping[str, float]
+    | Literal["published", "inner"]
+    | None = None,
     seed: int = 0,
 ) -> Any:
     """Return the `ConceptBank` of a bottleneck's settings, ready to fit.
@@ -395,10 +391,10 @@ def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of an estimator or head, from its settings as TOML has them."""
     parameters = {name: settings[name] for name in kind.own if name != "residual_C"}
     for name, value in parameters.items():
-        if value == "paper":
+        if value == PUBLISHED:
             raise FixInput(
-                f"{name} = 'paper' has no value before a task is known",
-                hint="protocols replace it for each task",
+                f"{name} = 'published' has no value before a concept is known",
+                hint="protocols replace it for each concept",
             )
         if name == "hidden":
             parameters[name] = tuple(value)

@@ -1,9 +1,10 @@
-"""The model kinds that a protocol may name, what a quirk changes in them, and their candidates.
+"""The model kinds that a protocol may name, their default settings, and their candidates.
 
 The kinds with their settings, rules and defaults are those of `models.registry`. A setting that a
-protocol leaves out has the value of the quirk, else the default of the registry.
+protocol leaves out has the value of the scheme that it follows, else the default of the registry.
 
 `C = { grid = [0.1, 1.0] }` is a choice: the value is picked on validation rows, never on test rows.
+`C = { by_task = { EN_S = 0.1, other = 1.0 } }` has a value for each training task.
 A list alone is a choice where the setting of a kind of obygaze has one value, as in older
 protocols. Whether a plugin's setting may be a list is not known: there, a list is a value where the
 default is one, and else an error that asks for a grid.
@@ -15,33 +16,18 @@ from typing import Any
 
 from obygaze_features.core.schema_rules import Rule, list_of
 from obygaze_models.models import registry
-from obygaze_models.models.registry import PAPER_LOGISTIC, PAPER_TREE, Settings
+from obygaze_models.models.registry import PUBLISHED, Settings
+from obygaze_models.protocols.schemes import Scheme
 
 # Names for `obygaze train`, beside the kinds themselves; concept vectors alone are not a model.
 ALIASES = {"linear": "logistic"}
 CAV = "cav"
 AGAINST_EN = " against EN"
-QUIRKS = ("authors", "text", "none")
 KINDS = registry.KINDS
 LISTS = ("hidden",)  # settings whose value is a list, so that a list is not a choice
 GRID = "grid"
-
-# Concept vectors as published; heads then take margins as they are.
-_PUBLISHED = {"tolerance": "paper", "cross_fit": 0, "scaled": False, "random_state": 42}
-_BANKS: dict[str, Settings] = {
-    "authors": {
-        **_PUBLISHED,
-        **{"balance": "weights", "unit_norm": False, "elect": True},
-    },
-    "text": {
-        **{**_PUBLISHED, "tolerance": "folds"},
-        **{"balance": "subsample", "unit_norm": True, "against": "EN"},
-    },
-    "none": {},
-}
-_PERCEPTRONS: dict[str, Settings] = {
-    "authors": {"keep": "last", "double_softmax": True}
-}
+BY_TASK = "by_task"
+OTHER_TASKS = "other"
 
 
 def trainable() -> list[str]:
@@ -51,14 +37,10 @@ def trainable() -> list[str]:
     return [*clips, *ALIASES, CAV]
 
 
-def defaults(kind: str, quirk: str) -> Settings:
-    """Return the settings of a kind under a quirk, for those that a protocol leaves out."""
+def defaults(kind: str, scheme: Scheme | None = None) -> Settings:
+    """Return the settings of a kind, under a scheme, for those that a protocol leaves out."""
     settings = dict(registry.default_settings(kind))
-    changed: Settings = {}
-    if kind == "mlp":
-        changed = _PERCEPTRONS.get(quirk, {})
-    if registry.find_kind(kind).head:
-        changed = _BANKS[quirk]
+    changed = {} if scheme is None else scheme.changes(kind)
     for name, value in changed.items():
         if name in settings:
             settings[name] = value
@@ -77,7 +59,8 @@ def setting_rules(kind: str) -> dict[str, Rule]:
 
 
 def _or_grid(kind: str, name: str, setting: registry.Setting) -> Rule:
-    a_grid = list_of(setting.rule, least=1)
+    rule = _or_by_task(setting.rule)
+    a_grid = list_of(rule, least=1)
     takes_lists = isinstance(setting.default, list | tuple)
 
     def check(value: Any) -> str | None:
@@ -90,9 +73,31 @@ def _or_grid(kind: str, name: str, setting: registry.Setting) -> Rule:
                 "must be one value, or for a choice { grid = [...] } "
                 "(a list that is the value itself: { grid = [[...]] })"
             )
-        return setting.rule(value)
+        return rule(value)
 
     return check
+
+
+def _or_by_task(rule: Rule) -> Rule:
+    """Allow what a rule allows, or a table of such values by training task."""
+
+    def check(value: Any) -> str | None:
+        if not _is_by_task(value):
+            return rule(value)
+        by_task = value[BY_TASK]
+        if not isinstance(by_task, Mapping) or OTHER_TASKS not in by_task:
+            return f"by_task must be a table of values, with one for {OTHER_TASKS!r}"
+        for task, of_task in by_task.items():
+            reason = rule(of_task)
+            if reason is not None:
+                return f"for the task {task!r} {reason}"
+        return None
+
+    return check
+
+
+def _is_by_task(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {BY_TASK}
 
 
 def grid_of(kind: str, name: str, value: Any) -> Sequence[Any] | None:
@@ -120,25 +125,20 @@ def candidates(kind: str, settings: Mapping[str, Any]) -> list[Settings]:
 
 
 def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
-    """Return settings with the word "paper" replaced by the released code's value for a task."""
-    own = dict(settings)
-    depth, leaf = PAPER_TREE.get(task, PAPER_TREE["ENHN_S"])
-    penalty, strength = PAPER_LOGISTIC.get(task, PAPER_LOGISTIC["ENHN_S"])
-    own_words: Settings = {
-        "max_depth": depth,
-        "min_samples_leaf": leaf,
-        "penalty": penalty,
-    }
-    if kind == "svm":
-        from obygaze_models.models.concepts import (
-            tolerance_of,
-        )  # late: it loads scikit-learn
+    """Return settings with one value each, where they have one for each task or concept."""
+    settled: Settings = {}
+    for name, value in settings.items():
+        if _is_by_task(value):
+            by_task = value[BY_TASK]
+            value = by_task.get(task, by_task[OTHER_TASKS])
+        elif kind == "svm" and name == "C" and value == PUBLISHED:
+            value = _published_tolerance(task)
+        settled[name] = value
+    return settled
 
-        # The task is then named after a concept, and perhaps after what it is distinguished from.
-        own_words["C"] = tolerance_of(task.removesuffix(AGAINST_EN))
-    elif kind == "pcbm-lr":
-        own_words["C"] = strength
-    for name, value in own_words.items():
-        if own.get(name) == "paper":
-            own[name] = value
-    return own
+
+def _published_tolerance(task: str) -> float:
+    """Return the tolerance of the concept that a task is named after."""
+    from obygaze_models.models.concepts import published_tolerance  # late: scikit-learn
+
+    return published_tolerance(task.removesuffix(AGAINST_EN))

@@ -7,37 +7,86 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
+from obygaze_features.core.plugins import PROTOCOLS, Plugin, plugins, short_value, skip
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, near
 from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_models.models.registry import BASELINES, find_kind, kind_names
-from obygaze_models.protocols.kinds import GRID, defaults, grid_of, setting_rules
+from obygaze_models.models.registry import (
+    BASELINES,
+    KINDS,
+    PUBLISHED,
+    find_kind,
+    kind_names,
+)
+from obygaze_models.protocols.kinds import (
+    GRID,
+    defaults,
+    grid_of,
+    setting_rules,
+)
 from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
+from obygaze_models.protocols.schemes import (
+    OLD_KEY,
+    find_scheme,
+    old_value,
+    today_name,
+)
 
 MAX_BYTES = 1_000_000
 
 
-def shipped() -> list[str]:
-    """Return the names of the protocols that come with obygaze."""
-    folder = files(__package__).joinpath("shipped")
-    names = (item.name for item in folder.iterdir())
-    return sorted(
-        name.removesuffix(".toml") for name in names if name.endswith(".toml")
-    )
+def protocol_names() -> list[str]:
+    """Return the names of the protocols of obygaze and of what is installed beside it."""
+    return sorted(_protocol_files())
+
+
+def _protocol_files() -> dict[str, Path | Traversable]:
+    """Return the file of each protocol that has a name: shipped ones, then those of plugins."""
+    protocol_files = _files_in(files(__package__).joinpath("shipped"))
+    for plugin in plugins(PROTOCOLS):
+        try:
+            folder = load_folder(plugin)
+        except ObygazeError as error:
+            skip(error)
+            continue
+        # A name that is there already stays what it is.
+        protocol_files = {**_files_in(folder), **protocol_files}
+    return protocol_files
+
+
+def load_folder(plugin: Plugin) -> Path:
+    """Return the folder of protocols of a plugin; `doctor` checks every plugin with it."""
+    folder = plugin.load()
+    if not isinstance(folder, Path):
+        raise plugin.refuse(
+            f"must be the pathlib.Path of a folder, got {short_value(folder)}"
+        )
+    if not folder.is_dir():
+        raise plugin.refuse(f"names a folder that is not there: {folder}")
+    return folder
+
+
+def _files_in(folder: Path | Traversable) -> dict[str, Path | Traversable]:
+    toml_files: dict[str, Path | Traversable] = {}
+    for item in folder.iterdir():
+        if item.name.endswith(".toml"):
+            toml_files[item.name.removesuffix(".toml")] = item
+    return toml_files
 
 
 def load_protocol(name: str | Path, changes: Sequence[str] = ()) -> Protocol:
-    """Return the protocol of a shipped name or of a file.
+    """Return the protocol of a name or of a file.
 
     Args:
-        name: The name of a shipped protocol, or the path of a TOML file.
-        changes: Keys to change, such as `splits.quirk=text`.
+        name: The name of a protocol that is installed, or the path of a TOML file.
+        changes: Keys to change, such as `splits.scheme=none`.
     """
     path = Path(name)
     if path.suffix == ".toml" or "/" in str(name):
@@ -47,27 +96,30 @@ def load_protocol(name: str | Path, changes: Sequence[str] = ()) -> Protocol:
             )
         with path.open("rb") as file:
             return parse_protocol(file.read(MAX_BYTES + 1), str(path), changes)
-    if str(name) not in shipped():
+    known = _protocol_files()
+    if str(name) not in known:
         raise NotFound(
-            f"unknown protocol {str(name)!r}{near(str(name), shipped())}",
-            hint=f"a file NAME.toml, or one of {', '.join(shipped())}",
+            f"unknown protocol {str(name)!r}{near(str(name), known)}",
+            hint=f"a file NAME.toml, or one of {', '.join(sorted(known))}",
         )
-    data = files(__package__).joinpath("shipped", f"{name}.toml").read_bytes()
-    return parse_protocol(data, f"{name}.toml", changes)
+    return parse_protocol(known[str(name)].read_bytes(), f"{name}.toml", changes)
 
 
 def parse_protocol(data: bytes, where: str, changes: Sequence[str] = ()) -> Protocol:
     """Return the protocol that a file of these bytes is."""
-    parsed = [_parse_change(change) for change in changes]
+    parsed = [_today(*_parse_change(change)) for change in changes]
     sources = {place: f"--set {place}" for place, _ in parsed}
     document = read_toml(data, where, overrides=sources, max_bytes=MAX_BYTES)
     document.require_schema(SCHEMA, "protocol")
+    _rename_scheme(document.tree.get("splits"))
     for place, value in parsed:
         _set(document.tree, place, value)
     document.tree.setdefault("name", Path(where).stem)
     models = document.tree.get("models")
     if not isinstance(models, dict):
         models = {}
+    for model in models.values():
+        _replace_old_words(model)
     table = table_of(Protocol, models=_models_table(models))
     protocol: Protocol = document.check(table)
     if protocol:  # None where its name is invalid
@@ -114,6 +166,42 @@ def _set(tree: dict[str, Any], place: str, value: Any) -> None:
     tree[key] = value
 
 
+def _today(place: str, value: Any) -> tuple[str, Any]:
+    """Return a change under the name that its key has today."""
+    if place == f"splits.{OLD_KEY}":
+        return "splits.scheme", today_name(str(value))
+    return place, value
+
+
+def _rename_scheme(splits: Any) -> None:
+    """Give the scheme of an older protocol the key and the name that it has today."""
+    if isinstance(splits, dict) and OLD_KEY in splits and "scheme" not in splits:
+        splits["scheme"] = today_name(str(splits.pop(OLD_KEY)))
+
+
+def _replace_old_words(model: Any) -> None:
+    """Replace the word "paper" of an older protocol in the settings of a kind of obygaze."""
+    if not isinstance(model, dict) or model.get("kind") not in KINDS:
+        return
+    for name, value in model.items():
+        if name != "kind":
+            today = old_value(model["kind"], name)
+            model[name] = _without_old_word(
+                value, PUBLISHED if today is None else today
+            )
+
+
+def _without_old_word(value: Any, today: Any) -> Any:
+    """Return a value, or a grid of values, in which what is used today replaces "paper"."""
+    if value == "paper":
+        return today
+    if isinstance(value, list):
+        return [_without_old_word(item, today) for item in value]
+    if isinstance(value, dict) and value.keys() == {GRID}:
+        return {GRID: _without_old_word(value[GRID], today)}
+    return value
+
+
 def _models_table(models: Mapping[str, Any]) -> Table:
     """Return the rules of the tables of models, which depend on the kind of each."""
     known = kind_names()
@@ -130,14 +218,15 @@ def _models_table(models: Mapping[str, Any]) -> Table:
 
 
 def _with_defaults(protocol: Protocol, has_balancing: bool) -> Protocol:
-    """Fill in the defaults that depend on the quirk."""
+    """Fill in the defaults that depend on the scheme."""
     splits = protocol.splits
+    scheme = find_scheme(splits.scheme)
     models = {}
     for name, model in protocol.models.items():
-        settings = {**defaults(model.kind, splits.quirk), **model.settings}
+        settings = {**defaults(model.kind, scheme), **model.settings}
         models[name] = Model(model.kind, settings)
     balancing = protocol.balancing
-    if splits.follow_paper and not has_balancing:
+    if splits.follow_scheme and not has_balancing:
         balancing = "rotated"
     return replace(protocol, models=models, balancing=balancing)
 
@@ -221,8 +310,8 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
                     f"tasks.{name}",
                     "published splits need the name of a fold column: folds",
                 )
-    if protocol.balancing == "rotated" and not splits.follow_paper:
-        document.add("balancing", "'rotated' needs published splits and a quirk")
+    if protocol.balancing == "rotated" and not splits.follow_scheme:
+        document.add("balancing", "'rotated' needs published splits and a scheme")
     by_film = splits.are_grouped and splits.group == "movie_id"
     has_windows = protocol.data.segments and protocol.data.scale == "none"
     if protocol.reads_windows and not (by_film and has_windows):
@@ -237,18 +326,18 @@ def _check_models(document: Document, protocol: Protocol) -> None:
         # Results of such a model would be taken for those of the baseline.
         if name in BASELINES:
             document.add(f"models.{name}", "is the name of a baseline; another name")
-    if protocol.splits.follow_paper:
+    if protocol.splits.follow_scheme:
         return
-    needs_paper = {"elect": True, "tolerance": "folds"}
+    needs_scheme = {"elect": True, "tolerance": "folds"}
     for name, model in protocol.models.items():
         if not find_kind(model.kind).head:
             continue
-        for key, value in needs_paper.items():
+        for key, value in needs_scheme.items():
             stated = model.settings[key]
             offered = grid_of(model.kind, key, stated) or [stated]
             if value in offered:
                 document.add(
-                    f"models.{name}.{key}", "needs published splits and a quirk"
+                    f"models.{name}.{key}", "needs published splits and a scheme"
                 )
 
 

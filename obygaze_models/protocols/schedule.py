@@ -29,12 +29,12 @@ from obygaze_features.manifest.folds import (
 from obygaze_models.evaluation.leakage import Leak, LeakIndex
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.schema import Protocol, Splits
+from obygaze_models.protocols.schemes import find_scheme
 from obygaze_models.protocols.splits import (
     NO_ROWS,
     BoolArray,
     Split,
     movie_pairs,
-    paper_splits,
     rotated,
 )
 
@@ -244,12 +244,12 @@ def _of_training(clips: _Clips, train: str) -> list[Split]:
     if splits.kind == "published":
         folds = table.fold(protocol.tasks[train].folds)
         validates = splits.validation != "none"
-        if splits.follow_paper:
-            options = {
-                "balanced": protocol.balancing == "rotated",
-                "validates": validates,
-            }
-            return paper_splits(splits.quirk, folds, labels[train], usable, **options)
+        scheme = find_scheme(splits.scheme)
+        if scheme is not None:
+            balanced = protocol.balancing == "rotated"
+            return scheme.splits(
+                folds, labels[train], usable, balanced=balanced, validates=validates
+            )
         return rotated(folds, labels[train], trains, validates=validates)
     folds = _folds(clips, train)
     _check_size(clips, folds)

@@ -3,7 +3,7 @@
 schema = "obygaze-protocol/1"
 [data]        the view of the manifest, the feature level of the stores
 [tasks.NAME]  the positive and the negative clips: a label map, an expression, or a column
-[splits]      the clips for training, validation and test; the quirk
+[splits]      the clips for training, validation and test; the scheme of a publication
 [models.NAME] what is trained
 [grid]        which tasks train, which test, which models and baselines
 [fit]         seeds
@@ -29,7 +29,7 @@ from obygaze_features.manifest.model import VIEWS
 from obygaze_features.store.read.segments import REDUCERS, RULES
 from obygaze_models.evaluation.metrics import COUNTS, METRICS
 from obygaze_models.models.registry import BASELINES
-from obygaze_models.protocols.kinds import QUIRKS
+from obygaze_models.protocols.schemes import NONE, scheme_names
 
 SCHEMA = "obygaze-protocol/1"
 SPLIT_KINDS = (
@@ -98,17 +98,23 @@ class Task:
     folds: str = ""
 
 
+def _scheme(value: Any) -> str | None:
+    """Allow the name of a scheme; which there are depends on what is installed."""
+    return choice(scheme_names())(value)
+
+
 @dataclass(frozen=True)
 class Splits:
     """The clips for training, validation and test, for every task from one fold of each clip.
 
     `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
     groups that train and are never tested. `column` with `test`, `choose` (and the rest training)
-    is for data that come with one split.
+    is for data that come with one split. `scheme` names a publication whose training sets are taken
+    in place of those of the published folds (`protocols.schemes`).
     """
 
     kind: Annotated[str, choice(SPLIT_KINDS)] = "nested"
-    quirk: Annotated[str, choice(QUIRKS)] = "none"
+    scheme: Annotated[str, _scheme] = NONE
     folds: Annotated[int, whole(0)] = 0
     group: str = "movie_id"
     validation: Annotated[str, choice(VALIDATIONS)] = "next"
@@ -124,9 +130,9 @@ class Splits:
         return self.kind not in ("kfold", "published", "fixed")
 
     @property
-    def follow_paper(self) -> bool:
-        """Return whether training sets are those of the paper: its code (`authors`) or its text."""
-        return self.kind == "published" and self.quirk != "none"
+    def follow_scheme(self) -> bool:
+        """Return whether training sets are those of a scheme."""
+        return self.kind == "published" and self.scheme != NONE
 
 
 @dataclass(frozen=True)

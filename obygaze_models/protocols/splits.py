@@ -1,10 +1,4 @@
-"""Splits of a table's rows into training, validation and test rows, made from a fold of each row.
-
-The splits of the paper are as the released code makes them, and as the text describes them. The
-two differ. The code chooses training folds after it has set the test and the validation fold
-aside, from a list that still holds the test fold, leaves out fold 0, and leaves out the fold after
-the validation fold instead of it. Clips without a video are removed before anything is counted.
-"""
+"""Splits of a table's rows into training, validation and test rows, from a fold of each row."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -97,94 +91,6 @@ def rotated(
         tested = np.flatnonzero(folds == test)
         splits.append(Split(f"fold {test}", train, validation, tested, test, chosen))
     return splits
-
-
-def paper_splits(
-    quirk: str,
-    folds: IntArray,
-    labels: ArrayLike,
-    has_video: ArrayLike,
-    *,
-    balanced: bool = True,
-    validates: bool = True,
-) -> list[Split]:
-    """Return the splits of one file: the last fold tests.
-
-    In the released code each of the first eight folds validates in turn; in the text the last fold
-    but one always validates. If `balanced`, of a larger class only so many folds train as balance
-    the smallest class, another set of them for each of eight runs. Else all train, as for concept
-    vectors: in the code with nine validation folds in turn, in the text once.
-
-    Args:
-        quirk: "authors" for the released code, or "text".
-        folds: The fold of each clip.
-        labels: The class of each clip; negative for clips outside the task.
-        has_video: Whether each clip has a video.
-        balanced: Whether the folds of a larger class take turns.
-        validates: Whether a fold of the released code validates. If not, there is one split, as for
-            the heads of bottlenecks.
-    """
-    y = np.asarray(labels, dtype=np.intp)
-    video = np.asarray(has_video, dtype=np.bool_)
-    if n_folds_of(folds) < 4:
-        raise FixInput(
-            f"published splits need at least four folds, got {n_folds_of(folds)}"
-        )
-    usable = video & (folds != OUTSIDE) & (y >= 0)
-    last = n_folds_of(folds) - 1
-    splits = []
-    is_of_code = quirk == "authors"
-    if not validates:
-        n_runs = 1
-    elif balanced:
-        n_runs = last - 1
-    elif is_of_code:
-        n_runs = last
-    else:
-        n_runs = 1
-    for run in range(n_runs):
-        chosen_on = last - 1
-        if is_of_code:
-            chosen_on = run if validates else OUTSIDE
-        pool = usable & (folds != last) & (folds != chosen_on)
-        train = pool
-        if balanced and validates:
-            train = _in_turn(quirk, run, folds, y, pool, last)
-        train_rows = np.flatnonzero(train)
-        validation = np.flatnonzero(usable & (folds == chosen_on))
-        tested = np.flatnonzero(usable & (folds == last))
-        splits.append(
-            Split(f"run {run}", train_rows, validation, tested, last, chosen_on)
-        )
-    return splits
-
-
-def _in_turn(
-    quirk: str, run: int, folds: IntArray, y: IntArray, pool: BoolArray, last: int
-) -> BoolArray:
-    """Return the rows that train in one of eight runs: of a larger class a few folds in turn."""
-    if quirk == "authors":
-        listed = [f for f in range(1, last + 1) if f != 1 + run % last]
-        least = 0
-        share = 0.1
-    else:
-        listed = list(range(last - 1))
-        least = 1
-        share = 1.0
-    sizes = {
-        label: int((y[pool] == label).sum() * share) for label in np.unique(y[pool])
-    }
-    if quirk == "authors" and (not sizes or min(sizes.values()) == 0):
-        raise FixInput(
-            f"run {run} has fewer than ten training rows of a class, which the released code needs",
-            hint='quirk = "text" or "none"',
-        )
-    train = np.zeros(y.size, dtype=np.bool_)
-    for label, size in sizes.items():
-        n = max(least, round(min(sizes.values()) * len(listed) / size))
-        chosen = [listed[(run * n + i) % len(listed)] for i in range(n)]
-        train |= pool & (y == label) & np.isin(folds, chosen)
-    return train
 
 
 def movie_pairs(

@@ -9,6 +9,7 @@ from typing import Any
 from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.schemes import about_scheme, scheme_of
 from obygaze_models.report.figure import (
     BASELINE,
     MODEL,
@@ -256,9 +257,9 @@ def films(run: ReportRun) -> Part:
 def paper(run: ReportRun) -> Part:
     """Yield the numbers of this run with those that the paper prints: by cell, then by film."""
     if any(cell.get("paper") for cell in run.cells):
-        quirk = run.protocol.get("splits", {}).get("quirk")
-        if quirk in ("authors", "text"):
-            yield sentence(quirk)
+        about = about_scheme(scheme_of(run.protocol.get("splits", {})))
+        if about:
+            yield about
         yield sentence("spread")
     pairs = []
     for cell in run.cells:

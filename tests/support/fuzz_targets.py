@@ -343,14 +343,17 @@ def text_targets(folder: Path) -> list[Target]:
     from importlib.resources import files as package
 
     import obygaze.extensions.audits
+    import obygaze.extensions.paper
     import obygaze_features.backbones
     import obygaze_models.protocols
 
     protocols = package(obygaze_models.protocols).joinpath("shipped")
+    papers = package(obygaze.extensions.paper).joinpath("protocols")
+    protocol_files = [*_each(protocols, "p.toml"), *_each(papers, "p.toml")]
     cards = package(obygaze_features.backbones).joinpath("cards")
     words = package(obygaze.extensions.audits).joinpath("words")
     return [
-        Target("protocol", _each(protocols, "p.toml"), _read_protocol, 16),
+        Target("protocol", protocol_files, _read_protocol, 16),
         Target("card", _each(cards, "c.toml"), _read_card, 8),
         Target("words", _each(words, "w.toml"), _read_words, 5),
         Target("manifest", [MANIFEST], _read_manifest, 16),

@@ -115,7 +115,9 @@ def _values(
         yield from _unequal(f"fold {key}: ", counted, records[key])
     is_repeated = cell["repeated"]
     splits = one.protocol["splits"]
-    may_repeat = splits["validation"] == "each" or splits.get("quirk", "none") != "none"
+    may_repeat = (
+        splits["validation"] == "each" or splits.get("scheme", "none") != "none"
+    )
     if is_repeated != _is_repeated(rows) and not (is_repeated and may_repeat):
         yield f"repeated {cell['repeated']}"
         return
@@ -406,13 +408,13 @@ def _test_sets(
         k = 1 + max(int(clip.extra[own]) for clip in clips if clip.extra[own])
         for fold in by_fold:
             number = (
-                k - 1 if splits["quirk"] != "none" else int(fold.removeprefix("fold "))
+                k - 1 if splits["scheme"] != "none" else int(fold.removeprefix("fold "))
             )
             expected[fold] = {
                 c.clip_id for c in tested if c.extra[column] == str(number)
             }
             n_fit = sum(c.extra[own] not in ("", str(number)) for c in trains)
-            if splits["quirk"] == "none" and sum(n_of[fold]) != n_fit:
+            if splits["scheme"] == "none" and sum(n_of[fold]) != n_fit:
                 yield f"{fold} trains on {n_of[fold]}, expected {n_fit} together"
     else:
         yield from _partition(one, cell, by_fold, tested, skipped)

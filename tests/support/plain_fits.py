@@ -91,7 +91,7 @@ def plain_folds(
 def follows_paper(one: Experiment) -> bool:
     """Whether training sets are those of the paper."""
     splits = one.protocol["splits"]
-    return bool(splits["kind"] == "published" and splits["quirk"] != "none")
+    return bool(splits["kind"] == "published" and splits["scheme"] != "none")
 
 
 def _numbered(
@@ -157,7 +157,7 @@ def _generated(
 def _paper_fold(one: Experiment, task: str, clips: list[Clip], name: str) -> PlainFold:
     """The training set of a run of the released code, or of the text of the paper."""
     splits = one.protocol["splits"]
-    is_code = splits["quirk"] == "authors"
+    is_code = splits["scheme"] == "obygaze12-code"
     column = "fold:" + one.protocol["tasks"][task]["folds"]
     fold_of = {c.clip_id: int(c.extra[column]) for c in one.clips if c.extra[column]}
     last = max(fold_of.values())

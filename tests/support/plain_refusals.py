@@ -151,7 +151,7 @@ def _cannot_be_trained(one: Experiment, match: re.Match[str]) -> bool:
     takes_more = splits.get("folds") or splits["validation"] == "each"
     # A choice of C in splits of clips is made on the clips that validate, which then do not train.
     takes_more = takes_more or splits["kind"] in ("fixed", "kfold", "published")
-    return not any(able) or bool(takes_more) or splits.get("quirk", "none") != "none"
+    return not any(able) or bool(takes_more) or splits.get("scheme", "none") != "none"
 
 
 def _has_no_pair(one: Experiment, match: re.Match[str]) -> bool:
@@ -220,7 +220,7 @@ WRONG: list[tuple[str, tuple[str, ...], Any]] = [
     ("splits.folds", ("splits", "folds"), 2.5),
     ("splits.seed", ("splits", "seed"), -1),
     ("splits.validation", ("splits", "validation"), True),
-    ("splits.quirk", ("splits", "quirk"), "theirs"),
+    ("splits.scheme", ("splits", "scheme"), "theirs"),
     ("splits.nothing", ("splits", "nothing"), 1),
     ("fit.seed", ("fit", "seed"), 2**31),
     ("fit.seeds", ("fit", "seeds"), 0),

@@ -313,7 +313,7 @@ def draw_protocol(random: Random, one: Experiment) -> None:
         "fit": {"seed": int(random.integers(5)), "seeds": int(pick(random, [1, 1, 2]))},
         "report": draw_report(random, list(tasks)),
     }
-    if published and one.protocol["splits"]["quirk"] != "none":
+    if published and one.protocol["splits"]["scheme"] != "none":
         balancing = pick(random, ["", "none", "rotated"])
         if balancing:
             one.protocol["balancing"] = balancing
@@ -358,7 +358,9 @@ def draw_splits(random: Random, one: Experiment, published: bool) -> dict[str, A
         splits["folds"] = int(random.integers(2, 5))
     splits["validation"] = pick(random, ["next", "next", "none", "each"])
     if published:
-        splits["quirk"] = pick(random, ["none", "none", "text", "authors"])
+        splits["scheme"] = pick(
+            random, ["none", "none", "obygaze12-text", "obygaze12-code"]
+        )
     elif kind == "fixed":
         splits |= {"column": "part", "test": ["test"]}
         if chance(random, 0.5):
@@ -390,7 +392,7 @@ def draw_models(random: Random) -> dict[str, Any]:
             ),
             "class_weight": pick(random, ["none", "balanced"]),
         },
-        "svm": lambda: {"C": pick(random, [0.1, 1.0, "paper", [0.1, "paper"]])},
+        "svm": lambda: {"C": pick(random, [0.1, 1.0, "published", [0.1, "published"]])},
         "mlp": lambda: {"hidden": [4], "max_epochs": 3, "min_epochs": 1},
         "pcbm-lr": lambda: {"C": pick(random, [0.1, 1.0, [0.1, 1.0]]), "cross_fit": 2},
         "pcbm-dt": lambda: {"max_depth": 2, "method": "mean-difference"},

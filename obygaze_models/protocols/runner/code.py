@@ -1,4 +1,4 @@
-"""The code that computes a run: the packages of obygaze and the plugins of its models, as a hash.
+"""The code that computes a run: the packages of obygaze and the plugins of a protocol, as a hash.
 
 Finished tests are taken over only by the same code: after a repair, results of before and after
 must not be mixed. The bytes of the files count, not their times.
@@ -13,6 +13,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from obygaze_features.core.plugins import MODELS, Plugin, find_plugin
+from obygaze_models.protocols.schemes import plugin_of_scheme
 
 ROOTS = tuple(
     Path(__file__).parents[3] / name for name in ("obygaze_models", "obygaze_features")
@@ -41,6 +42,23 @@ def plugin_code(names: Sequence[str]) -> dict[str, list[str]]:
             *_needed_versions(plugin.point.dist),
         ]
     return code_of
+
+
+def scheme_code(name: str) -> list[str]:
+    """Return what computes the splits of a scheme: the hash of its code, and versions."""
+    plugin = plugin_of_scheme(name)
+    if plugin is None:
+        return []
+    if is_ours(plugin):
+        # One extension of obygaze, without the rest of the front.
+        folder = Path(str(sys.modules[plugin.point.module].__file__)).parent
+        return [_hash_of(folder.rglob("*"))]
+    return [_hash_of(_files_of(plugin)), *_needed_versions(plugin.point.dist)]
+
+
+def is_ours(plugin: Plugin) -> bool:
+    """Return whether a plugin came with obygaze."""
+    return plugin.package.split()[0] == "obygaze"
 
 
 def _files_of(plugin: Plugin) -> list[Path]:

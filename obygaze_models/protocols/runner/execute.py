@@ -125,7 +125,7 @@ class FitContext:
         """Return the store's features with its concept vectors, of which none is found yet."""
         splits = self.protocol.splits
         files = {}
-        if splits.follow_paper:
+        if splits.follow_scheme:
             usable = self.table.has_video
             if not usable.any():
                 usable = np.ones(len(self.table), dtype=np.bool_)
@@ -274,7 +274,7 @@ def _test_others(
             seed = context.protocol.fit.seed
             has_choice = len(candidates(model.kind, model.settings)) > 1
             chooses_on_validation = has_choice and not splits.are_grouped
-            joins = not splits.follow_paper and not chooses_on_validation
+            joins = not splits.follow_scheme and not chooses_on_validation
             data = context.fold_data(pair[0], split, seed=seed, join_validation=joins)
             fit = (name, pair[0], _rows_of(data, model, banks))
             if fit not in fits:

@@ -25,7 +25,12 @@ from obygaze_models.models.registry import KINDS, find_kind
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
-from obygaze_models.protocols.runner.code import own_code, plugin_code
+from obygaze_models.protocols.runner.code import (
+    is_ours,
+    own_code,
+    plugin_code,
+    scheme_code,
+)
 from obygaze_models.protocols.runner.comparisons import (
     comparable,
     comparison,
@@ -63,6 +68,7 @@ from obygaze_models.protocols.runner.run_records import (
 )
 from obygaze_models.protocols.schedule import Labels, schedule
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.schemes import plugin_of_scheme
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
 MANY_FOLDS = 300  # of films: where a run warns
@@ -94,6 +100,10 @@ class Inputs:
         plugins = plugin_code([kind for kind in kinds if kind not in KINDS])
         if plugins:
             parts["plugins"] = plugins
+        scheme = self.protocol.splits.scheme
+        plugin = plugin_of_scheme(scheme)
+        if plugin is not None and not is_ours(plugin):
+            parts["scheme"] = scheme_code(scheme)
         return sha256_bytes(canonical_json(parts))
 
     @property
@@ -106,17 +116,18 @@ class Inputs:
             machine.python,
             machine.packages,
             own_code(),
+            *scheme_code(self.protocol.splits.scheme),
         ]
         return sha256_bytes(canonical_json(here))
 
     def usable(self, features: Features | None) -> NDArray[np.bool_]:
-        """Return whether each clip has a vector and, for splits of the paper, a video."""
+        """Return whether each clip has a vector and, for the splits of a scheme, a video."""
         splits = self.protocol.splits
         table = self.table
         present = np.ones(len(table), dtype=np.bool_)
         if features is not None:
             present = features.present
-        if splits.follow_paper and table.has_video.any():
+        if splits.follow_scheme and table.has_video.any():
             return present & table.has_video
         return present
 

@@ -20,7 +20,9 @@ from obygaze_features.core.files import canonical_json
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.evaluation.predictions import IntArray
+from obygaze_models.models.registry import PUBLISHED
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.kinds import (
     ALIASES,
@@ -35,7 +37,7 @@ from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
 from obygaze_models.protocols.runner.execute import every_clip, fit_every_clip
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs
-from obygaze_models.protocols.schema import Grid, Model, Protocol
+from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
 from obygaze_models.zoo.saving import save_model
@@ -89,19 +91,19 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     """Each visual concept as a task of a linear machine, on the honest splits."""
     table = clip_table(manifest, honest.data)
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
-    tasks = {
-        name: replace(task, folds="")
-        for name, task in load_protocol("paper-fig3").tasks.items()
-        if name in has
-        and has[name].sum() >= MIN_ROWS
-        and len(np.unique(table.movies[has[name]])) > 1
-    }
+    tasks = {}
+    for name, modality in concepts().items():
+        if modality != "visual" or name not in has:
+            continue
+        n_films = len(np.unique(table.movies[has[name]]))
+        if has[name].sum() >= MIN_ROWS and n_films > 1:
+            tasks[name] = _concept_task(name)
     if not tasks:
         what = f"no visual concept has {MIN_ROWS} clips in at least two films"
         raise FixInput(
             what, where=table.name, hint="obygaze manifest stats lists the concepts"
         )
-    settings = {**defaults("svm", "none"), "C": "paper"}
+    settings = {**defaults("svm"), "C": PUBLISHED}
     return Protocol(
         name="train-cav",
         data=honest.data,
@@ -111,6 +113,15 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         grid=Grid(pairs="same", baselines=("all_positive", "neighbour")),
         fit=honest.fit,
         report=replace(honest.report, title="Concept vectors, films unseen"),
+    )
+
+
+def _concept_task(concept: str) -> Task:
+    """Return the task of telling HN and S clips with a concept from EN, and from those without."""
+    levels = "level in {HN, S}"
+    return Task(
+        positive=f'{levels} and "{concept}" in concept',
+        negative=f'level == EN or ({levels} and "{concept}" not in concept)',
     )
 
 
@@ -128,7 +139,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     (name,) = protocol.model_names
     context = inputs.context(features)
     if name == CAV:
-        settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper", "cross_fit": 0}
+        settings = {**defaults("pcbm-lr"), "tolerance": PUBLISHED, "cross_fit": 0}
         kind = CAV
         task = "concepts"
         classes = []
@@ -175,7 +186,7 @@ def _settled(model: Model, cells: Sequence[Record], task: str) -> dict[str, Any]
         offered = grid_of(model.kind, name, value)
         if offered is None:
             continue
-        # A record has what the word "paper" stands for.
+        # A record has the value for the task where there is one for each.
         meant = [for_task(model.kind, {name: item}, task)[name] for item in offered]
         keys = [canonical_json(item) for item in meant]
         votes = Counter(canonical_json(fold.get(name, meant[0])) for fold in chosen)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.cli import ROOT, environment
@@ -31,14 +32,21 @@ def walk(group, words):
         if isinstance(command, click.Group):
             yield from walk(command, [*words, name])
 
+from obygaze_models.protocols.reading import load_protocol, protocol_names
+from obygaze_models.protocols.schemes import scheme_names
+
 commands = list(walk(root, []))
+names = protocol_names()
+protocols = {name: load_protocol(name).splits.scheme for name in names}
 modules = [name for name in sys.modules if name.startswith("obygaze.extensions.")]
-print(json.dumps({"commands": commands, "modules": modules}))
+schemes = scheme_names()
+found = {"commands": commands, "modules": modules, "protocols": protocols, "schemes": schemes}
+print(json.dumps(found))
 """
 
 
-def program_without(extension: str, folder: Path) -> dict[str, list[str]]:
-    """Return the commands and the imported modules of the program without an extension."""
+def program_without(extension: str, folder: Path) -> dict[str, Any]:
+    """Return the commands, protocols and imported modules of the program without an extension."""
     info = folder / "obygaze-0.1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(
@@ -61,7 +69,7 @@ def program_without(extension: str, folder: Path) -> dict[str, list[str]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, list[str]] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -83,7 +91,7 @@ def commands_of(extension: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def whole_program(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def whole_program(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return program_without("", tmp_path_factory.mktemp("whole"))
 
 
@@ -97,7 +105,7 @@ def test_every_extension_comes_in_by_entry_points() -> None:
 
 @pytest.mark.parametrize("extension", EXTENSIONS)
 def test_the_program_without_an_extension_has_all_other_commands(
-    extension: str, whole_program: dict[str, list[str]], tmp_path: Path
+    extension: str, whole_program: dict[str, Any], tmp_path: Path
 ) -> None:
     smaller = program_without(extension, tmp_path)
     prefix = f"obygaze.extensions.{extension}"
@@ -110,3 +118,17 @@ def test_the_program_without_an_extension_has_all_other_commands(
         if not any(f"{command} ".startswith(f"{words} ") for words in gone)
     ]
     assert smaller["commands"] == expected
+
+
+def test_the_program_without_papers_has_all_other_protocols(
+    whole_program: dict[str, Any], tmp_path: Path
+) -> None:
+    smaller = program_without("paper", tmp_path)
+    assert smaller["schemes"] == ["none"]
+    others = {
+        name: scheme
+        for name, scheme in whole_program["protocols"].items()
+        if not name.startswith("paper-")
+    }
+    assert smaller["protocols"] == others
+    assert set(others.values()) == {"none"}

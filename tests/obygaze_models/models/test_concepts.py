@@ -40,7 +40,7 @@ def clips(
 @pytest.mark.parametrize("unit_norm", [True, False])
 def test_the_paper_machines_are_those_of_libsvm(unit_norm: bool) -> None:
     X, Y, _ = clips()
-    bank = ConceptBank(NAMES, C="paper", unit_norm=unit_norm).fit(X, Y)
+    bank = ConceptBank(NAMES, C="published", unit_norm=unit_norm).fit(X, Y)
     for i, C in enumerate((0.05, 0.05, 0.01)):
         svm = SVC(C=C, kernel="linear", class_weight="balanced").fit(X, Y[:, i])
         length = np.linalg.norm(svm.coef_)

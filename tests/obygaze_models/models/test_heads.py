@@ -17,8 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from obygaze_models.models.bottleneck import ResidualHead
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
-from obygaze_models.models.registry import PAPER_LOGISTIC, PAPER_TREE
+from obygaze_models.models.heads import LogisticHead, OrdinalHead, Penalty, TreeHead
 from obygaze_models.models.sparse_heads import SparseHead
 
 
@@ -30,10 +29,9 @@ def margins(n: int = 400) -> tuple[NDArray[Any], NDArray[Any]]:
     return M, np.where(rng.random(n) < expit(z), "S", "HN")
 
 
-@pytest.mark.parametrize("task", PAPER_TREE)
-def test_the_tree_kept_as_arrays_is_the_tree_of_sklearn(task: str) -> None:
+@pytest.mark.parametrize(("depth", "leaf"), [(8, 6), (4, 6), (10, 10)])
+def test_the_tree_kept_as_arrays_is_the_tree_of_sklearn(depth: int, leaf: int) -> None:
     M, y = margins()
-    depth, leaf = PAPER_TREE[task]
     ours = TreeHead(depth, min_samples_leaf=leaf, random_state=42).fit(M[:300], y[:300])
     theirs = DecisionTreeClassifier(
         max_depth=depth, min_samples_leaf=leaf, random_state=42
@@ -46,19 +44,9 @@ def test_the_tree_kept_as_arrays_is_the_tree_of_sklearn(task: str) -> None:
     np.testing.assert_array_equal(ours._walk(M)[0], theirs.apply(M))
 
 
-def test_the_hyperparameters_are_those_of_the_released_code() -> None:
-    assert PAPER_TREE == {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
-    assert PAPER_LOGISTIC == {
-        "EN_S": ("l2", 0.1),
-        "ENHN_S": ("l1", 0.01),
-        "HN_S": ("l2", 0.1),
-    }
-
-
-@pytest.mark.parametrize("task", PAPER_LOGISTIC)
-def test_the_logistic_head_is_liblinear(task: str) -> None:
+@pytest.mark.parametrize(("penalty", "C"), [("l2", 0.1), ("l1", 0.01)])
+def test_the_logistic_head_is_liblinear(penalty: Penalty, C: float) -> None:
     M, y = margins()
-    penalty, C = PAPER_LOGISTIC[task]
     ours = LogisticHead(C, penalty=penalty).fit(M, y)
     ratio = {"l1": 1.0, "l2": 0.0}[penalty]
     theirs = LogisticRegression(

@@ -160,7 +160,11 @@ def test_what_is_not_a_bottleneck_has_no_head() -> None:
             {"hidden": []},
             r"hidden must be a list of at least 1 values, got \[\]",
         ),
-        ("pcbm-lr", {"C": "paper"}, "C = 'paper' has no value before a task is known"),
+        (
+            "pcbm-lr",
+            {"C": "published"},
+            "C must be a number, above 0, got 'published'",
+        ),
         (
             "frames",
             {"pooling": "sum"},

@@ -24,7 +24,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_models.protocols.kinds import KINDS
-from obygaze_models.protocols.reading import shipped
+from obygaze_models.protocols.reading import protocol_names
 from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.schedule import FoldData
 from obygaze_models.protocols.schema import Protocol
@@ -90,7 +90,7 @@ SHIPPED = {
 
 
 @pytest.mark.check("runs every cell alone and in its grid")
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", protocol_names())
 def test_every_protocol_that_is_shipped(tmp_path: Path, name: str) -> None:
     manifest = with_classes(with_folds(films(5, 50, seed=2)))
     X = planted(manifest, width=14)

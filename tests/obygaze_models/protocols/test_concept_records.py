@@ -15,7 +15,7 @@ from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concept_report import ranking_quality
-from obygaze_models.protocols.reading import load_protocol, shipped
+from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.protocols.runner.concept_records import concept_jobs, join_noise
 from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.run import Inputs, gather
@@ -214,7 +214,9 @@ def test_it_is_asked_for_by_the_protocol_and_in_the_results(tmp_path, inputs):
         ),
     )
     assert records_of(quiet) == []
-    assert {name for name in shipped() if load_protocol(name).report.concepts} == {
+    assert {
+        name for name in protocol_names() if load_protocol(name).report.concepts
+    } == {
         "honest",
         "honest-frames",
         "paper-pcbm",

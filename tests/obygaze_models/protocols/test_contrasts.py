@@ -19,7 +19,7 @@ from obygaze_models.report import report
 SHORT = ("models.mlp.max_epochs=6", "report.concepts=false", "grid.baselines=[]")
 METRICS, RANDOM = ("f1_weighted", "ap"), 'grid.baselines=["random"]'
 PUBLISHED = (
-    *("data.view=raw", "splits.kind=published", "splits.quirk=authors"),
+    *("data.view=raw", "splits.kind=published", "splits.scheme=obygaze12-code"),
     *(f"tasks.{name}.folds=02_{name}" for name in ("EN_S", "HN_S", "ENHN_S")),
 )
 

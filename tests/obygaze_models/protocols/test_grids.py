@@ -15,7 +15,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_models.models.registry import build, default_settings
 from obygaze_models.protocols import fit_final, gather, run_protocol, training_protocol
 from obygaze_models.protocols.kinds import candidates, grid_of
-from obygaze_models.protocols.reading import load_protocol, shipped
+from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.zoo import load_model
 
 PLUGIN = """
@@ -162,7 +162,7 @@ def test_a_grid_of_a_plugin_is_chosen_from_and_kept(
 def test_old_and_new_forms_are_the_same_choice_for_settings_of_one_value() -> None:
     for kind, name, values in (
         ("logistic", "C", [0.01, 0.1]),
-        ("pcbm-lr", "C", ["paper", 5.0]),
+        ("pcbm-lr", "C", [{"by_task": {"other": 0.1}}, 5.0]),
         ("mlp", "learning_rate", [0.001, 0.01]),
     ):
         assert (
@@ -189,7 +189,7 @@ def test_old_and_new_forms_are_the_same_choice_for_settings_of_one_value() -> No
 
 
 def test_no_shipped_protocol_has_a_choice_that_it_does_not_say() -> None:
-    for name in shipped():
+    for name in protocol_names():
         for model in load_protocol(name).models.values():
             assert len(candidates(model.kind, model.settings)) == 1, name
 
@@ -211,16 +211,18 @@ def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:
     assert (kept.learning_rate, tuple(kept.hidden)) == (0.001, (4, 4))
 
 
-def test_a_value_of_the_paper_in_a_grid_is_kept(tmp_path: Path) -> None:
+def test_a_value_by_task_in_a_grid_is_kept(tmp_path: Path) -> None:
     manifest = films(4, 30)
     store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
     changes = ["report.replicates=20", "report.compare=false", "report.concepts=false"]
-    changes += ["model.C=['paper', 5.0]", "model.tolerance=0.1", "model.cross_fit=0"]
+    by_task = "{ by_task = { EN_S = 0.1, other = 0.7 } }"
+    changes += [f"model.C=[{by_task}, 5.0]", "model.tolerance=0.1"]
+    changes += ["model.cross_fit=0"]
     protocol = training_protocol("pcbm-lr", "EN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     chosen = [fold["chosen"]["C"] for fold in run.cells[0]["folds"]]
-    assert set(chosen) <= {0.1, 5.0}  # the paper's strength for this task is .1
+    assert set(chosen) <= {0.1, 5.0}  # that of this task is .1
     kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
     assert max(sorted(set(chosen), key=chosen.index), key=chosen.count) == kept.head.C
 

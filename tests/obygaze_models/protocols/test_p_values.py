@@ -44,7 +44,7 @@ def protocol_of(*changes: str) -> Protocol:
 TABLE_2 = (
     "data.view=raw",
     "splits.kind=published",
-    "splits.quirk=authors",
+    "splits.scheme=obygaze12-code",
     "tasks.EN_S.folds=02_EN_S",
     "tasks.HN_S.folds=02_HN_S",
     "tasks.ENHN_S.folds=02_ENHN_S",

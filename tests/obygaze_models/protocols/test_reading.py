@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import tomllib
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_models.protocols.kinds import (
     KINDS,
-    QUIRKS,
     candidates,
     defaults,
     for_task,
     setting_rules,
 )
-from obygaze_models.protocols.reading import load_protocol, parse_protocol, shipped
+from obygaze_models.protocols.reading import (
+    load_protocol,
+    parse_protocol,
+    protocol_names,
+)
 
 MINIMAL = """\
 schema = "obygaze-protocol/1"
@@ -41,7 +45,7 @@ def violations(text: str, *changes: str) -> list[str]:
 
 class TestShipped:
     def test_those_that_were_promised(self) -> None:
-        assert set(shipped()) == {
+        assert set(protocol_names()) == {
             *(
                 "paper-table2",
                 "paper-table4",
@@ -59,7 +63,7 @@ class TestShipped:
             ),
         }
 
-    @pytest.mark.parametrize("name", shipped())
+    @pytest.mark.parametrize("name", protocol_names())
     def test_each_of_them_loads_and_keeps_its_hash(self, name: str) -> None:
         found = load_protocol(name)
         assert (found.name, len(found.sha256)) == (name, 64)
@@ -88,30 +92,30 @@ class TestShipped:
         assert sum(films) / 10 == pytest.approx(mean, abs=0.005)
 
     @pytest.mark.parametrize(
-        ("quirk", "twice", "keep", "balance", "unit"),
+        ("scheme", "twice", "keep", "balance", "unit"),
         [
-            ("authors", True, "last", "weights", False),
-            ("text", False, "best", "subsample", True),
+            ("obygaze12-code", True, "last", "weights", False),
+            ("obygaze12-text", False, "best", "subsample", True),
             ("none", False, "best", "weights", True),
         ],
     )
-    def test_the_quirk_decides_what_a_protocol_leaves_open(
-        self, quirk: str, twice: bool, keep: str, balance: str, unit: bool
+    def test_the_scheme_decides_what_a_protocol_leaves_open(
+        self, scheme: str, twice: bool, keep: str, balance: str, unit: bool
     ) -> None:
         mlp = (
-            load_protocol("paper-table2", [f"splits.quirk={quirk}"])
+            load_protocol("paper-table2", [f"splits.scheme={scheme}"])
             .models["mlp"]
             .settings
         )
         assert (mlp["double_softmax"], mlp["keep"]) == (twice, keep)
         bank = (
-            load_protocol("paper-pcbm", [f"splits.quirk={quirk}"])
+            load_protocol("paper-pcbm", [f"splits.scheme={scheme}"])
             .models["pcbm-lr"]
             .settings
         )
         assert (bank["balance"], bank["unit_norm"]) == (balance, unit)
 
-    def test_what_is_stated_is_stronger_than_the_quirk(self) -> None:
+    def test_what_is_stated_is_stronger_than_the_scheme(self) -> None:
         changed = load_protocol("paper-table2", ["models.mlp.keep=best"])
         assert changed.models["mlp"].settings["keep"] == "best"
         assert changed.models["mlp"].settings["double_softmax"] is True
@@ -121,7 +125,7 @@ class TestRefused:
     def test_every_violation_at_once_with_its_line(self) -> None:
         text = (
             MINIMAL
-            + '\n[splits]\nkid = "kfold"\nquirk = "autors"\n\n[fit]\nseeds = 0\n'
+            + '\n[splits]\nkid = "kfold"\nscheme = "obygaze12-cod"\n\n[fit]\nseeds = 0\n'
         )
         found = violations(text)
         assert [line.split(": ")[0] for line in found] == [
@@ -130,7 +134,7 @@ class TestRefused:
             "own.toml:14",
         ]
         assert "unknown key 'kid' (did you mean 'kind'?)" in found[0]
-        assert "did you mean 'authors'?" in found[1]
+        assert "did you mean 'obygaze12-code'?" in found[1]
         assert "at least 1, at most 1000, got 0" in found[2]
 
     @pytest.mark.parametrize(
@@ -157,7 +161,7 @@ class TestRefused:
             ('[models.m]\nkind = "mlp"\ndropout = 2.0', "at most 0.99"),
             (
                 '[models.m]\nkind = "pcbm-dt"\ntolerance = "iner"',
-                "must be one of paper, inner",
+                "must be one of published, inner",
             ),
             ('[grid]\ntrain = ["EN_s"]', "did you mean 'EN_S'?"),
             ('[grid]\nbaselines = ["neighbor"]', "did you mean 'neighbour'?"),
@@ -212,7 +216,7 @@ class TestChanges:
         assert line == "--set splits.fold: unknown key 'fold' (did you mean 'folds'?)"
 
     @pytest.mark.parametrize(
-        "words", ["splits.quirk", "=3", "a..b=1", "leakage.x.y.z.w=1"]
+        "words", ["splits.scheme", "=3", "a..b=1", "leakage.x.y.z.w=1"]
     )
     def test_what_is_no_change(self, words: str) -> None:
         with pytest.raises(FixUsage, match=r"section\.key=value"):
@@ -228,36 +232,61 @@ class TestSettings:
         assert len(offered) == 4
         assert {tuple(one["hidden"]) for one in offered} == {(64, 32)}
 
-    def test_the_released_numbers_by_task(self) -> None:
-        """FACTS of the released code: depth and leaf, penalty and strength, tolerance."""
-        paper = {"max_depth": "paper", "min_samples_leaf": "paper"}
-        trees = {t: for_task("pcbm-dt", paper, t) for t in ("EN_S", "ENHN_S", "HN_S")}
-        found = {t: (s["max_depth"], s["min_samples_leaf"]) for t, s in trees.items()}
-        assert found == {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
-        words = {"penalty": "paper", "C": "paper"}
-        heads = {t: for_task("pcbm-lr", words, t) for t in ("EN_S", "ENHN_S", "HN_S")}
-        found = {t: (s["penalty"], s["C"]) for t, s in heads.items()}
-        assert found == {
-            "EN_S": ("l2", 0.1),
-            "ENHN_S": ("l1", 0.01),
-            "HN_S": ("l2", 0.1),
-        }
-        assert [
-            for_task("svm", {"C": "paper"}, c)["C"] for c in ("Body", "Posture")
-        ] == [
-            0.05,
-            0.01,
-        ]
+    def test_a_published_tolerance_is_that_of_the_concept(self) -> None:
+        """FACTS of the released code: its tolerances by concept."""
+        words = {"C": "published"}
+        tolerances = [for_task("svm", words, c)["C"] for c in ("Body", "Posture")]
+        assert tolerances == [0.05, 0.01]
+
+    def test_a_value_by_training_task(self) -> None:
+        settings = {"C": {"by_task": {"EN_S": 0.1, "other": 5.0}}, "penalty": "l1"}
+        tasks = ("EN_S", "HN_S")
+        assert [for_task("pcbm-lr", settings, t)["C"] for t in tasks] == [0.1, 5.0]
+        rule = setting_rules("pcbm-lr")["C"]
+        assert rule(settings["C"]) is None
+        assert rule({"grid": [1.0, settings["C"]]}) is None
+        wrong = {"EN_S": -1.0, "other": 5.0}
+        assert "for the task 'EN_S' must be a number" in str(rule({"by_task": wrong}))
+        assert "with one for 'other'" in str(rule({"by_task": {"EN_S": 0.1}}))
 
     def test_every_default_keeps_its_own_rule(self) -> None:
         for kind in KINDS:
-            for quirk in QUIRKS:
-                for name, value in defaults(kind, quirk).items():
-                    assert setting_rules(kind)[name](value) is None, f"{kind}.{name}"
+            for name, value in defaults(kind).items():
+                assert setting_rules(kind)[name](value) is None, f"{kind}.{name}"
+
+
+class TestOldNames:
+    """What protocols of earlier versions call by another name."""
+
+    @pytest.mark.parametrize(
+        ("quirk", "scheme"),
+        [("authors", "obygaze12-code"), ("text", "obygaze12-text"), ("none", "none")],
+    )
+    def test_a_quirk_is_a_scheme(self, quirk: str, scheme: str) -> None:
+        text = f'{MINIMAL}\n[splits]\nquirk = "{quirk}"\n'
+        assert read(text).splits.scheme == scheme
+        assert (
+            load_protocol("paper-table2", [f"splits.quirk={quirk}"]).splits.scheme
+            == scheme
+        )
+        assert read(text, "splits.scheme=none").splits.scheme == "none"
+
+    def test_the_word_paper_is_the_word_published(self) -> None:
+        new = load_protocol("paper-pcbm")
+        keys = ("max_depth", "min_samples_leaf")
+        changes = [f"models.pcbm-dt.{key}=paper" for key in keys]
+        changes.append("models.pcbm-lr.C=['paper', 5.0]")
+        old = load_protocol("paper-pcbm", changes)
+        assert old.models["pcbm-dt"] == new.models["pcbm-dt"]
+        one, other = old.models["pcbm-lr"].settings["C"]
+        assert (one, other) == (new.models["pcbm-lr"].settings["C"], 5.0)
 
 
 def test_shipped_files_are_plain_toml() -> None:
-    folder = files("obygaze_models.protocols").joinpath("shipped")
-    for name in shipped():
-        document = tomllib.loads(folder.joinpath(f"{name}.toml").read_text("utf-8"))
+    protocols = files("obygaze_models.protocols").joinpath("shipped")
+    papers = files("obygaze.extensions.paper").joinpath("protocols")
+    shipped = [*protocols.iterdir(), *papers.iterdir()]
+    assert {Path(str(path)).stem for path in shipped} == set(protocol_names())
+    for path in shipped:
+        document = tomllib.loads(path.read_text("utf-8"))
         assert document["schema"] == "obygaze-protocol/1"

@@ -662,15 +662,15 @@ class TestExtras:
         )
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         tested = {}
-        for quirk in ("authors", "none"):
+        for scheme in ("obygaze12-code", "none"):
             protocol = quick(
-                "paper-table2", f"splits.quirk={quirk}", "grid.baselines=[]"
+                "paper-table2", f"splits.scheme={scheme}", "grid.baselines=[]"
             )
             run = run_on(tmp_path, protocol, manifest, {"x": store})
-            tested[quirk] = {row["clip_id"] for row in run.predictions}
+            tested[scheme] = {row["clip_id"] for row in run.predictions}
             (covered,) = run.of("coverage")
-            assert covered["n_unused"] == (len(silent) if quirk == "authors" else 0)
-        assert not tested["authors"] & silent
+            assert covered["n_unused"] == (0 if scheme == "none" else len(silent))
+        assert not tested["obygaze12-code"] & silent
         assert tested["none"] & silent
 
 

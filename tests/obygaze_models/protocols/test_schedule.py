@@ -161,7 +161,7 @@ class TestPublished:
     def test_leaks_of_the_four_cells(self) -> None:
         """Counted here from the files: test clips in any fold that trains or chooses (0 to 8)."""
         manifest = released_manifest()
-        protocol = quick("paper-table2", "splits.quirk=none")
+        protocol = quick("paper-table2", "splits.scheme=none")
         found, table = plan(protocol, manifest)
         for (train, test), splits in found.pairs.items():
             trained, tested = (

@@ -10,7 +10,6 @@ from obygaze_models.protocols.splits import (
     Split,
     movie_pairs,
     n_folds_of,
-    paper_splits,
     rotated,
 )
 
@@ -56,18 +55,6 @@ def test_a_fold_that_never_tests_and_rows_that_do_not_train() -> None:
         [[0, 1, 6], [4, 5], [2, 3]],
         [[0, 1, 2, 6], [], [4, 5]],
     ]
-
-
-def test_of_a_larger_class_another_fold_trains_in_each_run_of_the_text() -> None:
-    # Folds 0 and 1 train, 2 validates, 3 tests; in each 1 row of class 0 and 9 of class 1.
-    folds, labels = np.repeat(np.arange(4), 10), np.tile([0] + [1] * 9, 4)
-    splits = paper_splits("text", folds, labels, np.ones(40))
-    assert [split.train.tolist() for split in splits] == [
-        [*range(10), 10],
-        [0, *range(10, 20)],
-    ]
-    assert {tuple(split.validation) for split in splits} == {tuple(range(20, 30))}
-    assert {tuple(split.test) for split in splits} == {tuple(range(30, 40))}
 
 
 def test_each_pair_of_films_tests_and_validates() -> None:

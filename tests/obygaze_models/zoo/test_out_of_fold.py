@@ -249,7 +249,7 @@ def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
     film = "tt0000003"
     rest = [i for i in told if MANIFEST.clips[i].movie_id != film]
     own = [i for i in told if MANIFEST.clips[i].movie_id == film]
-    bank = ConceptBank(list(VISUAL), C="paper").fit(
+    bank = ConceptBank(list(VISUAL), C="published").fit(
         X[rest].astype(np.float64), has[rest]
     )
     expected = bank.transform(X[own].astype(np.float64))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from support.published import SplitFile, split_file
 
+from obygaze.extensions.paper.splits import code_splits, text_splits
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import count_leak
-from obygaze_models.protocols.splits import movie_pairs, paper_splits
+from obygaze_models.protocols.splits import Split, movie_pairs
 
 
 def authors(table: SplitFile) -> list:
-    return paper_splits("authors", table.folds, table.y, table.has_video)
+    return code_splits(table.folds, table.y, table.has_video)
 
 
 class TestAuthors:
@@ -59,7 +62,7 @@ class TestAuthors:
         """
         folds = np.repeat(np.arange(10), 40)
         y = np.tile([0] * 30 + [1] * 10, 10)
-        split = paper_splits("authors", folds, y, np.ones(400))[2]
+        split = code_splits(folds, y, np.ones(400))[2]
         negatives, positives = (
             split.train[y[split.train] == 0],
             split.train[y[split.train] == 1],
@@ -74,14 +77,14 @@ class TestAuthors:
         y[5] = -1
         video = np.ones(400)
         video[390:] = 0
-        for split in paper_splits("authors", folds, y, video):
+        for split in code_splits(folds, y, video):
             parts = np.concatenate([split.train, split.validation, split.test])
             assert 5 not in parts and parts.max() < 390
 
     def test_too_few_rows(self) -> None:
         folds = np.repeat(np.arange(10), 4)
         with pytest.raises(FixInput, match="ten training rows"):
-            paper_splits("authors", folds, np.tile([0, 0, 0, 1], 10), np.ones(40))
+            code_splits(folds, np.tile([0, 0, 0, 1], 10), np.ones(40))
 
     def test_one_file_does_not_leak_into_itself(self) -> None:
         table = split_file("02_ENHN_S.csv")
@@ -98,7 +101,7 @@ class TestAuthors:
 class TestText:
     def test_eight_runs_that_validate_on_the_last_fold_but_one(self) -> None:
         table = split_file("02_HN_S.csv")
-        splits = paper_splits("text", table.folds, table.y, table.has_video)
+        splits = text_splits(table.folds, table.y, table.has_video)
         assert len(splits) == 8
         for split in splits:
             assert set(table.folds[split.train].tolist()) <= set(range(8))
@@ -110,43 +113,43 @@ class TestText:
     @pytest.mark.parametrize("name", ["02_EN_S.csv", "02_ENHN_S.csv", "02_HN_S.csv"])
     def test_classes_balance(self, name: str) -> None:
         table = split_file(name)
-        for split in paper_splits("text", table.folds, table.y, table.has_video):
+        for split in text_splits(table.folds, table.y, table.has_video):
             assert table.y[split.train].mean() == pytest.approx(0.5, abs=0.07)
 
     def test_the_negatives_rotate(self) -> None:
         """Over the eight runs every fold of negatives trains, and about equally often."""
         table = split_file("02_ENHN_S.csv")
         used = np.zeros(8)
-        for split in paper_splits("text", table.folds, table.y, table.has_video):
+        for split in text_splits(table.folds, table.y, table.has_video):
             used[np.unique(table.folds[split.train[~table.y[split.train]]])] += 1
         assert used.min() >= 1
         assert used.max() - used.min() <= 3
 
     def test_few_rows_are_enough(self) -> None:
-        splits = paper_splits(
-            "text", np.repeat(np.arange(5), 4), np.tile([0, 0, 0, 1], 5), np.ones(20)
+        splits = text_splits(
+            np.repeat(np.arange(5), 4), np.tile([0, 0, 0, 1], 5), np.ones(20)
         )
         assert all(np.sum(s.train % 4 == 3) == 3 for s in splits)
 
 
 @pytest.mark.parametrize(
-    ("quirk", "options", "runs"),
+    ("splits_of", "options", "runs"),
     [
         (
-            "authors",
+            code_splits,
             {"balanced": False},
             [(set(range(9)) - {i}, {i}) for i in range(9)],
         ),
-        ("authors", {"validates": False}, [(set(range(9)), set())]),
-        ("text", {"balanced": False}, [(set(range(8)), {8})]),
-        ("text", {"validates": False}, [(set(range(8)), {8})]),
+        (code_splits, {"validates": False}, [(set(range(9)), set())]),
+        (text_splits, {"balanced": False}, [(set(range(8)), {8})]),
+        (text_splits, {"validates": False}, [(set(range(8)), {8})]),
     ],
 )
 def test_vectors_and_heads_train_on_whole_folds(
-    quirk: str, options: dict, runs: list
+    splits_of: Callable[..., list[Split]], options: dict, runs: list
 ) -> None:
     table = split_file("02_EN_HN_S.csv")
-    found = paper_splits(quirk, table.folds, table.y, table.has_video, **options)
+    found = splits_of(table.folds, table.y, table.has_video, **options)
     folds = [
         [set(table.folds[r].tolist()) for r in (s.train, s.validation)] for s in found
     ]
@@ -185,4 +188,16 @@ class TestMoviePairs:
 
 def test_refusals() -> None:
     with pytest.raises(FixInput, match="four folds"):
-        paper_splits("text", np.array([0, 1, 2]), [0, 1, 0], [1, 1, 1])
+        text_splits(np.array([0, 1, 2]), [0, 1, 0], [1, 1, 1])
+
+
+def test_of_a_larger_class_another_fold_trains_in_each_run_of_the_text() -> None:
+    # Folds 0 and 1 train, 2 validates, 3 tests; in each 1 row of class 0 and 9 of class 1.
+    folds, labels = np.repeat(np.arange(4), 10), np.tile([0] + [1] * 9, 4)
+    splits = text_splits(folds, labels, np.ones(40))
+    assert [split.train.tolist() for split in splits] == [
+        [*range(10), 10],
+        [0, *range(10, 20)],
+    ]
+    assert {tuple(split.validation) for split in splits} == {tuple(range(20, 30))}
+    assert {tuple(split.test) for split in splits} == {tuple(range(30, 40))}

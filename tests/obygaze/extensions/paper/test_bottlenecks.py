@@ -76,15 +76,15 @@ def runs(data: Published, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     changes = ("report.concepts=false", 'grid.baselines=["all_positive"]')
     # Weights in place of the text's subsample, which another generator would draw otherwise.
     text = (
-        "splits.quirk=text",
+        "splits.scheme=obygaze12-text",
         "models.pcbm-lr.balance=weights",
         "models.pcbm-dt.balance=weights",
     )
     return {
-        quirk: run_on(
+        scheme: run_on(
             folder, quick("paper-pcbm", *changes, *own), manifest, {"x": store}
         )
-        for quirk, own in {"authors": (), "text": text}.items()
+        for scheme, own in {"code": (), "text": text}.items()
     }
 
 
@@ -137,12 +137,12 @@ def head_of(model: str, task: str) -> Any:
     )
 
 
-@pytest.mark.parametrize("quirk", ["authors", "text"])
+@pytest.mark.parametrize("scheme", ["code", "text"])
 def test_every_decision_is_that_of_scikit_learn(
-    data: Published, runs: dict[str, Run], quirk: str
+    data: Published, runs: dict[str, Run], scheme: str
 ) -> None:
-    margins = (released_margins if quirk == "authors" else text_margins)(data)
-    n_train = 9 if quirk == "authors" else 8
+    margins = (released_margins if scheme == "code" else text_margins)(data)
+    n_train = 9 if scheme == "code" else 8
     for model in ("pcbm-dt", "pcbm-lr"):
         for train in ("EN_S", "HN_S"):
             rows = data.of(train) & (data.folds < n_train)
@@ -156,28 +156,28 @@ def test_every_decision_is_that_of_scikit_learn(
                 key = {"model": model, "train": train, "test": test}
                 ours = {
                     row["clip_id"]: row["decision"]
-                    for row in runs[quirk].predictions
+                    for row in runs[scheme].predictions
                     if all(row[name] == value for name, value in key.items())
                 }
                 differ = [clip for clip in theirs if theirs[clip] != ours[clip]]
                 assert ours.keys() == theirs.keys()
                 assert not differ, (model, train, test, len(differ))
-                cell = cell_of(runs[quirk].cells, **key)
+                cell = cell_of(runs[scheme].cells, **key)
                 truth = data.levels[tested] == "S"
                 assert cell["f1_binary"]["value"] == pytest.approx(
                     f1_score(truth, said)
                 )
 
 
-@pytest.mark.parametrize("quirk", ["authors", "text"])
-def test_one_fit_a_cell_and_no_leak(runs: dict[str, Run], quirk: str) -> None:
-    for cell in runs[quirk].cells:
+@pytest.mark.parametrize("scheme", ["code", "text"])
+def test_one_fit_a_cell_and_no_leak(runs: dict[str, Run], scheme: str) -> None:
+    for cell in runs[scheme].cells:
         assert (cell["n_runs"], cell["leaked"], cell["repeated"]) == (1, 0, False)
-        assert cell["folds"][0]["n_validation"] == 0 or quirk == "text"
+        assert cell["folds"][0]["n_validation"] == 0 or scheme == "text"
 
 
 @pytest.mark.parametrize("change", ["elect=true", "tolerance=folds"])
 def test_only_a_published_file_has_folds_to_elect_over(change: str) -> None:
     with pytest.raises(FixInput) as caught:
         load_protocol("honest", [f"models.pcbm-lr.{change}"])
-    assert "needs published splits and a quirk" in caught.value.details[0]
+    assert "needs published splits and a scheme" in caught.value.details[0]

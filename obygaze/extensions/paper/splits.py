@@ -1,0 +1,163 @@
+"""The training sets of Table 2 of the paper, as its code makes them and as its text describes them.
+
+Both take the published folds of one file: the last fold tests. Where classes are to be balanced, of
+a larger class only so many folds train as balance the smallest class, another set of them in each
+of eight runs. The two differ. The code chooses training folds after it has set the test and the
+validation fold aside, from a list that still holds the test fold, leaves out fold 0, and leaves out
+the fold after the validation fold instead of it. Clips without a video are removed before anything
+is counted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.folds import OUTSIDE, IntArray
+from obygaze_models.protocols.splits import BoolArray, Split, n_folds_of
+
+SHARE_THAT_THE_CODE_COUNTS = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class _File:
+    """One published file: the fold and the class of each clip, and whether the clip can be used."""
+
+    folds: IntArray
+    labels: NDArray[np.intp]
+    usable: BoolArray
+
+    @property
+    def last_fold(self) -> int:
+        return n_folds_of(self.folds) - 1
+
+    def rows_without(self, *folds: int) -> BoolArray:
+        """Return the clips that can be used and are in none of these folds."""
+        return self.usable & ~np.isin(self.folds, folds)
+
+    def split(self, run: int, train: BoolArray, validation_fold: int) -> Split:
+        """Return the split of one run."""
+        validation = self.usable & (self.folds == validation_fold)
+        test = self.usable & (self.folds == self.last_fold)
+        return Split(
+            f"run {run}",
+            np.flatnonzero(train),
+            np.flatnonzero(validation),
+            np.flatnonzero(test),
+            self.last_fold,
+            validation_fold,
+        )
+
+
+def code_splits(
+    folds: IntArray,
+    labels: ArrayLike,
+    has_video: ArrayLike,
+    *,
+    balanced: bool = True,
+    validates: bool = True,
+) -> list[Split]:
+    """Return the splits of the released code, where each fold but the last two validates in turn.
+
+    Args:
+        folds: The fold of each clip.
+        labels: The class of each clip; negative for clips outside the task.
+        has_video: Whether each clip has a video.
+        balanced: Whether the folds of a larger class take turns. If not, all folds train, as for
+            concept vectors, and the last fold but one validates too.
+        validates: Whether a fold validates. If not, there is one split, as for the heads of
+            bottlenecks.
+    """
+    file = _file(folds, labels, has_video)
+    last = file.last_fold
+    if not validates:
+        return [file.split(0, file.rows_without(last), OUTSIDE)]
+    n_runs = last - 1 if balanced else last
+    splits = []
+    for run in range(n_runs):
+        train = file.rows_without(last, run)
+        if balanced:
+            # From a list that holds the test fold, and not the fold that it should leave out.
+            listed = [fold for fold in range(1, last + 1) if fold != 1 + run % last]
+            sizes = _class_sizes(file, train, SHARE_THAT_THE_CODE_COUNTS)
+            if not sizes or min(sizes.values()) == 0:
+                raise FixInput(
+                    f"run {run} has fewer than ten training rows of a class, which the released "
+                    "code needs",
+                    hint='scheme = "obygaze12-text" or "none"',
+                )
+            train = _folds_in_turn(file, train, sizes, listed, run, at_least=0)
+        splits.append(file.split(run, train, run))
+    return splits
+
+
+def text_splits(
+    folds: IntArray,
+    labels: ArrayLike,
+    has_video: ArrayLike,
+    *,
+    balanced: bool = True,
+    validates: bool = True,
+) -> list[Split]:
+    """Return the splits of the paper's text, where the last fold but one validates.
+
+    Args:
+        folds: The fold of each clip.
+        labels: The class of each clip; negative for clips outside the task.
+        has_video: Whether each clip has a video.
+        balanced: Whether the folds of a larger class take turns. If not, all train, in one split.
+        validates: Whether heads are chosen on validation rows. If not, there is one split with all
+            training folds.
+    """
+    file = _file(folds, labels, has_video)
+    last = file.last_fold
+    train = file.rows_without(last, last - 1)
+    if not (balanced and validates):
+        return [file.split(0, train, last - 1)]
+    listed = list(range(last - 1))
+    sizes = _class_sizes(file, train, 1.0)
+    splits = []
+    for run in range(last - 1):
+        in_turn = _folds_in_turn(file, train, sizes, listed, run, at_least=1)
+        splits.append(file.split(run, in_turn, last - 1))
+    return splits
+
+
+def _file(folds: IntArray, labels: ArrayLike, has_video: ArrayLike) -> _File:
+    n_folds = n_folds_of(folds)
+    if n_folds < 4:
+        raise FixInput(f"published splits need at least four folds, got {n_folds}")
+    classes = np.asarray(labels, dtype=np.intp)
+    with_video = np.asarray(has_video, dtype=np.bool_)
+    return _File(folds, classes, with_video & (folds != OUTSIDE) & (classes >= 0))
+
+
+def _class_sizes(file: _File, rows: BoolArray, share: float) -> dict[int, int]:
+    """Return how many of some rows each class has, of a share of them rounded down."""
+    sizes = {}
+    for label in np.unique(file.labels[rows]):
+        n_rows = (file.labels[rows] == label).sum()
+        sizes[int(label)] = int(n_rows * share)
+    return sizes
+
+
+def _folds_in_turn(
+    file: _File,
+    rows: BoolArray,
+    sizes: dict[int, int],
+    listed: Sequence[int],
+    run: int,
+    *,
+    at_least: int,
+) -> BoolArray:
+    """Return the rows that train in one run: of a larger class those of a few folds in turn."""
+    train = np.zeros(len(rows), dtype=np.bool_)
+    smallest = min(sizes.values(), default=0)
+    for label, size in sizes.items():
+        n_folds = max(at_least, round(smallest * len(listed) / size))
+        first = run * n_folds
+        chosen = [listed[(first + step) % len(listed)] for step in range(n_folds)]
+        train |= rows & (file.labels == label) & np.isin(file.folds, chosen)
+    return train
