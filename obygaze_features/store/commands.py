@@ -23,8 +23,14 @@ COMMANDS = {
         f"{_HERE}.read.diff:diff_stores",
         "Compare two stores: recipes, clips, movies, numbers and their formats.",
     ),
-    "subset": (f"{COPY}:subset_", "Make a store of some clips or levels of another."),
-    "merge": (f"{COPY}:merge_", "Make one store of several of the same recipe."),
+    "subset": (
+        f"{_HERE}.write.edit:subset",
+        "Make a store of some clips or levels of another.",
+    ),
+    "merge": (
+        f"{_HERE}.write.edit:merge",
+        "Make one store of several of the same recipe.",
+    ),
     "licence": (
         f"{_HERE}.write.licence:store_licence",
         "Show or state the licence and the citation of a store.",

@@ -1,4 +1,4 @@
-"""`obygaze store subset`, `merge`, `pack`, `unpack`, `pull`, `push`: stores made of others."""
+"""`obygaze store pack`, `unpack`, `pull`, `push`: stores made of others."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -9,11 +9,9 @@ from typing import Any
 import click
 
 from obygaze_features.core.commands import Session, command, force_option, option_group
-from obygaze_features.core.console import count, human
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.console import human
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.workspace import is_url, last_part
-from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import clips_sha256, sort_key
 from obygaze_features.store.commands_look import (
     expect_option,
     open_named,
@@ -23,126 +21,18 @@ from obygaze_features.store.remote import split_expected
 from obygaze_features.store.remote.fetch import pull, unpack
 from obygaze_features.store.remote.selection import Transferred
 from obygaze_features.store.remote.send import pack, push
-from obygaze_features.store.write.edit import Copied, ManifestClips, merge, subset
 
 UNSEALED = (
     "this store is not sealed: the zip holds what is committed so far; extract run --seal seals a "
     "store with failed clips"
 )
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_output = click.option(
-    "-o", "output", required=True, help="The new store: a name or a folder."
-)
 
 
 # A repeatable option; None stands for all.
 _repeated = partial(
     click.option, multiple=True, callback=lambda ctx, param, chosen: chosen or None
 )
-
-
-@command("subset")
-@click.argument("name")
-@_output
-@_repeated("--movie", "movies", help="Only the clips of this film; repeatable.")
-@click.option("--clips", type=FILE, help="Only the clips in this file, one id a line.")
-@_repeated("--level", "levels", help="Only this level; repeatable.")
-def subset_(
-    session: Session, name: str, output: str, clips: Path | None, **chosen: Any
-) -> None:
-    """Make a store of some clips or levels of another.
-
-    Times and masks are copied too. The same command again continues where it was stopped.
-
-    Examples:
-        obygaze store subset obygaze12-xclip --movie tt0108160 -o one-film
-        obygaze store subset obygaze12-xclip --level pooled --level clip -o small
-        obygaze store subset obygaze12-xclip --clips chosen.txt -o chosen
-    """
-    source = open_named(session, name)
-    ids = _ids(clips) if clips is not None else None
-    target = session.workspace.new_store(output)
-    with session.console.progress("copy") as progress:
-        _report_copied(
-            session, subset(source, target, clips=ids, progress=progress, **chosen)
-        )
-
-
-@command("merge")
-@click.argument("names", nargs=-1, required=True)
-@_output
-@click.option("--manifest", help="Plan the new store for the clips of this manifest.")
-@click.option(
-    "--licence", default="", show_default=False, help="The licence, if theirs differ."
-)
-@click.option("--seal/--no-seal", default=True, help="Seal it if complete.")
-@click.option(
-    "--mixed", is_flag=True, help="Allow clips of several versions or kinds of device."
-)
-def merge_(
-    session: Session,
-    names: tuple[str, ...],
-    output: str,
-    manifest: str | None,
-    **options: Any,
-) -> None:
-    """Make one store of several of the same recipe.
-
-    Stores of different licences are an error, unless --licence decides. All citations are kept.
-    Clips of two versions of this program, of a CPU and a GPU, or of two precisions are an error,
-    unless --mixed allows it.
-
-    With a manifest, blocks whose clips are all in these stores are copied, and the others stay
-    pending for `obygaze extract run`.
-
-    Examples:
-        obygaze store merge films-1-6 films-7-12 -o all-films
-        obygaze store merge old --manifest larger -o larger-xclip
-        obygaze store merge ours theirs --licence CC-BY-NC-4.0 -o both
-    """
-    sources = [open_named(session, name) for name in names]
-    clips = _clips_of_manifest(session, manifest) if manifest is not None else None
-    with session.console.progress("copy") as progress:
-        target = session.workspace.new_store(output)
-        copied = merge(sources, target, manifest=clips, progress=progress, **options)
-    _report_copied(session, copied)
-
-
-def _ids(path: Path) -> list[str]:
-    try:
-        # Windows programs put a mark before the first id.
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise FixInput("not UTF-8", where=str(path), hint="save it as UTF-8") from error
-    return [line.strip() for line in lines if line.strip()]
-
-
-def _clips_of_manifest(session: Session, name: str) -> ManifestClips:
-    manifest = read_manifest(session.workspace.existing_manifest(name))
-    # As an extraction plans it, so that a run can fill the blocks that stay pending.
-    clips = sorted(manifest, key=sort_key)
-    clip_ids = [clip.clip_id for clip in clips]
-    movie_ids = [clip.movie_id for clip in clips]
-    sha256 = clips_sha256(zip(clip_ids, movie_ids, strict=True))
-    return ManifestClips(manifest.name, sha256, clip_ids, movie_ids)
-
-
-def _report_copied(session: Session, copied: Copied) -> None:
-    pending = count(copied.pending_blocks, "block")
-    state = "sealed" if copied.sealed else f"{pending} still to extract, not sealed"
-    blocks = count(copied.n_blocks, "block")
-    clips = count(copied.n_clips, "clip")
-    console = session.console
-    text = f"{copied.path}: {clips}, {blocks} copied, {state}"
-    console.show({**asdict(copied), "path": str(copied.path)}, text)
-    if copied.in_several:
-        clips = count(copied.in_several, "clip")
-        console.note(f"{clips} in several stores; the first that is ok counts")
-    if copied.n_differing:
-        clips = count(copied.n_differing, "clip")
-        console.warn(
-            f"{clips} with other numbers in another of these stores (obygaze store diff)"
-        )
 
 
 _selection_options = option_group(

@@ -1,10 +1,11 @@
 """Make new stores from old ones: a selection of one, or several of the same recipe as one."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,14 @@ from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest, clips_sha256, sort_key
 from obygaze_features.store.format.makers import Kind, Maker
 from obygaze_features.store.format.records import Terms
 from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus, TextTable
-from obygaze_features.store.read.reader import PULL_AGAIN, Store
+from obygaze_features.store.read.reader import PULL_AGAIN, Store, open_store
 from obygaze_features.store.write.create import create_store
 from obygaze_features.store.write.licence import checked_licence, require_terms
 from obygaze_features.store.write.writer import StoreWriter, refuse_mixture
@@ -34,7 +39,11 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class Copied:
-    """The result of a copy into a new store."""
+    """The result of a copy into a new store.
+
+    `in_several` of the clips are in several stores; `n_differing` of those copied are ok in another
+    with other numbers. Blocks with a clip that no store holds are pending.
+    """
 
     path: Path
     n_clips: int
@@ -43,6 +52,35 @@ class Copied:
     in_several: int
     n_differing: int
     sealed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that is known of the copy."""
+        return {**asdict(self), "path": str(self.path)}
+
+    def __str__(self) -> str:
+        pending = count(self.pending_blocks, "block")
+        state = "sealed" if self.sealed else f"{pending} still to extract, not sealed"
+        blocks = count(self.n_blocks, "block")
+        clips = count(self.n_clips, "clip")
+        return f"{self.path}: {clips}, {blocks} copied, {state}"
+
+    @property
+    def notes(self) -> list[str]:
+        """How many clips are in several stores."""
+        if not self.in_several:
+            return []
+        clips = count(self.in_several, "clip")
+        return [f"{clips} in several stores; the first that is ok counts"]
+
+    @property
+    def warnings(self) -> list[str]:
+        """How many clips have other numbers in another store."""
+        if not self.n_differing:
+            return []
+        clips = count(self.n_differing, "clip")
+        return [
+            f"{clips} with other numbers in another of these stores (obygaze store diff)"
+        ]
 
 
 @dataclass(frozen=True)
@@ -56,20 +94,40 @@ class ManifestClips:
 
 
 def subset(
-    source: Store,
-    path: Path | str,
+    store: str | os.PathLike[str] | Store,
+    path: Annotated[str | os.PathLike[str], Option("-o")],
     *,
-    clips: Iterable[str] | None = None,
-    movies: Iterable[str] | None = None,
-    mask: npt.ArrayLike | None = None,
-    levels: Sequence[str] | None = None,
-    progress: Progress | None = None,
+    movies: Annotated[Iterable[str] | None, Option("--movie")] = None,
+    clips: Annotated[str | Path | Iterable[str] | None, Option(exists="file")] = None,
+    mask: Annotated[npt.ArrayLike | None, PYTHON_ONLY] = None,
+    levels: Annotated[Sequence[str] | None, Option("--level")] = None,
+    progress: Annotated[Progress | None, Bar("copy")] = None,
+    workspace: str | os.PathLike[str] | None = None,
 ) -> Copied:
-    """Make a store of some clips and levels of another; times and masks come with them.
+    """Make a store of some clips or levels of another.
 
-    Of a partial copy, by default all that it holds. The same call again continues where it was
-    stopped. `progress` counts clips.
+    Times and masks are copied too. The same command again continues where it was stopped. Of a
+    partial copy, by default all that it holds is copied.
+
+    Args:
+        store: The store.
+        path: The new store: a name or a folder.
+        movies: Only the clips of this film.
+        clips: Only the clips in this file, one id a line.
+        mask: Only the rows for which this is true.
+        levels: Only this level.
+        progress: Counts clips.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store subset obygaze12-xclip --movie tt0108160 -o one-film
+        obygaze store subset obygaze12-xclip --level pooled --level clip -o small
+        obygaze store subset obygaze12-xclip --clips chosen.txt -o chosen
     """
+    source = open_store(store, workspace=workspace)
+    if isinstance(clips, str | Path):
+        clips = _ids_in(Path(clips))
+    target = Workspace.of(workspace).new_store(path)
     arrays = source.chosen_arrays(levels)
     if (
         clips is None
@@ -103,7 +161,17 @@ def subset(
             where=source.location,
             hint=f"{PULL_AGAIN}, or other --movie, --clips or --level",
         )
-    return copy_rows(source, path, rows, arrays, progress)
+    return copy_rows(source, target, rows, arrays, progress)
+
+
+def _ids_in(path: Path) -> list[str]:
+    """Return the ids in a file, one a line."""
+    try:
+        # Windows programs put a mark before the first id.
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise FixInput("not UTF-8", where=str(path), hint="save it as UTF-8") from error
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _is_held(store: Store, arrays: Sequence[ArraySpec]) -> npt.NDArray[np.bool_]:
@@ -139,28 +207,43 @@ def copy_rows(
 
 
 def merge(
-    sources: Sequence[Store],
-    path: Path | str,
+    stores: Sequence[str | os.PathLike[str] | Store],
+    path: Annotated[str | os.PathLike[str], Option("-o")],
     *,
-    manifest: ManifestClips | None = None,
+    manifest: str | os.PathLike[str] | Manifest | ManifestClips | None = None,
     licence: str = "",
     seal: bool = True,
     mixed: bool = False,
-    progress: Progress | None = None,
+    progress: Annotated[Progress | None, Bar("copy")] = None,
+    workspace: str | os.PathLike[str] | None = None,
 ) -> Copied:
-    """Make one store of the clips of several of the same recipe, or of a manifest's clips.
+    """Make one store of several of the same recipe.
 
-    A clip that several hold is taken from the first in which it is ok; of the clips copied,
-    `n_differing` are ok in another with other numbers. Blocks with a clip that none holds stay
-    pending: the run that extracts fills them. Without `seal` a complete store stays open, for rows
-    that are to be extracted again. `progress` counts clips.
+    Stores of different licences are an error, unless --licence decides. All citations are kept.
+    Clips of two versions of this program, of a CPU and a GPU, or of two precisions are an error,
+    unless --mixed allows it. A clip that several stores hold is taken from the first in which it
+    is ok.
 
-    Clips that were made by different versions of this program, on CPUs and on GPUs, or in several
-    precisions are merged only with `mixed`.
+    With a manifest, blocks whose clips are all in these stores are copied, and the others stay
+    pending for `obygaze extract run`.
 
-    Stores of different licences are merged only if `licence` says which one the new store has. Its
-    citation has those of all of them.
+    Args:
+        stores: The stores.
+        path: The new store: a name or a folder.
+        manifest: Plan the new store for the clips of this manifest.
+        licence: The licence, if theirs differ.
+        seal: Seal it if complete.
+        mixed: Allow clips of several versions or kinds of device.
+        progress: Counts clips.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store merge films-1-6 films-7-12 -o all-films
+        obygaze store merge old --manifest larger -o larger-xclip
+        obygaze store merge ours theirs --licence CC-BY-NC-4.0 -o both
     """
+    sources = [open_store(store, workspace=workspace) for store in stores]
+    target = Workspace.of(workspace).new_store(path)
     if not sources:
         raise FixInput("merge needs at least one store, got none")
     first = sources[0]
@@ -180,24 +263,42 @@ def merge(
                 hint="obygaze store subset --level ..., then merge what both have",
             )
     terms = _joint_terms(sources, checked_licence(licence))
-    if manifest is None:
-        manifest = _union(sources)
-    rows = [store.select(clips=manifest.clip_ids).rows.tolist() for store in sources]
+    clips = _clips_to_merge(sources, manifest, workspace)
+    rows = [store.select(clips=clips.clip_ids).rows.tolist() for store in sources]
     if not mixed:
         kinds: set[Kind] = set()
         for store in sources:
             kinds.update(store.commits.made_by().kinds)
-        refuse_mixture(kinds, where=str(path))
+        refuse_mixture(kinds, where=str(target))
     return _copy(
         sources,
         rows,
-        Path(path),
-        manifest,
+        target,
+        clips,
         first.held_arrays,
         terms,
         progress,
         seal=seal,
     )
+
+
+def _clips_to_merge(
+    sources: Sequence[Store],
+    manifest: str | os.PathLike[str] | Manifest | ManifestClips | None,
+    workspace: str | os.PathLike[str] | None,
+) -> ManifestClips:
+    """Return the clips of a merged store: those of its manifest, or of all its sources."""
+    if manifest is None:
+        return _union(sources)
+    if isinstance(manifest, ManifestClips):
+        return manifest
+    whole = read_manifest(manifest, workspace=workspace)
+    # As an extraction plans it, so that a run can fill the blocks that stay pending.
+    clips = sorted(whole, key=sort_key)
+    clip_ids = [clip.clip_id for clip in clips]
+    movie_ids = [clip.movie_id for clip in clips]
+    sha256 = clips_sha256(zip(clip_ids, movie_ids, strict=True))
+    return ManifestClips(whole.name, sha256, clip_ids, movie_ids)
 
 
 def _names_of(arrays: Sequence[ArraySpec]) -> str:

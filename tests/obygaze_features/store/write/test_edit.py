@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.cli import call_obygaze
 from support.stores import (
     a_recipe,
     fill_store,
@@ -16,7 +17,7 @@ from support.stores import (
 )
 
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
-from obygaze_features.store import RowStatus, StoreWriter, open_store
+from obygaze_features.store import RowStatus, StoreWriter, diff_stores, open_store
 from obygaze_features.store.format.records import Partial
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write.edit import ManifestClips, merge, subset
@@ -222,3 +223,25 @@ def test_a_partial_copy_says_so_and_gives_what_it_holds(tmp_path: Path) -> None:
     assert copied.sealed and copied.n_clips == 12
     (tmp_path / "s/data.zarr/clip/c.1.0").unlink()
     assert [p.name for p in verify(tmp_path / "s").problems] == ["data.zarr/clip/c.1.0"]
+
+
+def test_stores_are_cut_and_merged_by_name_as_by_the_commands(
+    tmp_path: Path,
+) -> None:
+    sealed_store(tmp_path / "stores" / "s")
+    ids = open_store("s", workspace=tmp_path).clip_ids.tolist()
+    (tmp_path / "ids.txt").write_text("\n".join(ids[:3]), encoding="utf-8")
+    by_file = subset("s", "a", clips=tmp_path / "ids.txt", workspace=tmp_path)
+    by_id = subset(tmp_path / "stores" / "s", tmp_path / "b", clips=ids[3:])
+    assert (by_file.path, by_file.n_clips) == (tmp_path / "stores" / "a", 3)
+    assert (by_id.path, by_id.n_clips) == (tmp_path / "b", len(ids) - 3)
+    merged = merge(["a", str(by_id.path)], "m", workspace=tmp_path)
+    words = ("store", "merge", "a", by_id.path, "-o", "typed")
+    typed = call_obygaze("-C", tmp_path, *words).ok()
+    assert typed.stdout == f"{merged}\n".replace("stores/m", "stores/typed")
+    whole = open_store("s", workspace=tmp_path)
+    assert diff_stores("m", whole, workspace=tmp_path).only_second == []
+    assert (
+        open_store("m", workspace=tmp_path).matrix("clip", clips=ids).values
+        == whole.matrix("clip", clips=ids).values
+    ).all()
