@@ -155,7 +155,7 @@ from obygaze_models.protocols.schedule import schedule
 table = clip_table(films.with_column("fold:piers", folds), protocol.data)
 labels = {"S": np.array([int(clip.level == "S") for clip in table.clips])}
 plan = schedule(protocol, table, labels, np.ones(len(table), dtype=bool))
-(split,) = plan.splits["S", "S"]
+(split,) = plan.pairs["S", "S"]
 number = np.arange(len(table)) % 4
 assert split.train.tolist() == np.flatnonzero(number % 2 == 0).tolist()
 assert split.test.tolist() == np.flatnonzero(number == 1).tolist()
