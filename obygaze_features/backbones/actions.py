@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import find_card, find_cards
-from obygaze_features.backbones.hub import NO_WEIGHTS, find_weights, is_cached
+from obygaze_features.backbones.hub import find_weights, is_cached
+from obygaze_features.backbones.weight_files import NO_WEIGHTS
 from obygaze_features.core.console import human, table
 from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError

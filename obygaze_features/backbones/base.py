@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from obygaze_features.backbones.geometry import COUNT, Geometry, Level
+from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import html_summary, short_repr
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from obygaze_features.backbones.hub import WeightFiles
     from obygaze_features.video.resize import Resize
 
 DEFAULT_PRESET = "default"

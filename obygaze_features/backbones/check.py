@@ -16,10 +16,11 @@ from obygaze_features.backbones.base import (
     Preset,
 )
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.hub import NO_WEIGHTS, WeightFiles, find_weights
+from obygaze_features.backbones.hub import find_weights
 from obygaze_features.backbones.load import as_arrays, check_device, load_from
 from obygaze_features.backbones.pretrained import library, silenced
 from obygaze_features.backbones.torch_backbone import Preprocessor, TorchBackbone
+from obygaze_features.backbones.weight_files import NO_WEIGHTS, WeightFiles
 from obygaze_features.backbones.weights import TENSORS, WrongWeights, is_blob
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import (

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.base import Backbone, Card, Family, Placement
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.hub import WeightFiles
+from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resize import Resize
 

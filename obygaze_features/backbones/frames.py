@@ -14,7 +14,7 @@ from obygaze_features.backbones.base import (
     Placement,
 )
 from obygaze_features.backbones.geometry import Geometry, Level
-from obygaze_features.backbones.hub import WeightFiles
+from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.format.schema import PICTURES
 from obygaze_features.video.resize import Resize

@@ -7,8 +7,9 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.base import Backbone, Card, Placement
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.hub import NO_WEIGHTS, WeightFiles, find_weights
+from obygaze_features.backbones.hub import find_weights
 from obygaze_features.backbones.torch_backbone import on_device
+from obygaze_features.backbones.weight_files import NO_WEIGHTS, WeightFiles
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.lazy import need
 from obygaze_features.core.workspace import PathLike, Workspace

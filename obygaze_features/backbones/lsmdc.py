@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from obygaze_features.backbones.base import Card, Family, Placement
 from obygaze_features.backbones.geometry import Depth, Geometry
-from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.backbones.torch_backbone import TorchBackbone
+from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.backbones.weights import (
     check_sizes,
     check_tensors,

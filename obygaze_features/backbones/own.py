@@ -20,9 +20,9 @@ from obygaze_features.backbones.base import (
     Preset,
 )
 from obygaze_features.backbones.geometry import Geometry, Level
-from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.backbones.own_code import OwnCode, code_of_installed, own_code
 from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
+from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.backbones.weights import TENSORS, tensors_sha256
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import require_file, sha256_file

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.base import Card, Family, Placement
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.backbones.torch_backbone import Outputs, TorchBackbone
+from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.backbones.weights import (
     ANOTHER_CHECKPOINT,
     Hashes,

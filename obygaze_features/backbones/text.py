@@ -11,7 +11,7 @@ import numpy.typing as npt
 from obygaze_features.backbones.base import Card, Placement
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import FAMILIES
-from obygaze_features.backbones.hub import WeightFiles, find_weights
+from obygaze_features.backbones.hub import find_weights
 from obygaze_features.backbones.pooling import read_pooling
 from obygaze_features.backbones.pretrained import (
     PretrainedFamily,
@@ -21,6 +21,7 @@ from obygaze_features.backbones.pretrained import (
     load_strictly,
     supported,
 )
+from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.backbones.weights import TENSORS, is_verified
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.lazy import need

@@ -20,7 +20,7 @@ from obygaze_features.backbones.base import (
     check_frames,
 )
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.hub import WeightFiles
+from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.backbones.weights import Hashes, check_sizes, is_verified
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.video.resize import known_picture

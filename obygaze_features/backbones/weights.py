@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.hub import FETCH_AGAIN, WeightFiles, repository_folder
+from obygaze_features.backbones.hub import FETCH_AGAIN, repository_folder
+from obygaze_features.backbones.weight_files import WeightFiles
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Corrupt, FixInput, first_line
 from obygaze_features.core.files import sha256_file

@@ -20,9 +20,9 @@ from obygaze_features.backbones.actions import check_backbone  # noqa: E402
 from obygaze_features.backbones.base import Card, Family, Placement  # noqa: E402
 from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
 from obygaze_features.backbones.geometry import Geometry  # noqa: E402
-from obygaze_features.backbones.hub import WeightFiles  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
 from obygaze_features.backbones.torch_backbone import TorchBackbone  # noqa: E402
+from obygaze_features.backbones.weight_files import WeightFiles  # noqa: E402
 from obygaze_features.backbones.weights import read_weights  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
