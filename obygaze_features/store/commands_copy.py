@@ -37,8 +37,8 @@ _repeated = partial(
 
 _selection_options = option_group(
     "Options",
-    _repeated("--level", "levels", help="Only this array; repeatable. [default: all]"),
-    _repeated("--movie", "movies", help="Only the blocks of this film; repeatable."),
+    _repeated("--level", "levels", help="Only this level; repeatable. [default: all]"),
+    _repeated("--movie", "movies", help="Only the clips of this film; repeatable."),
 )
 
 
@@ -112,9 +112,9 @@ def pull_(session: Session, source: str, output: str | None, **chosen: Any) -> N
     """Fetch a store, or a part of it.
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
-    interrupted transfer, and every file is checked as it arrives. To add to a part, pull more of
-    the same store into the same folder. Of a large remote store, --movie makes a store of only the
-    clips of these films; `obygaze store merge` joins several.
+    interrupted transfer, and every file is checked as it arrives. A part is a store of its own: of
+    --level with these levels, of --movie with the clips of these films. It does not grow;
+    `obygaze store merge` joins several of films.
 
     Whoever can change the files at an address can make another store of them. #sha256=... at its
     end, or --expect, refuses any but the store whose seal has that sha256.
@@ -173,8 +173,4 @@ def _last_word(source: str) -> str:
 def _transfer(session: Session, label: str, move: Callable[..., Transferred]) -> None:
     with session.console.progress(label) as progress:
         done = move(progress=progress)
-    if done.partial:
-        session.console.note(
-            "this copy is partial: what was not fetched is missing in it"
-        )
     session.console.show(asdict(done), f"{done.target}: {done.line}")

@@ -18,13 +18,19 @@ from support.cli import ROOT, call_obygaze, environment
 from support.data import real_data
 from support.extraction import array_bytes, film_folder
 from support.pages import blocks, run_block
-from support.stores import fill_store, plan_store, sealed_store, some_ids
+from support.stores import (
+    fill_store,
+    partial_copy,
+    plan_store,
+    sealed_store,
+    some_ids,
+)
 
 import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra, NotFound
 from obygaze_features.manifest import write_manifest
 from obygaze_features.manifest.adapters import obygaze12 as obygaze12_adapter
-from obygaze_features.store import ArraySpec, pull
+from obygaze_features.store import ArraySpec
 
 HEAVY = {
     "numpy",
@@ -328,7 +334,7 @@ def test_the_six_lines_of_the_page(here):
 
 def test_a_dataset_of_a_partial_copy_has_a_level_that_it_holds(tmp_path) -> None:
     values = sealed_store(tmp_path / "stores/whole")
-    pull(tmp_path / "stores/whole", tmp_path / "stores/part", levels=["clip"])
+    partial_copy(tmp_path / "stores/whole", tmp_path / "stores/part", levels=["clip"])
     clips, movies = some_ids(23)
     rows = zip(clips, movies, ["S", "EN"] * 12, strict=False)
     table = tmp_path / "films.csv"

@@ -185,7 +185,7 @@ class Copying:
 
     def push_to_a_bucket(self) -> str:
         """Each request that changes the bucket is a step; this runs in a process of its own."""
-        for name in ("put", "update", "remove"):
+        for name in ("put", "create", "remove"):
             setattr(S3Target, name, containers.with_step(getattr(S3Target, name)))
         return self._answer(lambda: push(open_store(self.source), self.url))
 

@@ -18,8 +18,9 @@ from obygaze_features.store import (
     RowStatus,
     StoreWriter,
     create_store,
+    open_store,
 )
-from obygaze_features.store.format.records import Plan
+from obygaze_features.store.format.records import Partial, Plan
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote.files import FolderFiles, Piece
 
@@ -122,6 +123,35 @@ def sealed_store(
     values = some_values(n_clips, plan.arrays)
     fill_store(path, values).seal()
     return values
+
+
+def partial_copy(
+    source: Path,
+    target: Path,
+    levels: Sequence[str] | None = None,
+    movies: Sequence[str] | None = None,
+) -> Path:
+    """A partial copy, or an addition to one, as earlier versions made it when they pulled a part.
+
+    It has the store.json and the seal of the whole store, and whole blocks of some arrays.
+    """
+    store = open_store(source)
+    names = [spec.name for spec in store.plan.arrays] if levels is None else levels
+    rows = store.select(movies=movies).rows
+    blocks = frozenset((rows // store.plan.block_rows).tolist())
+    held: dict[str, frozenset[int]] = {}
+    if (target / Partial.FILE).exists():
+        held.update(Partial.load(target).blocks)
+    for name in store.plan.with_masks(names):
+        held[name] = held.get(name, frozenset()) | blocks
+    partial = Partial(held)
+    for path in source.rglob("*"):
+        name = path.relative_to(source).as_posix()
+        if path.is_file() and partial.holds_file(name):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target / name)
+    (target / Partial.FILE).write_bytes(partial.to_bytes())
+    return target
 
 
 class CountedFiles(FolderFiles):

@@ -211,7 +211,7 @@ _KEYS = {
     "of_rows": ("sources",),
 }
 # Fields that are left out of the file where they are empty.
-_OPTIONAL = ("sources", "plan", "plan_id", "crc32c", "makers")
+_OPTIONAL = ("sources", "plan", "plan_id", "origins", "crc32c", "makers")
 
 
 def _fields_in_file(kind: Any) -> list[tuple[str, tuple[str, ...], str, _Codec]]:
@@ -227,6 +227,75 @@ def _fields_in_file(kind: Any) -> list[tuple[str, tuple[str, ...], str, _Codec]]
 _fields_of: Callable[[Any], list[tuple[str, tuple[str, ...], str, _Codec]]] = cache(
     _fields_in_file
 )
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The store of which another store is a part, and which part it is.
+
+    Args:
+        store_sha256: The sha256 of its store.json.
+        seal_sha256: The sha256 of its seal; "" where its index was read in place of the seal.
+        levels: The levels that were asked for; None for all.
+        movies: The movies that were asked for; None for all.
+    """
+
+    store_sha256: str
+    seal_sha256: str
+    levels: tuple[str, ...] | None
+    movies: tuple[str, ...] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the origin as in store.json."""
+        return {
+            "store_sha256": self.store_sha256,
+            "seal_sha256": self.seal_sha256,
+            "levels": None if self.levels is None else list(self.levels),
+            "movies": None if self.movies is None else list(self.movies),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return an origin of store.json; keys of later versions are ignored."""
+        return cls(
+            store_sha256=_text(value["store_sha256"]),
+            seal_sha256=_text(value["seal_sha256"]),
+            levels=_texts_or_none(value["levels"]),
+            movies=_texts_or_none(value["movies"]),
+        )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected text, got {value!r:.100}")
+    return value
+
+
+def _texts_or_none(value: Any) -> tuple[str, ...] | None:
+    return None if value is None else tuple(map(_text, value))
+
+
+def _origins(value: Sequence[Any]) -> tuple[Origin, ...]:
+    return tuple(Origin.from_json(item) for item in value)
+
+
+_ORIGINS = _Codec(lambda origins: [origin.to_json() for origin in origins], _origins)
+
+
+class Derivation(NamedTuple):
+    """The identity of a store that is a part of another: the same part is the same store.
+
+    Args:
+        plan_id: Made of the sha256 of the other store.json, and what was asked for.
+        created: When the other store was planned.
+        created_by: The software that planned it.
+        origins: The other store, as the last; before it the one that it is a part of, and so on.
+    """
+
+    plan_id: str
+    created: str
+    created_by: str
+    origins: tuple[Origin, ...]
 
 
 class Terms(NamedTuple):
@@ -310,6 +379,8 @@ class Plan(Record):
     manifest_sha256: str
     licence: str
     citation: str
+    # Of a part of another store: where it is from, the first publisher first.
+    origins: Annotated[tuple[Origin, ...], _ORIGINS] = ()
     n_clips: Annotated[int, _COUNT]
     block_rows: Annotated[int, _COUNT]
     compressor: str | None
@@ -530,10 +601,11 @@ class Sources(Record):
 
 @dataclass(frozen=True)
 class Partial(Record):
-    """partial.json: which blocks of which arrays a copy of a sealed store holds so far.
+    """partial.json: which blocks of which arrays a copy of a sealed store holds.
 
-    A copy that has this file keeps store.json and seal.json of the whole; the rest of the files in
-    the seal was never fetched, and is missing rather than lost.
+    Earlier versions wrote it; such copies can still be read. A copy that has this file keeps
+    store.json and seal.json of the whole; the rest of the files in the seal was never fetched, and
+    is missing rather than lost.
     """
 
     FILE = "partial.json"

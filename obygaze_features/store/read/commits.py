@@ -155,6 +155,8 @@ class Commits:
     @cached_property
     def may_be_partial(self) -> bool:
         """Whether there is a partial.json, which counts only beside a seal."""
+        if self._looked:
+            return self._partial is not None
         # Read whole: some servers answer any absent address with a page, and no part of it.
         return self.index is None and read_or_none(self.files, Partial.FILE) is not None
 
@@ -413,6 +415,10 @@ class Commits:
         claim = self._claim(block)
         if claim is not None and name in claim.files:
             yield Expected(claim.files[name], claim.crc32c.get(array, ""))
+
+    def mark(self, name: str) -> FileMark:
+        """Return the mark of a committed file of data.zarr; raise an error if none is listed."""
+        return self._expected(name).mark
 
     def _expected(self, name: str) -> Expected:
         """Return what a file of data.zarr must be; raise an error if none is listed."""

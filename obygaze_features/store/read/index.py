@@ -66,15 +66,17 @@ class IndexPage(Record):
     crc32c: Mapping[str, str] = field(default_factory=dict)
 
 
-def index_records(store: Store, seal: Seal) -> dict[str, Record]:
-    """Return the files of the index of a store, by name; the first is the list of movies."""
-    plan = store.plan
+def index_records(store: Store, seal: Seal, plan: Plan) -> dict[str, Record]:
+    """Return the files of the index of a store, by name; the first is the list of movies.
+
+    `seal` and `plan` are those of the store itself, or of some of its arrays.
+    """
     page_blocks = max(1, PAGE_ROWS // plan.block_rows)
     checksums = {array: text.split() for array, text in seal.crc32c.items()}
     pages: dict[str, Record] = {}
     for number, first in enumerate(range(0, plan.n_blocks, page_blocks)):
         blocks = range(first, min(first + page_blocks, plan.n_blocks))
-        page = _index_page(store, seal, blocks, checksums)
+        page = _index_page(store, seal, plan, blocks, checksums)
         pages[f"index/{number}.json"] = page
     marks = {name: FileMark.of(page.to_bytes()) for name, page in pages.items()}
     for name, mark in seal.files.items():
@@ -90,10 +92,13 @@ def index_records(store: Store, seal: Seal) -> dict[str, Record]:
 
 
 def _index_page(
-    store: Store, seal: Seal, blocks: range, checksums: Mapping[str, Sequence[str]]
+    store: Store,
+    seal: Seal,
+    plan: Plan,
+    blocks: range,
+    checksums: Mapping[str, Sequence[str]],
 ) -> IndexPage:
     """Return what the seal lists of some blocks; `checksums` are those of each array by block."""
-    plan = store.plan
     first_row = blocks[0] * plan.block_rows
     after_row = plan.block_range(blocks[-1])[1]
     sources: dict[int, RowSource] = {}

@@ -45,9 +45,7 @@ from obygaze_features.store.remote.files import Files, read_record
 Missing = Literal["error", "nan", "drop"]
 Rows = npt.NDArray[np.int64]
 SHOWN_REASONS = 20
-PULL_AGAIN = (
-    "obygaze store pull the same store with this level or movie, into the same folder"
-)
+PULL_AGAIN = "obygaze store pull the whole of the same store into the same folder"
 
 
 @dataclass(frozen=True)
@@ -211,6 +209,19 @@ class Store:
         self._opened = files if opened is None else opened
         self.commits = Commits(files, plan, expect)
         self.arrays = Arrays(files, plan, self.commits)
+
+    def with_array_files(self, files: Files) -> Store:
+        """Return this store with the files of its arrays and texts read from another place.
+
+        What lists them, and the ids, stay as they were read.
+        """
+        store = Store(self.files, self.plan, self._expect, self._opened)
+        store.commits = self.commits
+        if self.commits.index is None:
+            store.clip_ids = self.clip_ids
+            store.movie_ids = self.movie_ids
+        store.arrays = Arrays(files, self.plan, self.commits)
+        return store
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The location names the commit of a store on the hub, but leaves out what may be secret.

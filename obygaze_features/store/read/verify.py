@@ -367,7 +367,7 @@ def _array_names(plan: Plan) -> list[str]:
 
 def _check_index(store: Store, seal: Seal) -> None:
     """Raise an error if a file of the index does not say what the seal and the ids say."""
-    for name, record in index_records(store, seal).items():
+    for name, record in index_records(store, seal, store.plan).items():
         if read_record(store.files, type(record), name) != record:
             raise Corrupt(f"{name} does not say what the seal and the ids say")
 

@@ -38,10 +38,8 @@ from obygaze_features.core.holds import TAG, HeldFolder, hold_new, new_tag, take
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import LicenceHistory, Partial, Plan
 from obygaze_features.store.format.schema import Bytes, FileMark
-from obygaze_features.store.read.reader import open_store
-from obygaze_features.store.remote import open_files, split_expected
+from obygaze_features.store.remote import split_expected
 from obygaze_features.store.remote.files import (
-    CountedFiles,
     Files,
     FolderFiles,
     Piece,
@@ -66,18 +64,17 @@ from obygaze_features.store.remote.selection import (
     Transfer,
     Transferred,
     existing_copy,
-    extended,
     licence_to_add,
     select_files,
 )
 from obygaze_features.store.write.commit import rename_new
-from obygaze_features.store.write.edit import copy_rows
 
 PIECE_BYTES = 4_000_000
 MIN_PIECE_BYTES = 64_000
 # The folders of a draft.
 STORE = "store"
 PARTS = "parts"
+CUT = "cut"
 # The name of the copy of a part, while it is made.
 COPY = "copy"
 _TAG = re.compile(TAG + r"\.pull")
@@ -96,16 +93,17 @@ def pull(
 ) -> Transferred:
     """Fetch a store into a folder; the same call again resumes.
 
-    With `levels` or `movies` the copy is partial; a later pull into the same folder adds to it.
-    Of a large remote store, `movies` makes a new store of only their clips, by way of its index.
+    With `levels` or `movies` it makes a sealed store of its own of this part, which says where it
+    is from. Each file is compared with the seal of the store that it is fetched from, before it is
+    used. A part does not grow: more of the store is another part, under another name.
 
     Args:
         location: a folder, a packed zip or a URL; `#sha256=...` at its end is the same as `expect`.
         target: the new folder.
-        levels: arrays to fetch, by default all.
-        movies: ids of movies whose blocks are fetched, by default all.
+        levels: levels to fetch, by default all; times and masks come with them.
+        movies: ids of movies whose clips are fetched, by default all.
         expect: the sha256 of its seal, from its publisher. Another store is an error.
-        progress: counts the bytes of files, or by way of the index, clips.
+        progress: counts the bytes of files.
     """
     chosen = None
     if movies is not None:
@@ -115,10 +113,6 @@ def pull(
         location, sha256 = split_expected(str(location), expect)
     elif expect is not None:
         _, sha256 = split_expected("", expect)
-    if chosen and not sha256:
-        done = _fetch_rows(location, target, levels, chosen, progress)
-        if done is not None:
-            return done
     selection = select_files(location, levels, chosen, sha256 or None)
     for _ in range(TRIES):
         try:
@@ -158,43 +152,6 @@ def fetch(
     return _Download(selection, progress).run(Path(target), _kept_draft)
 
 
-def _fetch_rows(
-    location: str | Path | Files,
-    target: Path | str,
-    levels: Sequence[str] | None,
-    movies: Sequence[str],
-    progress: Progress | None,
-) -> Transferred | None:
-    """Make a store of the rows of some movies of a large remote store, found by its index.
-
-    None where there is no index, or a partial copy to add to.
-    """
-    started = time.monotonic()
-    source = CountedFiles(open_files(location))
-    store = open_store(source)
-    there = Path(target, Plan.FILE)
-    is_copy = there.is_file() and sha256_file(there) == store.plan.sha256
-    if is_copy or store.commits.find_index() is None:
-        return None
-    names = [spec.name for spec in store.plan.arrays] if levels is None else levels
-    arrays = [store.plan.array(name) for name in store.plan.with_masks(names)]
-    rows = store.select(movies=movies).rows
-    with stop_when_unreachable():
-        made = copy_rows(store, target, rows, arrays, progress)
-    return Transferred(
-        source=source.location,
-        target=str(target),
-        n_files=len(open_store(made.path).commits.listed_files()),
-        n_files_kept=0,
-        n_bytes_rows=len(rows) * sum(spec.row_bytes for spec in arrays),
-        n_bytes_needed=source.n_bytes,
-        n_bytes_transferred=source.n_bytes,
-        n_requests=source.n_requests,
-        seconds=time.monotonic() - started,
-        partial=False,
-    )
-
-
 class _Download(Transfer):
     """Selected files on their way into a draft of a folder."""
 
@@ -208,28 +165,47 @@ class _Download(Transfer):
         self.progress.expect(sum(mark.n_bytes for mark in self.marks.values()), "B")
         existing = _existing(target, selection)
         with disk_errors(target), new_draft(target) as draft:
-            self.draft = draft / STORE
-            self.parts = draft / PARTS
-            draft.mkdir(mode=0o700, exist_ok=True)
-            self.draft.mkdir(exist_ok=True)
-            self.parts.mkdir(exist_ok=True)
-            wanted = self.absent(self._has)
-            check_disk(sum(self.marks[name].n_bytes for name in wanted), self.draft)
+            if existing is not None and selection.cut is not None:
+                # It is whole, and its files are not those that it was cut from.
+                self.n_kept = len(self.marks)
+                _add_licence(target, selection)
+            else:
+                made = self._make(draft, is_new=existing is None)
+                if existing is not None or not _publish(made, target):
+                    _extend(made, target, selection)
+            shutil.rmtree(draft, ignore_errors=True)
+        return self.done(str(given), remote=self.source.is_remote)
+
+    def _make(self, draft: Path, *, is_new: bool) -> Path:
+        """Fetch the files that are missing; return the folder of the store, or of its new files."""
+        selection = self.selection
+        self.draft = draft / STORE
+        self.parts = draft / PARTS
+        draft.mkdir(mode=0o700, exist_ok=True)
+        self.draft.mkdir(exist_ok=True)
+        self.parts.mkdir(exist_ok=True)
+        wanted = self.absent(self._has)
+        n_bytes = sum(self.marks[name].n_bytes for name in wanted)
+        if selection.cut is not None:
+            n_bytes += selection.n_bytes_rows
+        check_disk(n_bytes, self.draft)
+        with stop_when_unreachable():
+            self.move(self._fetch, wanted, THREADS)
+        shutil.rmtree(self.parts)
+        # A killed transfer, maybe of another store, may have left other files.
+        for path in self.draft.rglob("*"):
+            name = path.relative_to(self.draft).as_posix()
+            if not path.is_dir() and name not in self.marks:
+                path.unlink()
+        if selection.cut is not None:
+            # In a folder of its own, since a store is planned in a draft beside its name.
+            shutil.rmtree(draft / CUT, ignore_errors=True)
             with stop_when_unreachable():
-                self.move(self._fetch, wanted, THREADS)
-            shutil.rmtree(self.parts)
-            # A killed transfer, maybe of another store, may have left other files.
-            for path in self.draft.rglob("*"):
-                name = path.relative_to(self.draft).as_posix()
-                if not path.is_dir() and name not in self.marks:
-                    path.unlink()
-            if existing is None:
-                _write_documents(self.draft, selection)
-            if existing is not None or not _publish(self.draft, target):
-                _extend(self.draft, target, selection)
-            draft.rmdir()
-        is_partial = (target / Partial.FILE).exists()
-        return self.done(str(given), partial=is_partial, remote=self.source.is_remote)
+                selection.cut.make(FolderFiles(self.draft), draft / CUT / STORE)
+            return draft / CUT / STORE
+        if is_new:
+            _write_documents(self.draft, selection)
+        return self.draft
 
     def _has(self, name: str) -> bool:
         path = confined(self.draft, name)
@@ -304,22 +280,18 @@ class _Download(Transfer):
         raise Stopped("the transfer was stopped", where=name, hint=AGAIN)
 
 
-def _existing(
-    target: Path, selection: FileSelection
-) -> tuple[bool, Partial | None] | None:
-    """Return the copy to add to; None where there is nothing yet."""
+def _existing(target: Path, selection: FileSelection) -> bool | None:
+    """Return whether the copy to add to is sealed; None where there is nothing yet."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return None
     hint = "another name, then obygaze store merge"
     if not (target / Plan.FILE).is_file():
         what = "this exists and is not a store"
         raise AlreadyThere(what, where=str(target), hint="choose another name")
-    existing = existing_copy(FolderFiles(target), selection, hint)
-    if existing is not None:
-        is_sealed, _ = existing
-        if not is_sealed:
-            refuse_other_blocks(target, selection)
-    return existing
+    is_sealed = existing_copy(FolderFiles(target), selection, hint)
+    if is_sealed is False:
+        refuse_other_blocks(target, selection)
+    return is_sealed
 
 
 def _is_whole(path: Path, mark: FileMark) -> bool:
@@ -415,14 +387,12 @@ def _is_own(draft: Path) -> bool:
         )
         if not (stat.S_ISDIR(found.st_mode) and is_private):
             return False
-        return {path.name for path in draft.iterdir()} <= {STORE, PARTS}
+        return {path.name for path in draft.iterdir()} <= {STORE, PARTS, CUT}
     except OSError:
         return False
 
 
 def _write_documents(draft: Path, selection: FileSelection) -> None:
-    if selection.partial is not None:
-        write_atomic(draft / Partial.FILE, selection.partial.to_bytes())
     if not selection.sealed:  # so that the extraction can be resumed
         (draft / "staging").mkdir(exist_ok=True)
         (draft / "commits").mkdir(exist_ok=True)
@@ -440,27 +410,28 @@ def _publish(draft: Path, target: Path) -> bool:
 
 
 def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
-    """Add files to a copy, then record them if it is partial."""
-    (draft / Partial.FILE).unlink(missing_ok=True)
+    """Add files to a copy that is there."""
     with locked(target):
-        existing = _existing(target, selection)
-        if existing is None:
+        is_sealed = _existing(target, selection)
+        if is_sealed is None:
             raise Stopped(
                 "this copy was removed meanwhile", where=str(target), hint=AGAIN
             )
-        if not existing[0]:
+        if not is_sealed:
             grow = seal_copy if selection.sealed else add_blocks
             grow(draft, target, selection)
-        move_files(draft, target)
-        for left in target.glob(f".{Partial.FILE}.*.tmp"):  # of a killed transfer
-            left.unlink(missing_ok=True)
+        if selection.cut is None:
+            move_files(draft, target)
+        if selection.sealed and (target / Partial.FILE).exists():
+            # A partial copy of an earlier version is whole now.
+            (target / Partial.FILE).unlink()
+            sync_dir(target)
+    _add_licence(target, selection)
+
+
+def _add_licence(target: Path, selection: FileSelection) -> None:
+    """Add what was stated later about the licence to a copy that is there."""
+    with locked(target):
         licence = licence_to_add(FolderFiles(target), selection, "another name")
         if licence is not None:
             write_atomic(target / LicenceHistory.FILE, licence)
-        now = extended(existing[1], selection)
-        if now is None:
-            (target / Partial.FILE).unlink(missing_ok=True)
-            sync_dir(target)
-        else:
-            write_atomic(target / Partial.FILE, now.to_bytes())
-    shutil.rmtree(draft)

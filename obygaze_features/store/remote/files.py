@@ -6,7 +6,7 @@ import os
 import stat
 import struct
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -89,15 +89,6 @@ class Target(Protocol):
 
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
-
-    def update(
-        self, name: str, change: Callable[[bytes | None], bytes | None]
-    ) -> bytes | None:
-        """Replace a small file by `change(its bytes)`, where None stands for no file.
-
-        If the place can detect that another process changes the file at the same time, neither
-        change is lost. Return the new bytes.
-        """
 
     def settle(self, message: str) -> None:
         """Make the files that were sent visible; many places do so at once."""

@@ -27,7 +27,7 @@ OTHER_NAME = "another name, then obygaze store merge"
 
 def refuse_other_blocks(target: Path, selection: FileSelection) -> None:
     """Raise an error unless each block of an unsealed copy is, or becomes, that of the store."""
-    if selection.partial is not None:
+    if selection.derived is not None:
         raise AlreadyThere(
             "this copy is not sealed, so no part of a store can be added",
             where=str(target),

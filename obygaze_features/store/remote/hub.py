@@ -1,7 +1,7 @@
 """Stores on the Hugging Face hub, as data sets: `hf://OWNER/NAME[/FOLDER][@REVISION]`."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.lazy import need
 from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.remote.files import Files, Target, read_or_none
+from obygaze_features.store.remote.files import Files, Target
 from obygaze_features.store.remote.object_store import (
     AGAIN,
     CHECK,
@@ -235,17 +235,6 @@ class HubTarget(Target):
         """Remove a file with the commit."""
         if self.repo.path(name) in self._there:
             self._removed.append(self.repo.path(name))
-
-    def update(
-        self, name: str, change: Callable[[bytes | None], bytes | None]
-    ) -> bytes | None:
-        """Replace a file; the commit fails if another process has made one meanwhile."""
-        new = change(read_or_none(self.files, name))
-        if new is None:
-            self.remove(name)
-        else:
-            self.put(name, new, FileMark.of(new))
-        return new
 
     def settle(self, message: str) -> None:
         """Commit the rest."""

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -298,45 +298,29 @@ class S3Target(Target):
                 where=self.location,
             )
 
-    def create(self, name: str, data: bytes) -> bytes | None:
-        """Send an object on condition that there is none of this name."""
-        return self.update(name, lambda old: data if old is None else old)
-
     def remove(self, name: str) -> None:
         """Remove an object; a missing one is ignored."""
         with suppress(FileNotFoundError), _explaining(f"{self.location}/{name}"):
             self.obstore.delete(self.store, name)
 
-    def update(
-        self, name: str, change: Callable[[bytes | None], bytes | None]
-    ) -> bytes | None:
-        """Replace an object on condition that it is the one that was read, else try again."""
+    def create(self, name: str, data: bytes) -> bytes | None:
+        """Send an object on condition that there is none of this name."""
         where = f"{self.location}/{name}"
         is_conditional = True
         for _ in range(TRIES):
-            old = None
-            meta = {}
             with suppress(FileNotFoundError), _explaining(where):
                 answer = self.obstore.get(self.store, name)
-                old = bytes(memoryview(answer.bytes()))
-                meta = answer.meta
-            new = change(old)
-            if new is None or new == old:
-                if new is None and old is not None:
-                    self.remove(name)
-                return new
-            # Services without conditional writes get a plain one.
-            version = {key: meta[key] for key in ("e_tag", "version") if meta.get(key)}
-            mode = version or "create" if is_conditional else "overwrite"
+                return bytes(memoryview(answer.bytes()))
             try:
                 self.obstore.put(
                     self.store,
                     name,
-                    new,
-                    mode=mode,
-                    attributes={"sha256": sha256_bytes(new)},
+                    data,
+                    # Services without conditional writes get a plain one.
+                    mode="create" if is_conditional else "overwrite",
+                    attributes={"sha256": sha256_bytes(data)},
                 )
-                return new
+                return data
             except (NotImplementedError, network_error()) as error:
                 kind = type(error).__name__
                 if kind in UNSUPPORTED:

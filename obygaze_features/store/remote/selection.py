@@ -16,14 +16,14 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.names import block_of
 from obygaze_features.store.format.records import (
     README_FILE,
+    Derivation,
     LicenceHistory,
-    Partial,
     Plan,
     Seal,
     TextMarker,
     marker_key,
 )
-from obygaze_features.store.format.schema import MASK, TEXT_FOLDER, FileMark
+from obygaze_features.store.format.schema import TEXT_FOLDER, FileMark
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.files import (
@@ -33,8 +33,18 @@ from obygaze_features.store.remote.files import (
     read_or_none,
     read_record,
 )
+from obygaze_features.store.remote.part import (
+    Cut,
+    arrays_of_part,
+    derivation_of,
+    documents_of_levels,
+    licence_for,
+)
 
 THREADS = 16
+# A sealed store does not change, so a part does not grow.
+OTHER_PART = "another store, or another part of this one, is here"
+OTHER_NAME = "another name, or remove this store first"
 
 
 @dataclass(frozen=True)
@@ -43,14 +53,18 @@ class FileSelection:
 
     The files of `marks` are still to be read and compared with their marks. `documents` (the seal
     or the markers, and store.json as the last) have been read and checked.
+
+    With `derived`, this is a part of a store, which becomes a store of its own: of levels, the
+    documents are its own; with `cut`, its clips are still to be cut from the files.
     """
 
     source: CountedFiles
     marks: Mapping[str, FileMark]
     documents: Mapping[str, bytes]
-    partial: Partial | None
     n_bytes_rows: int
     sealed: bool = True
+    derived: Derivation | None = None
+    cut: Cut | None = None
 
     @property
     def n_bytes(self) -> int:
@@ -77,7 +91,7 @@ class Transferred:
     n_bytes_transferred: int
     n_requests: int
     seconds: float
-    partial: bool
+    part: bool = False
     remote: bool = True
 
     @property
@@ -85,7 +99,7 @@ class Transferred:
         """The transfer in one line."""
         requests = f" in {self.n_requests} requests" if self.remote else ""
         rows = ""
-        if self.partial:
+        if self.part:
             n_bytes = human(self.n_bytes_rows)
             rows = f" (the rows that were asked for: {n_bytes} uncompressed)"
         return (
@@ -150,6 +164,7 @@ class Transfer:
             "n_bytes_transferred": self.source.n_bytes,
             "n_requests": self.source.n_requests,
             "seconds": time.monotonic() - self.started,
+            "part": self.selection.derived is not None,
         }
         return Transferred(**{**known, **facts})
 
@@ -160,15 +175,17 @@ def select_files(
     movies: Iterable[str] | None = None,
     expect: str | None = None,
 ) -> FileSelection:
-    """Return the files that hold some arrays of some movies, by default all of them.
+    """Return the files of a store, or of some of its levels and movies.
 
-    Blocks are whole files, so clips that share a block with a movie come with it. With `expect`,
-    the seal must have this sha256.
+    Blocks are whole files, so clips that share a block with a movie are fetched with it; they are
+    not in the store that is made of it. With `expect`, the seal must have this sha256.
     """
     inner = open_files(location)
     files = CountedFiles(inner)
     store = open_store(files, expect=expect)
     store.plan.refuse_pictures(store.location)
+    if movies is not None:
+        store.commits.find_index()
     if not store.sealed:
         if levels is not None or movies is not None:
             raise FixInput(
@@ -182,64 +199,85 @@ def select_files(
             return selection
         files = CountedFiles(inner)
         store = open_store(files, expect=expect)
-    return _of_sealed(store, files, levels, movies)
+    if movies is not None:
+        return _of_movies(store, files, levels, movies)
+    return _of_sealed(store, files, levels)
 
 
 def _of_sealed(
-    store: Store,
-    source: CountedFiles,
-    levels: Sequence[str] | None,
-    movies: Iterable[str] | None,
+    store: Store, source: CountedFiles, levels: Sequence[str] | None
 ) -> FileSelection:
+    """Return the files of a sealed store, or of some of its levels."""
     seal = store.commits.seal
-    here = store.commits.partial
     if seal is None:
         raise FixInput(
             "it is not sealed", where=store.location, hint="obygaze extract run --seal"
         )
-    names = levels if levels is not None else [spec.name for spec in store.plan.arrays]
-    rows = store.select(movies=movies).rows
-    blocks = frozenset((rows // store.plan.block_rows).tolist())
-    chosen = store.plan.with_masks(names)
-    if (
-        here is not None
-        and MASK not in names
-        and not blocks <= here.blocks.get(MASK, frozenset())
-    ):
-        # A partial copy of an earlier version has levels without their mask.
-        chosen = [name for name in chosen if name != MASK]
-    specs = [store.plan.array(name) for name in chosen]
-    wanted = Partial({spec.name: blocks for spec in specs})
-    if here is not None and levels is None and movies is None:
-        wanted = here
-    held = here.blocks if here is not None else wanted.blocks
-    missing = [
-        name for name, own in wanted.blocks.items() if own - held.get(name, frozenset())
-    ]
-    if missing:
-        raise FixInput(
-            f"this copy is partial and does not hold all of {', '.join(missing)}",
-            where=store.location,
-            hint="obygaze store info lists what it holds",
-        )
-    marks = {name: mark for name, mark in seal.files.items() if wanted.holds_file(name)}
-    partial = None if len(marks) == len(seal.files) else wanted
-    del marks[Plan.FILE]
-    _check_sizes(store, marks)
-    documents = {Seal.FILE: _document(source, Seal.FILE), **_licence_of(store)}
-    if sha256_bytes(documents[Seal.FILE]) != store.seal_sha256:
+    _refuse_partial(store)
+    plan = store.plan
+    data = _document(source, Seal.FILE)
+    if sha256_bytes(data) != store.seal_sha256:
         hint = "run the same command again"
         raise Corrupt(
             f"{Seal.FILE} changed while it was read", where=store.location, hint=hint
         )
-    documents[Plan.FILE] = store.plan.data
-    blocks_of_rows = rows // store.plan.block_rows
-    n_bytes_rows = 0
-    for spec in specs:
-        # Of a partial copy, these may be other blocks in each array.
-        is_selected = np.isin(blocks_of_rows, list(wanted.blocks.get(spec.name, ())))
-        n_bytes_rows += int(is_selected.sum()) * spec.row_bytes
-    return FileSelection(source, marks, documents, partial, n_bytes_rows)
+    arrays = arrays_of_part(store, levels)
+    n_bytes_rows = plan.n_clips * sum(spec.row_bytes for spec in arrays)
+    if len(arrays) < len(plan.arrays):
+        derived = derivation_of(store, arrays, levels, None)
+        marks, documents = documents_of_levels(store, seal, arrays, derived)
+        _check_sizes(store, marks)
+        return FileSelection(source, marks, documents, n_bytes_rows, derived=derived)
+    marks = dict(seal.files)
+    del marks[Plan.FILE]
+    _check_sizes(store, marks)
+    documents = {Seal.FILE: data, **_licence_of(store), Plan.FILE: plan.data}
+    return FileSelection(source, marks, documents, n_bytes_rows)
+
+
+def _of_movies(
+    store: Store,
+    source: CountedFiles,
+    levels: Sequence[str] | None,
+    movies: Iterable[str],
+) -> FileSelection:
+    """Return the files with the blocks of some films, from which their clips are cut."""
+    asked = [movies] if isinstance(movies, str) else list(movies)
+    # By the index, where there is one: then the seal is not read.
+    rows = store.select(movies=asked).rows
+    if not len(rows):
+        raise FixInput(
+            "no clip of the store is selected",
+            where=store.location,
+            hint="other films",
+        )
+    _refuse_partial(store)
+    plan = store.plan
+    if len(rows) == plan.n_clips:
+        return _of_sealed(store, source, levels)
+    arrays = arrays_of_part(store, levels)
+    derived = derivation_of(store, arrays, levels, asked)
+    marks = dict(store.commits.text_files())
+    for block in np.unique(rows // plan.block_rows).tolist():
+        for spec in arrays:
+            name = plan.block_key(spec.name, block)
+            marks[name] = store.commits.mark(name)
+    _check_sizes(store, marks)
+    n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in arrays)
+    cut = Cut(store, rows, arrays, derived)
+    return FileSelection(
+        source, marks, _licence_of(store), n_bytes_rows, derived=derived, cut=cut
+    )
+
+
+def _refuse_partial(store: Store) -> None:
+    """Raise an error for a copy that an earlier version made of some blocks of a store."""
+    if store.commits.partial is not None:
+        raise FixInput(
+            "this copy is partial, so it is not sent, packed or fetched",
+            where=store.location,
+            hint="obygaze store subset makes a store of its own of what it holds",
+        )
 
 
 def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
@@ -281,7 +319,7 @@ def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
         first, after = marker.rows
         n_rows += after - first
     n_bytes_rows = n_rows * sum(spec.row_bytes for spec in plan.arrays)
-    return FileSelection(source, marks, documents, None, n_bytes_rows, sealed=False)
+    return FileSelection(source, marks, documents, n_bytes_rows, sealed=False)
 
 
 def _licence_of(store: Store) -> dict[str, bytes]:
@@ -313,32 +351,57 @@ def _check_sizes(store: Store, marks: Mapping[str, FileMark]) -> None:
             )
 
 
-def existing_copy(
-    files: Files, selection: FileSelection, hint: str
-) -> tuple[bool, Partial | None] | None:
-    """Return whether the copy at a place is sealed, and what it holds if it is partial.
+def existing_copy(files: Files, selection: FileSelection, hint: str) -> bool | None:
+    """Return whether the copy at a place is sealed.
 
     None where there is none; an error if another store is there.
     """
-    store = read_or_none(files, Plan.FILE)
+    data = read_or_none(files, Plan.FILE)
     where = files.location
-    if store is None:
+    if data is None:
         return None
-    if store != selection.documents[Plan.FILE]:
-        ours = Plan.from_bytes(
-            selection.documents[Plan.FILE], selection.source.location
-        )
-        Plan.from_bytes(store, where).recipe.require(
-            ours.recipe, where=where, what="a store of another recipe is here"
-        )
-        raise AlreadyThere(
-            "another store of this recipe is here", where=where, hint=hint
-        )
     seal = read_or_none(files, Seal.FILE)
-    if seal is not None and seal != selection.documents.get(Seal.FILE):
-        raise AlreadyThere("a copy with another seal is here", where=where, hint=hint)
+    if selection.cut is not None:
+        _require_same_part(Plan.from_bytes(data, where), selection.cut.derived, where)
+    else:
+        _require_same_store(data, selection, where, hint)
+        if seal is not None and seal != selection.documents.get(Seal.FILE):
+            raise AlreadyThere(
+                "a copy with another seal is here", where=where, hint=hint
+            )
     licence_to_add(files, selection, hint)
-    return seal is not None, read_record(files, Partial)
+    return seal is not None
+
+
+def _require_same_store(
+    data: bytes, selection: FileSelection, where: str, hint: str
+) -> None:
+    """Raise an error unless the store.json that is there is that of the selected store."""
+    ours = selection.documents[Plan.FILE]
+    if data == ours:
+        return
+    there = Plan.from_bytes(data, where)
+    there.recipe.require(
+        Plan.from_bytes(ours, selection.source.location).recipe,
+        where=where,
+        what="a store of another recipe is here",
+    )
+    if there.origins or selection.derived is not None:
+        raise AlreadyThere(OTHER_PART, where=where, hint=OTHER_NAME)
+    raise AlreadyThere("another store of this recipe is here", where=where, hint=hint)
+
+
+def _require_same_part(there: Plan, derived: Derivation, where: str) -> None:
+    """Raise an error unless the store that is there is the same part of the same store."""
+    if there.plan_id != derived.plan_id or not there.origins:
+        raise AlreadyThere(OTHER_PART, where=where, hint=OTHER_NAME)
+    seals = {there.origins[-1].seal_sha256, derived.origins[-1].seal_sha256} - {""}
+    if len(seals) > 1:
+        raise AlreadyThere(
+            "the same part of a copy with another seal is here",
+            where=where,
+            hint=OTHER_NAME,
+        )
 
 
 def licence_to_add(files: Files, selection: FileSelection, hint: str) -> bytes | None:
@@ -354,6 +417,10 @@ def licence_to_add(files: Files, selection: FileSelection, hint: str) -> bytes |
         data, f"{selection.source.location}/{LicenceHistory.FILE}"
     )
     if there is None or (ours != there and ours.continues(there)):
+        plan = read_record(files, Plan)
+        # A part has a store.json of its own.
+        if plan is not None and selection.cut is not None:
+            return licence_for(ours, plan)
         return data
     if there.continues(ours):
         return None
@@ -363,16 +430,3 @@ def licence_to_add(files: Files, selection: FileSelection, hint: str) -> bytes |
         where=files.location,
         hint=hint,
     )
-
-
-def extended(there: Partial | None, selection: FileSelection) -> Partial | None:
-    """Return what a copy holds once a selection is added; None where that is everything."""
-    new = selection.partial
-    if there is None or new is None:
-        return None
-    blocks = dict(there.blocks)
-    for name, own in new.blocks.items():
-        blocks[name] = blocks.get(name, frozenset()) | own
-    both = Partial(blocks)
-    seal = Seal.from_bytes(selection.documents[Seal.FILE], Seal.FILE)
-    return None if all(map(both.holds_file, seal.files)) else both

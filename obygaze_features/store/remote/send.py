@@ -9,13 +9,18 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.drafts import OwnFolder, draft_beside, new_file
+from obygaze_features.core.drafts import (
+    OwnFolder,
+    draft_beside,
+    new_file,
+    short_name,
+)
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import (
     parse_json,
@@ -23,7 +28,7 @@ from obygaze_features.core.files import (
     sha256_bytes,
     sha256_file,
 )
-from obygaze_features.core.workspace import is_url
+from obygaze_features.core.workspace import is_url, last_part
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import (
     README_FILE,
@@ -34,7 +39,7 @@ from obygaze_features.store.format.records import (
 )
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.describe import card_text
-from obygaze_features.store.read.reader import Store
+from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_target
 from obygaze_features.store.remote.fetch import fetch
 from obygaze_features.store.remote.files import FolderFiles, Target, read_or_none
@@ -45,7 +50,6 @@ from obygaze_features.store.remote.selection import (
     Transfer,
     Transferred,
     existing_copy,
-    extended,
     licence_to_add,
     select_files,
 )
@@ -77,15 +81,15 @@ def push(
 ) -> Transferred:
     """Send a store to a folder, a bucket or the hub; the same call again resumes.
 
-    With `levels` or `movies` the copy there is partial. More than 1,000 files are sent to the hub
-    as one packed file, which can be read there, and so is a store whose licence was stated after it
-    was sealed: the card beside the packed file has that licence.
+    With `levels` or `movies` it becomes a store of its own there, as with `pull`. More than 1,000
+    files are sent to the hub as one packed file, which can be read there, and so is a store whose
+    licence was stated after it was sealed: the card beside the packed file has that licence.
 
     Args:
         store: the store to send.
         target: a folder or an address such as s3://BUCKET/NAME or hf://OWNER/NAME.
-        levels: arrays to send, by default all.
-        movies: ids of movies whose blocks are sent, by default all.
+        levels: levels to send, by default all; times and masks come with them.
+        movies: ids of movies whose clips are sent, by default all.
         no_licence: send a store that states no licence too.
         progress: counts bytes.
     """
@@ -96,6 +100,8 @@ def push(
         if not is_url(str(target)):
             return fetch(selection, target, progress)
         target = open_target(str(target))
+    if selection.cut is not None:
+        return _push_cut(selection, target, progress)
     if isinstance(target, HubTarget) and _is_sent_packed(selection, target):
         # The hub shows the card beside the zip.
         card = card_text(
@@ -110,6 +116,26 @@ def push(
             selection, target, lambda packed: documents, progress=progress
         )
     return _Upload(selection, target, progress).run()
+
+
+def _push_cut(
+    selection: FileSelection, target: Target, progress: Progress | None
+) -> Transferred:
+    """Make the store of some films on this machine, then send it."""
+    name = f"{short_name(Path(last_part(target.location)))}.part"
+    with draft_beside(
+        Path(tempfile.gettempdir(), f"obygaze-{os.getuid()}-{name}")
+    ) as folder:
+        folder.mkdir(mode=0o700)
+        fetch(selection, folder / name)
+        made = open_store(folder / name)
+        sent = push(made, target, no_licence=True, progress=progress)
+    return replace(
+        sent,
+        source=selection.source.location,
+        n_bytes_rows=selection.n_bytes_rows,
+        part=True,
+    )
 
 
 def require_licence(store: Store) -> None:
@@ -177,7 +203,6 @@ def send_packed(
         n_bytes_needed=packed.n_bytes,
         n_bytes_transferred=0 if is_there else packed.n_bytes,
         n_requests=1,
-        partial=packed.partial,
     )
 
 
@@ -209,18 +234,14 @@ class _Upload(Transfer):
             )
             # The documents, store.json as the last.
             documents = dict(selection.documents)
-            partial = None
             store = documents.pop(Plan.FILE)
             licence = licence_to_add(target.files, selection, "another address")
             documents.pop(LicenceHistory.FILE, None)
             if licence is not None:
                 documents[LicenceHistory.FILE] = licence
-            if selection.partial is not None:
-                partial = target.update(Partial.FILE, self._listed)
-                self.n_bytes += len(partial or b"")
             for name, data in documents.items():
                 self._put(name, data)
-            if selection.sealed and partial is None:
+            if selection.sealed:  # of a partial copy that an earlier version sent
                 target.remove(Partial.FILE)
             there = target.create(Plan.FILE, store) if is_new else None
             if there is None:
@@ -235,7 +256,6 @@ class _Upload(Transfer):
             target.location,
             n_bytes_transferred=self.n_bytes,
             n_requests=self.n_requests,
-            partial=partial is not None,
         )
 
     def _claim(self) -> bool:
@@ -276,20 +296,6 @@ class _Upload(Transfer):
             self.n_requests += 1
             self.n_bytes += len(data)
 
-    def _listed(self, old: bytes | None) -> bytes | None:
-        """Return the partial.json of the copy with this selection; None where it is whole."""
-        files = self.target.files
-        new = self.selection.partial
-        is_sealed = read_or_none(files, Seal.FILE) is not None
-        if old is None and is_sealed:
-            old = read_or_none(files, Partial.FILE)  # it is made before the seal
-        if old is not None:
-            there = Partial.from_bytes(old, f"{self.target.location}/{Partial.FILE}")
-            new = extended(there, self.selection)
-        elif is_sealed:
-            new = None
-        return None if new is None else new.to_bytes()
-
 
 def _is_of_another_store(there: bytes, claim: Mapping[str, str]) -> bool:
     """Return whether a file at the target says that another store comes than `claim` says.
@@ -313,7 +319,6 @@ class Packed:
     n_bytes: int
     sha256: str
     sealed: bool
-    partial: bool
 
 
 def pack(
@@ -343,8 +348,6 @@ def pack(
         )
     progress.expect(selection.n_bytes, "B")
     documents = dict(selection.documents)
-    if selection.partial is not None:
-        documents[Partial.FILE] = selection.partial.to_bytes()
     n_files = len(selection.marks) + len(documents)
     with disk_errors(path), new_file(path, PACKED, force=force) as draft:
         check_disk(selection.n_bytes, path.parent)
@@ -370,5 +373,4 @@ def pack(
         n_bytes=path.stat().st_size,
         sha256=sha256_file(path),
         sealed=selection.sealed,
-        partial=selection.partial is not None,
     )

@@ -25,6 +25,7 @@ from obygaze_features.store.format.records import (
     CLIPS_FILE,
     MAX_ARRAYS,
     README_FILE,
+    Derivation,
     Plan,
 )
 from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
@@ -64,12 +65,14 @@ def create_store(
     citation: str,
     block_rows: int | None = None,
     compressor: str | None = None,
+    derived: Derivation | None = None,
 ) -> Plan:
     """Make an empty store, or return the plan of the same one if it is there already.
 
     Safe to call from many processes at once: the folder appears whole, by one rename. Where a
     store of another recipe has that name, the error (exit 5) lists the keys that differ. A store
     that is there without a licence or citation gets the given one (`licence.json`).
+    With `derived`, a part of another store gets the identity of this part.
     """
     path = Path(path)
     _check_ids(clip_ids, movie_ids)
@@ -86,6 +89,13 @@ def create_store(
             f"block_rows must be at least 1, got {block_rows}", where=str(path)
         )
     block_rows = min(block_rows, len(clip_ids))
+    if derived is None:
+        derived = Derivation(
+            plan_id=uuid.uuid4().hex,
+            created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            created_by=f"obygaze {__version__}",
+            origins=(),
+        )
     plan = Plan(
         n_clips=len(clip_ids),
         block_rows=_even_rows(block_rows, arrays),
@@ -96,9 +106,10 @@ def create_store(
         licence=licence,
         citation=citation,
         compressor=compressor,
-        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        created_by=f"obygaze {__version__}",
-        plan_id=uuid.uuid4().hex,
+        created=derived.created,
+        created_by=derived.created_by,
+        plan_id=derived.plan_id,
+        origins=derived.origins,
         zarr={},
         files={},
     )

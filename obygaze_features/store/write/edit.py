@@ -19,7 +19,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest, clips_sha256, sort_key
 from obygaze_features.store.format.makers import Kind, Maker
-from obygaze_features.store.format.records import Terms
+from obygaze_features.store.format.records import Derivation, Terms
 from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus, TextTable
 from obygaze_features.store.read.reader import PULL_AGAIN, Store, open_store
 from obygaze_features.store.write.create import create_store
@@ -192,8 +192,15 @@ def copy_rows(
     rows: npt.NDArray[np.int64],
     arrays: Sequence[ArraySpec],
     progress: Progress | None = None,
+    *,
+    terms: Terms | None = None,
+    derived: Derivation | None = None,
 ) -> Copied:
-    """Make a store of some rows, in ascending order, and some arrays of another."""
+    """Make a store of some rows, in ascending order, and some arrays of another.
+
+    Its licence and citation are `terms`, by default those that count for the other store. With
+    `derived`, it has the identity of this part.
+    """
     plan = source.plan
     manifest = ManifestClips(
         plan.manifest_name,
@@ -202,7 +209,14 @@ def copy_rows(
         source.movie_ids_of(rows).tolist(),
     )
     return _copy(
-        [source], [rows.tolist()], Path(path), manifest, arrays, source.terms, progress
+        [source],
+        [rows.tolist()],
+        Path(path),
+        manifest,
+        arrays,
+        terms or source.terms,
+        progress,
+        derived=derived,
     )
 
 
@@ -375,6 +389,7 @@ def _copy(
     progress: Progress | None,
     *,
     seal: bool = True,
+    derived: Derivation | None = None,
 ) -> Copied:
     plan = sources[0].plan
     for store in sources:
@@ -392,6 +407,7 @@ def _copy(
         citation=terms.citation,
         block_rows=plan.block_rows,
         compressor=plan.compressor,
+        derived=derived,
     )
     # A store that was there before may have others.
     require_terms(path, terms)

@@ -209,7 +209,7 @@ def _seal(root: Path) -> Seal | None:
     )
     if plan.n_clips < INDEX_ROWS:
         return seal
-    for name, record in index_records(store, seal).items():
+    for name, record in index_records(store, seal, plan).items():
         data = record.to_bytes()
         write_atomic(root / name, data)
         files[name] = FileMark.of(data)

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.store_servers import web_server
-from support.stores import copy_of_sealed
+from support.stores import (
+    copy_of_sealed,
+    partial_copy,
+)
 
 from obygaze_features.store import open_store
 
@@ -120,12 +123,16 @@ def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
             *("--level", "pooled", "--movie", "tt0000101"),
         ).ok()
     told = part.json()
-    assert told["partial"]
-    assert told["n_bytes_rows"] == 5 * 6 * 4
-    assert told["n_bytes_needed"] == told["n_bytes_transferred"]
+    assert told["part"]
+    assert told["n_bytes_rows"] == 5 * (6 * 4 + 3 * 8)
+    assert told["n_bytes_needed"] < told["n_bytes_transferred"]
     verified = call_obygaze("-C", home, "store", "verify", "part", "--hash").ok()
+    assert verified.stdout.startswith("whole: ")
+    toy, copy = home / "stores/toy", home / "stores/partial"
+    partial_copy(toy, copy, levels=["pooled"], movies=["tt0000101"])
+    verified = call_obygaze("-C", home, "store", "verify", "partial", "--hash").ok()
     assert verified.stdout.startswith("partial copy, whole in what it holds: ")
-    shown = call_obygaze("-C", home, "store", "info", "part").ok().stdout
+    shown = call_obygaze("-C", home, "store", "info", "partial").ok().stdout
     rows = [line.split() for line in shown.splitlines()]
     absent = [
         name for name in open_store(home / "stores" / "toy").levels if name != "pooled"
@@ -135,7 +142,7 @@ def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
     ]
     assert f"not in this copy: {', '.join(absent)}" in shown
     listed = call_obygaze("-C", home, "store", "ls", "--json").ok().json()["stores"]
-    assert {one["name"]: one["levels"] for one in listed}["part"] == ["pooled"]
+    assert {one["name"]: one["levels"] for one in listed}["partial"] == ["pooled"]
 
 
 def test_the_name_of_a_pulled_store_is_the_last_word_of_its_address(

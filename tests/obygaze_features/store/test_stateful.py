@@ -28,7 +28,11 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from support.stores import a_recipe
+from support.stores import (
+    a_recipe,
+    partial_copy,
+    tree,
+)
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
 from obygaze_features.store import (
@@ -673,26 +677,52 @@ class StoreMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.sealed)
     @rule(data=st.data(), seed=st.integers(0, 2**32 - 1))
-    def pull_in_parts(self, data: st.DataObject, seed: int) -> None:
-        """Partial copies into one folder, each adding arrays or movies, at the end all of it."""
-        path, names = self.new_path(), [spec.name for spec in self.specs]
+    def pull_a_part(self, data: st.DataObject, seed: int) -> None:
+        """A store of its own of some levels and films, by the seal or by the index."""
+        levels, movies = self.draw_part(data)
+        part = [spec for spec in self.specs if spec.name in levels or not spec.is_level]
+        if not any(spec.is_level for spec in part):
+            return
+        rows = {
+            clip: row
+            for clip, row in self.rows.items()
+            if movies is None or row.movie in movies
+        }
+        trees = []
+        for remote in (False, True):
+            path = self.new_path()
+            place = RemoteFiles(self.path) if remote else self.path
+            for _ in range(2):  # the same again changes nothing
+                pull(place, path, levels=sorted(levels), movies=movies)
+                trees.append(tree(path / "data.zarr"))
+            check_store(open_store(path), rows, part, seed=seed)
+            assert open_store(path).sealed
+            assert not verify(path, hashes=True).problems
+        assert all(one == trees[0] for one in trees)
+
+    def draw_part(self, data: st.DataObject) -> tuple[set[str], list[str] | None]:
+        names = [spec.name for spec in self.specs]
         movies = sorted({row.movie for row in self.rows.values()})
-        held: dict[str, set[str]] = {name: set() for name in names}
+        levels = data.draw(st.sets(st.sampled_from(names), min_size=1), "arrays")
+        chosen = data.draw(
+            st.none() | st.sets(st.sampled_from(movies), min_size=1), "movies"
+        )
+        return levels, None if chosen is None else sorted(chosen)
+
+    @precondition(lambda self: self.sealed)
+    @rule(data=st.data(), seed=st.integers(0, 2**32 - 1))
+    def read_a_partial_copy(self, data: st.DataObject, seed: int) -> None:
+        """What earlier versions made in one folder, each time adding arrays or movies."""
+        path = self.new_path()
+        held: dict[str, set[str]] = {spec.name: set() for spec in self.specs}
         block_of = {clip: n // self.plan.block_rows for n, clip in enumerate(self.rows)}
         for _ in range(data.draw(st.integers(1, 3), "parts")):
-            levels = data.draw(st.sets(st.sampled_from(names), min_size=1), "arrays")
-            of_movies = data.draw(
-                st.none() | st.sets(st.sampled_from(movies), min_size=1), "movies"
-            )
-            pull(
-                self.path,
-                path,
-                levels=sorted(levels),
-                movies=of_movies and sorted(of_movies),
-            )
-            chosen = movies if of_movies is None else of_movies
+            levels, movies = self.draw_part(data)
+            partial_copy(self.path, path, levels=sorted(levels), movies=movies)
             blocks = {
-                block_of[clip] for clip, row in self.rows.items() if row.movie in chosen
+                block_of[clip]
+                for clip, row in self.rows.items()
+                if movies is None or row.movie in movies
             }
             for name in levels:
                 held[name] |= {clip for clip in self.rows if block_of[clip] in blocks}
@@ -721,19 +751,6 @@ class StoreMachine(RuleBasedStateMachine):
         rows = {clip: row for clip, row in self.rows.items() if clip in clips}
         check_store(open_store(path), rows, specs, seed=seed)
         assert not verify(path, hashes=True).problems
-
-    @precondition(lambda self: self.sealed)
-    @rule(seed=st.integers(0, 2**32 - 1))
-    def pull_a_movie_by_the_index(self, seed: int) -> None:
-        movie = list(self.rows.values())[seed % len(self.rows)].movie
-        path, remote = self.new_path(), RemoteFiles(self.path)
-        done = pull(remote, path, movies=[movie])
-        if done.partial or len(self.rows) < 9:
-            return  # of a store without an index: `pull_in_parts`
-        rows = {clip: row for clip, row in self.rows.items() if row.movie == movie}
-        if open_store(path).n_clips == len(rows):
-            check_store(open_store(path), rows, self.specs, seed=seed)
-            assert not verify(path, hashes=True).problems
 
 
 def missing_by_block(rows: Mapping[str, Row], block_rows: int) -> dict[str, Row]:

@@ -23,6 +23,7 @@ from support.servers import wait_until
 from support.stores import (
     copy_of_sealed,
     fill_store,
+    partial_copy,
     plan_store,
     sealed_store,
     some_values,
@@ -36,7 +37,6 @@ from obygaze_features.store import ArraySpec, RowStatus, Store, open_store
 from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.interchange.importing import import_store
-from obygaze_features.store.remote.fetch import pull
 from obygaze_features.store.remote.send import pack
 
 BACK: dict[str, Callable[[Path], Any]] = {
@@ -224,7 +224,7 @@ def test_what_failed_or_is_missing_is_left_out_and_told(
 
 
 def test_a_partial_copy_exports_what_it_holds(tmp_path: Path, sealed: Path) -> None:
-    pull(sealed, tmp_path / "part", levels=["pooled"], movies=["tt0000104"])
+    partial_copy(sealed, tmp_path / "part", levels=["pooled"], movies=["tt0000104"])
     done = export_store(
         open_store(tmp_path / "part"), tmp_path / "f.npz", "npz", levels=["pooled"]
     )

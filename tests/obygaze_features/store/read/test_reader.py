@@ -8,10 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.stores import fill_store, plan_store, sealed_store, some_ids, some_values
+from support.stores import (
+    fill_store,
+    partial_copy,
+    plan_store,
+    sealed_store,
+    some_ids,
+    some_values,
+)
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.store import RowStatus, Store, open_store, pull
+from obygaze_features.store import RowStatus, Store, open_store
 from obygaze_features.store.read.reader import Selection
 
 
@@ -191,7 +198,7 @@ def test_an_ok_row_with_a_message_is_missing_where_its_block_was_not_fetched(
     whole = open_store(tmp_path / "s")
     assert whole.status().counts == {"ok": 23}
     first = str(whole.movie_ids[0])
-    pull(str(tmp_path / "s"), tmp_path / "part", movies=[first])
+    partial_copy(tmp_path / "s", tmp_path / "part", movies=[first])
     part = open_store(tmp_path / "part").status()
     assert part.noted[21].state == part.noted[22].state == "missing"
     assert not part.is_ok[21] and part.is_ok[0]

@@ -12,6 +12,7 @@ from support.stores import (
     ARRAYS,
     a_recipe,
     fill_store,
+    partial_copy,
     plan_store,
     sealed_store,
     some_ids,
@@ -19,7 +20,7 @@ from support.stores import (
 )
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.store import ArraySpec, RowStatus, TextTable, open_store, pull
+from obygaze_features.store import ArraySpec, RowStatus, TextTable, open_store
 from obygaze_features.store.read.diff import cosines, diff_stores
 from obygaze_features.store.read.verify import compare_decoded, verify
 from obygaze_features.store.remote.files import FolderFiles, Piece
@@ -281,7 +282,7 @@ def test_stores_that_differ_in_anything_that_is_read_are_not_the_same(
 
 def test_a_partial_copy_is_compared_in_what_it_holds(tmp_path: Path) -> None:
     sealed_store(tmp_path / "a")
-    pull(tmp_path / "a", tmp_path / "b", levels=["clip"])
+    partial_copy(tmp_path / "a", tmp_path / "b", levels=["clip"])
     found = diff_stores(open_store(tmp_path / "a"), open_store(tmp_path / "b"))
     assert [(one.level, one.n_clips, one.n_identical) for one in found.levels] == [
         ("clip", 23, 23),

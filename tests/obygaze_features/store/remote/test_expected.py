@@ -12,7 +12,13 @@ import pytest
 from support.cli import call_obygaze
 from support.store_damage import changed
 from support.store_servers import web_server
-from support.stores import copy_of_sealed, plan_store, sealed_store, tree
+from support.stores import (
+    copy_of_sealed,
+    partial_copy,
+    plan_store,
+    sealed_store,
+    tree,
+)
 
 import obygaze as og
 from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch, NotFound
@@ -46,7 +52,7 @@ def test_the_number_is_that_of_the_seal_wherever_the_store_is(
     ours, _ = stores
     number = number_of(ours)
     pack(open_store(ours), tmp_path / "s.zip")
-    pull(ours, tmp_path / "part", levels=["clip"])
+    partial_copy(ours, tmp_path / "part", levels=["clip"])
     for place in (ours, tmp_path / "s.zip", tmp_path / "part"):
         assert open_store(place).seal_sha256 == number
         assert open_store(f"{place}#sha256={number}").seal_sha256 == number
@@ -159,8 +165,10 @@ def test_over_http_with_an_index_the_seal_is_compared(
     with web_server(tmp_path / "www") as server:
         place = f"{server.url}/s#sha256={number}"
         done = pull(place, tmp_path / "copy", movies=["tt0000100"], levels=["clip"])
-        assert done.partial
-        assert number_of(tmp_path / "copy") == number
+        assert done.part
+        # The copy is a store of its own, and says which one it is a part of.
+        (origin,) = open_store(tmp_path / "copy").plan.origins
+        assert origin.seal_sha256 == number != number_of(tmp_path / "copy")
         found = open_store(place).matrix("clip", movies=["tt0000100"])
         np.testing.assert_array_equal(found.values, values["clip"][:5])
         other = f"{server.url}/s#sha256={'0' * 64}"

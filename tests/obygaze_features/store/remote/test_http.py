@@ -19,7 +19,13 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.store_servers import Nginx, nginx, web_server
-from support.stores import fill_store, plan_store, sealed_store, some_values
+from support.stores import (
+    fill_store,
+    partial_copy,
+    plan_store,
+    sealed_store,
+    some_values,
+)
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.store import ArraySpec, open_store
@@ -337,7 +343,7 @@ def test_a_server_that_hides_what_is_absent(
     tmp_path: Path, absent: tuple[int, bytes]
 ) -> None:
     values = sealed_store(tmp_path / "s")
-    pull(tmp_path / "s", tmp_path / "part", levels=["clip"])
+    partial_copy(tmp_path / "s", tmp_path / "part", levels=["clip"])
     plan_store(tmp_path / "open")
     fill_store(tmp_path / "open", values, blocks=[1, 3])
     with web_server(tmp_path) as server:
@@ -354,7 +360,7 @@ def test_a_server_that_hides_what_is_absent(
 
 def test_a_file_that_is_denied_is_not_taken_for_absent(tmp_path: Path) -> None:
     sealed_store(tmp_path / "s")
-    pull(tmp_path / "s", tmp_path / "part", levels=["clip"])
+    partial_copy(tmp_path / "s", tmp_path / "part", levels=["clip"])
     with web_server(tmp_path / "part") as server:
         server.denied = ("partial.json",)
         with pytest.raises(FixInput, match="access denied"):

@@ -112,16 +112,20 @@ def test_large_files_that_are_there_are_not_sent_again(
     assert set(hub.sent) == small
 
 
-def test_a_part_on_the_hub_says_so_and_grows(
-    tmp_path: Path, sealed: Path, hub: FolderHub
+@pytest.mark.parametrize("movies", [None, ["tt0000101"]])
+def test_a_part_on_the_hub_is_a_store_of_its_own(
+    tmp_path: Path, sealed: Path, hub: FolderHub, movies: list[str] | None
 ) -> None:
-    assert push(open_store(sealed), "hf://lab/films", levels=["pooled"]).partial
-    store = open_store("hf://lab/films")
-    assert store.matrix("pooled").values.shape == (23, 6)
-    with pytest.raises(Exception, match="partial"):
-        store.matrix("clip")
-    assert not push(open_store(sealed), "hf://lab/films").partial
-    assert tree(tmp_path / "hub" / "lab" / "films") == tree(sealed)
+    pull(sealed, tmp_path / "expected", levels=["pooled"], movies=movies)
+    for _ in range(2):
+        store = open_store(sealed)
+        assert push(store, "hf://lab/films", levels=["pooled"], movies=movies).part
+        assert tree(tmp_path / "hub" / "lab" / "films") == tree(tmp_path / "expected")
+    found = open_store("hf://lab/films")
+    assert found.levels == ("pooled",)
+    with pytest.raises(AlreadyThere, match="another part"):
+        push(open_store(sealed), "hf://lab/films")
+    assert tree(tmp_path / "hub" / "lab" / "films") == tree(tmp_path / "expected")
 
 
 def test_many_files_are_committed_by_about_100(
@@ -185,17 +189,16 @@ def test_a_push_that_another_one_overtakes_starts_again(
         other = FolderHub(hub.root)
         other.messages = hub.messages
         monkeypatch.setattr(hub_module, "HuggingFaceHub", other.of)
-        push(open_store(sealed), "hf://lab/films", levels=["pooled"])
+        push(open_store(sealed), "hf://lab/films")
         monkeypatch.setattr(hub_module, "HuggingFaceHub", hub.of)
         return seen
 
     target = HubTarget("hf://lab/films")
     monkeypatch.setattr(hub, "head", overtaken)
     with pytest.raises(Stopped):
-        push(open_store(sealed), target, levels=["clip"])
-    push(open_store(sealed), "hf://lab/films", levels=["clip"])
-    store = open_store("hf://lab/films")
-    assert store.matrix("clip").present.all() and store.matrix("pooled").present.all()
+        push(open_store(sealed), target)
+    push(open_store(sealed), "hf://lab/films")
+    assert tree(tmp_path / "hub" / "lab" / "films") == tree(sealed)
 
 
 def test_another_store_is_not_replaced(

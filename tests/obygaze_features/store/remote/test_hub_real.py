@@ -75,13 +75,15 @@ def test_there_and_back(hub: FakeHub, home: Path) -> None:
     assert not any(line.startswith("PUT") for line in hub.asked)
 
 
-def test_a_part_grows_into_the_whole(hub: FakeHub, home: Path) -> None:
-    run(hub, home, "push", "toy", "hf://lab/films/x", "--level", "clip").ok()
-    assert "x/partial.json" in hub.files
-    run(hub, home, "push", "toy", "hf://lab/films/x").ok()
-    assert hub.files == {
-        f"x/{name}": data for name, data in tree(home / "stores/toy").items()
-    }
+def test_a_part_is_a_store_of_its_own(hub: FakeHub, home: Path) -> None:
+    run(hub, home, "pull", "toy", "-o", "part", "--level", "clip").ok()
+    for _ in range(2):
+        run(hub, home, "push", "toy", "hf://lab/films/x", "--level", "clip").ok()
+        assert hub.files == {
+            f"x/{name}": data for name, data in tree(home / "stores/part").items()
+        }
+    refused = run(hub, home, "push", "toy", "hf://lab/films/x")
+    assert refused.code == 1 and "another part" in refused.stderr
 
 
 def test_reads_stay_at_one_commit_and_a_commit_names_the_one_before(

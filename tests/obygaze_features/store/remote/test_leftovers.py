@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 from support.kills import kill_everywhere
-from support.stores import ARRAYS, fill_store, plan_store, some_values, tree
+from support.stores import (
+    ARRAYS,
+    fill_store,
+    partial_copy,
+    plan_store,
+    some_values,
+    tree,
+)
 
 from obygaze_features.store import StoreWriter, open_store, pack, pull
 
@@ -47,14 +54,38 @@ def test_a_pull_after_one_that_was_killed_anywhere_leaves_nothing_else(
     assert left == []
 
 
-def test_a_pull_that_was_killed_while_it_adds_to_a_copy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "chosen", [{"levels": ["clip"]}, {"movies": ["tt0000100"]}], ids=["level", "movie"]
+)
+def test_a_pull_of_a_part_after_one_that_was_killed_anywhere_leaves_nothing_else(
+    tmp_path: Path, chosen: dict[str, list[str]]
+) -> None:
+    plan_store(tmp_path / "s", arrays=ARRAYS[:2])
+    fill_store(tmp_path / "s", some_values(23, ARRAYS[:2])).seal()
+    pull(tmp_path / "s", tmp_path / "expected", **chosen)
+    expected, left = tree(tmp_path / "expected"), []
+    target = tmp_path / "copies/s"
+
+    def look() -> None:
+        if target.exists():  # it is never there in part
+            left.extend(tree(target).keys() ^ expected.keys())
+        pull(tmp_path / "s", target, **chosen)
+        left.extend(name for name in expected if tree(target)[name] != expected[name])
+        left.extend(one.name for one in target.parent.iterdir() if one != target)
+        aside(target)
+
+    assert kill_everywhere(lambda: pull(tmp_path / "s", target, **chosen), look) > 20
+    assert left == []
+
+
+def test_a_pull_that_was_killed_while_it_adds_to_a_partial_copy(tmp_path: Path) -> None:
     plan_store(tmp_path / "s", arrays=ARRAYS[:2])
     fill_store(tmp_path / "s", some_values(23, ARRAYS[:2])).seal()
     expected, left = tree(tmp_path / "s"), []
     target = tmp_path / "copies/s"
 
     def start() -> None:
-        pull(tmp_path / "s", target, levels=["clip"], movies=["tt0000100"])
+        partial_copy(tmp_path / "s", target, levels=["clip"], movies=["tt0000100"])
 
     def look() -> None:
         pull(tmp_path / "s", target)
@@ -63,7 +94,7 @@ def test_a_pull_that_was_killed_while_it_adds_to_a_copy(tmp_path: Path) -> None:
         start()
 
     start()
-    kill_everywhere(lambda: pull(tmp_path / "s", target, levels=["clip"]), look)
+    kill_everywhere(lambda: pull(tmp_path / "s", target), look)
     assert left == []
 
 

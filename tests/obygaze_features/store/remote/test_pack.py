@@ -23,7 +23,6 @@ from obygaze_features.core.errors import (
     FixInput,
     Mismatch,
     NotFound,
-    ObygazeError,
 )
 from obygaze_features.store import open_store
 from obygaze_features.store.read.verify import verify
@@ -113,16 +112,14 @@ def test_a_store_that_grows_is_packed_as_far_as_it_is(tmp_path: Path) -> None:
     )
 
 
-def test_a_partial_copy_stays_partial(tmp_path: Path, sealed: Path) -> None:
+def test_a_part_is_packed_as_any_store(tmp_path: Path, sealed: Path) -> None:
     pull(sealed, tmp_path / "part", levels=["pooled"], movies=["tt0000102"])
-    assert pack(open_store(tmp_path / "part"), tmp_path / "p.zip").partial
-    for place in (tmp_path / "p.zip", tmp_path / "unpacked"):
-        if place.suffix != ".zip":
-            unpack(tmp_path / "p.zip", place)
-        store = open_store(place)
-        assert store.matrix("pooled", movies=["tt0000102"]).values.shape == (5, 6)
-        with pytest.raises(ObygazeError, match="partial"):
-            store.matrix("pooled", movies=["tt0000100"])
+    pack(open_store(tmp_path / "part"), tmp_path / "p.zip")
+    unpack(tmp_path / "p.zip", tmp_path / "unpacked")
+    assert tree(tmp_path / "unpacked") == tree(tmp_path / "part")
+    store = open_store(tmp_path / "p.zip")
+    assert store.matrix("pooled").values.shape == (5, 6)
+    assert store.plan.origins == open_store(tmp_path / "part").plan.origins != ()
 
 
 def test_no_file_is_replaced_unless_forced(tmp_path: Path, sealed: Path) -> None:

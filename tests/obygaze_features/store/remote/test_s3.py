@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from support.store_servers import s3_server
-from support.stores import copy_of_sealed, fill_store, plan_store, some_values
+from support.stores import (
+    copy_of_sealed,
+    fill_store,
+    partial_copy,
+    plan_store,
+    some_values,
+)
 
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -126,48 +132,69 @@ def test_an_interrupted_push_goes_on(
     assert content(bucket) == tree(sealed)
 
 
-def test_a_part_in_a_bucket_says_so(tmp_path: Path, sealed: Path, bucket: Any) -> None:
-    assert push(open_store(sealed), URL, levels=["clip"], movies=["tt0000104"]).partial
-    store = open_store(URL)
-    assert store.matrix("clip", movies=["tt0000104"]).values.shape == (3, 4)
-    assert not store.matrix("clip", missing="drop", movies=["tt0000100"]).present.any()
-    with pytest.raises(NotFound, match="partial"):
-        store.matrix("pooled", movies=["tt0000104"])
-    # What is pulled of a part is a part.
+@pytest.mark.parametrize(
+    "chosen", [{"levels": ["clip"]}, {"levels": ["clip"], "movies": ["tt0000104"]}]
+)
+def test_a_part_in_a_bucket_is_a_store_of_its_own(
+    tmp_path: Path, sealed: Path, bucket: Any, chosen: dict[str, list[str]]
+) -> None:
+    pull(sealed, tmp_path / "expected", **chosen)
+    assert push(open_store(sealed), URL, **chosen).part
+    assert content(bucket) == tree(tmp_path / "expected")
+    # The same again sends no array again.
+    again = push(open_store(sealed), URL, **chosen)
+    assert again.n_files_kept > 0
+    assert content(bucket) == tree(tmp_path / "expected")
+    # What is pulled of it is the same store.
     pull(URL, tmp_path / "got")
-    assert open_store(tmp_path / "got").commits.partial is not None
-    with pytest.raises(FixInput, match="partial and does not hold"):
+    assert tree(tmp_path / "got") == tree(tmp_path / "expected")
+    with pytest.raises(FixInput, match="no array 'pooled'"):
         pull(URL, tmp_path / "more", levels=["pooled"])
+    # No other store, and no other part, is sent to its address.
+    for other in ({}, {"levels": ["pooled"]}, {"movies": ["tt0000103"]}):
+        with pytest.raises(AlreadyThere, match="another"):
+            push(open_store(sealed), URL, **other)
+    assert content(bucket) == tree(tmp_path / "expected")
+
+
+def test_a_partial_copy_of_an_earlier_version_in_a_bucket_becomes_whole(
+    tmp_path: Path, sealed: Path, bucket: Any
+) -> None:
+    part = partial_copy(sealed, tmp_path / "part", levels=["pooled"])
+    for name, data in tree(part).items():
+        bucket.put_object(Key=f"features/toy/{name}", Body=data)
+    assert open_store(URL).levels == ("pooled",)
+    with pytest.raises(NotFound, match="partial"):
+        open_store(URL).matrix("clip")
     push(open_store(sealed), URL)
     assert content(bucket) == tree(sealed)
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_two_pushes_at_once_lose_nothing(
-    sealed: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch, first: bool
+@pytest.mark.parametrize("first", ["clip", "pooled"])
+def test_of_two_parts_pushed_to_one_address_at_once_one_is_there(
+    tmp_path: Path,
+    sealed: Path,
+    bucket: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    first: str,
 ) -> None:
-    """The second push ends between the moments when the first reads the list and writes it."""
-    if not first:
-        push(open_store(sealed), URL, levels=["time_s"])
-    update, reads = S3Target.update, []
+    """The second push is made while the first one has sent some of its files."""
+    put, puts = S3Target.put, []
+    pull(sealed, tmp_path / "expected", levels=["clip"])
 
-    def slow(self: S3Target, name: str, change: Any) -> bytes | None:
-        def changed(old: bytes | None) -> bytes | None:
-            reads.append(name)
-            if len(reads) == 1:
-                push(open_store(sealed), URL, levels=["pooled"])
-            return change(old)
+    def slow(self: S3Target, name: str, data: bytes, mark: FileMark) -> None:
+        puts.append(name)
+        if len(puts) == 3:
+            if first == "pooled":
+                with pytest.raises(AlreadyThere, match="another store"):
+                    push(open_store(sealed), URL, levels=["pooled"])
+            else:  # the same part: both send it
+                push(open_store(sealed), URL, levels=["clip"])
+        put(self, name, data, mark)
 
-        return update(self, name, changed if name == "partial.json" else change)
-
-    monkeypatch.setattr(S3Target, "update", slow)
-    assert push(open_store(sealed), URL, levels=["clip"]).partial
-    assert reads == ["partial.json"] * 3
-    store = open_store(URL)
-    for level in ("clip", "pooled") if first else ("clip", "pooled", "time_s"):
-        assert store.matrix(level).present.all()
-    assert not store.matrix("frames", missing="drop").present.any()
-    verify(store, hashes=True).require_whole()
+    monkeypatch.setattr(S3Target, "put", slow)
+    push(open_store(sealed), URL, levels=["clip"])
+    assert content(bucket) == tree(tmp_path / "expected")
 
 
 def another_store(path: Path) -> Path:
@@ -181,10 +208,10 @@ def test_of_two_stores_pushed_to_one_address_at_once_one_is_there_whole(
     tmp_path: Path, sealed: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     """The second push is made before the `at`-th change that the first one makes there."""
-    other, put, update = (
+    other, put, create = (
         another_store(tmp_path / "other"),
         S3Target.put,
-        S3Target.update,
+        S3Target.create,
     )
     changes, refused = list[str](), list[Path]()
 
@@ -203,12 +230,12 @@ def test_of_two_stores_pushed_to_one_address_at_once_one_is_there_whole(
         meet(name)
         put(self, name, data, mark)
 
-    def update_late(self: S3Target, name: str, change: Any) -> bytes | None:
+    def create_late(self: S3Target, name: str, data: bytes) -> bytes | None:
         meet(name)
-        return update(self, name, change)
+        return create(self, name, data)
 
     monkeypatch.setattr(S3Target, "put", put_late)
-    monkeypatch.setattr(S3Target, "update", update_late)
+    monkeypatch.setattr(S3Target, "create", create_late)
     try_to_push(sealed)
     (loser,) = refused
     winner = other if loser == sealed else sealed
@@ -276,8 +303,8 @@ def test_a_service_without_conditional_writes_gets_plain_ones(
 
     target.obstore = Plain()
     push(open_store(sealed), target, levels=["clip"])
-    # The claim, partial.json and store.json.
-    assert puts.count("create") == 3 and puts.count("overwrite") == 3
+    # The claim and store.json.
+    assert puts.count("create") == 2 and puts.count("overwrite") == 2
     assert open_store(URL).matrix("clip").present.all()
 
 

@@ -180,21 +180,25 @@ def test_a_licence_goes_with_every_copy(bare: Path, tmp_path: Path) -> None:
     assert tree(tmp_path / "unpacked") == tree(bare)
 
 
+@pytest.mark.parametrize(
+    "chosen", [{}, {"levels": ["clip"]}, {"movies": ["tt0000100"]}]
+)
 def test_a_licence_that_is_stated_later_comes_with_the_next_pull(
-    bare: Path, tmp_path: Path
+    bare: Path, tmp_path: Path, chosen: dict[str, list[str]]
 ) -> None:
-    pull(bare, tmp_path / "copy", levels=["clip"])
+    pull(bare, tmp_path / "copy", **chosen)
     state_licence(bare, licence="CC-BY-4.0")
-    pull(bare, tmp_path / "copy", levels=["clip"])
+    pull(bare, tmp_path / "copy", **chosen)
     assert open_store(tmp_path / "copy").licence == "CC-BY-4.0"
     state_licence(tmp_path / "copy", citation=DOE)  # the copy now knows more
-    pull(bare, tmp_path / "copy")
+    pull(bare, tmp_path / "copy", **chosen)
     assert open_store(tmp_path / "copy").terms == ("CC-BY-4.0", DOE)
+    assert not verify(tmp_path / "copy", hashes=True).problems
     state_licence(bare, licence="CC0-1.0", replace=True)
     with pytest.raises(
         AlreadyThere, match=r"another licence was stated .*'CC-BY-4\.0', not 'CC0"
     ):
-        pull(bare, tmp_path / "copy")
+        pull(bare, tmp_path / "copy", **chosen)
 
 
 def test_the_card_on_the_hub_has_a_licence_that_was_stated_after_the_seal(
