@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.maps import audit_boxes as audit_boxes
     from obygaze.extensions.maps import write_concept_maps as write_concept_maps
     from obygaze.extensions.maps import write_saliency as write_saliency
-    from obygaze.features import extract as extract
     from obygaze.models import Dataset as Dataset
     from obygaze.models import dataset as dataset
     from obygaze.models import read_run as read_run
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from obygaze.models import train as train
     from obygaze_features.backbones import load_backbone as load_backbone
     from obygaze_features.core.errors import ObygazeError as ObygazeError
+    from obygaze_features.extraction import extract as extract
     from obygaze_features.extraction.map_drawing import draw_maps as draw_maps
     from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from obygaze_models.zoo import predict as predict
 else:
     _EXPORTS = {
-        "obygaze.features": ("extract",),
         "obygaze.models": (
             "Dataset",
             "dataset",
@@ -56,6 +55,7 @@ else:
         ),
         "obygaze_features.backbones": ("load_backbone",),
         "obygaze_features.core.errors": ("ObygazeError",),
+        "obygaze_features.extraction": ("extract",),
         "obygaze_features.extraction.map_drawing": ("draw_maps",),
         "obygaze_features.extraction.search": ("search",),
         "obygaze_features.manifest": ("read_manifest",),

@@ -33,7 +33,7 @@ from obygaze_features.extraction.plan import (
     Target,
     write_plan,
 )
-from obygaze_features.extraction.run import MAX_BATCH, Resources, extract
+from obygaze_features.extraction.run import MAX_BATCH, Resources, extract_plan
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import open_store
 
@@ -127,7 +127,9 @@ def _keep_pictures(bench: Bench, model: Model) -> Target:
     card = find_card(f"frames:{model.card}", workspace=workspace).name
     store = workspace.folder("stores") / f"bench.{card}"
     target = Target(str(store), f"frames:{model.card}", block_rows=bench.block_rows)
-    extract(bench.plan([target]), replace(bench.resources, device="cpu"), StopFlag())
+    extract_plan(
+        bench.plan([target]), replace(bench.resources, device="cpu"), StopFlag()
+    )
     return target
 
 
@@ -176,7 +178,7 @@ def _timed(bench: Bench, plan: ExtractPlan, batch: int | None = None) -> Row:
         busy(bench.device) as share,
         mock.patch.multiple(BlockMaker, add=added, restart=halved),
     ):
-        (state, *_) = extract(plan, resources, StopFlag())
+        (state, *_) = extract_plan(plan, resources, StopFlag())
         seconds = time.monotonic() - first[0]
     return {
         "ok": state.ok,
@@ -235,7 +237,7 @@ def killed_run(bench: Bench, model: Model, clips_per_s: float, minutes: float) -
     n_rounds = max(2, round(clips_per_s * 60 * minutes / bench.n_films))
     short = bench.target(model, "short")
     long = bench.target(model, "long")
-    extract(bench.plan([short], bench.n_films), bench.resources, StopFlag())
+    extract_plan(bench.plan([short], bench.n_films), bench.resources, StopFlag())
     n_clips = n_rounds * bench.n_films
     plan = bench.plan([long], n_clips)
     file = bench.folder / "plan.json"

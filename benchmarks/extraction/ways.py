@@ -28,7 +28,7 @@ from obygaze_features.extraction.plan import (
 )
 from obygaze_features.extraction.run import (
     Resources,
-    extract,
+    extract_plan,
     load_targets,
     pending_rows,
 )
@@ -132,7 +132,7 @@ def alone(plan: ExtractPlan) -> None:
 
 def local(plan: ExtractPlan) -> None:
     """Use the engine of one machine."""
-    extract(plan, Resources(), StopFlag())
+    extract_plan(plan, Resources(), StopFlag())
 
 
 def slices(plan: ExtractPlan, workers: int) -> None:

@@ -30,6 +30,7 @@ have
   a warning may be a pair with what to do,
 - `require_ok()`, which raises an error after all is printed,
 - `without_details`, the note in place of `details` where they are not shown,
+- `parts`, results that are printed in its place, each with its text and its notes,
 - `exit_code`, the exit code where it is not 0,
 - `json_in_one_line`, for scripts that read the last line of the output.
 """
@@ -185,26 +186,44 @@ def show_result(
         one_line = getattr(result, "json_in_one_line", False)
         console.json(result.to_json(), one_line=one_line)
     else:
-        text = text_of(result)
-        if text:
-            console.result(text)
+        parts = getattr(result, "parts", None)
+        for part in [result] if parts is None else parts:
+            text = text_of(part)
+            if text:
+                console.result(text)
+            if part is not result:
+                _show_notes(console, part)
     for warning in getattr(result, "warnings", ()):
         sentence, hint = (warning, "") if isinstance(warning, str) else warning
         console.warn(sentence, hint)
     if not console.as_json:
-        for note in getattr(result, "notes", ()):
-            console.note(note)
-        details = getattr(result, "details", ())
-        for detail in details:
-            console.detail(detail)
-        instead = getattr(result, "without_details", "")
-        if instead and details and console.verbosity < 1:
-            console.note(instead)
+        _show_notes(console, result)
     if hasattr(result, "require_ok"):
         result.require_ok()
     exit_code = getattr(result, "exit_code", 0)
     if exit_code:
         click.get_current_context().exit(exit_code)
+
+
+def _show_notes(console: Console, result: Any) -> None:
+    """Print what a result has for stderr beside its text."""
+    for note in getattr(result, "notes", ()):
+        console.note(note)
+    details = getattr(result, "details", ())
+    for detail in details:
+        console.detail(detail)
+    instead = getattr(result, "without_details", "")
+    if instead and details and console.verbosity < 1:
+        console.note(instead)
+
+
+def flags_of(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the first flag of each option of a function, by the name of its parameter."""
+    flags = {}
+    for param in parameters_of(function):
+        if isinstance(param, click.Option) and param.name:
+            flags[param.name] = param.opts[0]
+    return flags
 
 
 def parameters_of(
@@ -318,7 +337,10 @@ def _settings_of_items(hint: Any, option: Option) -> dict[str, Any]:
     """Return what click must know about a sequence or a mapping."""
     item = get_args(hint)[0]
     if issubclass(get_origin(hint), Mapping):
-        convert = partial(_mapping, get_args(hint)[1])
+        value_type = get_args(hint)[1]
+        if not isinstance(value_type, type):
+            value_type = str  # a path, or one of several types
+        convert = partial(_mapping, value_type)
         return {"type": str, "multiple": True, "callback": convert}
     if get_origin(item) is tuple:
         return {"type": str, "multiple": True, "nargs": len(get_args(item))}
@@ -384,13 +406,18 @@ class _Words(click.Choice[Any]):
 
 
 class _FunctionOption(click.Option):
-    """An option whose default in the help may be another than the value of the function."""
+    """An option whose default in the help may be another than the value of the function.
+
+    The help shows no range of a number that has neither end.
+    """
 
     shown_default = ""
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
         """Return what the help says in brackets behind an option."""
         extra = super().get_help_extra(ctx)
+        if isinstance(self.type, FiniteRange) and self.type.min is self.type.max:
+            extra.pop("range", None)
         if self.shown_default:
             extra["default"] = self.shown_default
         return extra

@@ -15,7 +15,7 @@ from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
 from obygaze_features.extraction.run import (
     Resources,
     RowProgress,
-    extract,
+    extract_plan,
     refuse_retry,
     refuse_unusable,
 )
@@ -70,8 +70,8 @@ def extract_on_devices(
 
     Return the status of the stores, that of `rows` if given.
 
-    The processes take the missing units in turns. If one of them ends early, the others stop too;
-    the same call extracts what is left.
+    With one share, this process extracts. The processes of several take the missing units in turns.
+    If one of them ends early, the others stop too; the same call extracts what is left.
 
     Args:
         plan: The clips, backbones and stores.
@@ -83,6 +83,11 @@ def extract_on_devices(
         mixed: Add to stores whose clips were made in another way.
         progress: The progress bar. The default shows nothing.
     """
+    settings = {"retry_failed": retry_failed, "changed": changed, "mixed": mixed}
+    if len(shares) == 1:
+        return extract_plan(
+            plan, shares[0], stop, rows=rows, progress=progress, **settings
+        )
     refuse_unusable(plan, rows, only_sealed=changed)
     if retry_failed:
         refuse_retry(plan, rows)
@@ -92,7 +97,6 @@ def extract_on_devices(
     if rows is not None:
         units_of_rows = {row // plan.unit_rows for row in rows}
         units = [unit for unit in units if unit in units_of_rows]
-    settings = {"retry_failed": retry_failed, "changed": changed, "mixed": mixed}
     running: dict[Any, SpawnProcess] = {}
     n_rows = 0
     for first, share in enumerate(shares):
@@ -193,7 +197,7 @@ def _work(
     # If the process that shows the rows was killed, this one ends with its next row.
     with stop_on_signals() as stop, suppress(BrokenPipeError):
         try:
-            extract(
+            extract_plan(
                 plan_from_bytes(plan, "plan"),
                 resources,
                 stop,

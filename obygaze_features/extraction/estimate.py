@@ -164,8 +164,7 @@ class CostEstimate:
         """Return the estimate as one JSON document."""
         return {**asdict(self), **self.hours(), "obstacles": self.obstacles}
 
-    def to_text(self) -> str:
-        """Return the estimate as text."""
+    def __str__(self) -> str:
         pace = "no clip was decoded to measure the time"
         hours = self.hours()
         if self.decode_s is not None:

@@ -219,7 +219,7 @@ def _open(
     return LoadedTarget(target, backbone, writer, view)
 
 
-def extract(
+def extract_plan(
     plan: ExtractPlan,
     resources: Resources,
     stop: StopFlag,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from obygaze_features.core.console import table
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.store.format.records import Plan
@@ -19,6 +20,8 @@ STAGES = ("wait", "preprocess", "forward", "write")
 # The stages that all stores of a run share, and the order in which stages are shown.
 SHARED = ("wait", "decode")
 SHOWN = (*SHARED, "preprocess", "forward", "write")
+# The failed clips that are listed without -v.
+SHOWN_CLIPS = 20
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,41 @@ class StoreStatus:
         if waited >= computed:
             return f"the model waited for decoding {waited:.0f} % of the time: use more --workers"
         return f"the model computed {computed:.0f} % of the time: use a faster device"
+
+    def __str__(self) -> str:
+        name = f"{Path(self.store).name} ({self.backbone})"
+        line = f"{name}: {self.blocks_done} of {self.blocks} blocks"
+        if not self.done and self.seconds_to_go is not None:
+            line += f", about {self.seconds_to_go:.0f} s to go for one worker"
+        if self.sealed:
+            line += ", sealed"
+        counts = {"ok": self.ok, "failed": self.failed, "missing": self.missing}
+        lines = [line, table(("clips", str(self.clips)), counts.items())]
+        if self.seconds:
+            lines.append(table(("stage", "seconds"), self.seconds.items()))
+            lines.append(self.bottleneck)
+        if self.reasons:
+            lines.append(table(("failed at", "clips"), self.reasons.items()))
+        return "\n".join(lines)
+
+    @property
+    def notes(self) -> list[str]:
+        """Return why clips failed; of many, the first."""
+        return self._failed_clips()[:SHOWN_CLIPS]
+
+    @property
+    def details(self) -> list[str]:
+        """Return why the other clips failed."""
+        return self._failed_clips()[SHOWN_CLIPS:]
+
+    @property
+    def without_details(self) -> str:
+        """Return how to see the other clips that failed."""
+        n_more = self.failed - SHOWN_CLIPS
+        return f"  and {n_more} more: obygaze -v extract status {self.store}"
+
+    def _failed_clips(self) -> list[str]:
+        return [f"  {clip_id}: {why}" for clip_id, why in self.failures.items()]
 
     def to_json(self) -> dict[str, Any]:
         """Return the status as one JSON document."""

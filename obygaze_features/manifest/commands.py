@@ -15,7 +15,7 @@ COMMANDS = {
         "Add the columns of a table to the clips of a manifest.",
     ),
     "windows": (
-        "obygaze_features.extraction.commands:windows",
+        "obygaze_features.extraction.cut_films:write_windows",
         "Cut whole films into windows.",
     ),
     "ls": (f"{_HERE}.overview:list_manifests", "List the manifests of the workspace."),

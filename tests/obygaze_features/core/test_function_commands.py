@@ -19,6 +19,7 @@ from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
 from obygaze_features.core.function_commands import (
     FunctionGroup,
     command_of,
+    flags_of,
 )
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
@@ -626,3 +627,40 @@ def test_an_empty_list_is_not_the_same_as_none() -> None:
     assert CliRunner().invoke(command, [], obj=session).stdout == "names=None\n"
     empty = CliRunner().invoke(command, ["--names", ","], obj=session)
     assert empty.stdout == "names=[]\n"
+
+
+def test_parts_of_a_result_are_printed_one_after_another_with_their_notes() -> None:
+    @dataclass(frozen=True)
+    class Several(Copied):
+        parts: tuple[Copied, ...] = ()
+
+    parts = (Copied({"text": "x"}, notes=("of x",)), Copied({"text": "y"}))
+    several = Several({"text": "all"}, notes=("of all",), parts=parts)
+    done = shown(several)
+    assert done.output == "x\nof x\ny\nof all\n"
+    assert json.loads(shown(several, "--json").stdout)["text"] == "all"
+    assert shown(Several({"text": "all"})).output == ""
+
+
+def test_a_number_without_ends_has_no_range_and_paths_may_be_values() -> None:
+    def scale(
+        *,
+        factor: Annotated[float, Option(metavar="FLOAT")] = 2.0,
+        stores: Mapping[str, str | Path] | None = None,
+    ) -> Copied:
+        """Scale.
+
+        Args:
+            factor: By how much.
+            stores: Which.
+        """
+        return Copied({"factor": factor, "stores": dict(stores or {})})
+
+    session = Session(Workspace(Path("there")), Console(as_json=True))
+    command = command_of(scale, "scale")
+    text = CliRunner().invoke(command, ["--help"], obj=session).output
+    assert "--factor FLOAT  By how much.  [default: 2.0]\n" in text
+    done = CliRunner().invoke(command, ["--stores", "a=b/c"], obj=session)
+    assert json.loads(done.stdout)["stores"] == {"a": "b/c"}
+    assert CliRunner().invoke(command, ["--factor", "nan"], obj=session).exit_code == 2
+    assert flags_of(scale) == {"factor": "--factor", "stores": "--stores"}

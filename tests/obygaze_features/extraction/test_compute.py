@@ -35,7 +35,7 @@ from obygaze_features.extraction.compute import (
 )
 from obygaze_features.extraction.plan import Target, make_plan
 from obygaze_features.extraction.recipes import arrays_of
-from obygaze_features.extraction.run import Resources, extract
+from obygaze_features.extraction.run import Resources, extract_plan
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import open_store
 from obygaze_features.store.format.schema import ArraySpec
@@ -227,7 +227,7 @@ def test_a_store_has_the_same_bytes_for_any_workers_threads_and_batch(
         store = tmp_path / f"store-{number}"
         target = Target(str(store), str(card), str(weights), block_rows=BLOCK_ROWS)
         plan = make_plan(manifest, [target], workspace=tmp_path)
-        assert [state.ok for state in extract(plan, used, StopFlag())] == [6]
+        assert [state.ok for state in extract_plan(plan, used, StopFlag())] == [6]
         found.append(array_bytes(store))
     assert found[0] == found[1]
 

@@ -97,7 +97,7 @@ def test_the_hours_are_those_of_the_slower_stage_or_of_both() -> None:
     found = CostEstimate(2000, 1800, [], [half, whole], 4.0, {}, 0, 0, workers=4)
     assert found.hours() == {"decode_hours": 0.5, "forward_hours": 0.75, "hours": 1.25}
     assert replace(found, device="cuda:0").hours()["hours"] == 0.75
-    assert "about 1.25 hours in all on cpu" in found.to_text()
+    assert "about 1.25 hours in all on cpu" in str(found)
     unknown = replace(found, stores=[half, replace(whole, forward_s=None)])
     assert unknown.hours() == {
         "decode_hours": 0.5,
@@ -320,8 +320,8 @@ def test_the_hint_for_weights_is_how_to_fetch_those_that_are_not_cached() -> Non
 def test_an_idle_gpu_is_named_with_the_option_that_uses_it() -> None:
     store = StoreEstimate("a", "one", {}, 4, 0, 0, 0, 0.0, "cached")
     found = CostEstimate(1, 1, [], [store], 1.0, {}, 0, 0, workers=1)
-    assert "idle" not in found.to_text()
-    text = replace(found, idle_gpus=("cuda:1",)).to_text()
+    assert "idle" not in str(found)
+    text = str(replace(found, idle_gpus=("cuda:1",)))
     assert text.endswith("\n  cuda:1 is idle: use --device cuda:1")
 
 

@@ -21,7 +21,7 @@ from obygaze_features.extraction.decoding import find_kept_frames, stores_of_fra
 from obygaze_features.extraction.devices import extract_on_devices
 from obygaze_features.extraction.plan import ExtractPlan, Target, make_plan
 from obygaze_features.extraction.recipes import complete_target
-from obygaze_features.extraction.run import Resources, extract
+from obygaze_features.extraction.run import Resources, extract_plan
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.windows import make_windows
 from obygaze_features.manifest.io import write_manifest
@@ -49,7 +49,8 @@ def plan_of(manifest: Manifest, workspace: Path, backbone: str) -> ExtractPlan:
 def run(plan: ExtractPlan) -> list[int]:
     """Extract a plan; return the number of clips that are ok in each store."""
     return [
-        state.ok for state in extract(plan, Resources(workers=2, batch=2), StopFlag())
+        state.ok
+        for state in extract_plan(plan, Resources(workers=2, batch=2), StopFlag())
     ]
 
 
@@ -171,9 +172,9 @@ def test_a_part_of_the_pictures_is_used_and_resumed(
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run(plan_of(films, whole, "frames:descriptors"))
     plan = plan_of(films, cut, "frames:descriptors")
-    extract(plan, Resources(workers=1, batch=2), StopFlag(), rows=range(4))
+    extract_plan(plan, Resources(workers=1, batch=2), StopFlag(), rows=range(4))
     features = plan_of(films, cut, "descriptors")
-    extract(features, Resources(workers=1, batch=2), StopFlag())
+    extract_plan(features, Resources(workers=1, batch=2), StopFlag())
     run(plan)
     assert array_bytes(cut / "stores" / KEPT) == array_bytes(whole / "stores" / KEPT)
     run(plan_of(films, whole, "descriptors"))
@@ -273,7 +274,7 @@ def test_a_full_disk_while_pictures_are_kept(films: Manifest, tmp_path: Path) ->
         pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
     try:
         with pytest.raises(FixInput, match="the disk is full"):
-            extract(plan, Resources(workers=1), StopFlag())
+            extract_plan(plan, Resources(workers=1), StopFlag())
         store = open_store(disk / "store")
         assert store.status().counts == {"ok": 3, "failed": 1, "missing": 2}
         assert not verify(disk / "store", hashes=True).problems

@@ -15,7 +15,7 @@ import obygaze_features
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.machine import cpu_name
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.extraction.run import Resources, extract, seal_complete
+from obygaze_features.extraction.run import Resources, extract_plan, seal_complete
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import open_store
 
@@ -32,7 +32,7 @@ def store(plan: ExtractPlan) -> Path:
 
 
 def run(plan: ExtractPlan, rows: range, *, mixed: bool = False) -> None:
-    seal_complete(extract(plan, Resources(), StopFlag(), rows=rows, mixed=mixed))
+    seal_complete(extract_plan(plan, Resources(), StopFlag(), rows=rows, mixed=mixed))
 
 
 def test_a_worker_of_another_version_is_refused_unless_allowed(

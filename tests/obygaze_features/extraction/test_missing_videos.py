@@ -10,7 +10,7 @@ from support.cli import Result, call_obygaze
 from support.extraction import a_plan, array_bytes, film_folder, keep_manifest
 
 from obygaze_features.extraction import StopFlag
-from obygaze_features.extraction.run import Resources, extract
+from obygaze_features.extraction.run import Resources, extract_plan
 from obygaze_features.extraction.status import missing_units
 from obygaze_features.manifest.model import Manifest
 
@@ -93,12 +93,12 @@ def test_units_whose_video_came_later_are_missing(
 ) -> None:
     """`--device cuda:all` and `extract slurm --resume` extract them; they are four clips each."""
     first = a_plan(unlinked(films, 1, 5, 6), tmp_path, "descriptors")
-    extract(first, Resources(), StopFlag())
+    extract_plan(first, Resources(), StopFlag())
     assert missing_units(first) == []
     Path(tmp_path, "videos", films.clips[1].video).unlink()
     linked = a_plan(films, tmp_path, "descriptors")
     assert missing_units(linked) == [1]
-    (state,) = extract(linked, Resources(), StopFlag(), rows=range(4, 8))
+    (state,) = extract_plan(linked, Resources(), StopFlag(), rows=range(4, 8))
     assert (state.ok, missing_units(linked)) == (4, [])
 
 

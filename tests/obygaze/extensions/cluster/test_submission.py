@@ -14,7 +14,7 @@ from support.extraction import a_plan, film_folder, plan_file
 
 from obygaze.extensions.cluster.slurm import array_for
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.extraction.run import Resources, extract
+from obygaze_features.extraction.run import Resources, extract_plan
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.manifest.model import Manifest
 
@@ -93,7 +93,7 @@ def test_resume_keeps_the_edits_of_a_script(plan: ExtractPlan) -> None:
     edited = edited.replace("--array=0-1", "--array=0-1%1")
     Path("plan.sbatch").write_text(edited, "utf-8")
     shutil.rmtree("stores", ignore_errors=True)
-    extract(plan, Resources(), StopFlag(), rows=range(4))
+    extract_plan(plan, Resources(), StopFlag(), rows=range(4))
     assert slurm("--resume")["array"] == "1"
     assert Path("plan.sbatch").read_text("utf-8") == edited.replace(
         "--array=0-1%1", "--array=1%1"
@@ -187,7 +187,7 @@ def test_arrays_and_workers_retry_failed_clips(
     moved = Manifest("films", header, films.clips)
     plan = a_plan(moved, tmp_path, "descriptors")
     plan_file(plan, tmp_path / "plan.json")
-    (state,) = extract(plan, Resources(), StopFlag())
+    (state,) = extract_plan(plan, Resources(), StopFlag())
     assert (state.ok, state.failed) == (6, 2)
     slurm("-k", "2", "--gres", "gpu:1", "--", "--workers", "1")
     first = Path("plan.sbatch").read_text("utf-8")
@@ -198,7 +198,7 @@ def test_arrays_and_workers_retry_failed_clips(
     # The film of the second worker's clip is there now; its task alone extracts it.
     good, bad = (plan.rows[row].video for row in (7, 6))
     shutil.copyfile(good, bad)
-    (state,) = extract(
+    (state,) = extract_plan(
         plan, Resources(), StopFlag(), rows=plan.worker_rows("1/2"), retry_failed=True
     )
     assert (state.clips, state.ok, state.failed) == (4, 4, 0)
@@ -211,12 +211,12 @@ def test_arrays_and_workers_retry_failed_clips(
     assert slurm("--changed")["tasks"] == [0, 1]
     assert '_ID/2" --changed' in Path("plan.sbatch").read_text("utf-8")
     worker = {"rows": plan.worker_rows("1/2"), "retry_failed": True, "changed": True}
-    (state,) = extract(plan, Resources(), StopFlag(), **worker)
+    (state,) = extract_plan(plan, Resources(), StopFlag(), **worker)
     assert state.ok == 4
     assert slurm("--changed")["tasks"] == [0]
     # The options are those of the first submission all the time, and no retry stays.
     slurm("--retry-failed")
     Path(plan.rows[1].video).write_bytes(Path(plan.rows[2].video).read_bytes())
-    extract(plan, Resources(), StopFlag(), retry_failed=True)
+    extract_plan(plan, Resources(), StopFlag(), retry_failed=True)
     assert slurm("--retry-failed")["job"] is None
     assert "--gres=gpu:1" in Path("plan.sbatch").read_text("utf-8")

@@ -1,0 +1,330 @@
+"""Extract what is missing of the features of clips.
+
+Nothing here is slow to import: a run catches signals before it imports what computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, overload
+
+from obygaze_features.backbones.cards import find_card
+from obygaze_features.core.console import ProgressBars, count, progress_bars
+from obygaze_features.core.docstrings import described_as_in
+from obygaze_features.core.errors import EXIT_SOME_FAILED, ObygazeError
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.extraction.planning import (
+    MACHINE,
+    Attention,
+    Backbones,
+    Batch,
+    Compile,
+    Compressor,
+    Device,
+    Levels,
+    MaxSubstituted,
+    Precision,
+    Sampling,
+    Source,
+    Stores,
+    Switch,
+    Terms,
+    Timeout,
+    Weights,
+    Workers,
+    chosen_plan,
+    plan_extraction,
+    resources_of,
+    silent,
+)
+from obygaze_features.extraction.shared_machine import (
+    StopFlag,
+    idle_gpus,
+    refuse_busy_gpus,
+    stop_on_signals,
+)
+
+if TYPE_CHECKING:
+    from obygaze_features.core.console import Progress
+    from obygaze_features.extraction.status import StoreStatus
+
+CLIPS = "Clips"
+OUTPUT = "Output"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Extraction(Sequence["StoreStatus"]):
+    """What a run did: the status of each of its stores, that of the worker's clips if it was one.
+
+    `rows` are those of the worker, and `stop` is set if a signal stopped the run.
+    """
+
+    plan: ExtractPlan
+    parts: Sequence[StoreStatus]
+    worker: str | None = None
+    rows: Sequence[int] | None = None
+    stop: StopFlag = field(default_factory=StopFlag)
+
+    json_in_one_line: ClassVar[bool] = True
+
+    @overload
+    def __getitem__(self, index: int) -> StoreStatus: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[StoreStatus]: ...
+
+    def __getitem__(self, index: int | slice) -> StoreStatus | Sequence[StoreStatus]:
+        return self.parts[index]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __repr__(self) -> str:
+        stores = [f"{state.backbone} {state.ok} of {state.clips}" for state in self]
+        return short_repr("Extraction", *stores)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.parts))
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether this is a worker without clips: there are fewer units than workers."""
+        return self.rows is not None and not self.rows
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what to type next for clips without features."""
+        if self.is_idle:
+            units = count(self.plan.n_units, "unit")
+            worker = f"worker {self.worker} has no clips"
+            return [f"{worker}: the plan has {units}; nothing to do"]
+        steps = _next_steps(self.plan, self.parts, self.rows)
+        if self.worker is None:
+            return steps
+        scope = f"clips and blocks of worker {self.worker} only"
+        return [f"{scope}; all: obygaze extract status STORE", *steps]
+
+    @property
+    def exit_code(self) -> int:
+        """Return the code of a run that ended although some clips failed."""
+        return EXIT_SOME_FAILED if any(state.failed for state in self.parts) else 0
+
+    def require_ok(self) -> None:
+        """Raise an error if the run was stopped, or if no clip was extracted."""
+        if self.is_idle:
+            return
+        n_blocks = sum(state.blocks for state in self.parts)
+        n_committed = sum(state.blocks_done for state in self.parts)
+        whose = "blocks" if self.worker is None else f"blocks of worker {self.worker}"
+        self.stop.raise_if_stopped(f"{n_committed} of {n_blocks} {whose} are committed")
+        if not any(state.ok for state in self.parts):
+            raise ObygazeError(
+                "no clip was extracted", hint="correct what the lines above list"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the joint status of the stores, and that of each."""
+        from obygaze_features.extraction.status import joint_status
+
+        named = {} if self.worker is None else {"worker": self.worker}
+        joint = joint_status(self.parts, self.rows)
+        documents = [state.to_json() for state in self.parts]
+        return {**named, **joint, "stores": documents}
+
+
+@dataclass(frozen=True)
+class StatusOfStores:
+    """The status of several stores."""
+
+    parts: Sequence[StoreStatus]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status of each store."""
+        return {"stores": [state.to_json() for state in self.parts]}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.parts))
+
+
+@described_as_in(plan_extraction)
+def extract(
+    manifest: Source,
+    backbones: Backbones = (),
+    *,
+    retry_failed: Annotated[bool, Option(group=CLIPS)] = False,
+    changed: Annotated[bool, Option(group=CLIPS)] = False,
+    worker: Annotated[str | None, Option(metavar="I/K", group=CLIPS)] = None,
+    levels: Levels = (),
+    weights: Weights = (),
+    stores: Stores = None,
+    sampling: Sampling = None,
+    dtype: Precision = None,
+    attention: Attention = None,
+    tf32: Switch = False,
+    compiled: Compile = False,
+    compressor: Compressor = None,
+    licence: Terms = "",
+    citation: Terms = "",
+    timeout: Timeout = None,
+    max_substituted: MaxSubstituted = None,
+    device: Device = "cpu",
+    workers: Workers = None,
+    batch: Batch = None,
+    share: Annotated[bool, Option(group=MACHINE)] = False,
+    mixed: Annotated[bool, Option(group=MACHINE)] = False,
+    seal: Annotated[bool | None, Option("--seal/--no-seal", group=OUTPUT)] = None,
+    progress: bool | ProgressBars = False,
+    note: Callable[[str], object] = silent,
+    workspace: PathLike | None = None,
+) -> Extraction:
+    """Extract what is missing; the same command resumes.
+
+    MANIFEST is a manifest's name, or the file of a plan. All backbones share one decoding of each
+    clip. A clip that fails is a row with its reason; the run goes on and ends with exit code 3, or
+    1 if no clip was extracted. Rows without a video are tried again once their video exists.
+    If the times or the video of clips changed since, the exit code is 5; see --changed. It is 5
+    too if the clips of a store were made by another version of this program, or on a GPU in place
+    of the CPU: see --mixed. With
+    --worker, the exit code and the counts are those of the worker's own clips.
+
+    Args:
+        retry_failed: Retry all clips that failed or had no video.
+        changed: As --retry-failed, and also clips whose times or video changed.
+        worker: Extract every K-th unit of the plan, from I.
+        share: Use a GPU that other people use.
+        mixed: Add to clips of another version or kind of device.
+        seal: Seal complete stores. [default: if no clip failed]
+        progress: Show a progress bar on stderr.
+        note: Is called with what a person should know before the run.
+
+    Example:
+        >>> (state,) = og.extract("trailers", "descriptors")
+        >>> state.ok, state.failed
+        (2, 1)
+
+    Commands:
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400 --device cuda
+        obygaze extract run obygaze12 -b descriptors --workers 4
+        obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
+        obygaze extract run plan.json --worker 0/8
+        obygaze extract run plan.json --device cuda:all
+    """
+    # Signals are caught before torch is imported: a job may be stopped while it starts.
+    with stop_on_signals() as stop, ExitStack() as stack:
+        from obygaze_features.extraction.devices import devices_of, extract_on_devices
+        from obygaze_features.extraction.run import (
+            RowProgress,
+            seal_complete,
+            stores_read,
+        )
+
+        plan = chosen_plan(
+            manifest,
+            backbones,
+            levels=levels,
+            weights=weights,
+            stores=stores,
+            sampling=sampling,
+            dtype=dtype,
+            attention=attention,
+            tf32=tf32,
+            compiled=compiled,
+            compressor=compressor,
+            licence=licence,
+            citation=citation,
+            timeout=timeout,
+            max_substituted=max_substituted,
+            workspace=workspace,
+        )
+        rows = None if worker is None else plan.worker_rows(worker)
+        if rows == []:
+            return Extraction(plan, [], worker, rows)
+        for store in stores_read(plan):
+            note(f"kept pictures are read from {store.location}")
+        idle = idle_gpus() if device == "cpu" and _needs_torch(plan) else []
+        if idle:
+            note(f"{', '.join(idle)} is idle: --device {idle[0]} is faster than cpu")
+        devices = devices_of(device)
+        if not share:
+            refuse_busy_gpus(devices)
+        bars = progress_bars(progress, "clips")
+
+        def new_bar(n_rows: int) -> Progress:
+            bar = stack.enter_context(bars("extract", n_rows))
+            bar.expect(n_rows, "clips")
+            return bar
+
+        states = extract_on_devices(
+            plan,
+            resources_of(workers, batch).shared_by(devices),
+            stop,
+            rows=rows,
+            retry_failed=retry_failed or changed,
+            changed=changed,
+            mixed=mixed,
+            progress=RowProgress(new_bar),
+        )
+        stack.close()
+        return Extraction(plan, seal_complete(states, seal), worker, rows, stop)
+
+
+def extraction_status(
+    stores: Sequence[str], *, workspace: PathLike | None = None
+) -> StatusOfStores:
+    """Show the progress of stores.
+
+    It also shows the seconds by stage and the reasons of failures. The status can be read during a
+    run.
+
+    Args:
+        stores: The names or the folders of stores.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract status obygaze12.xclip-b16-k600-zs
+        obygaze extract status stores/* --json
+    """
+    from obygaze_features.extraction.status import store_status
+
+    locations = [Workspace.of(workspace).existing_store(name) for name in stores]
+    return StatusOfStores([store_status(location) for location in locations])
+
+
+def _needs_torch(plan: ExtractPlan) -> bool:
+    """Return whether a backbone of a plan has weights, so that a GPU makes it faster."""
+    workspace = Workspace(Path(plan.workspace))
+    cards = [find_card(target.backbone, workspace) for target in plan.targets]
+    return any(card.family.needs_torch for card in cards)
+
+
+def _next_steps(
+    plan: ExtractPlan, states: Sequence[StoreStatus], rows: Sequence[int] | None
+) -> list[str]:
+    """Return the command to type for clips without a video, and for clips that failed."""
+    steps = []
+    again = "the same command"
+    retry = " and --retry-failed"
+    if any(state.sealed and state.ok < state.clips for state in states):
+        again = f"{again} with --store NAME=STORE: a sealed store stays as it is"
+        retry = ""
+    chosen = range(len(plan.rows)) if rows is None else rows
+    without = sum(not plan.rows[row].video for row in chosen)
+    link = f"obygaze manifest link {plan.manifest} FOLDER"
+    if without:
+        steps.append(f"{count(without, 'clip')} without a video: {link}, then {again}")
+    if any("open: missing" in state.reasons for state in states):
+        steps.append(f"files missing: mount their folder or {link}, then {again}")
+    elif any(state.failed for state in states):
+        steps.append(f"failed clips: correct their files, then {again}{retry}")
+        if rows is not None and retry:
+            steps.append(
+                "failed clips of a Slurm array: obygaze extract slurm PLAN --retry-failed"
+            )
+    return steps

@@ -1,0 +1,280 @@
+"""Choose what to extract, and estimate what it costs.
+
+Nothing here is slow to import: a run catches signals before it imports what computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from os import fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from obygaze_features.core.commands import named_values
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.machine import MAX_WORKERS, usable_cores
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.extraction.plan import (
+    ExtractPlan,
+    make_plan,
+    read_plan_file,
+    write_plan,
+)
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest
+
+if TYPE_CHECKING:
+    from obygaze_features.extraction.estimate import CostEstimate
+    from obygaze_features.extraction.run import Resources
+
+FEATURES = "Features"
+MACHINE = "Machine"
+
+# The parameters of everything that extracts. None is what was not given: a plan that was read from
+# a file has its own settings, and none of them may be given again.
+Source: TypeAlias = PathLike | Manifest | ExtractPlan
+Backbones: TypeAlias = Annotated[
+    str | Sequence[str], Option("-b", metavar="NAME", group=FEATURES, is_repeated=True)
+]
+Levels: TypeAlias = Annotated[
+    Sequence[str], Option(metavar="A,B", separator=",", group=FEATURES)
+]
+Weights: TypeAlias = Annotated[
+    Sequence[str] | Mapping[str, PathLike],
+    Option(metavar="[NAME=]PATH", group=FEATURES, is_repeated=True),
+]
+Stores: TypeAlias = Annotated[
+    Mapping[str, PathLike] | None,
+    Option("--store", metavar="NAME=STORE", group=FEATURES),
+]
+Sampling: TypeAlias = Annotated[
+    Literal["card", "keyframes"] | None, Option(group=FEATURES, shown_default="card")
+]
+Precision: TypeAlias = Annotated[
+    Literal["float32", "bfloat16", "float16"] | None,
+    Option(group=FEATURES, shown_default="float32"),
+]
+Attention: TypeAlias = Annotated[
+    Literal["sdpa", "eager"] | None, Option(group=FEATURES)
+]
+Switch: TypeAlias = Annotated[bool, Option(group=FEATURES)]
+Compile: TypeAlias = Annotated[bool, Option("--compile", group=FEATURES)]
+Compressor: TypeAlias = Annotated[
+    Literal["zstd", "blosc"] | None, Option(group=FEATURES)
+]
+Terms: TypeAlias = Annotated[str, Option(group=FEATURES)]
+Timeout: TypeAlias = Annotated[
+    float | None, Option(metavar="FLOAT", group=FEATURES, shown_default="300.0")
+]
+MaxSubstituted: TypeAlias = Annotated[
+    float | None, Option(least=0, most=1, group=FEATURES, shown_default="0.125")
+]
+Device: TypeAlias = Annotated[str, Option(group=MACHINE)]
+Workers: TypeAlias = Annotated[
+    int | None,
+    Option(least=1, most=MAX_WORKERS, group=MACHINE, shown_default="(cores)"),
+]
+Batch: TypeAlias = Annotated[int | None, Option(least=1, group=MACHINE)]
+
+
+# Which of them are settings of each target, and the names of the others in a plan.
+_OF_TARGETS = ("sampling", "dtype", "attention", "tf32", "compiled", "compressor")
+_OF_PLAN = {
+    "timeout": "timeout_s",
+    "max_substituted": "max_substituted",
+    "licence": "licence",
+    "citation": "citation",
+}
+
+
+def silent(text: str) -> None:
+    """Print nothing: notes of a function are for people who watch it."""
+
+
+def chosen_plan(
+    manifest: Source,
+    backbones: str | Sequence[str] = (),
+    *,
+    workspace: PathLike | None = None,
+    **settings: Any,
+) -> ExtractPlan:
+    """Return a plan as it is or from its file, or that of a manifest, backbones and settings.
+
+    Args:
+        manifest: The clips, or the plan.
+        backbones: The names of backbones.
+        workspace: The workspace, if it is not the current one.
+        settings: Those of `plan_extraction` about features.
+    """
+    names = [backbones] if isinstance(backbones, str) else list(backbones)
+    given = {"backbones": names, **settings}
+    given = {name: value for name, value in given.items() if _is_given(value)}
+    if isinstance(manifest, ExtractPlan):
+        return _with_timeout(manifest, given, "PLAN")
+    if not isinstance(manifest, Manifest) and fspath(manifest).endswith(".json"):
+        path = Path(manifest)
+        return _with_timeout(read_plan_file(path), given, str(path))
+    return _new_plan(manifest, given, Workspace.of(workspace))
+
+
+def _is_given(value: Any) -> bool:
+    """Return whether a setting was given: None, False and what is empty were not."""
+    if isinstance(value, bool | str | Sequence | Mapping):
+        return bool(value)
+    return value is not None
+
+
+def _with_timeout(
+    plan: ExtractPlan, given: Mapping[str, Any], path: str
+) -> ExtractPlan:
+    """Return a plan with the given time limit, in which alone machines may differ."""
+    fixed = [name for name in given if name != "timeout"]
+    if fixed:
+        from obygaze_features.core.function_commands import flags_of
+
+        flags = flags_of(plan_extraction)
+        names = ", ".join(flags[name] for name in flags if name in fixed)
+        raise FixUsage(
+            f"{names} cannot be used with a plan file, which has its own settings",
+            hint=f"write a new plan: obygaze extract plan MANIFEST ... -o {path}",
+        )
+    return replace(plan, timeout_s=given["timeout"]) if given else plan
+
+
+def _new_plan(
+    manifest: PathLike | Manifest, given: Mapping[str, Any], workspace: Workspace
+) -> ExtractPlan:
+    """Return the plan of a manifest and settings."""
+    from obygaze_features.extraction.recipes import targets_for
+
+    clips = read_manifest(manifest, workspace=workspace)
+    backbones = given.get("backbones", [])
+    stores = given.get("stores", {})
+    of_targets = {name: given[name] for name in _OF_TARGETS if name in given}
+    of_plan = {_OF_PLAN[name]: given[name] for name in _OF_PLAN if name in given}
+    targets = targets_for(
+        clips,
+        backbones,
+        workspace,
+        stores={name: fspath(store) for name, store in stores.items()},
+        weights=_weights_by_name(given.get("weights", {}), backbones),
+        levels=tuple(given.get("levels", ())),
+        **of_targets,
+    )
+    return make_plan(clips, targets, workspace=workspace.root, **of_plan)
+
+
+def _weights_by_name(
+    weights: Mapping[str, PathLike] | Sequence[str], backbones: Sequence[str]
+) -> dict[str, str]:
+    """Return the weights by the names of backbones; of a single one, PATH alone is enough."""
+    if isinstance(weights, Mapping):
+        return {name: fspath(path) for name, path in weights.items()}
+    words = [weights] if isinstance(weights, str) else list(weights)
+    if len(backbones) == len(words) == 1:
+        (name,) = backbones
+        (word,) = words
+        is_path = "=" not in word or Path(word).exists()
+        if is_path and not word.startswith(f"{name}="):
+            return {name: word}
+    return named_values(words, "--weights")
+
+
+def resources_of(workers: int | None, batch: int | None) -> Resources:
+    """Return what may be used of this machine; by default all its cores."""
+    from obygaze_features.extraction.run import Resources
+
+    return Resources(workers=workers or usable_cores(), batch=batch)
+
+
+def plan_extraction(
+    manifest: Source,
+    backbones: Backbones = (),
+    *,
+    levels: Levels = (),
+    weights: Weights = (),
+    stores: Stores = None,
+    sampling: Sampling = None,
+    dtype: Precision = None,
+    attention: Attention = None,
+    tf32: Switch = False,
+    compiled: Compile = False,
+    compressor: Compressor = None,
+    licence: Terms = "",
+    citation: Terms = "",
+    timeout: Timeout = None,
+    max_substituted: MaxSubstituted = None,
+    device: Device = "cpu",
+    workers: Workers = None,
+    batch: Batch = None,
+    probe: Annotated[int, Option(least=0)] = 3,
+    out: Annotated[PathLike | None, Option("-o", metavar="PATH")] = None,
+    force: bool = False,
+    note: Callable[[str], object] = silent,
+    workspace: PathLike | None = None,
+) -> CostEstimate:
+    """Estimate the cost of a run, and what is missing.
+
+    A few clips are decoded, and one forward pass of each backbone is timed on --device if its
+    weights are here. MANIFEST is a manifest's name, or the file of a plan. Nothing is written but
+    the plan itself, with -o.
+
+    Args:
+        manifest: The clips, linked to their videos (`obygaze manifest link`), or a plan.
+        backbones: A backbone, or your own code (FILE.py:FUNCTION).
+        levels: Feature levels. [default: all but tokens]
+        weights: File or folder of weights.
+        stores: Store of a backbone. [default: MANIFEST.NAME]
+        sampling: The card's rule, or key frames only: faster, other frames.
+        dtype: Compute in this precision.
+        attention: Attention of torch. [default: the preset's]
+        tf32: Allow TF32 on a GPU.
+        compiled: Use torch.compile.
+        compressor: Compress the store. [default: none]
+        licence: The licence of the features. [default: the manifest's]
+        citation: What to cite for them. [default: the manifest's]
+        timeout: Seconds to decode one clip.
+        max_substituted: Fail a clip if more than this share of its frames is damaged.
+        device: cpu, cuda, several (cuda:0,cuda:1), or cuda:all.
+        workers: Processes that decode or read.
+        batch: Clips computed at once. [default: as many as fit]
+        probe: Decode this many clips, and time each backbone; 0 times nothing.
+        out: Write the plan to a file, for workers.
+        force: Replace the output if it exists.
+        note: Is called with the path of the plan.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
+        obygaze extract plan obygaze12 -b clip-b16 --levels clip,pooled,tokens --json
+        obygaze extract plan obygaze12 -b clip-b16 --device cuda:all -o plan.json
+    """
+    from obygaze_features.extraction.devices import devices_of
+    from obygaze_features.extraction.estimate import estimate
+
+    plan = chosen_plan(
+        manifest,
+        backbones,
+        levels=levels,
+        weights=weights,
+        stores=stores,
+        sampling=sampling,
+        dtype=dtype,
+        attention=attention,
+        tf32=tf32,
+        compiled=compiled,
+        compressor=compressor,
+        licence=licence,
+        citation=citation,
+        timeout=timeout,
+        max_substituted=max_substituted,
+        workspace=workspace,
+    )
+    shares = resources_of(workers, batch).shared_by(devices_of(device))
+    cost = estimate(plan, shares, n_probed=probe, timed=probe > 0)
+    if out is not None:
+        write_plan(plan, Path(out), force=force)
+        note(f"wrote {out}")
+    return cost
