@@ -5,7 +5,6 @@ import click
 from obygaze_features.core.function_commands import FunctionGroup
 
 _HERE = "obygaze_features.store"
-COPY = "obygaze_features.store.commands_copy"
 COMMANDS = {
     "ls": (
         f"{_HERE}.read.overview:list_stores",
@@ -35,10 +34,13 @@ COMMANDS = {
         f"{_HERE}.write.licence:store_licence",
         "Show or state the licence and the citation of a store.",
     ),
-    "pack": (f"{COPY}:pack_", "Put a store into one zip file."),
-    "unpack": (f"{COPY}:unpack_", "Make a store of a packed one."),
-    "push": (f"{COPY}:push_", "Send a store to a bucket, the hub or a folder."),
-    "pull": (f"{COPY}:pull_", "Fetch a store, or a part of it."),
+    "pack": (f"{_HERE}.remote.send:pack", "Put a store into one zip file."),
+    "unpack": (f"{_HERE}.remote.fetch:unpack", "Make a store of a packed one."),
+    "push": (
+        f"{_HERE}.remote.send:push",
+        "Send a store to a bucket, the hub or a folder.",
+    ),
+    "pull": (f"{_HERE}.remote.fetch:pull", "Fetch a store, or a part of it."),
     "import": (
         f"{_HERE}.interchange.importing:import_features",
         "Make a store from features in another format.",

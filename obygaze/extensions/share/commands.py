@@ -15,8 +15,7 @@ from obygaze_features.core.console import human
 from obygaze_features.core.drafts import OwnFolder, check_file
 from obygaze_features.core.files import write_new
 from obygaze_features.core.workspace import is_url
-from obygaze_features.store.commands_copy import no_licence_option
-from obygaze_features.store.commands_look import open_named
+from obygaze_features.store import open_store
 from obygaze_features.store.read.describe import card_text
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -38,7 +37,7 @@ recovered_option = click.option(
     "--creator", "creators", multiple=True, required=True, help="Who; repeatable."
 )
 @recovered_option
-@no_licence_option
+@click.option("--no-licence", is_flag=True, help="Also if the store states no licence.")
 def publish_(
     session: Session,
     name: str,
@@ -58,7 +57,7 @@ def publish_(
         obygaze store publish obygaze12-xclip --to hf://lab/obygaze12-xclip --creator "Doe, Jane"
         obygaze store publish obygaze12-xclip --to zenodo/xclip --creator "Doe, Jane"
     """
-    store = open_named(session, name)
+    store = open_store(name, workspace=session.workspace.root)
     measured = read_recovered(recovered, store) if recovered else ()
     with session.console.progress("publish") as progress:
         files = publish(
@@ -94,7 +93,7 @@ def card(
         obygaze store card obygaze12-xclip
         obygaze store card obygaze12-xclip --croissant croissant.json > CARD.md
     """
-    found = open_named(session, name)
+    found = open_store(name, workspace=session.workspace.root)
     is_zip = found.location.endswith(".zip") and not is_url(found.location)
     packed = Path(found.location) if is_zip else None
     said = read_recovered(recovered, found) if recovered else ()

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Annotated
 
 from obygaze_features.core.console import Progress
 from obygaze_features.core.drafts import (
@@ -26,7 +27,7 @@ from obygaze_features.core.drafts import (
     short_name,
     stop_when_lost,
 )
-from obygaze_features.core.errors import AlreadyThere, Corrupt, Stopped
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Stopped
 from obygaze_features.core.files import (
     confined,
     locked,
@@ -35,6 +36,8 @@ from obygaze_features.core.files import (
     write_atomic,
 )
 from obygaze_features.core.holds import TAG, HeldFolder, hold_new, new_tag, take_over
+from obygaze_features.core.options import Bar, Option
+from obygaze_features.core.workspace import Workspace, is_url, last_part
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import LicenceHistory, Partial, Plan
 from obygaze_features.store.format.schema import Bytes, FileMark
@@ -83,36 +86,56 @@ PAUSE_S = 0.2
 
 
 def pull(
-    location: str | Path | Files,
-    target: Path | str,
+    source: str | os.PathLike[str] | Files,
+    path: Annotated[str | os.PathLike[str] | None, Option("-o")] = None,
     *,
-    levels: Sequence[str] | None = None,
-    movies: Iterable[str] | None = None,
-    expect: str | None = None,
-    progress: Progress | None = None,
+    levels: Annotated[
+        Sequence[str] | None, Option("--level", shown_default="all")
+    ] = None,
+    movies: Annotated[Iterable[str] | None, Option("--movie")] = None,
+    expect: Annotated[str | None, Option(metavar="SHA256")] = None,
+    progress: Annotated[Progress | None, Bar("pull")] = None,
+    workspace: str | os.PathLike[str] | None = None,
 ) -> Transferred:
-    """Fetch a store into a folder; the same call again resumes.
+    """Fetch a store, or a part of it.
 
-    With `levels` or `movies` it makes a sealed store of its own of this part, which says where it
-    is from. Each file is compared with the seal of the store that it is fetched from, before it is
-    used. A part does not grow: more of the store is another part, under another name.
+    From a web server, a bucket, the hub or a folder. The same command again continues an
+    interrupted transfer, and every file is checked as it arrives. A part is a store of its own: of
+    --level with these levels, of --movie with the clips of these films. It does not grow;
+    `obygaze store merge` joins several of films.
+
+    Whoever can change the files at an address can make another store of them. #sha256=... at its
+    end, or --expect, refuses any but the store whose seal has that sha256.
 
     Args:
-        location: a folder, a packed zip or a URL; `#sha256=...` at its end is the same as `expect`.
-        target: the new folder.
-        levels: levels to fetch, by default all; times and masks come with them.
-        movies: ids of movies whose clips are fetched, by default all.
-        expect: the sha256 of its seal, from its publisher. Another store is an error.
-        progress: counts the bytes of files.
+        source: The store: a name, a folder, a packed zip or a URL.
+        path: The new store: a name or a folder. [default: the last word]
+        levels: Only this level.
+        movies: Only the clips of this film.
+        expect: The sha256 of its seal, from its publisher.
+        progress: Counts the bytes of files.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store pull https://example.org/features/xclip
+        obygaze store pull https://example.org/features/xclip#sha256=5f0c...
+        obygaze store pull hf://lab/obygaze12-xclip --level pooled -o pooled-only
+        obygaze store pull s3://films/xclip --movie tt0108160 --level frames
     """
+    place = Workspace.of(workspace)
+    location: str | Files
+    if isinstance(source, str | os.PathLike):
+        location, sha256 = split_expected(os.fspath(source), expect)
+        target = place.new_store(_last_word(location) if path is None else path)
+        if isinstance(source, str) and not is_url(location):
+            location = place.existing_store(location)
+    else:
+        location = source
+        _, sha256 = split_expected("", expect)
+        target = place.new_store(_last_word(source.location) if path is None else path)
     chosen = None
     if movies is not None:
         chosen = [movies] if isinstance(movies, str) else list(movies)
-    sha256 = ""
-    if isinstance(location, str | Path):
-        location, sha256 = split_expected(str(location), expect)
-    elif expect is not None:
-        _, sha256 = split_expected("", expect)
     selection = select_files(location, levels, chosen, sha256 or None)
     for _ in range(TRIES):
         try:
@@ -126,23 +149,43 @@ def pull(
     return fetch(selection, target, progress)
 
 
+def _last_word(source: str) -> str:
+    """Return the name of a new store, from where it is fetched."""
+    word = last_part(source).removesuffix(".zip")
+    if not word or word in (".", ".."):
+        raise FixUsage(
+            f"no name for the new store in {source!r}", hint="give one with -o NAME"
+        )
+    return word
+
+
 def unpack(
-    packed: Path | str,
-    target: Path | str,
+    packed: Annotated[str | Path, Option(exists="file")],
+    path: Annotated[str | os.PathLike[str] | None, Option("-o")] = None,
     *,
-    expect: str | None = None,
-    progress: Progress | None = None,
+    expect: Annotated[str | None, Option(metavar="SHA256")] = None,
+    progress: Annotated[Progress | None, Bar("unpack")] = None,
+    workspace: str | os.PathLike[str] | None = None,
 ) -> Transferred:
-    """Unpack a store into a folder: only the files that the store lists, each checked.
+    """Make a store of a packed one.
+
+    Only the files that the store lists are unpacked, and every file is checked before it is used.
 
     Args:
-        packed: the zip file.
-        target: the new folder.
-        expect: the sha256 of its seal, from its publisher. Another store is an error.
-        progress: counts the bytes of files.
+        packed: The zip file.
+        path: The new store: a name or a folder. [default: the zip's name]
+        expect: The sha256 of its seal, from its publisher.
+        progress: Counts the bytes of files.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store unpack xclip.zip
+        obygaze store unpack xclip.zip -o films-xclip
     """
-    selection = select_files(open_zip(Path(packed)), expect=expect)
-    return _Download(selection, progress).run(Path(target), draft_beside)
+    packed = Path(packed)
+    target = Workspace.of(workspace).new_store(packed.stem if path is None else path)
+    selection = select_files(open_zip(packed), expect=expect)
+    return _Download(selection, progress).run(target, draft_beside)
 
 
 def fetch(

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -94,9 +94,16 @@ class Transferred:
     part: bool = False
     remote: bool = True
 
+    def to_json(self) -> dict[str, Any]:
+        """Return all numbers of the transfer."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.target}: {self.line}"
+
     @property
     def line(self) -> str:
-        """The transfer in one line."""
+        """The transfer in one line, without where it went."""
         requests = f" in {self.n_requests} requests" if self.remote else ""
         rows = ""
         if self.part:

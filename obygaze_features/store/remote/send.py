@@ -9,12 +9,13 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Annotated, Any
 
 from obygaze_features import __version__
-from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.drafts import (
     OwnFolder,
     draft_beside,
@@ -28,6 +29,7 @@ from obygaze_features.core.files import (
     sha256_bytes,
     sha256_file,
 )
+from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.workspace import is_url, last_part
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import (
@@ -68,31 +70,49 @@ UNIX = 3
 # At the target until all is sent: which store comes.
 CLAIM = "push.json"
 OTHER_PLACE = "another address"
+UNSEALED = (
+    "this store is not sealed: the zip holds what is committed so far; extract run --seal seals a "
+    "store with failed clips"
+)
 
 
 def push(
-    store: Store,
+    store: str | os.PathLike[str] | Store,
     target: str | Path | Target,
     *,
-    levels: Sequence[str] | None = None,
-    movies: Iterable[str] | None = None,
+    levels: Annotated[
+        Sequence[str] | None, Option("--level", shown_default="all")
+    ] = None,
+    movies: Annotated[Iterable[str] | None, Option("--movie")] = None,
     no_licence: bool = False,
-    progress: Progress | None = None,
+    progress: Annotated[Progress | None, Bar("push")] = None,
+    workspace: str | os.PathLike[str] | None = None,
 ) -> Transferred:
-    """Send a store to a folder, a bucket or the hub; the same call again resumes.
+    """Send a store to a bucket, the hub or a folder.
 
-    With `levels` or `movies` it becomes a store of its own there, as with `pull`. More than 1,000
-    files are sent to the hub as one packed file, which can be read there, and so is a store whose
-    licence was stated after it was sealed: the card beside the packed file has that licence.
+    Or a part of it, which becomes a store of its own there, as with `obygaze store pull`. Files
+    that are there already are not sent again. A bucket's keys come from the AWS_* variables, the
+    hub's token from `hf auth login`; a new repository on the hub is private. A store without a
+    licence is refused: `obygaze store licence` states it.
+
+    More than 1,000 files are sent to the hub as one packed file, which can be read there, and so is
+    a store whose licence was stated after it was sealed: the card beside it has that licence.
 
     Args:
-        store: the store to send.
-        target: a folder or an address such as s3://BUCKET/NAME or hf://OWNER/NAME.
-        levels: levels to send, by default all; times and masks come with them.
-        movies: ids of movies whose clips are sent, by default all.
-        no_licence: send a store that states no licence too.
-        progress: counts bytes.
+        store: The store.
+        target: A folder, or an address such as s3://BUCKET/NAME or hf://OWNER/NAME.
+        levels: Only this level.
+        movies: Only the clips of this film.
+        no_licence: Also if the store states no licence.
+        progress: Counts bytes.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store push obygaze12-xclip s3://films/xclip
+        obygaze store push obygaze12-xclip hf://lab/obygaze12-xclip --level pooled --level clip
+        obygaze store push obygaze12-xclip /mnt/lab/xclip
     """
+    store = open_store(store, workspace=workspace)
     if not no_licence:
         require_licence(store)
     selection = select_files(store.files, levels, movies)
@@ -180,7 +200,7 @@ def send_packed(
         Path(tempfile.gettempdir(), f"obygaze-{os.getuid()}-{name}")
     ) as folder:
         folder.mkdir(mode=0o700)
-        packed = pack(selection, folder / name, progress=progress)
+        packed = _pack_files(selection, folder / name, False, progress)
         mark = FileMark(packed.n_bytes, packed.sha256)
         target.prepare({name: mark})
         is_there = target.has(name, mark)
@@ -320,24 +340,61 @@ class Packed:
     sha256: str
     sealed: bool
 
+    def to_json(self) -> dict[str, Any]:
+        """Return all that is known of the zip file."""
+        return {**asdict(self), "path": str(self.path)}
+
+    def __str__(self) -> str:
+        size = f"{self.n_files} files, {human(self.n_bytes)}"
+        return f"{self.path}: {size}, sha256 {self.sha256}"
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is missing in a store that is not sealed."""
+        return [] if self.sealed else [UNSEALED]
+
 
 def pack(
-    store: Store | FileSelection,
-    path: Path | str,
+    store: str | os.PathLike[str] | Store,
+    path: Annotated[str | os.PathLike[str] | None, Option("-o")] = None,
     *,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Annotated[Progress | None, Bar("pack")] = None,
+    workspace: str | os.PathLike[str] | None = None,
 ) -> Packed:
-    """Write a store into one zip file; every byte is checked on the way.
+    """Put a store into one zip file.
+
+    Every byte is checked on the way. The same store always gives the same bytes, and the zip can
+    be read without unpacking it.
 
     Args:
-        store: the store to pack, or the selected files of one.
-        path: the new zip file.
-        force: whether to replace a file of that name.
-        progress: counts bytes.
+        store: The store.
+        path: The zip file. [default: NAME.zip in the current folder]
+        force: Replace the output if it exists.
+        progress: Counts bytes.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store pack obygaze12-xclip
+        obygaze store pack obygaze12-xclip -o /media/stick/xclip.zip
     """
-    selection = select_files(store.files) if isinstance(store, Store) else store
-    path = Path(path)
+    opened = open_store(store, workspace=workspace)
+    target = Path(f"{_name_of(opened)}.zip" if path is None else path)
+    return _pack_files(select_files(opened.files), target, force, progress)
+
+
+def _name_of(store: Store) -> str:
+    """Return the last part of where a store is, also if that is `.` or `..`."""
+    location = store.location
+    if not is_url(location):
+        location = str(Path(location).resolve())
+    return last_part(location).removesuffix(".zip")
+
+
+def _pack_files(
+    selection: FileSelection, path: Path, force: bool, progress: Progress | None
+) -> Packed:
+    """Write the selected files of a store into one zip file."""
     progress = progress or Quiet()
     folder = selection.source.inner
     if isinstance(folder, FolderFiles) and path.resolve().is_relative_to(folder.root):
