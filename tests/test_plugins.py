@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
@@ -68,7 +69,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_templates_are_short() -> None:
     files = {b.marks.get("file", ""): len(b.text.splitlines()) for b in blocks(PAGE)}
     modules = {name: n for name, n in files.items() if name.endswith(".py")}
-    assert len(modules) == 5 and max(modules.values()) <= 40
+    assert len(modules) == 6 and max(modules.values()) <= 40
 
 
 def test_a_data_set_is_imported_and_names_its_package(home: Path) -> None:
@@ -137,6 +138,28 @@ def test_an_analysis_has_its_section_in_the_report(home: Path) -> None:
     rows = (home / "demo/runs/nearest/predictions.csv").read_text("utf-8").splitlines()
     films = Counter(line.split(",")[1] for line in rows[1:])
     assert table.splitlines()[1:] == [f"{film},{n}" for film, n in films.items()]
+
+
+def test_a_metric_has_a_value_an_interval_and_a_column(home: Path) -> None:
+    run = home / "demo/runs/specific"
+    records = json.loads((run / "results.json").read_bytes())
+    cells = [r for r in records if r["kind"] == "cell"]
+    with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for cell in cells:
+        named = ("task", "train", "test", "model", "feature")
+        of_cell = [r for r in rows if all(r[k] == cell[k] for k in named)]
+        negative = [row for row in of_cell if row["label"] == "0"]
+        called = [row for row in negative if row["decision"] == "0"]
+        assert cell["specificity"]["value"] == pytest.approx(
+            len(called) / len(negative)
+        )
+        low, high = cell["specificity"]["ci"]
+        assert low < cell["specificity"]["value"] < high
+    guesses = [r for r in records if r["model"] == "random" and r["kind"] == "baseline"]
+    for guess in guesses:
+        assert guess["specificity"]["value"] == pytest.approx(0.5)
+    assert "specificity" in (run / "report.html").read_text("utf-8")
 
 
 def test_a_scheme_makes_the_splits_of_a_protocol(home: Path) -> None:

@@ -10,13 +10,16 @@ without clips of both classes are NaN. There are no warnings.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple, Self
+from functools import cache, cached_property
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.core.plugins import METRICS as INSTALLED_METRICS
+from obygaze_features.core.plugins import Plugin, plugins, short_value, skip
+from obygaze_features.core.schema_rules import near
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 
 Values = dict[str, FloatArray]
@@ -90,7 +93,8 @@ def share_positive(c: Confusion) -> FloatArray:
     return divide(c.tp + c.fp, c.total)
 
 
-DECISION_METRICS: dict[str, Callable[[Confusion], FloatArray]] = {
+DecisionMetric = Callable[[Confusion], FloatArray]
+DECISION_METRICS: dict[str, DecisionMetric] = {
     "f1_binary": f1_binary,
     "f1_weighted": f1_weighted,
     "f1_macro": f1_macro,
@@ -119,6 +123,69 @@ BLOCK_NUMBERS = 2_000_000
 def ranking_metric(primary: str) -> str:
     """Return the metric that models are compared by: AUC if it is the primary one, else AP."""
     return primary if primary in RANKING_METRICS else "ap"
+
+
+def installed_metric(name: str) -> DecisionMetric:
+    """Return a metric that a plugin brings; an error that names all metrics where none does."""
+    metrics = _installed_metrics()
+    if name not in metrics:
+        known = (*METRICS, *metrics)
+        raise FixInput(
+            f"unknown metric {name!r}{near(name, known)}",
+            hint=f"one of {', '.join(known)}",
+        )
+    return metrics[name]
+
+
+def installed_metric_names() -> list[str]:
+    """Return the names of the metrics that plugins bring."""
+    return [*_installed_metrics()]
+
+
+def _installed_metrics() -> dict[str, DecisionMetric]:
+    """Return the metrics of plugins by name; those of obygaze keep their names."""
+    metrics: dict[str, DecisionMetric] = {}
+    for plugin in plugins(INSTALLED_METRICS):
+        if plugin.name in METRICS or plugin.name in metrics:
+            skip(plugin.refuse("has the name of a metric that is there already"))
+            continue
+        try:
+            metrics[plugin.name] = load_metric(plugin)
+        except ObygazeError as error:
+            skip(error)
+    return metrics
+
+
+@cache
+def load_metric(plugin: Plugin) -> DecisionMetric:
+    """Return the function of a plugin; `doctor` checks every plugin with it.
+
+    It is tried on the counts of two sets of four clips.
+    """
+    metric = plugin.load()
+    if not callable(metric):
+        raise plugin.refuse(
+            f"must be a function of the counts, got {short_value(metric)}"
+        )
+    counts = Confusion(*np.array([[1.0, 2], [1, 0], [1, 1], [1, 1]]))
+    values = plugin.call(lambda: np.asarray(metric(counts)), "does not work")
+    if values.shape != (2,) or values.dtype.kind != "f":
+        raise plugin.refuse(
+            "must return one number for each entry of the counts, got "
+            f"{short_value(values)}"
+        )
+    return cast("DecisionMetric", metric)
+
+
+def decision_metrics(names: Iterable[str]) -> dict[str, DecisionMetric]:
+    """Return the functions of those of some metrics that depend on the decisions alone."""
+    functions: dict[str, DecisionMetric] = {}
+    for name in names:
+        if name in DECISION_METRICS:
+            functions[name] = DECISION_METRICS[name]
+        elif name not in METRICS:
+            functions[name] = installed_metric(name)
+    return functions
 
 
 def goodness(metric: str, value: float) -> float:
@@ -157,11 +224,9 @@ def replicate(
             f"weights must be finite and at least 0, one for each of {n} clips, "
             f"got shape {matrix.shape}"
         )
-    unknown = [name for name in names if name not in METRICS]
-    if unknown:
-        raise FixInput(
-            f"unknown metric {unknown[0]!r}", hint="one of " + ", ".join(METRICS)
-        )
+    for name in names:
+        if name not in METRICS:
+            installed_metric(name)
     low = predictions.score.min()
     high = predictions.score.max()
     if not (low >= 0 and high <= 1) and not set(names).isdisjoint(CALIBRATION_METRICS):
@@ -280,14 +345,13 @@ class GroupedStats:
         return {"brier": self._by_unit(gap**2), **tables}
 
     def metrics(self, weights: FloatArray, names: Sequence[str]) -> Values:
-        """Return some of METRICS under each row of weights."""
+        """Return some metrics under each row of weights."""
         found: Values = {}
         own = weights[:, self.units]
-        if not set(names).isdisjoint(DECISION_METRICS):
+        of_decisions = decision_metrics(names)
+        if of_decisions:
             counts = Confusion(*(own @ self.outcomes).T)
-            found = {
-                n: DECISION_METRICS[n](counts) for n in names if n in DECISION_METRICS
-            }
+            found = {name: metric(counts) for name, metric in of_decisions.items()}
         if "ap" in names or "auc" in names:
             ap, won, pairs = self.order_metrics(weights)
             found |= {"ap": ap, "auc": divide(won, pairs)}
@@ -300,13 +364,12 @@ class GroupedStats:
         return {name: found[name] for name in names}
 
     def within_units(self, names: Sequence[str]) -> Values:
-        """Return some of METRICS within each unit, to the bits of weights that draw it alone."""
+        """Return some metrics within each unit, to the bits of weights that draw it alone."""
         found: Values = {}
-        if not set(names).isdisjoint(DECISION_METRICS):
+        of_decisions = decision_metrics(names)
+        if of_decisions:
             counts = Confusion(*self.outcomes.T)
-            for name in names:
-                if name in DECISION_METRICS:
-                    found[name] = DECISION_METRICS[name](counts)
+            found = {name: metric(counts) for name, metric in of_decisions.items()}
         if "ap" in names or "auc" in names:
             ap, won, pairs = self.orders_within_units()
             found |= {"ap": ap, "auc": divide(won, pairs)}

@@ -27,7 +27,7 @@ from obygaze_features.core.schema_rules import (
 )
 from obygaze_features.manifest.model import VIEWS
 from obygaze_features.store.read.segments import REDUCERS, RULES
-from obygaze_models.evaluation.metrics import COUNTS, METRICS
+from obygaze_models.evaluation.metrics import COUNTS, METRICS, installed_metric_names
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.schemes import NONE, scheme_names
 
@@ -155,10 +155,24 @@ class FitSettings:
     seeds: Annotated[int, whole(1, 1000)] = 1
 
 
+def _metric(value: Any) -> str | None:
+    """Allow the name of a metric, of obygaze or of a plugin."""
+    of_models = [name for name in METRICS if name not in COUNTS]
+    return choice([*of_models, *installed_metric_names()])(value)
+
+
+def _further_metric(value: Any) -> str | None:
+    """Allow the name of a metric of a plugin."""
+    if not installed_metric_names():
+        return "must be the name of a metric of a plugin, and none is installed"
+    return choice(installed_metric_names())(value)
+
+
 @dataclass(frozen=True)
 class ReportSettings:
     """The metrics, intervals and analyses of the predictions.
 
+    `metrics` are further metrics, of plugins; those of obygaze are always computed.
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
     each test task, with `contrast_seeds` re-trainings of models that start at random.
     `learning_films` are numbers of training films, such as 2, 4 and 8, of a learning curve.
@@ -168,9 +182,8 @@ class ReportSettings:
     """
 
     title: str = ""
-    primary: Annotated[
-        str, choice([name for name in METRICS if name not in COUNTS])
-    ] = "f1_weighted"
+    primary: Annotated[str, _metric] = "f1_weighted"
+    metrics: Annotated[tuple[str, ...], list_of(_further_metric)] = ()
     replicates: Annotated[int, whole(2, 1_000_000)] = 1000
     confidence: Annotated[float, number(0.5, 0.999)] = 0.95
     compare: bool = True
@@ -234,6 +247,12 @@ class Protocol:
         """Return the tasks that train a cell, in the order of the tables."""
         trained = {train for train, _ in self.pairs}
         return [name for name in self.grid.train or self.tasks if name in trained]
+
+    @property
+    def further_metrics(self) -> tuple[str, ...]:
+        """Return the metrics of plugins that the protocol names."""
+        named = dict.fromkeys((self.report.primary, *self.report.metrics))
+        return tuple(name for name in named if name not in METRICS)
 
     @property
     def test_tasks(self) -> list[str]:

@@ -12,7 +12,7 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import film_title
-from obygaze_models.evaluation.metrics import goodness, ranking_metric
+from obygaze_models.evaluation.metrics import METRICS, goodness, ranking_metric
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.table import CEILINGS
 from obygaze_models.report.tables import Heading, Number, Row, report_text
@@ -48,6 +48,12 @@ class ReportRun(Run):
     def primary(self) -> str:
         """The primary metric of the protocol."""
         return str(self.settings.get("primary") or "ap")
+
+    @property
+    def further_metrics(self) -> list[str]:
+        """The metrics of plugins that the protocol names."""
+        named = [self.primary, *self.settings.get("metrics", ())]
+        return [name for name in dict.fromkeys(named) if name not in METRICS]
 
     @property
     def ranking(self) -> str:

@@ -120,7 +120,7 @@ def _cells(run: ReportRun, record: Record, with_sizes: bool) -> dict[str, Any]:
     if with_sizes:
         cells["clips"] = record["n_test"]
         cells["share positive"] = Number(record["prevalence"])
-    for metric in SHOWN:
+    for metric in (*SHOWN, *run.further_metrics):
         cells[metric_name(metric)] = number_of(record, metric)
     if any(cell.get("seeds") for cell in run.cells):
         over_seeds = (record.get("seeds") or {}).get(run.primary) or {}

@@ -24,10 +24,12 @@ from obygaze_models.evaluation.metrics import (
     MARGIN_METRICS,
     METRICS,
     RANKING_METRICS,
+    Confusion,
     GroupedStats,
     Values,
     auc_within,
     auc_within_units,
+    decision_metrics,
     divide,
     evaluate,
     mean_over_folds,
@@ -77,11 +79,10 @@ class TestedFold:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     levels: FloatArray | None = None
 
-    @cached_property
-    def values(self) -> dict[str, float]:
-        """Every metric of this fold that is defined for its scores."""
+    def values(self, further: Sequence[str] = ()) -> dict[str, float]:
+        """Return every metric of this fold that is defined for its scores, and further ones."""
         metrics = METRICS if self.are_probabilities else MARGIN_METRICS
-        return evaluate(self.predictions, metrics)
+        return evaluate(self.predictions, (*metrics, *further))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +98,7 @@ class Cell:
     averaged: bool = False  # over folds; else pooled
     shares_films: bool = False  # clips of one film are in several test sets
     share: float | None = None  # a closed form: this share is called positive at random
+    further_metrics: Sequence[str] = ()  # of plugins
 
     @cached_property
     def universe(self) -> NDArray[np.intp]:
@@ -180,7 +182,8 @@ class Cell:
     def _metrics(self) -> Sequence[str]:
         """The metrics that are defined for the scores of all folds."""
         every = all(t.are_probabilities for t in self.tested)
-        return METRICS if every else MARGIN_METRICS
+        metrics = METRICS if every else MARGIN_METRICS
+        return (*metrics, *self.further_metrics)
 
     def _folds(
         self,
@@ -235,10 +238,12 @@ class Cell:
     ) -> Statistics:
         """Return the closed form, pooled or averaged over folds like the other cells."""
         n_units = int(codes.max()) + 1
-        pooled = expected_random(self.y, codes, n_units, share)
-        by_fold = [
-            expected_random(f.predictions.y, f.codes, n_units, share) for f in folds
-        ]
+        further = self.further_metrics
+        pooled = expected_random(self.y, codes, n_units, share, further)
+        by_fold = []
+        for fold in folds:
+            y = fold.predictions.y
+            by_fold.append(expected_random(y, fold.codes, n_units, share, further))
 
         def compute(weights: FloatArray) -> Values:
             values = pooled(weights)
@@ -360,11 +365,13 @@ class Cell:
     def fold_values(self) -> list[dict[str, float]]:
         """Every metric of each test, by the closed form if there is one."""
         if self.share is None:
-            return [t.values for t in self.tested]
+            return [t.values(self.further_metrics) for t in self.tested]
         values_of_tests = []
         for t in self.tested:
             one_unit = np.zeros(len(t.rows), dtype=np.intp)
-            expected = expected_random(t.predictions.y, one_unit, 1, self.share)
+            expected = expected_random(
+                t.predictions.y, one_unit, 1, self.share, self.further_metrics
+            )
             values_of_tests.append(_at_weight_one(expected))
         return values_of_tests
 
@@ -384,11 +391,16 @@ def _mean_of_runs(of_runs: Sequence[Values], names: Sequence[str]) -> Values:
 
 
 def expected_random(
-    y: NDArray[np.bool_], codes: NDArray[np.intp], n_units: int, share: float
+    y: NDArray[np.bool_],
+    codes: NDArray[np.intp],
+    n_units: int,
+    share: float,
+    further_metrics: Sequence[str] = (),
 ) -> Statistics:
     """Return the expected metrics of calling a random share positive, under weights of units.
 
     A clip that is drawn twice has one rank, so the average precision is that of the distinct ones.
+    Metrics of plugins are, as F1, those of the expected counts.
     """
     size = np.bincount(codes, minlength=n_units)
     positive = np.bincount(codes, weights=y, minlength=n_units)
@@ -401,6 +413,13 @@ def expected_random(
         ones = f1(f, share)
         zeros = f1(1 - f, 1 - share)
         distinct = np.maximum((weights > 0) @ size, 1).astype(np.float64)
+        counts = Confusion(
+            tp=f * share,
+            fp=(1 - f) * share,
+            fn=f * (1 - share),
+            tn=(1 - f) * (1 - share),
+        )
+        further = decision_metrics(further_metrics)
         return {
             "f1_binary": ones,
             "f1_weighted": f * ones + (1 - f) * zeros,
@@ -412,6 +431,7 @@ def expected_random(
             "share_positive": np.where(np.isnan(f), np.nan, share),
             "ap": random_ap(f, distinct),
             "auc": np.where((f > 0) & (f < 1), 0.5, np.nan),
+            **{name: metric(counts) for name, metric in further.items()},
         }
 
     return compute

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-from obygaze_features.core.plugins import MODELS, Plugin, find_plugin
+from obygaze_features.core.plugins import Plugin, find_plugin
 from obygaze_models.protocols.schemes import plugin_of_scheme
 
 ROOTS = tuple(
@@ -31,11 +31,11 @@ def own_code() -> str:
     return _hash_of(files)
 
 
-def plugin_code(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return what computes for each of some plugins of models: hashes of code, and versions."""
+def plugin_code(group: str, names: Sequence[str]) -> dict[str, list[str]]:
+    """Return what computes for each of some plugins of a group: hashes of code, and versions."""
     code_of: dict[str, list[str]] = {}
     for name in sorted(set(names)):
-        plugin = find_plugin(MODELS, name)
+        plugin = find_plugin(group, name)
         plugin.load()  # its modules are known then
         code_of[name] = [
             _hash_of(_files_of(plugin)),

@@ -394,6 +394,7 @@ def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> lis
             averaged=context.schedule.is_repeated(pair),
             shares_films=context.schedule.shares_films(pair),
             share=0.5 if model == "random" else None,
+            further_metrics=context.protocol.further_metrics,
         )
         cells.append(cell)
     return cells

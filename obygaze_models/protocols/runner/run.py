@@ -18,6 +18,7 @@ from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import canonical_json, json_values, sha256_bytes
 from obygaze_features.core.machine import this_machine
+from obygaze_features.core.plugins import METRICS, MODELS
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
@@ -97,9 +98,12 @@ class Inputs:
             "obygaze": __version__,
         }
         kinds = [self.protocol.models[name].kind for name in self.protocol.model_names]
-        plugins = plugin_code([kind for kind in kinds if kind not in KINDS])
+        plugins = plugin_code(MODELS, [kind for kind in kinds if kind not in KINDS])
         if plugins:
             parts["plugins"] = plugins
+        metrics = plugin_code(METRICS, self.protocol.further_metrics)
+        if metrics:
+            parts["metrics"] = metrics
         scheme = self.protocol.splits.scheme
         plugin = plugin_of_scheme(scheme)
         if plugin is not None and not is_ours(plugin):
