@@ -52,8 +52,8 @@ torture: .venv/.test ## kill, cut, flip, swap and mislead stores (ROUNDS=), and 
 meetings: .venv/.test ## kill commands in containers, and have processes seal, copy and push at the same time (root)
 	PYTHONPATH=tests $(BIN)/python -m support.meetings
 
-mutate: .venv/.test ## change 20 operators or numbers of a room, one by one; do tests see it? (ROOM=, SEED=, DRAWS=)
-	PYTHONPATH=tests $(BIN)/python -m support.mutation $(ROOM) $(SEED) $(DRAWS)
+mutate: .venv/.test ## change 20 operators or numbers of a room, one by one; do tests see it? (ROOM=, SEED=, DRAWS=, TESTS=)
+	PYTHONPATH=tests $(BIN)/python -m support.mutation $(ROOM) $(SEED) $(DRAWS) $(TESTS)
 
 format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix

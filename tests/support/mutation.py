@@ -1,4 +1,4 @@
-"""`python -m support.mutation ROOM [SEED] [DRAWS]` (from tests/): do tests see random changes?
+"""`python -m support.mutation ROOM [SEED] [DRAWS] [TESTS]`: do tests see random changes?
 
 One operator, comparison, number or truth value of the room is changed in a copy of the tree, and
 the tests of the room that call the changed function are run, the quickest first; where a fixture
@@ -8,7 +8,7 @@ test that saw it. A change with which nothing can be imported is not counted.
 A room is a folder or file of a package or an extension (`evaluation`, `store/format`, `audits`,
 `extraction/estimate`), or a path; several are separated by commas. Its tests are in the folder or
 the files of that name in tests/; a file without such tests is proven by the tests of its folder.
-Tests with a `check` mark are left out.
+TESTS are others, separated by commas. Tests with a `check` mark are left out.
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ def seen_by(change: Change, calling: set[str], unchanged: Unchanged, stamp: int)
     return "NOT SEEN" if status in ALL_PASSED else f"seen by exit status {status}"
 
 
-def main(room: str, seed: int = 1, draws: int = 20) -> None:
+def main(room: str, seed: int = 1, draws: int = 20, given: str = "") -> None:
     """Draw changes of a room, and print which of them its tests see."""
     with tempfile.TemporaryDirectory(prefix="obygaze-mutation-") as folder:
         copy_tree(Path(folder))
@@ -361,7 +361,7 @@ def main(room: str, seed: int = 1, draws: int = 20) -> None:
         for name in room.split(","):
             files_of_room, tests_of_room = room_files(name)
             files.update(files_of_room)
-            tests.update(tests_of_room)
+            tests.update(given.split(",") if given else tests_of_room)
         changes = [
             change
             for file in sorted(files)
@@ -401,4 +401,6 @@ if __name__ == "__main__":
     # A child has these already.
     for module in ("numpy", "pandas", "scipy.stats", "sklearn.linear_model"):
         importlib.import_module(module)
-    main(sys.argv[1], *(int(number) for number in sys.argv[2:]))
+    room, *words = sys.argv[1:]
+    numbers = [int(word) for word in words if word.isdigit()]
+    main(room, *numbers, given="".join(words[len(numbers) :]))
