@@ -121,6 +121,8 @@ def test_accuracy_over_all_and_over_returned() -> None:
     assert (result.accuracy, result.accuracy_returned) == (0.25, 0.5)
     assert (result.n, result.n_returned, result.n_unknown) == (4, 2, 1)
     assert result.majority == 0.5
+    # Three classes, each as likely as any other.
+    assert result.random == 1 / 3
     assert result.confusion == ((1, 0, 0), (0, 0, 1), (0, 0, 0))
 
 

@@ -11,7 +11,7 @@ from support.cli import call_obygaze
 from support.stores import fill_store, plan_store, some_ids
 
 from obygaze.extensions.audits.pixels import SIDE, audit_pixels, recovered
-from obygaze_features.store import ArraySpec, open_store
+from obygaze_features.store import ArraySpec, RowStatus, open_store
 
 N, PIXELS = 600, 64
 FILMS = [f"film {i // 20}" for i in range(N)]
@@ -104,3 +104,23 @@ def test_one_film_cannot_be_tested(home: Path) -> None:
         fill_store(home / "stores" / name, {level: values}).seal()
     failed = call_obygaze("-C", home, "audit", "pixels", "one", "one.frames")
     assert failed.code == 1 and "at least 2 films" in failed.stderr
+
+
+def test_clips_need_features_and_pictures(home: Path) -> None:
+    """Of 60 clips, one has no features and two have no pictures."""
+    failed = RowStatus.failed("decode", "OSError", "a broken file")
+    rng = np.random.default_rng(1)
+    spec = ArraySpec("clip", (4,))
+    plan_store(home / "stores" / "few", 60, arrays=(spec,))
+    values = {"clip": rng.normal(size=(60, 4)).astype(np.float32)}
+    fill_store(home / "stores" / "few", values, {7: failed}).seal()
+    dims = ("frame", "height", "width", "colour")
+    spec = ArraySpec("pictures", (1, 16, 16, 3), dims, "uint8")
+    plan_store(home / "stores" / "few.frames", 60, arrays=(spec,))
+    shown = {"pictures": rng.integers(0, 256, (60, 1, 16, 16, 3)).astype(np.uint8)}
+    lost = {30: failed, 31: failed}
+    fill_store(home / "stores" / "few.frames", shown, lost).seal()
+    (clip,) = audit_pixels(
+        home / "stores" / "few", home / "stores" / "few.frames"
+    ).levels
+    assert clip.n_clips == 57

@@ -15,8 +15,8 @@ from obygaze.extensions.audits import (
     audit_gender_score,
     audit_mediaeval,
 )
-from obygaze.extensions.audits.result import ratio_interval
-from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
+from obygaze.extensions.audits.result import ratio_interval, read_findings
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, NotFound
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 VECTORS = {
@@ -146,3 +146,32 @@ def test_two_audits_of_one_title_are_both_kept_in_a_run(tmp_path: Path) -> None:
     assert kept[0].removesuffix(".json").endswith("-2") != kept[1].removesuffix(
         ".json"
     ).endswith("-2")
+
+
+def test_a_finding_in_a_run_is_read_back_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    audit = mediaeval_audit(tmp_path)
+    finding = audit.finding()
+    document, svg, _ = audit.write(report=tmp_path)
+    (read,) = read_findings(tmp_path).values()
+    assert (read.title, read.sentences) == (finding.title, tuple(finding.sentences))
+    assert read.headers == tuple(finding.headers)
+    assert [list(row) for row in read.rows] == [list(row) for row in finding.rows]
+    assert read.figure == svg
+    svg.unlink()
+    assert read_findings(tmp_path)[document.stem].figure is None
+
+
+@pytest.mark.parametrize("cell", [{"a": 1}, ["a"]])
+def test_a_cell_of_a_finding_is_a_text_or_a_number(
+    tmp_path: Path, cell: object
+) -> None:
+    (tmp_path / "audits").mkdir()
+    path = tmp_path / "audits" / "a.json"
+    for value in ("text", 1, 0.5, None):
+        finding = {"title": "t", "headers": ["a"], "rows": [[value]]}
+        path.write_text(json.dumps(finding))
+        assert read_findings(tmp_path)["a"].rows == ([value],)
+    path.write_text(json.dumps({**finding, "rows": [[cell]]}))
+    with pytest.raises(Corrupt):
+        read_findings(tmp_path)
