@@ -7,18 +7,25 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure as Drawing
 from support.runs import analysis, cell, predictions, usual, write_run
 
+from obygaze_features.core.figures import LEVEL_COLORS
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest, clock
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.concepts import place_nodes
-from obygaze_models.report.figure import Figure
+from obygaze_models.report.figure import MODEL, WRONG, Figure
 from obygaze_models.report.films import (
+    UNKNOWN_LEVEL,
     Bar,
     ClipScore,
     Timelines,
+    _draw_film_windows,
+    _draw_timeline,
     clip_scores,
     place_unit,
     timelines,
@@ -70,6 +77,8 @@ def test_tasks_tested_on_themselves_are_one_figure(tmp_path):
     records = [cell("cav", train=name, test=name) for name in names]
     svg = drawn(run_of(tmp_path / "run", records))["intervals"].svg.read_text("utf-8")
     assert all(name in svg for name in names)
+    # The model and its three tasks are four rows of .22 inches; .6 is for the axis.
+    assert 'height="106.56pt"' in svg
 
 
 def test_a_run_of_baselines_alone_has_no_model_to_draw(tmp_path):
@@ -349,3 +358,79 @@ def test_a_clip_that_starts_late_is_placed_at_its_time_in_the_film(
     assert found is not None and found.unit == "start (h:mm:ss)"
     bars = [(bar.clip.clip_id, bar.place) for bar in found.films["tt1"]]
     assert bars == [("tt1-001", "0:00:00"), ("tt1-002", place)]
+
+
+def boxes(collection) -> list[list[float]]:
+    """Left, bottom, width and height of each bar of a drawing."""
+    extents = [path.get_extents() for path in collection.get_paths()]
+    return [
+        [round(side, 6) for side in (box.x0, box.y0, box.width, box.height)]
+        for box in extents
+    ]
+
+
+def test_a_timeline_has_the_level_of_each_clip_and_a_row_for_each_model():
+    """Levels are above 0; a row is 1 high, and .2 below the one before it."""
+    scores = [
+        {"m": ClipScore(0.9, True), "n": ClipScore(0.01, False)},
+        {"n": ClipScore(0.5, True)},
+        {},
+    ]
+    bars = [
+        Bar(Clip(f"f-{i}", "f", level=level), str(i), of_models)
+        for i, (level, of_models) in enumerate(
+            zip(["EN", "S", ""], scores, strict=True)
+        )
+    ]
+    axes = Drawing().subplots()
+    _draw_timeline(axes, bars, ["m", "n"], 5)
+    levels, *rows = axes.collections
+    assert boxes(levels) == [[i - 0.5, -0.5, 1, 0.5] for i in range(3)]
+    assert [to_hex(color) for color in levels.get_facecolors()] == [
+        to_hex(LEVEL_COLORS["EN"]),
+        to_hex(LEVEL_COLORS["S"]),
+        to_hex(UNKNOWN_LEVEL),
+    ]
+    full_m, of_m, full_n, of_n = rows
+    assert boxes(full_m) == [[-0.5, -1.7, 1, 1]]
+    assert boxes(of_m) == [[-0.45, -1.7, 0.9, 0.9]]
+    assert boxes(full_n) == [[-0.5, -2.9, 1, 1], [0.5, -2.9, 1, 1]]
+    # A score of almost nothing is still seen.
+    assert boxes(of_n) == [[-0.45, -2.9, 0.9, 0.04], [0.55, -2.9, 0.9, 0.5]]
+    colors = [to_hex(color) for color in of_n.get_facecolors()]
+    assert colors == [to_hex(WRONG), to_hex(MODEL)]
+    dotted = [(*line.get_xdata(), *line.get_ydata()) for line in axes.lines]
+    assert dotted == [
+        pytest.approx((-0.5, 2.5, -1.2, -1.2)),
+        pytest.approx((-0.5, 2.5, -2.4, -2.4)),
+    ]
+    assert axes.get_yticks().tolist() == pytest.approx([-1.2, -2.4])
+    assert (*axes.get_xlim(), *axes.get_ylim()) == pytest.approx(
+        (-0.6, 4.6, -2.95, 0.05)
+    )
+
+
+def test_segments_are_drawn_below_the_score_of_a_film_in_rows():
+    """What the model found comes first, then each annotator; times are seconds."""
+    windows = {
+        "time_s": [0.0, 60.0, 120.0],
+        "score": [0.1, 0.9, 0.3],
+        "low": [0.0, 0.8, 0.2],
+        "high": [0.2, 1.0, 0.4],
+        "found": [[30.0, 90.0, 0.9]],
+    }
+    ada = [(0.0, 50.0, LEVEL_COLORS["S"]), (60.0, 70.0, None)]
+    axes = Drawing().subplots()
+    _draw_film_windows(axes, windows, [ada, [(10.0, 20.0, LEVEL_COLORS["EN"])]])
+    band, found, of_ada, of_ben = axes.collections
+    assert np.ptp(band.get_paths()[0].vertices, axis=0).tolist() == [120.0, 1.0]
+    assert boxes(found) == [[30, -0.2, 60, 0.15]]
+    assert boxes(of_ada) == [[0, -0.4, 50, 0.15], [60, -0.4, 10, 0.15]]
+    assert boxes(of_ben) == [[10, -0.6, 10, 0.15]]
+    # They are below the axes, where what is clipped to them is not seen.
+    assert not any(row.get_clip_on() for row in (found, of_ada, of_ben))
+    assert [to_hex(color) for color in of_ada.get_facecolors()] == [
+        to_hex(LEVEL_COLORS["S"]),
+        to_hex(UNKNOWN_LEVEL),
+    ]
+    assert axes.xaxis.get_major_formatter()(90, 0) == clock(90)
