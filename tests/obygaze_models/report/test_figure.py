@@ -181,11 +181,11 @@ def test_scores_of_several_fits_are_averaged_and_margins_keep_their_zero_in_the_
     }
     margins = [
         {"clip_id": str(score), "score": score, "decision": score > 0, "y": 0}
-        for score in (-4.0, 0.0, 2.0)
+        for score in (-4.0, 0.0, 0.5, 2.0)
     ]
     found = clip_scores(margins)
-    assert [one.score for one in found.values()] == [0.0, 0.5, 0.75]
-    assert [one.correct for one in found.values()] == [True, True, False]
+    assert [one.score for one in found.values()] == [0.0, 0.5, 0.5625, 0.75]
+    assert [one.correct for one in found.values()] == [True, True, False, False]
 
 
 def test_a_film_too_long_for_one_screen_and_many_films_are_drawn(tmp_path):

@@ -424,6 +424,38 @@ def test_vectors_of_texts_are_one_chunk_in_two_dimensions(
 
 
 @pytest.mark.parametrize(
+    ("chunk_rows", "n_chunks"),
+    [(1, 4), (2, 2), (4, 1), (3, None), (0, None), (-4, None)],
+)
+def test_a_shard_has_a_whole_number_of_chunks(
+    chunk_rows: int, n_chunks: int | None
+) -> None:
+    """Blocks of four rows; chunks of -4 would be -1 of them, and their product 4 rows."""
+    tail = [
+        {"name": "bytes", "configuration": {"endian": "little"}},
+        {"name": "crc32c"},
+    ]
+    shard = {"chunk_shape": [chunk_rows, 2], "codecs": tail, "index_codecs": tail}
+    document = {
+        "shape": [9, 2],
+        "chunk_grid": {"configuration": {"chunk_shape": [4, 2]}},
+        "data_type": "float32",
+        "codecs": [{"name": "sharding_indexed", "configuration": shard}],
+    }
+    spec = types.SimpleNamespace(dtype="float32", tail_shape=(2,))
+    plan: Any = types.SimpleNamespace(
+        n_clips=9, block_rows=4, compressor="", array=lambda name: spec
+    )
+    if n_chunks is not None:
+        layout = ChunkLayout.of(plan, "x", document, "here")
+        assert (layout.n_chunks, layout.is_shard) == (n_chunks, True)
+        assert layout.chunk_shape == (chunk_rows, 2)
+        return
+    with pytest.raises(Corrupt, match="does not have the layout"):
+        ChunkLayout.of(plan, "x", document, "here")
+
+
+@pytest.mark.parametrize(
     ("data_type", "shape"), [("string", [2, 2]), ("int32", [2]), ("string", [2])]
 )
 def test_words_are_texts_in_one_dimension(data_type: str, shape: list[int]) -> None:
