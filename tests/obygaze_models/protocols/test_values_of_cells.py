@@ -1,0 +1,276 @@
+"""The values of a cell and its record, of six clips in two films: by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from obygaze_features.manifest.model import Clip
+from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.runner import cell_records
+from obygaze_models.protocols.runner.cells import Cell, TestedFold, predictions_csv
+from obygaze_models.protocols.schema import PaperValue
+
+FILMS = np.array(["a", "a", "a", "b", "b", "b"])
+NO_LEAK = Leak("", 3, 0, 0, 0, 0, 0, 0, ())
+
+
+def fold_of(
+    fold: str, seed: int, rows: Sequence[int], y: Sequence[int], score: Sequence[float]
+) -> TestedFold:
+    predictions = Predictions.of(y, score)
+    return TestedFold(fold, seed, np.array(rows), predictions, 7, 2, NO_LEAK)
+
+
+# Decisions of seed 0: 1 1 0, 0 1 0; of seed 1: 0 0 1, 0 0 0.
+A0 = fold_of("1", 0, [0, 1, 2], [1, 0, 1], [0.9, 0.6, 0.2])
+B0 = fold_of("2", 0, [3, 4, 5], [0, 0, 0], [0.1, 0.7, 0.3])
+A1 = fold_of("1", 1, [0, 1, 2], [1, 0, 1], [0.4, 0.2, 0.8])
+B1 = fold_of("2", 1, [3, 4, 5], [0, 0, 0], [0.2, 0.1, 0.1])
+SEED_0 = Cell("T", "T", "ridge", "x", [A0, B0])
+BOTH = Cell("T", "T", "ridge", "x", [A0, B0, A1, B1])
+
+
+def test_the_clips_of_a_cell() -> None:
+    cell = replace(BOTH, tested=[B1, A0])
+    assert cell.universe.tolist() == [0, 1, 2, 3, 4, 5]
+    assert cell.y.tolist() == [True, False, True, False, False, False]
+    assert cell.seeds == [0, 1]
+    assert BOTH.n_test_sets == 2
+    assert BOTH.mean_scores == pytest.approx([0.65, 0.4, 0.5, 0.15, 0.4, 0.2])
+    assert BOTH.mean_levels is None
+    levels = replace(A0, levels=np.array([[1.0, 0], [0.5, 0.5], [0, 1]]))
+    assert replace(SEED_0, tested=[levels]).mean_levels.tolist() == [
+        [1, 0],
+        [0.5, 0.5],
+        [0, 1],
+    ]
+
+
+def test_some_seeds_and_some_clips_of_a_cell() -> None:
+    assert BOTH.first_seeds(1).tested == [A0, B0]
+    assert BOTH.first_seeds(2).tested == [A0, B0, A1, B1]
+    levels = replace(A0, levels=np.array([[1.0, 0], [0.5, 0.5], [0, 1]]))
+    cell = replace(SEED_0, tested=[levels, B0])
+    (left,) = cell.without(np.array([1, 3, 4, 5])).tested
+    assert left.rows.tolist() == [0, 2]
+    assert left.predictions.score.tolist() == [0.9, 0.2]
+    assert left.levels is not None and left.levels.tolist() == [[1, 0], [0, 1]]
+
+
+def test_decisions_are_pooled_over_folds_and_ranks_are_not() -> None:
+    """Of seed 0: a hit, two false alarms, a miss, two right refusals."""
+    value = SEED_0.value
+    assert value["precision"] == pytest.approx(1 / 3)
+    assert value["recall"] == pytest.approx(1 / 2)
+    assert value["accuracy"] == pytest.approx(1 / 2)
+    assert value["f1_binary"] == pytest.approx(2 / 5)
+    assert value["f1_macro"] == pytest.approx((2 / 5 + 4 / 7) / 2)
+    assert value["f1_weighted"] == pytest.approx(2 / 5 / 3 + 4 / 7 * 2 / 3)
+    squares = 0.01 + 0.36 + 0.64 + 0.01 + 0.49 + 0.09
+    assert value["brier"] == pytest.approx(squares / 6)
+    # The second fold has no positive clip, so that it ranks none.
+    assert value["auc"] == pytest.approx(1 / 2)
+    assert value["ap"] == pytest.approx((1 + 2 / 3) / 2)
+    assert BOTH.value["accuracy"] == pytest.approx((1 / 2 + 5 / 6) / 2)
+    assert BOTH.values([1])["accuracy"] == pytest.approx(5 / 6)
+    assert BOTH.means("accuracy", lambda t: t.fold) == pytest.approx(
+        {"1": (1 / 3 + 2 / 3) / 2, "2": (2 / 3 + 1) / 2}
+    )
+
+
+def test_a_film_without_a_positive_clip_has_no_recall() -> None:
+    names, values = SEED_0.by_group(FILMS, ["f1_binary", "recall", "accuracy"])
+    assert names == ["a", "b"]
+    assert values["f1_binary"] == pytest.approx([1 / 2, np.nan], nan_ok=True)
+    assert values["recall"] == pytest.approx([1 / 2, np.nan], nan_ok=True)
+    assert values["accuracy"] == pytest.approx([1 / 3, 2 / 3])
+    assert SEED_0.by_film(FILMS, "accuracy") == pytest.approx([1 / 3, 2 / 3])
+
+
+def test_how_much_the_variance_grows_where_clips_train_and_test() -> None:
+    one_set = replace(SEED_0, tested=[A0, A1])
+    assert SEED_0.inflation == 3  # 1 + k / (k - 1) of two folds
+    assert one_set.inflation == 1
+    assert replace(SEED_0, model="random").inflation == 1
+    assert replace(SEED_0, shares_films=True).inflation == math.inf
+    # Nine clips train and validate for three that are tested.
+    assert replace(one_set, averaged=True).inflation == pytest.approx(1 + 3 / 9)
+
+
+def test_thresholds_that_other_clips_chose() -> None:
+    cell = replace(SEED_0, tested=[replace(A0, tuned=0.65), B0])
+    assert cell_records._tuned(SEED_0) is None
+    record = cell_records._tuned(cell)
+    assert record is not None
+    # A hit, a miss and, at the threshold of one half, a false alarm.
+    assert record["f1_binary"]["value"] == pytest.approx(2 / 4)
+    assert set(record) == {"f1_binary", "f1_weighted", "f1_macro"}
+    assert cell_records._tuned(replace(cell, share=0.5)) is None
+
+
+def test_means_and_deviations_over_seeds_and_films() -> None:
+    assert cell_records._over_seeds(SEED_0, ["accuracy"]) is None
+    record = cell_records._over_seeds(BOTH, ["accuracy"])
+    assert record is not None and record["n"] == 2
+    assert record["accuracy"]["mean"] == pytest.approx(2 / 3)
+    assert record["accuracy"]["sd"] == pytest.approx(1 / 3 / math.sqrt(2))
+    films = cell_records._by_movie(BOTH, FILMS)
+    assert (films["a"]["n"], films["a"]["n_positive"]) == (3, 2)
+    assert (films["b"]["n"], films["b"]["n_positive"]) == (3, 0)
+    assert films["a"]["sd"]["accuracy"] == pytest.approx(1 / 3 / math.sqrt(2))
+    assert "sd" not in cell_records._by_movie(SEED_0, FILMS)["a"]
+    mixed = replace(A1, rows=np.array([0, 1, 3]))
+    crossed = replace(SEED_0, tested=[A0, B0, mixed])
+    assert "sd" not in cell_records._by_movie(crossed, FILMS)["a"]
+
+
+def test_mean_and_deviation_of_what_is_defined() -> None:
+    nan = float("nan")
+    for values, mean, sd in (
+        ([nan], nan, nan),
+        ([nan, 2.0], 2.0, nan),
+        ([1.0, nan, 3.0], 2.0, math.sqrt(2)),
+    ):
+        expected = pytest.approx({"mean": mean, "sd": sd}, nan_ok=True)
+        assert cell_records._spread(values) == expected
+
+
+def test_outcomes_are_those_of_a_mean_run() -> None:
+    record = cell_records._outcomes(BOTH, FILMS, is_model=True)
+    assert record["confusion"] == {"tp": 1, "fp": 1, "fn": 1, "tn": 3}
+    bins = {(bin["low"], bin["n"]) for bin in record["calibration"] if bin["n"]}
+    # 0.9 0.6 0.2, 0.1 0.7 0.3, 0.4 0.2 0.8, 0.2 0.1 0.1
+    assert bins == {
+        *((0.0, 3), (0.1, 3), (0.2, 1), (0.3, 1)),
+        *((0.5, 1), (0.6, 1), (0.7, 1), (0.8, 1)),
+    }
+    # Two films are too few to leave out one and fit on others.
+    assert record["recalibrated"] is None
+    more = np.array(["a", "b", "c", "d", "e", "f"])
+    assert cell_records._outcomes(BOTH, more, is_model=True)["recalibrated"]
+    assert cell_records._outcomes(BOTH, more, is_model=False)["recalibrated"] is None
+    margins = replace(BOTH, tested=[replace(A0, are_probabilities=False), B0])
+    assert cell_records._outcomes(margins, FILMS, is_model=True)["calibration"] is None
+    closed = replace(BOTH, share=0.5)
+    assert cell_records._outcomes(closed, FILMS, is_model=False)["confusion"] is None
+
+
+def test_a_bin_has_its_upper_end() -> None:
+    score = np.array([0.0, 0.1, 0.11, 0.2, 1.0])
+    bins = cell_records._bins(np.array([False, True, True, True, False]), score)
+    assert [record["n"] for record in bins] == [2, 2, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert (bins[0]["score"], bins[0]["share"]) == (0.05, 0.5)
+    assert bins[1]["score"] == pytest.approx(0.155)
+    assert (bins[9]["low"], bins[9]["high"], bins[9]["share"]) == (0.9, 1.0, 0.0)
+    assert math.isnan(bins[2]["score"]) and math.isnan(bins[2]["share"])
+
+
+@pytest.mark.parametrize(
+    ("n_positive", "n_negative", "n_films", "enough"),
+    [(5, 5, 2, True), (4, 9, 2, False), (9, 4, 2, False), (9, 9, 1, False)],
+)
+def test_an_interval_needs_five_clips_of_each_class_and_two_films(
+    n_positive: int, n_negative: int, n_films: int, enough: bool
+) -> None:
+    y = [1] * n_positive + [0] * n_negative
+    films = np.array([str(i % n_films) for i in range(len(y))])
+    fold = fold_of("1", 0, range(len(y)), y, [0.5] * len(y))
+    assert cell_records._has_enough(replace(SEED_0, tested=[fold]), films) == enough
+
+
+def test_leaked_clips_are_counted_once_and_places_in_the_first_seed() -> None:
+    first = Leak("", 3, 2, 0, 0, 2, 1, 3, ("p", "q"), ("q",))
+    second = Leak("", 3, 1, 0, 0, 1, 2, 1, ("q",), ("q",))
+    cell = replace(
+        BOTH,
+        tested=[
+            replace(A0, leak=first),
+            replace(B0, leak=second),
+            replace(A1, leak=replace(first, neighbours=9)),
+        ],
+    )
+    assert cell_records._leaks(cell) == {
+        "leaked": 2,
+        "copies": 1,
+        "neighbours": 3,
+        "same_movie": 4,
+        "leak_share": 2 / 6,
+    }
+    averaged = cell_records._leaks(replace(cell, averaged=True))
+    assert (averaged["neighbours"], averaged["same_movie"]) == (2, 3)
+    unknown = replace(B0, leak=replace(second, neighbours=None))
+    assert (
+        cell_records._leaks(replace(cell, tested=[A0, unknown]))["neighbours"] is None
+    )
+    assert "copies" not in cell_records._leaks(SEED_0)
+
+
+def test_the_share_of_positives_varies_as_that_of_all_clips_of_the_films() -> None:
+    """Two of three clips of a, and of b, are tested; one of b is of another task."""
+    fold = fold_of("1", 0, [0, 1, 3, 4], [1, 0, 0, 0], [0.5] * 4)
+    cell = replace(SEED_0, tested=[fold])
+    labels = np.array([1, 0, 1, 0, 0, -1], dtype=np.int8)
+
+    def inflation(cell: Cell, kind: str) -> float:
+        protocol: Any = SimpleNamespace(splits=SimpleNamespace(kind=kind))
+        return cell_records._label_inflation(cell, protocol, FILMS, labels)
+
+    # Of the test: (.5^2 + .5^2) / 4^2; of all: (.8^2 + .8^2) / 5^2.
+    assert inflation(cell, "published") == pytest.approx(0.0512 * 32)
+    assert inflation(cell, "nested") == 1
+    assert inflation(SEED_0, "published") == 1
+    equal = fold_of("1", 0, [0, 1, 3, 4], [1, 0, 1, 0], [0.5] * 4)
+    assert inflation(replace(SEED_0, tested=[equal]), "published") == 1
+
+
+def test_which_numbers_of_a_paper_are_about_a_cell() -> None:
+    about = {"model": "ridge", "feature": "x", "train": "T", "test": "T"}
+    for paper, expected in (
+        (PaperValue(), True),
+        (PaperValue(**about), True),
+        (PaperValue(**{**about, "model": "svm"}), False),
+        (PaperValue(**{**about, "train": "U"}), False),
+        (PaperValue(backbone="xclip-*"), True),
+        (PaperValue(backbone="vivit-*"), False),
+    ):
+        assert cell_records._is_about(paper, SEED_0, "xclip-b32") == expected
+    protocol: Any = SimpleNamespace(paper=[PaperValue(mean=0.5, sd=0.0), PaperValue()])
+    first, second = cell_records._printed(protocol, SEED_0, "")
+    assert (first["mean"], first["sd"], first["movie"]) == (0.5, 0.0, None)
+    assert second["sd"] is None
+
+
+def test_the_record_of_each_fold() -> None:
+    fold = replace(A0, tuned=0.7, chosen={"C": 1})
+    (record,) = cell_records._fold_records(replace(SEED_0, tested=[fold]))
+    assert record["n_test"] == 3 and record["n_positive"] == 2
+    assert (record["n_train"], record["n_validation"], record["leaked"]) == (7, 2, 0)
+    assert record["threshold"] == 0.7 and record["chosen"] == {"C": 1}
+    assert record["accuracy"] == pytest.approx(1 / 3)
+    assert "prevalence" not in record
+
+
+def test_predictions_have_a_line_for_each_test_of_each_clip() -> None:
+    clips = [Clip(f"{film}-{i}", film) for i, film in enumerate("aaabbb")]
+    table = ClipTable("m", clips, ())
+    closed = replace(BOTH, share=0.5)
+    cell = replace(SEED_0, train="U", tested=[B0, A1])
+    lines = predictions_csv([closed, cell], table).decode().splitlines()
+    assert lines[0].startswith("clip_id,movie_id,task,train,test,model,feature,fold")
+    assert lines[1:] == [
+        "b-3,b,T,U,T,ridge,x,2,0,0,0.1,0",
+        "b-4,b,T,U,T,ridge,x,2,0,0,0.7,1",
+        "b-5,b,T,U,T,ridge,x,2,0,0,0.3,0",
+        "a-0,a,T,U,T,ridge,x,1,1,1,0.4,0",
+        "a-1,a,T,U,T,ridge,x,1,1,0,0.2,0",
+        "a-2,a,T,U,T,ridge,x,1,1,1,0.8,1",
+    ]
