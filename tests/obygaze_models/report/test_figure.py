@@ -6,6 +6,7 @@ import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from obygaze_models.report.films import (
     Timelines,
     _draw_film_windows,
     _draw_timeline,
+    _scores_of_best_models,
     clip_scores,
     place_unit,
     timelines,
@@ -434,3 +436,36 @@ def test_segments_are_drawn_below_the_score_of_a_film_in_rows():
         to_hex(UNKNOWN_LEVEL),
     ]
     assert axes.xaxis.get_major_formatter()(90, 0) == clock(90)
+
+
+def test_the_best_model_of_each_store_is_that_of_the_pair_of_tasks():
+    """`svm` is best of another pair, and of another store."""
+    run = SimpleNamespace(
+        primary="ap",
+        stores=["clip", "frames", "empty"],
+        cells=[
+            cell("ridge", ap=0.5),
+            cell("cav", ap=0.625),
+            cell("svm", ap=0.875, train="ENHN_S"),
+            cell("svm", ap=0.75, feature="frames"),
+        ],
+    )
+    rows = [
+        {
+            "clip_id": "a",
+            "model": model,
+            "feature": store,
+            "score": score,
+            "decision": score > 0.5,
+            "y": 1,
+        }
+        for model, store, score in (
+            ("ridge", "clip", 0.1),
+            ("cav", "clip", 0.7),
+            ("svm", "frames", 0.3),
+        )
+    ]
+    assert _scores_of_best_models(run, ("HN_S", "EN_S"), rows) == {
+        "cav (clip)": {"a": ClipScore(0.7, True)},
+        "svm (frames)": {"a": ClipScore(0.3, False)},
+    }
