@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from obygaze_features import __version__
-from obygaze_features.core.commands import LazyGroup, Session
+from obygaze_features.core.commands import Session
 from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable
 from obygaze_features.core.errors import (
     EXIT_INTERRUPTED,
@@ -23,6 +23,7 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
     Stopped,
 )
+from obygaze_features.core.function_commands import FunctionGroup
 from obygaze_features.core.workspace import Workspace
 
 COMMANDS = {
@@ -93,7 +94,7 @@ SYSTEM_HINTS = {
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=FunctionGroup,
     table=COMMANDS,
     words=(),
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -110,7 +110,7 @@ def chosen_plan(
     """
     names = [backbones] if isinstance(backbones, str) else list(backbones)
     given = {"backbones": names, **settings}
-    given = {name: value for name, value in given.items() if _is_given(value)}
+    given = {name: value for name, value in given.items() if is_given(value)}
     if isinstance(manifest, ExtractPlan):
         return _with_timeout(manifest, given, "PLAN")
     if not isinstance(manifest, Manifest) and fspath(manifest).endswith(".json"):
@@ -119,7 +119,7 @@ def chosen_plan(
     return _new_plan(manifest, given, Workspace.of(workspace))
 
 
-def _is_given(value: Any) -> bool:
+def is_given(value: Any) -> bool:
     """Return whether a setting was given: None, False and what is empty were not."""
     if isinstance(value, bool | str | Sequence | Mapping):
         return bool(value)

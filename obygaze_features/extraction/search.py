@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.backbones.text import TextTower, load_text_tower
+from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.core.files import csv_bytes, write_new
+from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.format.recipe import same_space, space_of_level
@@ -23,37 +26,59 @@ class Hit(NamedTuple):
     cosine: float
 
 
+class Hits(list[Hit]):
+    """The clips most like a query, best first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the clips."""
+        return {"clips": [hit._asdict() for hit in self]}
+
+    def __str__(self) -> str:
+        return table(Hit._fields, self)
+
+
 def search(
     store: Store | str | Path,
     *,
-    text: str | None = None,
-    like: str | None = None,
+    text: Annotated[str | None, Option(metavar="WORDS")] = None,
+    like: Annotated[str | None, Option(metavar="CLIP")] = None,
     level: str | None = None,
-    top: int = 20,
+    top: Annotated[int, Option(least=1)] = 20,
     weights: str | None = None,
+    out: Annotated[str | Path | None, Option("-o", metavar="PATH")] = None,
+    force: bool = False,
+    load: Annotated[Callable[[str], TextTower] | None, PYTHON_ONLY] = None,
     workspace: str | Path | None = None,
-    load: Callable[[str], TextTower] | None = None,
-) -> list[Hit]:
-    """Return the clips most like a text or a clip, best first; the store is read block by block.
+) -> Hits:
+    """Find clips by a text or a clip.
+
+    A text needs a store of CLIP, SigLIP or X-CLIP. What -o writes becomes segments with
+    `obygaze manifest export csv MANIFEST --predictions FILE`.
 
     Of a clip with several vectors, such as frames, the one most like the query counts; frames that
-    pad a short clip do not count.
+    pad a short clip do not count. The store is read block by block.
 
     Args:
         store: A store, its name in the workspace, or a path or URL.
-        text: Any text, if the store's backbone has a text tower; a prompt of the store needs none.
-        like: A clip of the store, instead of a text.
-        level: The features to compare. The default is `clip`, or the store's first level.
+        text: Find clips like this text.
+        like: Find clips like this one.
+        level: The features to compare. [default: clip, or the first level]
         top: How many clips.
-        weights: The weights of the text tower, if they are not the backbone's own.
-        workspace: The workspace, if it is not the current one.
+        weights: Weights of the text tower. [default: the backbone's own]
+        out: Write the clips as CSV.
+        force: Replace the output if it exists.
         load: Returns the text tower of a card, instead of `load_text_tower`.
+        workspace: The workspace, if it is not the current one.
 
     Example:
         >>> len(og.search("mine", like="alba-001", top=5))
         5
+
+    Commands:
+        obygaze search obygaze12.clip-b16 --text "a woman on a bed"
+        obygaze search films.descriptors --like lake-001 --top 5 -o like.csv --json
     """
-    here = Workspace.current() if workspace is None else Workspace(Path(workspace))
+    here = Workspace.of(workspace)
     if not isinstance(store, Store):
         store = open_store(here.existing_store(str(store)))
     if not level:
@@ -79,7 +104,10 @@ def search(
         cosines = cosines[best]
     clip_ids = store.clip_ids_of(rows).tolist()
     movie_ids = store.movie_ids_of(rows).tolist()
-    return list(map(Hit, clip_ids, movie_ids, cosines.tolist()))
+    hits = Hits(map(Hit, clip_ids, movie_ids, cosines.tolist()))
+    if out is not None:
+        write_new(Path(out), csv_bytes(Hit._fields, hits), force=force)
+    return hits
 
 
 def _closest(

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "search": (
-        "obygaze.extensions.text.commands:search_",
+        "obygaze_features.extraction.search:search",
         "Find clips by a text or a clip.",
     ),
     "extract text": (
-        "obygaze.extensions.text.commands:text",
+        "obygaze.extensions.text.texts:embed_texts",
         "Embed prompts in the space of a backbone's clips.",
     ),
     "extract captions": (
-        "obygaze.extensions.text.commands:captions",
+        "obygaze.extensions.text.texts:score_captions",
         "Score captions with language models.",
     ),
 }

@@ -1,0 +1,367 @@
+"""Write a plan as a Slurm array with the options of a person, and submit it; bundle a plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.files import sha256_bytes, write_new
+from obygaze_features.core.function_commands import flags_of
+from obygaze_features.core.options import Option
+from obygaze_features.extraction.plan import ExtractPlan, read_plan_file
+from obygaze_features.extraction.planning import is_given, silent
+
+if TYPE_CHECKING:
+    from obygaze.extensions.cluster.slurm import SlurmArray
+    from obygaze.extensions.cluster.submission import Submission
+
+TASKS = "Tasks"
+SLURM = "Slurm"
+OUTPUT = "Output"
+# What an option that is not given has in a first submission.
+DEFAULTS: Mapping[str, Any] = {
+    "workers": None,
+    "at_once": None,
+    "cpus": 4,
+    "mem_gb": None,
+    "gres": None,
+    "container": None,
+    "walltime": "01:00",
+    "directives": (),
+    "setup": (),
+    "run_options": (),
+}
+
+
+@dataclass(frozen=True)
+class WrittenArray:
+    """A Slurm array that was written, and its job if it was submitted.
+
+    There is no array if no task has anything to do; `nothing_left` says what is not there then.
+    `about` says what a task asks for, or that the script is as a person edited it.
+    """
+
+    script: Path
+    array: SlurmArray | None = None
+    about: str = ""
+    is_edited: bool = False
+    job: str | None = None
+    nothing_left: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the job, the script and the tasks."""
+        if self.array is None:
+            return {"job": None, "script": None}
+        return {
+            "job": self.job,
+            "script": str(self.script),
+            "tasks": list(self.array.tasks),
+            "array": self.array.array,
+            "minutes": None if self.is_edited else self.array.minutes,
+            "mem_gb": self.array.mem_gb,
+        }
+
+    def __str__(self) -> str:
+        if self.array is None:
+            return f"{self.nothing_left}; nothing to submit"
+        tasks = f"array {self.array.array} of {self.array.workers} workers"
+        then = f"to submit it: sbatch {self.script}"
+        if self.job:
+            then = f"submitted as job {self.job}"
+        separator = "," if self.job else ";"
+        return f"{self.script}: {tasks}, {self.about}{separator} {then}"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A folder with all that a plan needs."""
+
+    folder: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the folder."""
+        return {"folder": str(self.folder)}
+
+    def __str__(self) -> str:
+        return f"{self.folder}: complete; copy it to the node"
+
+
+def write_array(
+    plan: Annotated[str | Path, Option(is_file=True)],
+    run_options: Sequence[str] = (),
+    *,
+    workers: Annotated[int | None, Option("-k", least=1, group=TASKS)] = None,
+    at_once: Annotated[int | None, Option(least=1, group=TASKS)] = None,
+    resume: Annotated[bool, Option(group=TASKS)] = False,
+    retry_failed: Annotated[bool, Option(group=TASKS)] = False,
+    changed: Annotated[bool, Option(group=TASKS)] = False,
+    cpus: Annotated[int | None, Option(least=1, group=SLURM, shown_default="4")] = None,
+    mem_gb: Annotated[
+        int | None, Option("--mem", least=0, metavar="GB", group=SLURM)
+    ] = None,
+    gres: Annotated[str | None, Option(group=SLURM)] = None,
+    container: Annotated[str | None, Option(metavar="IMAGE", group=SLURM)] = None,
+    walltime: Annotated[
+        str | None,
+        Option("--time", metavar="HH:MM", group=SLURM, shown_default="01:00"),
+    ] = None,
+    directives: Annotated[
+        Sequence[str], Option("--sbatch", metavar="OPTION", group=SLURM)
+    ] = (),
+    setup: Annotated[Sequence[str], Option(metavar="LINE", group=SLURM)] = (),
+    out: Annotated[
+        str | Path | None, Option("-o", metavar="PATH", group=OUTPUT)
+    ] = None,
+    submit: Annotated[bool, Option(group=OUTPUT)] = False,
+    force: Annotated[bool, Option(group=OUTPUT)] = False,
+    note: Callable[[str], object] = silent,
+) -> WrittenArray:
+    """Write a plan as a Slurm array, and submit it.
+
+    Each task runs `obygaze extract run PLAN --worker I/K`; options for it follow `--`. Tasks that
+    are preempted or reach the time limit requeue themselves until all is done.
+
+    The options are kept beside the plan (PLAN with .slurm.json). --resume, --retry-failed and
+    --changed use them again, with those that are given now; a script that you edited keeps your
+    edits.
+
+    Args:
+        plan: The file of the plan.
+        run_options: Options of `obygaze extract run` for each task.
+        workers: Number of tasks. [default: that of the last submission]
+        at_once: Run at most this many at a time.
+        resume: Only tasks with missing clips.
+        retry_failed: Only tasks with failed clips, to retry these.
+        changed: As --retry-failed, and also clips whose times or video changed.
+        cpus: Cores a task.
+        mem_gb: Memory of a task; 0: no request. [default: estimated]
+        gres: Other resources of a task, such as gpu:1.
+        container: Run in this Apptainer image.
+        walltime: Time limit, after which a task requeues itself.
+        directives: Another option of sbatch, such as --partition=gpu.
+        setup: A line of shell for each task, such as 'module load cuda'.
+        out: File of the script. [default: PLAN with .sbatch]
+        submit: Submit the script with sbatch.
+        force: Replace the output if it exists.
+        note: Is called with what is taken over from the last submission.
+
+    Commands:
+        obygaze extract slurm plan.json -k 8 --gres gpu:1 --cpus 8 -- --device cuda
+        obygaze extract slurm plan.json -k 8 --at-once 2 --time 04:00 --sbatch --partition=gpu
+        obygaze extract slurm plan.json -k 8 --setup 'module load cuda' --setup 'source env.sh'
+        obygaze extract slurm plan.json --resume --submit
+        obygaze extract slurm plan.json --retry-failed --submit
+    """
+    from obygaze.extensions.cluster.slurm import submit as submit_script
+    from obygaze.extensions.cluster.submission import Submission
+
+    options = {
+        "workers": workers,
+        "at_once": at_once,
+        "cpus": cpus,
+        "mem_gb": mem_gb,
+        "gres": gres,
+        "container": container,
+        "walltime": walltime,
+        "directives": directives,
+        "setup": setup,
+        "run_options": run_options,
+    }
+    given = {name: value for name, value in options.items() if is_given(value)}
+    plan_file = Path(plan)
+    made = read_plan_file(plan_file)
+    again = ""
+    if changed:
+        again = "--changed"
+    elif retry_failed:
+        again = "--retry-failed"
+    resume = resume or bool(again)
+    earlier = Submission.of_plan(plan_file) if resume else None
+    script = plan_file.with_suffix(".sbatch")
+    if out is not None:
+        script = Path(out)
+    elif earlier is not None:
+        script = plan_file.parent / earlier.script
+    edited = "" if force or not resume else _edited_script(script, earlier, given)
+    if edited:
+        written = _script_as_edited(made, plan_file, script, edited, given, again)
+        note(f"{script} was edited: only its tasks change")
+    else:
+        written = _new_script(
+            made, plan_file, script, earlier, given, resume, again, force
+        )
+        if earlier is not None and written is not None:
+            note(f"options of the last submission: {Submission.path_of(plan_file)}")
+    if written is None:
+        nothing_left = "no clip to extract again" if again else "no clip is missing"
+        return WrittenArray(script, nothing_left=nothing_left)
+    array, about = written
+    job = submit_script(script) if submit else None
+    return WrittenArray(script, array, about, bool(edited), job)
+
+
+def bundle_plan(
+    plan: Annotated[str | Path, Option(is_file=True)],
+    folder: Annotated[str | Path, Option("-o", metavar="PATH")],
+    pip_words: Annotated[Sequence[str], Option(metavar="[-- PIP_OPTIONS...]")] = (),
+) -> Bundle:
+    """Collect what a plan needs, for a node without a network.
+
+    The folder holds packages, weights, the plan, and a README with the commands to type on the
+    node. Options of pip and the names of further packages follow `--`. The same command again adds
+    what is missing; remove the folder `wheels` to collect the packages again.
+
+    Args:
+        plan: The file of the plan.
+        folder: A new folder.
+        pip_words: Options of pip, and further packages.
+
+    Commands:
+        obygaze bundle plan.json -o night
+        obygaze bundle plan.json -o night -- -c constraints.txt ./my-plugin
+        obygaze bundle plan.json -o night -- --index-url https://download.pytorch.org/whl/cu126
+    """
+    from obygaze.extensions.cluster.bundle import make_bundle
+
+    missing = make_bundle(read_plan_file(Path(plan)), Path(folder), pip_words)
+    if missing:
+        details: list[str] = []
+        for error in missing:
+            details += str(error).splitlines()
+        raise ObygazeError(
+            f"the bundle is not complete: {count(len(missing), 'checkpoint')} missing",
+            where=str(folder),
+            hint="the same command again, when the lines above are corrected",
+            details=details,
+        )
+    return Bundle(Path(folder))
+
+
+def _edited_script(
+    script: Path, earlier: Submission | None, given: Mapping[str, Any]
+) -> str:
+    """Return the script of an earlier submission if a person edited it, else "".
+
+    Raise an error if options are given that it would not get.
+    """
+    from obygaze.extensions.cluster.slurm import SCRIPT_MARK
+    from obygaze.extensions.cluster.submission import workers_of
+
+    data = script.read_bytes() if script.is_file() else b""
+    if SCRIPT_MARK not in data or (earlier is not None and not earlier.is_edited(data)):
+        return ""
+    text = data.decode("utf-8")
+    other = set(given)
+    if given.get("workers") == workers_of(text):
+        other.discard("workers")
+    if other:
+        flags = {**flags_of(write_array), "run_options": "-- OPTIONS"}
+        names = ", ".join(flags[name] for name in DEFAULTS if name in other)
+        raise FixUsage(
+            f"this script was edited since it was written, or its options are not known: "
+            f"{names} would not be in it",
+            where=str(script),
+            hint="give no options and edit the script, or --force writes it anew",
+        )
+    return text
+
+
+def _script_as_edited(
+    made: ExtractPlan,
+    plan: Path,
+    script: Path,
+    text: str,
+    given: Mapping[str, Any],
+    again: str,
+) -> tuple[SlurmArray, str] | None:
+    """Change the tasks of an edited script; None if no task has anything to do."""
+    from obygaze.extensions.cluster.slurm import array_for
+    from obygaze.extensions.cluster.submission import with_other_tasks, workers_of
+
+    workers = given.get("workers") or workers_of(text) or 1
+    array = array_for(made, plan, workers, resume=True, again=again)
+    if array is None:
+        return None
+    changed = with_other_tasks(text, array.array, again, str(script))
+    write_new(script, changed.encode("utf-8"), force=True)
+    return array, "as edited"
+
+
+def _new_script(
+    made: ExtractPlan,
+    plan: Path,
+    script: Path,
+    earlier: Submission | None,
+    given: Mapping[str, Any],
+    resume: bool,
+    again: str,
+    force: bool,
+) -> tuple[SlurmArray, str] | None:
+    """Write a script, and keep its options; None if no task has anything to do."""
+    from obygaze.extensions.cluster.slurm import SCRIPT_MARK, array_for, minutes_of
+    from obygaze.extensions.cluster.submission import Submission, joined_options
+
+    options = {**DEFAULTS, **given}
+    if earlier is not None:
+        before = {name: getattr(earlier, name) for name in DEFAULTS}
+        options = joined_options(before, given)
+    workers = options["workers"]
+    if workers is None:
+        raise FixUsage(
+            "-k is missing: the number of tasks", hint="obygaze extract slurm PLAN -k 8"
+        )
+    minutes = minutes_of(options["walltime"])
+    where = plan.resolve()
+    array = array_for(made, where, workers, resume=resume, again=again, minutes=minutes)
+    if array is None:
+        return None
+    of_array = {
+        n: options[n] for n in options if n not in ("workers", "walltime", "mem_gb")
+    }
+    folder = Path.cwd() if earlier is None else Path(earlier.folder)
+    array = replace(array, mem_gb=_memory(made, options), folder=folder, **of_array)
+    array.log_folder.mkdir(parents=True, exist_ok=True)
+    data = array.script(made).encode("utf-8")
+    # Resuming replaces the script of the run before, not any file of that name.
+    is_ours = resume and script.is_file() and SCRIPT_MARK in script.read_bytes()
+    write_new(script, data, force=force or is_ours)
+    submission = Submission(
+        script=os.path.relpath(script.resolve(), where.parent),
+        folder=str(folder),
+        sha256=sha256_bytes(data),
+        **options,
+    )
+    submission.write(plan)
+    text = f"{array.minutes} minutes each"
+    text += f" with {array.mem_gb} GB of memory" if array.mem_gb else ""
+    return array, text
+
+
+def _memory(made: ExtractPlan, options: Mapping[str, Any]) -> int | None:
+    """Return the GB that a task asks for; None for no request."""
+    from obygaze.extensions.cluster.slurm import (
+        GPU_OPTIONS,
+        MEMORY_OPTIONS,
+        asks_for,
+        memory_gb,
+    )
+
+    directives = options["directives"]
+    mem_gb = options["mem_gb"]
+    if mem_gb is None and asks_for(directives, MEMORY_OPTIONS):
+        return None
+    if mem_gb is not None:
+        return mem_gb or None
+    resources = [
+        options["gres"] or "",
+        *(d for d in directives if asks_for([d], ["gres"])),
+    ]
+    has_gpu = asks_for(directives, GPU_OPTIONS) or any(
+        "gpu" in text for text in resources
+    )
+    return memory_gb(made, options["cpus"], gpu=has_gpu)
