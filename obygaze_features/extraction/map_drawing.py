@@ -1,9 +1,10 @@
 """Sheets of maps of where a model looks, drawn over the exact pictures of clips."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,33 +12,59 @@ from PIL import Image
 
 from obygaze_features.core.file_names import FileNames, file_name
 from obygaze_features.core.files import write_new
+from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.recipes import exact_pictures
-from obygaze_features.store import Store
+from obygaze_features.store import Store, open_store
 from obygaze_features.store.maps import MAPS, RANDOM, map_names
 from obygaze_features.video.decoded_clip import contact_sheet
 
 COLOR = (255, 96, 0)
 
 
+class MapSheets(list[Path]):
+    """The pictures that were written."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the paths."""
+        return {"files": [str(path) for path in self]}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+
 def draw_maps(
-    workspace: Workspace, store: Store, clip: str, folder: Path, *, force: bool = False
-) -> list[Path]:
-    """Draw the maps of a clip over its exact pictures: a file for each direction not at random.
+    maps: str | os.PathLike[str] | Store,
+    clips: Annotated[str | Sequence[str], Option(is_repeated=True)],
+    folder: Annotated[str | os.PathLike[str], Option("-o", metavar="PATH")],
+    *,
+    force: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> MapSheets:
+    """Draw the maps of clips over their exact pictures: a sheet for each clip and direction.
+
+    Random directions are not drawn.
 
     Args:
-        workspace: Where the manifest of the store is.
-        store: A store of maps.
-        clip: The clip, whose frames are decoded again.
-        folder: Where the files are written.
-        force: Replace files that are there.
+        maps: A store of maps.
+        clips: The clips, whose frames are decoded again.
+        folder: A folder.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one: it has the manifest of the store.
+
+    Commands:
+        obygaze explain draw concept-maps tt1-001 tt1-002 -o sheets
     """
-    names = FileNames()
-    paths = list[Path]()
-    for direction, sheet in map_sheets(workspace, store, clip):
-        path = folder / f"{file_name(clip)}.{names.name_of(direction)}.png"
-        write_new(path, sheet, force=force)
-        paths.append(path)
+    store = open_store(maps, workspace=workspace)
+    place = Workspace.of(workspace)
+    paths = MapSheets()
+    clip_ids = [clips] if isinstance(clips, str) else list(clips)
+    for clip in clip_ids:
+        names = FileNames()
+        for direction, sheet in map_sheets(place, store, clip):
+            path = Path(folder) / f"{file_name(clip)}.{names.name_of(direction)}.png"
+            write_new(path, sheet, force=force)
+            paths.append(path)
     return paths
 
 

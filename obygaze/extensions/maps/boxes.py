@@ -4,6 +4,7 @@ The share is that of the part of a map above the mean of its clip, so that maps 
 unit can be compared.
 """
 
+import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.tables import TableRow, read_table
-from obygaze_features.store import Store
+from obygaze_features.store import Store, open_store
 from obygaze_features.store.format.schema import MASK
 from obygaze_features.store.maps import MAPS, RANDOM, map_names
 from obygaze_models.evaluation.group_tests import compare_groups, with_holm
@@ -23,17 +25,50 @@ Bools = NDArray[np.bool_]
 PERMUTATIONS = 100_000  # for each direction; a p-value near .05 is then exact to .001
 
 
-def audit_boxes(store: Store, boxes: Path) -> list[dict[str, Any]]:
-    """Return for each direction its mean share in the boxes, and its test.
+SHOWN = ("x", "n_x", "share", "peaks", "area", "y", "share_of_y", "p_holm")
 
-    The shares of clips are tested against those of the random directions of the store, or where it
-    has none against the area of the boxes; they are exchanged only within films.
+
+class BoxAudit(list[dict[str, Any]]):
+    """The measures of each direction, with their tests."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the measures of each direction."""
+        return {"directions": list(self)}
+
+    def __str__(self) -> str:
+        rows = []
+        reasons = []
+        for direction in self:
+            rows.append([direction[name] for name in SHOWN])
+            reasons.append(f"{direction['x']}: {direction['why']}")
+        return "\n".join([table(SHOWN, rows), "", *reasons])
+
+
+def audit_boxes(
+    maps: str | os.PathLike[str] | Store,
+    boxes: str | os.PathLike[str],
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+) -> BoxAudit:
+    """Measure how much of what a model looks at lies in boxes.
+
+    BOXES is a CSV file with clip_id, x0, y0, x1, y1 (shares of the picture that the model sees) and
+    perhaps frame. Shares are tested against those of random directions, within films.
 
     Args:
-        store: A store of maps.
-        boxes: A CSV file with clip_id, x0, y0, x1, y1, in shares of the picture that the model
-            sees, and perhaps frame: the number of the frame, from 0. A box without one is on all.
+        maps: A store of maps. Where it has no random directions, shares are tested against the
+            area of the boxes.
+        boxes: The file. A box without a frame, which is a number from 0, is on all frames.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze explain boxes concept-maps faces.csv
     """
+    return BoxAudit(_measure(open_store(maps, workspace=workspace), Path(boxes)))
+
+
+def _measure(store: Store, boxes: Path) -> list[dict[str, Any]]:
+    """Return for each direction its mean share in the boxes, and its test."""
     names = np.array(map_names(store))
     inside = read_boxes(boxes, store)
     found = store.matrix(MAPS, clips=list(inside), missing="drop")

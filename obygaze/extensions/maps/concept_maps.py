@@ -5,19 +5,24 @@ clip. Its projection on each spatial token of a clip is a map; so is the attenti
 an attentive probe. The direction that is used for a film was found on other films.
 """
 
+from __future__ import annotations
+
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze.extensions.maps.written import WrittenMaps, new_folder_of
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_rules import near
-from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import RowStatus, Store
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.store import RowStatus, Store, open_store
 from obygaze_features.store.maps import (
     RANDOM,
     Directions,
@@ -25,44 +30,79 @@ from obygaze_features.store.maps import (
     random_directions,
     write_maps,
 )
-from obygaze_models.models.common import with_padding
-from obygaze_models.models.frames import FrameProbe, attend
 from obygaze_models.protocols.kinds import trainable
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.execute import try_fit
-from obygaze_models.protocols.runner.models import fit_model
-from obygaze_models.protocols.runner.run import Inputs, gather
-from obygaze_models.protocols.runner.training import training_protocol
+
+if TYPE_CHECKING:
+    from obygaze_models.protocols import Inputs
 
 TOKENS = "tokens"
 ATTENTION = "attention"
 
 
 def write_concept_maps(
+    path: Annotated[str | os.PathLike[str], Option("-o", metavar="NAME")],
+    store: str | os.PathLike[str] | Store,
+    manifest: str | os.PathLike[str] | Manifest,
+    model: str = "cav",
+    task: Annotated[str, Option("--task")] = "ENHN_S",
+    changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
+    *,
+    n_random: Annotated[int, PYTHON_ONLY] = 20,
+    workspace: str | os.PathLike[str] | None = None,
+) -> WrittenMaps:
+    """Project concept vectors, or the direction of a model, on the stored tokens of each clip.
+
+    The directions that are used for a film were found on other films. MODEL is cav (every concept),
+    linear, ridge, svm, a bottleneck, whose concepts are shown, or attention: the weights that an
+    attentive probe gives each token. Needs no film and no weights.
+
+    A map is the projection on the direction, of length 1, of each token less the mean of the clips.
+    Of attention it is the weight of each token for a query, times the number of tokens. A clip
+    without maps has the reason.
+
+    Args:
+        path: The new store.
+        store: A store with tokens, and with a level of the same width to fit on.
+        manifest: The clips and their labels.
+        model: The model whose directions are projected.
+        task: What a model other than cav learns.
+        changes: As for `train`.
+        n_random: The number of random directions, the null.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze explain concepts films.xclip-b16-k400 films -o concept-maps
+        obygaze explain concepts films.clip-b16 films ridge --task EN_S -o ridge-maps
+        obygaze explain concepts films.clip-b16 films attention -o attention-maps
+    """
+    folder = new_folder_of(path, workspace)
+    clips = read_manifest(manifest, workspace=workspace)
+    _write(
+        folder,
+        open_store(store, workspace=workspace),
+        clips,
+        model,
+        task,
+        changes,
+        n_random,
+    )
+    return WrittenMaps.at(folder)
+
+
+def _write(
     path: Path,
     store: Store,
     manifest: Manifest,
-    model: str = "cav",
-    task: str = "ENHN_S",
-    changes: Sequence[str] = (),
-    *,
-    n_random: int = 20,
+    model: str,
+    task: str,
+    changes: Sequence[str],
+    n_random: int,
 ) -> None:
-    """Write a store of maps of the clips of a manifest; a clip without maps has the reason.
+    """Fit the directions of each film on the others, and write the store of their maps."""
+    from obygaze_models.models.common import with_padding
+    from obygaze_models.protocols import gather, training_protocol
 
-    A map is the projection on the direction, of length 1, of each token less the mean of the clips.
-    Of `attention` it is the weight of each token for a query, times the number of tokens.
-
-    Args:
-        path: The folder of the new store.
-        store: A store with `tokens`, and with a level of the same width to fit on.
-        manifest: The clips and their labels.
-        model: The model whose directions are projected: those of concepts, or of a linear probe.
-            Or `attention`: the attentive probe of `honest-frames`, fitted on the tokens.
-        task: The task that it learns.
-        changes: Keys of the protocol `honest` (of `attention`: `honest-frames`) to change.
-        n_random: The number of random directions, the null.
-    """
     known = [name for name in (*trainable(), ATTENTION) if name != "mlp"]
     if model not in known:
         what = f"{model!r} is no model with a direction{near(model, known)}"
@@ -151,6 +191,9 @@ def common_names(
 
 def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
     """Return for each film the directions that were found without it."""
+    from obygaze_models.protocols.runner.execute import try_fit
+    from obygaze_models.protocols.runner.models import fit_model
+
     context = inputs.context(inputs.features[0])
     seed = inputs.protocol.fit.seed
     banks = context.new_banks()
@@ -169,6 +212,8 @@ def directions_by_film(inputs: Inputs) -> dict[str, Directions]:
 
 def directions_of(estimator: Any, name: str) -> Directions:
     """Return the directions of a linear probe, by its name, of concepts, or of queries."""
+    from obygaze_models.models.frames import FrameProbe
+
     if isinstance(estimator, FrameProbe):
         queries = estimator.query_ / estimator.scale_
         return {f"query {i}": query for i, query in enumerate(queries, start=1)}
@@ -199,6 +244,8 @@ def attention_maps(
 
     Random directions are made as long as the queries are on average.
     """
+    from obygaze_models.models.frames import attend
+
     vectors = np.stack(list(directions.values()))
     lengths = np.linalg.norm(vectors, axis=1)
     is_random = np.char.startswith(list(directions), RANDOM)

@@ -8,27 +8,36 @@ kept; it takes no gradient and knows no direction.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from obygaze.extensions.maps.written import WrittenMaps, new_folder_of
 from obygaze_features.backbones.base import Backbone, check_pixels
 from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
 from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.recipes import exact_pictures, load_target, target_of
-from obygaze_features.store import RowStatus, Store
-from obygaze_features.store.maps import Directions, write_maps
+from obygaze_features.store import RowStatus, Store, open_store
+from obygaze_features.store.maps import Directions, random_directions, write_maps
 from obygaze_features.video.container import BadVideo
+from obygaze_models.text_vectors import (
+    attribute_vectors,
+    check_spaces,
+    read_text_table,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Maps = npt.NDArray[np.float32]
+Method = Literal["grad-cam", "score-cam"]
 CHANNELS_A_BATCH = 16
 LOGIT_SCALE = (
     100  # of CLIP and X-CLIP; the cosines themselves would weigh all channels alike
@@ -140,64 +149,91 @@ METHODS = {"grad-cam": grad_cam, "score-cam": score_cam}
 
 
 def write_saliency(
-    path: Path,
-    workspace: Workspace,
-    store: Store,
-    clips: Sequence[str],
-    directions: Directions,
+    path: Annotated[str | os.PathLike[str], Option("-o", metavar="NAME")],
+    store: str | os.PathLike[str] | Store,
+    clips: Sequence[str] = (),
+    directions: Annotated[Directions | None, PYTHON_ONLY] = None,
     *,
+    text: Annotated[str | os.PathLike[str] | None, Option(metavar="FILE")] = None,
     level: str = "clip",
-    method: str = "grad-cam",
+    method: Method = "grad-cam",
     weights: str | None = None,
-    facts: Mapping[str, Any],
-) -> None:
-    """Write a store of maps of clips of a CLIP or X-CLIP, whose frames are decoded again.
+    facts: Annotated[Mapping[str, Any] | None, PYTHON_ONLY] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> WrittenMaps:
+    """Compute where CLIP or X-CLIP looks: Grad-CAM for texts, attention rollout without any.
+
+    ScoreCAM needs no gradient, but takes some hundred times as long. The frames of CLIPS, by
+    default all, are decoded again by exactly the recipe of the store.
 
     Args:
-        path: The folder of the new store.
-        workspace: Where the manifest of the store is.
+        path: The new store.
         store: The store of the clips; model and frames are those of its recipe.
         clips: The clips.
-        directions: What is looked for; without any, attention rollout is computed.
-        level: The level of the backbone that the directions are compared with.
-        method: How directions are looked for: "grad-cam", or "score-cam".
+        directions: What is looked for, by name, in place of texts.
+        text: Texts of `extract text`, by attribute.
+        level: The level that they are compared with.
+        method: The method for texts; without texts, attention rollout.
         weights: The file or folder of the weights.
-        facts: What the directions were made from, for the recipe.
+        facts: What the directions were made from, for the recipe. The default is their checksum.
+        workspace: The workspace, if it is not the current one: it has the manifest of the store.
+
+    Commands:
+        obygaze explain model films.clip-b16 tt1-001 --text emotion.npz -o emotion-maps
+        obygaze explain model films.clip-b16 tt1-001 --text emotion.npz --method score-cam -o check
+        obygaze explain model films.xclip-b16-k400 -o rollout
     """
     if method not in METHODS:
-        raise FixUsage(f"unknown method {method!r}", hint=" or ".join(METHODS))
-    recipe = store.recipe.to_json()
-    backbone = load_target(target_of(recipe, weights), workspace)
+        raise FixUsage(f"unknown method {method!r}", hint=" or ".join(get_args(Method)))
+    opened = open_store(store, workspace=workspace)
+    wanted = dict(directions or {})
+    if text:
+        wanted |= _directions_of_texts(opened, text, level)
+    if facts is None:
+        vectors = {name: np.asarray(row).tolist() for name, row in wanted.items()}
+        facts = {"directions_sha256": sha256_bytes(canonical_json(vectors))}
+    folder = new_folder_of(path, workspace)
+    place = Workspace.of(workspace)
+    ids = clips or opened[level].clip_ids.tolist()
+    recipe = opened.recipe.to_json()
+    backbone = load_target(target_of(recipe, weights), place)
     if backbone.hashes != recipe["weights"]:
         raise Mismatch(
             "these weights are not those of the store", hint="--weights PATH"
         )
 
     def made() -> Iterator[npt.NDArray[Any] | RowStatus]:
-        for clip in clips:
+        for clip in ids:
             try:
-                frames = exact_pictures(workspace, store, clip).frames
+                frames = exact_pictures(place, opened, clip).frames
             except BadVideo as error:
                 yield RowStatus.failed(error.stage, error.reason, error.what)
                 continue
             pixels = backbone.normalise(frames)[None]
-            if directions:
-                vectors = np.stack(list(directions.values()))
+            if wanted:
+                vectors = np.stack(list(wanted.values()))
                 yield METHODS[method](backbone, pixels, level, vectors)[0]
             else:
                 yield rollout(backbone, pixels)[0]
 
-    made_by = (
-        {"method": method, "level": level} if directions else {"method": "rollout"}
-    )
-    write_maps(
-        path,
-        store,
-        clips,
-        list(directions) or ["rollout"],
-        {**made_by, **facts},
-        made(),
-    )
+    made_by = {"method": "rollout"}
+    if wanted:
+        made_by = {"method": method, "level": level}
+    names = list(wanted) or ["rollout"]
+    write_maps(folder, opened, ids, names, {**made_by, **facts}, made())
+    return WrittenMaps.at(folder)
+
+
+def _directions_of_texts(
+    store: Store, text: str | os.PathLike[str], level: str
+) -> Directions:
+    """Return the mean vector of the texts of each attribute, and random directions."""
+    texts = read_text_table(store, os.fspath(text))
+    check_spaces(store, level, texts)
+    directions = {}
+    for name, group in attribute_vectors(texts).items():
+        directions[name] = np.asarray(group.vectors).mean(axis=0)
+    return {**directions, **random_directions(texts.embeddings.shape[1])}
 
 
 def _vision(backbone: Backbone) -> tuple[TorchBackbone, list[Any]]:

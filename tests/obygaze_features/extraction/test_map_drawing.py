@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
 
-from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import map_drawing
 from obygaze_features.extraction.map_drawing import overlay
-from obygaze_features.store import Store
 
 
 def test_sheets_stay_in_their_folder_whatever_directions_are_called(
@@ -32,9 +29,8 @@ def test_sheets_stay_in_their_folder_whatever_directions_are_called(
         map_drawing, "map_sheets", lambda workspace, store, clip: iter(sheets)
     )
     folder = tmp_path / "a" / "sheets"
-    paths = map_drawing.draw_maps(
-        Workspace(tmp_path), cast(Store, None), "../tt0:1", folder
-    )
+    monkeypatch.setattr(map_drawing, "open_store", lambda maps, workspace: None)
+    paths = map_drawing.draw_maps("maps", "../tt0:1", folder, workspace=tmp_path)
     assert [path.read_bytes().decode() for path in paths] == names
     assert {path.parent for path in paths} == {folder}
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(paths)

@@ -201,29 +201,23 @@ def test_python_makes_what_the_commands_make(
     world: tuple[Path, list[Any]], tmp_path: Path
 ) -> None:
     place, (a, b, c) = world
-    store, workspace = (
-        og.open_store(place / "stores" / "films.tiny-clip"),
-        Workspace(place),
-    )
-    facts = {"directions": "of a test"}
-    og.write_saliency(
-        *(
-            tmp_path / "joy",
-            workspace,
-            store,
-            ["tt0-002"],
-            {"joy": (a + b) / 2, "fear": c},
-        ),
+    written = og.write_saliency(
+        tmp_path / "joy",
+        "films.tiny-clip",
+        ["tt0-002"],
+        {"joy": (a + b) / 2, "fear": c},
         weights=str(place / "weights"),
-        facts=facts,
+        facts={"directions": "of a test"},
+        workspace=place,
     )
+    assert (written.path, written.n_clips) == (tmp_path / "joy", 1)
     ours, theirs = (
         og.open_store(tmp_path / "joy"),
         og.open_store(place / "stores" / "joy"),
     )
     both = [one.matrix(MAPS, clips=["tt0-002"]).values[0, :2] for one in (ours, theirs)]
     np.testing.assert_array_equal(*both)
-    drawn = og.draw_maps(workspace, ours, "tt0-002", tmp_path / "sheets")
+    drawn = og.draw_maps(ours, "tt0-002", tmp_path / "sheets", workspace=place)
     assert [one.name for one in drawn] == ["tt0-002.joy.png", "tt0-002.fear.png"]
 
     manifest = films(4, 20)
@@ -231,5 +225,5 @@ def test_python_makes_what_the_commands_make(
     og.write_concept_maps(tmp_path / "maps", tokens, manifest, "ridge", "EN_S")
     lines = ["clip_id,x0,y0,x1,y1", *(f"{clip},0,0,1,1" for clip in [*tokens][::4])]
     (tmp_path / "boxes.csv").write_text("\n".join(lines), encoding="utf-8")
-    (found,) = og.audit_boxes(og.open_store(tmp_path / "maps"), tmp_path / "boxes.csv")
+    (found,) = og.audit_boxes(tmp_path / "maps", tmp_path / "boxes.csv")
     assert found["share"] == pytest.approx(1.0)  # of the whole picture
