@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze.extensions.share.card import describe_store as describe_store
     from obygaze.extensions.share.publication import croissant as croissant
     from obygaze.extensions.share.publication import publication_of as publication_of
     from obygaze.extensions.share.publication import publish as publish
@@ -14,17 +15,18 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "store publish": (
-        "obygaze.extensions.share.commands:publish_",
+        "obygaze.extensions.share.publication:publish",
         "Publish a store with its card and metadata.",
     ),
     "store card": (
-        "obygaze.extensions.share.commands:card",
+        "obygaze.extensions.share.card:describe_store",
         "Print the card of a store, as the hub shows it.",
     ),
 }
 
 if not TYPE_CHECKING:
     _EXPORTS = {
+        "obygaze.extensions.share.card": ("describe_store",),
         "obygaze.extensions.share.publication": (
             "croissant",
             "publication_of",

@@ -1,20 +1,23 @@
 """Publish a store: one packed file with its card and metadata, on the hub or in a folder."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
-from obygaze_features.core.console import Progress
+from obygaze_features.core.console import Progress, human
 from obygaze_features.core.drafts import OwnFolder, new_folder
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.metadata import CROISSANT_FILE, Publication
+from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.schema_check import Table, read_json
 from obygaze_features.core.schema_rules import list_of, text
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, Seal
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.describe import card_text, explain, explain_recipe
-from obygaze_features.store.read.reader import Store
+from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.files import read_or_none
@@ -32,27 +35,79 @@ _KEYS = {"store_sha256": text, "sentences": list_of(text)}
 _RECOVERED = Table(_KEYS, _KEYS, ignore_unknown=True)
 
 
+class Published(dict[str, int]):
+    """The files of a publication with their lengths in bytes."""
+
+    target: str
+
+    def __init__(self, target: str, files: Mapping[str, int]) -> None:
+        super().__init__(files)
+        self.target = target
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the target and the files."""
+        return {"target": self.target, "files": dict(self)}
+
+    def __str__(self) -> str:
+        lines = [f"{file}  {human(n_bytes)}" for file, n_bytes in self.items()]
+        return "\n".join([f"{self.target}:", *lines])
+
+
 def publish(
+    store: str | os.PathLike[str] | Store,
+    target: Annotated[str, Option("--to")],
+    creators: Annotated[Sequence[str], Option("--creator")],
+    *,
+    recovered: Annotated[
+        str | os.PathLike[str] | Sequence[str], Option(is_file=True)
+    ] = (),
+    no_licence: bool = False,
+    progress: Annotated[Progress | None, Bar("publish")] = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Published:
+    """Publish a store with its card and metadata.
+
+    On the hub, as a data set; a new one is private. Or in a new folder whose files are a record
+    of Zenodo. The metadata are croissant.json, CITATION.cff and, in a folder, .zenodo.json. The
+    same command again resumes. A creator is "Family, Given", or the name of an institution. A store
+    without a licence is refused: `obygaze store licence` states it.
+
+    Args:
+        store: A sealed store.
+        target: hf://OWNER/NAME, or a folder for Zenodo.
+        creators: Who made it.
+        recovered: What can be recovered: a document of `audit pixels`, or in Python its sentences.
+        no_licence: Also if the store states no licence.
+        progress: Counts bytes.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store publish obygaze12-xclip --to hf://lab/obygaze12-xclip --creator "Doe, Jane"
+        obygaze store publish obygaze12-xclip --to zenodo/xclip --creator "Doe, Jane"
+    """
+    opened = open_store(store, workspace=workspace)
+    sentences = recovered_sentences(recovered, opened)
+    files = _publish(
+        opened,
+        target,
+        creators,
+        recovered=sentences,
+        no_licence=no_licence,
+        progress=progress,
+    )
+    return Published(target, files)
+
+
+def _publish(
     store: Store,
     target: str,
     creators: Sequence[str],
     *,
-    recovered: Sequence[str] = (),
-    no_licence: bool = False,
-    progress: Progress | None = None,
+    recovered: Sequence[str],
+    no_licence: bool,
+    progress: Progress | None,
 ) -> dict[str, int]:
-    """Publish a sealed store, packed, with its card and metadata; the same call again resumes.
-
-    Returns the length of each file there.
-
-    Args:
-        store: The store.
-        target: An address hf://OWNER/NAME, or a new folder, whose files can be uploaded to Zenodo.
-        creators: Who made it, each as "Family, Given" or the name of an institution.
-        recovered: How much of the pictures can be recovered, from `read_recovered`.
-        no_licence: Publish a store that states no licence too.
-        progress: Counts bytes.
-    """
+    """Publish a sealed store, packed, and return the length of each file there."""
     if not creators or not all(map(str.strip, creators)):
         raise FixUsage(
             "a publication needs the name of who made it", hint='--creator "Doe, Jane"'
@@ -202,6 +257,15 @@ def croissant(
         tables={CLIPS_FILE: _COLUMNS},
         arrays=list(arrays.values()),
     )
+
+
+def recovered_sentences(
+    recovered: str | os.PathLike[str] | Sequence[str], store: Store
+) -> Sequence[str]:
+    """Return what can be recovered from a store, of a document of `obygaze audit pixels`."""
+    if isinstance(recovered, str | os.PathLike):
+        return read_recovered(Path(recovered), store)
+    return recovered
 
 
 def read_recovered(path: Path, store: Store) -> list[str]:
