@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze.extensions.annotate.agreement import (
+        measure_agreement as measure_agreement,
+    )
+    from obygaze.extensions.annotate.exchange import export_segments as export_segments
+    from obygaze.extensions.annotate.labels import project_segments as project_segments
     from obygaze.extensions.annotate.projection import ClipSpan as ClipSpan
     from obygaze.extensions.annotate.projection import Projection as Projection
     from obygaze.extensions.annotate.projection import Segment as Segment
@@ -16,15 +21,15 @@ if TYPE_CHECKING:
 _HERE = "obygaze.extensions.annotate"
 COMMANDS = {
     "manifest project": (
-        f"{_HERE}.commands:project",
+        f"{_HERE}.labels:project_segments",
         "Turn experts' segments into clip labels.",
     ),
     "manifest agree": (
-        f"{_HERE}.commands:agree",
+        f"{_HERE}.agreement:measure_agreement",
         "Measure the agreement of the annotators.",
     ),
     "manifest export": (
-        f"{_HERE}.commands:export",
+        f"{_HERE}.exchange:export_segments",
         "Write segments for other programs.",
     ),
     "manifest import segments": (
@@ -39,6 +44,9 @@ COMMANDS = {
 
 if not TYPE_CHECKING:
     _EXPORTS = {
+        "obygaze.extensions.annotate.agreement": ("measure_agreement",),
+        "obygaze.extensions.annotate.exchange": ("export_segments",),
+        "obygaze.extensions.annotate.labels": ("project_segments",),
         "obygaze.extensions.annotate.projection": (
             "ClipSpan",
             "Projection",

@@ -15,16 +15,35 @@ the distribution is the same, and the cost does not grow with the number of clip
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import combinations
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.extensions.annotate.projection import ClipLevel, ClipSpan, Projection
+from obygaze.extensions.annotate.labels import (
+    PathLike,
+    Rate,
+    Seconds,
+    Tables,
+    project_segments,
+    project_tables,
+    table_names,
+)
+from obygaze.extensions.annotate.projection import (
+    ClipLevel,
+    ClipSpan,
+    Projection,
+    as_threshold,
+    threshold_text,
+)
+from obygaze_features.core.console import table
+from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.options import Option
 from obygaze_features.manifest.model import LEVELS
 
 Ints = NDArray[np.int64]
@@ -223,6 +242,102 @@ def agreement(
         "films": len({pair.movie_id for pair in pairs}),
         "pairs": records,
     }
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The agreement of annotators: `measures` is the document of `agreement`."""
+
+    threshold: Fraction
+    measures: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the threshold and all measures."""
+        return {"threshold": threshold_text(self.threshold), **self.measures}
+
+    def __str__(self) -> str:
+        means = table(("mean", *NULLS), _mean_rows(self.measures))
+        headers = ("film", "pair", "clips", *NULLS, "alpha", "without NS", *NULLS)
+        pairs = [_pair_row(pair) for pair in self.measures["pairs"]]
+        return f"{means}\n\n{table(headers, pairs)}"
+
+
+@described_as_in(project_segments)
+def measure_agreement(
+    segments: Tables,
+    *,
+    clips: PathLike | None = None,
+    every: Seconds = None,
+    fps: Rate = None,
+    threshold: str | float | Fraction = "0.2",
+    permutations: Annotated[int, Option(least=0, most=1_000_000)] = 9999,
+    seed: Annotated[int, Option(least=0)] = 0,
+    workspace: PathLike | None = None,
+) -> Agreement:
+    """Measure the agreement of the annotators.
+
+    Gamma is 1 - observed / expected disagreement of the levels of clips, for each film and pair
+    and as the mean over films. Expected levels are uniform, each annotator's own, or pooled. Gamma
+    is '-' where agreement by chance is complete. Clips that an annotator has not watched are not
+    compared; see `obygaze manifest project --help`.
+
+    Args:
+        permutations: Number of draws for each p-value; 0 for no p-values.
+        seed: Seed of the random draws.
+
+    Commands:
+        obygaze manifest agree segments.csv --clips clips.csv
+        obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
+        obygaze manifest agree segments/films.ada.csv segments/films.ben.csv --clips c.csv
+    """
+    share = as_threshold(threshold)
+    made = project_tables(segments, clips, every, fps, share, workspace)
+    pairs = pairs_of(made.projection, made.spans)
+    if not any(pair.n for pair in pairs):
+        tables = ", ".join(map(str, table_names(segments)))
+        if pairs:
+            raise FixInput(
+                "agreement needs clips that two annotators have labelled, got none",
+                where=tables,
+                hint="obygaze manifest project shows the label of each annotator",
+            )
+        raise FixInput(
+            "agreement needs two annotators of the same film, got one of each",
+            where=tables,
+            hint="name the tables of both: agree ada.csv ben.csv --clips clips.csv",
+        )
+    measures = agreement(pairs, permutations, seed)
+    return Agreement(share, measures, made.warnings)
+
+
+def _mean_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
+    """Return a row for each measure, with its value under each null."""
+    rows: list[tuple[object, ...]] = []
+    for name, means in sorted(measures.items()):
+        if isinstance(means, Mapping) and tuple(means) == NULLS:
+            values = means.values()
+            # A p-value is never 0, and must not be shown as 0.
+            cells = [
+                f"{value:.6g}" if value and "p_value" in name else value
+                for value in values
+            ]
+            rows.append((name.replace("_", " ").replace("ns", "NS"), *cells))
+    return rows
+
+
+def _pair_row(pair: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the row of two annotators of a film."""
+    without_ns = pair["without_ns"]
+    return (
+        pair["movie_id"],
+        " / ".join(pair["annotators"]),
+        pair["n"],
+        *pair["gamma"].values(),
+        pair["alpha"],
+        without_ns["n"],
+        *without_ns["gamma"].values(),
+    )
 
 
 def _measures(

@@ -8,6 +8,7 @@ seeks to one shows the frame; reading takes the nearest frame.
 import codecs
 import html
 import math
+import os
 import re
 import unicodedata
 from collections import defaultdict
@@ -15,13 +16,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 from xml.etree import ElementTree
 
 from obygaze.extensions.annotate.projection import WATCHED, Segment
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
+from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
@@ -38,6 +41,7 @@ from obygaze_features.manifest.vocabulary import (
     concepts,
 )
 
+Format = Literal["csv", "edl", "elan", "otio", "vtt", "webannotation"]
 # The template of each format; its extension is that of the files.
 FORMATS = {
     path.stem: path
@@ -244,6 +248,70 @@ def export(films: Iterable[FilmSegments], kind: str, folder: Path) -> dict[Path,
         )
         files[folder / f"{film.movie_id}{path.suffix}"] = text.encode()
     return files
+
+
+@dataclass(frozen=True)
+class ExportedSegments:
+    """The files of an export; `without_times` are the clips that are left out."""
+
+    files: tuple[Path, ...]
+    without_times: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the files, and the clips that are left out."""
+        written = [str(path) for path in self.files]
+        return {"written": written, "without_times": list(self.without_times)}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.files))
+
+    @property
+    def warnings(self) -> list[str]:
+        """The clips that are left out."""
+        if not self.without_times:
+            return []
+        n_clips = count(len(self.without_times), "clip")
+        return [f"{n_clips} without times: {few(self.without_times, 5)}"]
+
+
+def export_segments(
+    kind: Annotated[Format, Option(metavar="FORMAT")],
+    manifest: str | os.PathLike[str] | Manifest,
+    *,
+    predictions: Annotated[
+        str | os.PathLike[str] | None, Option(metavar="PATH")
+    ] = None,
+    fps: Annotated[float | str | None, Option(metavar="RATE")] = None,
+    folder: Annotated[str | os.PathLike[str], Option("-o", metavar="PATH")] = ".",
+    force: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> ExportedSegments:
+    """Write segments for other programs.
+
+    FORMAT is elan, vtt, otio, edl, webannotation or csv; each film becomes a file. --predictions
+    takes what `models predict` and `search` write with -o, and the predictions.csv of a run.
+
+    Args:
+        kind: The format.
+        manifest: The segments, or clips with levels or concepts.
+        predictions: CSV of clips with scores, instead of the levels.
+        fps: Frames per second of clips: 25, 23.976, 24000/1001.
+        folder: The folder for the files.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest export elan mobygaze -o elan
+        obygaze manifest export vtt films --predictions predicted.csv -o subtitles
+    """
+    if kind not in FORMATS:
+        raise FixUsage(f"unknown format {kind!r}", hint=f"one of {', '.join(FORMATS)}")
+    marked = read_manifest(manifest, workspace=workspace)
+    table = None if predictions is None else Path(predictions)
+    films, without_times = films_of(marked, table, fps=fps)
+    files = export(films, kind, Path(folder))
+    write_all_new(files, force=force)
+    return ExportedSegments(tuple(files), tuple(without_times))
 
 
 def read_elan(
