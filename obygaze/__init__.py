@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from obygaze.extensions.maps import audit_boxes as audit_boxes
     from obygaze.extensions.maps import write_concept_maps as write_concept_maps
     from obygaze.extensions.maps import write_saliency as write_saliency
-    from obygaze.models import Dataset as Dataset
-    from obygaze.models import dataset as dataset
-    from obygaze.models import read_run as read_run
-    from obygaze.models import report as report
-    from obygaze.models import run as run
-    from obygaze.models import train as train
     from obygaze_features.backbones import load_backbone as load_backbone
     from obygaze_features.core.errors import ObygazeError as ObygazeError
     from obygaze_features.extraction import extract as extract
@@ -41,18 +35,16 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.search import search as search
     from obygaze_features.manifest import read_manifest as read_manifest
     from obygaze_features.store import open_store as open_store
+    from obygaze_models.protocols import Dataset as Dataset
+    from obygaze_models.protocols import dataset as dataset
+    from obygaze_models.protocols import read_run as read_run
+    from obygaze_models.protocols import run as run
+    from obygaze_models.protocols import train as train
+    from obygaze_models.report import report as report
     from obygaze_models.zoo import load_model as load_model
     from obygaze_models.zoo import predict as predict
 else:
     _EXPORTS = {
-        "obygaze.models": (
-            "Dataset",
-            "dataset",
-            "read_run",
-            "report",
-            "run",
-            "train",
-        ),
         "obygaze_features.backbones": ("load_backbone",),
         "obygaze_features.core.errors": ("ObygazeError",),
         "obygaze_features.extraction": ("extract",),
@@ -60,6 +52,14 @@ else:
         "obygaze_features.extraction.search": ("search",),
         "obygaze_features.manifest": ("read_manifest",),
         "obygaze_features.store": ("open_store",),
+        "obygaze_models.protocols": (
+            "Dataset",
+            "dataset",
+            "read_run",
+            "run",
+            "train",
+        ),
+        "obygaze_models.report": ("report",),
         "obygaze_models.zoo": ("load_model", "predict"),
         "obygaze.extensions.audits": (
             "audit_annotations",

@@ -56,15 +56,15 @@ COMMANDS = {
         "Extract features from videos, with several backbones in one pass.",
     ),
     "train": (
-        "obygaze.commands:train",
+        "obygaze_models.protocols.experiments:train",
         "Train one model, evaluate it on unseen films, and save it.",
     ),
     "run": (
-        "obygaze.commands:run",
+        "obygaze_models.protocols.experiments:command",
         "Run an experiment: train and test every cell of a protocol.",
     ),
     "report": (
-        "obygaze.commands:report",
+        "obygaze_models.report.runs:command",
         "Write the report of runs: a page, tables, figures.",
     ),
     "models": (

@@ -1,6 +1,5 @@
 """Sheets of maps of where a model looks, drawn over the exact pictures of clips."""
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from PIL import Image
 from obygaze_features.core.file_names import FileNames, file_name
 from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.recipes import exact_pictures
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.maps import MAPS, RANDOM, map_names
@@ -34,12 +33,12 @@ class MapSheets(list[Path]):
 
 
 def draw_maps(
-    maps: str | os.PathLike[str] | Store,
+    maps: PathLike | Store,
     clips: Annotated[str | Sequence[str], Option(is_repeated=True)],
-    folder: Annotated[str | os.PathLike[str], Option("-o", metavar="PATH")],
+    folder: Annotated[PathLike, Option("-o", metavar="PATH")],
     *,
     force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> MapSheets:
     """Draw the maps of clips over their exact pictures: a sheet for each clip and direction.
 

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze_models.protocols.datasets import Dataset as Dataset
+    from obygaze_models.protocols.datasets import dataset as dataset
+    from obygaze_models.protocols.experiments import Trained as Trained
+    from obygaze_models.protocols.experiments import list_protocols as list_protocols
+    from obygaze_models.protocols.experiments import run as run
+    from obygaze_models.protocols.experiments import train as train
     from obygaze_models.protocols.reading import load_protocol as load_protocol
     from obygaze_models.protocols.runner.records import Run as Run
     from obygaze_models.protocols.runner.records import read_run as read_run
@@ -20,6 +26,13 @@ if TYPE_CHECKING:
     from obygaze_models.protocols.schema import Protocol as Protocol
 else:
     _EXPORTS = {
+        "obygaze_models.protocols.datasets": ("Dataset", "dataset"),
+        "obygaze_models.protocols.experiments": (
+            "Trained",
+            "list_protocols",
+            "run",
+            "train",
+        ),
         "obygaze_models.protocols.reading": ("load_protocol",),
         "obygaze_models.protocols.runner.records": ("Run", "read_run"),
         "obygaze_models.protocols.runner.run": ("Inputs", "gather", "run_protocol"),

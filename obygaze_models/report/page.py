@@ -20,7 +20,7 @@ from obygaze_features.core.metadata import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import Store
 from obygaze_models.protocols.runner.processes import map_jobs
-from obygaze_models.protocols.runner.records import AGAIN, RESULTS_FILE, read_run
+from obygaze_models.protocols.runner.records import AGAIN, RESULTS_FILE, read_folder
 from obygaze_models.report import comparisons, concepts, decisions, films, results
 from obygaze_models.report.figure import Figure, FigureSet
 from obygaze_models.report.findings import findings_of
@@ -69,7 +69,7 @@ class Section(NamedTuple):
     tables: Sequence[ResultTable]
 
 
-def report(
+def write_report(
     folders: Sequence[Path],
     out: Path | None = None,
     formats: Sequence[str] = FORMATS,
@@ -100,7 +100,7 @@ def report(
     figure_files = []
     for folder in folders:
         with _explaining(folder):
-            run = ReportRun.of_run(read_run(folder))
+            run = ReportRun.of_run(read_folder(folder))
             figures = draw_figures(run, folder / "figures", progress, maps)
             sections = sections_of(run, figures)
             chapters.append((run, sections))

@@ -1,6 +1,5 @@
 """List, show and verify the models of a workspace."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import parse_json
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_models.zoo.info import ModelInfo, card_text
 from obygaze_models.zoo.saving import (
     MODEL_FILE,
@@ -63,7 +62,7 @@ class ModelList:
         return ["the workspace has no models; obygaze train --help"]
 
 
-def list_models(*, workspace: str | os.PathLike[str] | None = None) -> ModelList:
+def list_models(*, workspace: PathLike | None = None) -> ModelList:
     """List the models of the workspace.
 
     Args:
@@ -117,9 +116,9 @@ class ModelCard:
 
 
 def show_model(
-    model: str | os.PathLike[str] | SavedModel,
+    model: PathLike | SavedModel,
     *,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> ModelCard:
     """Show the card of a model: its facts and its metrics.
 
@@ -165,8 +164,8 @@ class VerifiedModels:
 
 
 def verify_models(
-    *models: str | os.PathLike[str],
-    workspace: str | os.PathLike[str] | None = None,
+    *models: PathLike,
+    workspace: PathLike | None = None,
 ) -> VerifiedModels:
     """Check the files of a model.
 

@@ -6,7 +6,6 @@ clip is in-sample and does not count as a prediction.
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from obygaze_features.core.files import csv_table, json_values, write_new
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.store import Matrix, Segments, Store, open_store
@@ -108,13 +108,9 @@ class Predicted:
 
     def write(
         self,
-        output: Annotated[
-            str | os.PathLike[str] | None, Option("-o", metavar="PATH")
-        ] = None,
+        output: Annotated[PathLike | None, Option("-o", metavar="PATH")] = None,
         *,
-        mediaeval: Annotated[
-            str | os.PathLike[str] | None, Option(metavar="PATH")
-        ] = None,
+        mediaeval: Annotated[PathLike | None, Option(metavar="PATH")] = None,
         no_external_data: bool = False,
         for_spreadsheets: bool = False,
         force: bool = False,
@@ -230,16 +226,16 @@ class PredictedFiles:
 
 
 def predict(
-    model: str | os.PathLike[str] | SavedModel,
-    store: str | os.PathLike[str] | Store,
+    model: PathLike | SavedModel,
+    store: PathLike | Store,
     clips: Annotated[
         Iterable[str | Clip] | None,
         Option("--clips", separator=",", metavar="TEXT", shown_default="all"),
     ] = None,
     *,
-    manifest: str | os.PathLike[str] | Manifest | None = None,
+    manifest: PathLike | Manifest | None = None,
     in_sample: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> Predicted:
     """Predict the clips of a store with a model.
 

@@ -3,16 +3,14 @@
 Loading a model runs no code from the folder, and sizes and checksums are checked first.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from typing import TYPE_CHECKING, Annotated, Any
 
 from obygaze_features import __version__
 from obygaze_features.core.console import human
@@ -33,11 +31,10 @@ from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
 from obygaze_features.core.metadata import CROISSANT_FILE
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
-from obygaze_features.core.workspace import Workspace, is_url, last_part
+from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote import open_files, open_target
 from obygaze_features.store.remote.files import Files
-from obygaze_models.models.estimator import Savable, load_state, save_state
 from obygaze_models.zoo.info import (
     CLIPS_FILE,
     SCHEMA,
@@ -50,6 +47,9 @@ from obygaze_models.zoo.info import (
     parse_document,
     read_training_clips,
 )
+
+if TYPE_CHECKING:
+    from obygaze_models.models.estimator import Savable
 
 MODEL_FILE = "model.json"
 ARRAYS_FILE = "model.safetensors"
@@ -135,6 +135,11 @@ def save_model(
             the films in `info.training` as a training clip without an out-of-fold score.
         force: Replace a model that has this name.
     """
+    import numpy as np
+    from safetensors.numpy import save
+
+    from obygaze_models.models.estimator import save_state
+
     check_place(folder, info.name)
     unknown = [] if clips is None else _unknown_columns(clips, estimator, info)
     if unknown:
@@ -175,9 +180,9 @@ def save_model(
 
 
 def load_model(
-    model: str | os.PathLike[str] | SavedModel,
+    model: PathLike | SavedModel,
     *,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> SavedModel:
     """Load a saved model: arrays and facts, nothing that runs code.
 
@@ -198,6 +203,11 @@ def load_model(
 
 def load_folder(folder: Path) -> SavedModel:
     """Load the model in a folder."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    from obygaze_models.models.estimator import load_state
+
     document = read_document(folder)
     info = document.info
     where = str(folder / MODEL_FILE)
@@ -253,11 +263,11 @@ def verify_folder(folder: Path) -> SavedModel:
 
 
 def push_model(
-    model: str | os.PathLike[str],
+    model: PathLike,
     target: str,
     *,
     force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> PushedModel:
     """Copy a model to a folder, a bucket or the hub.
 
@@ -304,12 +314,12 @@ def push_model(
 def pull_model(
     location: str,
     output: Annotated[
-        str | os.PathLike[str] | None,
+        PathLike | None,
         Option("-o", shown_default="the last part of LOCATION"),
     ] = None,
     *,
     force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> SavedModel:
     """Copy a model into the workspace and check it.
 

@@ -11,7 +11,7 @@ import pytest
 from support.cli import call_obygaze, run_obygaze
 from support.experiments import films, planted, write_workspace
 
-from obygaze.commands import store_names
+from obygaze_models.protocols.experiments import store_names
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
 CONTRACT = {"task", "train", "test", "model", "n_test", "prevalence", "leaked", "folds"}
@@ -294,6 +294,13 @@ class TestTrain:
         assert len(done.json()["cells"]) == 8
         kept = json.loads((here / "models" / "bank" / "model.json").read_text("utf-8"))
         assert kept["concepts"][0] == "Type of shot"
+
+    def test_a_path_is_no_name_of_a_run_and_a_model(self, here: Path) -> None:
+        words = ("train", "ridge", "sig", "made-up", "-o")
+        done = call_obygaze("-C", here, *words, here / "a" / "b")
+        assert (done.code, "expected a name for the run" in done.stderr) == (2, True)
+        assert "Try: -o b for runs/b and models/b" in done.stderr
+        assert not (here / "a").exists() and not (here / "models").exists()
 
     def test_what_cannot_be_trained(self, here: Path) -> None:
         done = call_obygaze("-C", here, "train", "rigde", "sig", "made-up")

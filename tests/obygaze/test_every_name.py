@@ -182,7 +182,7 @@ def wrong_with(place: Path, command: str, name: str) -> str:
         if astray and not is_path:
             return f"wrote {astray}"
         if reader:
-            # The model of a run that is given as a path has the last name of the path.
+            # A model is in the workspace; runs/NAME of the workspace is the same as NAME.
             shown = Path(name).name if kind == "models" else name
             again = call_obygaze(*reader, "--", shown, cwd=place)
             if finding(again) or again.code:

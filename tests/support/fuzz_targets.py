@@ -668,7 +668,7 @@ def _tables(run: Run) -> None:
 
 def _read_run(files: Tree, folder: Path) -> None:
     from obygaze_models.protocols.runner.records import read_run
-    from obygaze_models.report.page import report
+    from obygaze_models.report import write_report
 
     place = written(files, folder)
     run = read_run(place)
@@ -677,7 +677,7 @@ def _read_run(files: Tree, folder: Path) -> None:
         _error_of(lambda: run.predictions),
         _error_of(lambda: _tables(run)),
         # Drawing takes a hundred times as long as reading.
-        _error_of(lambda: sum(map(len, files.values())) % 50 or report([place])),
+        _error_of(lambda: sum(map(len, files.values())) % 50 or write_report([place])),
     ]
     if any(errors):
         raise next(filter(None, errors))

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze.extensions.annotate.labels import (
-    PathLike,
     Rate,
     Seconds,
     Tables,
@@ -44,6 +43,7 @@ from obygaze_features.core.console import table
 from obygaze_features.core.docstrings import described_as_in
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.model import LEVELS
 
 Ints = NDArray[np.int64]

@@ -8,7 +8,6 @@ seeks to one shows the frame; reading takes the nearest frame.
 import codecs
 import html
 import math
-import os
 import re
 import unicodedata
 from collections import defaultdict
@@ -24,6 +23,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.frame_rate import (
@@ -276,15 +276,13 @@ class ExportedSegments:
 
 def export_segments(
     kind: Annotated[Format, Option(metavar="FORMAT")],
-    manifest: str | os.PathLike[str] | Manifest,
+    manifest: PathLike | Manifest,
     *,
-    predictions: Annotated[
-        str | os.PathLike[str] | None, Option(metavar="PATH")
-    ] = None,
+    predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     fps: Annotated[float | str | None, Option(metavar="RATE")] = None,
-    folder: Annotated[str | os.PathLike[str], Option("-o", metavar="PATH")] = ".",
+    folder: Annotated[PathLike, Option("-o", metavar="PATH")] = ".",
     force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> ExportedSegments:
     """Write segments for other programs.
 

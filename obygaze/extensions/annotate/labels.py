@@ -21,11 +21,10 @@ from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.vocabulary import canonical_concept
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
-PathLike = str | os.PathLike[str]
 Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
 Seconds = Annotated[str | float | None, Option(metavar="SECONDS")]
 Rate = Annotated[str | float | None, Option(metavar="RATE")]

@@ -36,7 +36,6 @@ from obygaze.extensions.annotate.projection import (
 )
 from obygaze.extensions.annotate.watched import WatchedTable, checked_stretches
 from obygaze.features import PathLike, workspace_of
-from obygaze.models import named_manifest, read_run
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
@@ -50,6 +49,8 @@ from obygaze_features.manifest.vocabulary import concept_meaning, film_title
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.maps import map_names
 from obygaze_models.models.bottleneck import Bottleneck
+from obygaze_models.protocols import read_run
+from obygaze_models.protocols.experiments import named_manifest
 from obygaze_models.report.lookup import ReportRun, grouped
 from obygaze_models.zoo import load_model
 

@@ -4,7 +4,6 @@ The share is that of the part of a map above the mean of its clip, so that maps 
 unit can be compared.
 """
 
-import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.format.schema import MASK
@@ -45,10 +45,10 @@ class BoxAudit(list[dict[str, Any]]):
 
 
 def audit_boxes(
-    maps: str | os.PathLike[str] | Store,
-    boxes: str | os.PathLike[str],
+    maps: PathLike | Store,
+    boxes: PathLike,
     *,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> BoxAudit:
     """Measure how much of what a model looks at lies in boxes.
 

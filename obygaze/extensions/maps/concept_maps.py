@@ -7,7 +7,6 @@ an attentive probe. The direction that is used for a film was found on other fil
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from obygaze.extensions.maps.written import WrittenMaps, new_folder_of
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_rules import near
+from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.store import RowStatus, Store, open_store
 from obygaze_features.store.maps import (
@@ -41,15 +41,15 @@ ATTENTION = "attention"
 
 
 def write_concept_maps(
-    path: Annotated[str | os.PathLike[str], Option("-o", metavar="NAME")],
-    store: str | os.PathLike[str] | Store,
-    manifest: str | os.PathLike[str] | Manifest,
+    path: Annotated[PathLike, Option("-o", metavar="NAME")],
+    store: PathLike | Store,
+    manifest: PathLike | Manifest,
     model: str = "cav",
     task: Annotated[str, Option("--task")] = "ENHN_S",
     changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
     *,
     n_random: Annotated[int, PYTHON_ONLY] = 20,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> WrittenMaps:
     """Project concept vectors, or the direction of a model, on the stored tokens of each clip.
 

@@ -22,7 +22,7 @@ from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
 from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.options import PYTHON_ONLY, Option
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.recipes import exact_pictures, load_target, target_of
 from obygaze_features.store import RowStatus, Store, open_store
 from obygaze_features.store.maps import Directions, random_directions, write_maps
@@ -149,17 +149,17 @@ METHODS = {"grad-cam": grad_cam, "score-cam": score_cam}
 
 
 def write_saliency(
-    path: Annotated[str | os.PathLike[str], Option("-o", metavar="NAME")],
-    store: str | os.PathLike[str] | Store,
+    path: Annotated[PathLike, Option("-o", metavar="NAME")],
+    store: PathLike | Store,
     clips: Sequence[str] = (),
     directions: Annotated[Directions | None, PYTHON_ONLY] = None,
     *,
-    text: Annotated[str | os.PathLike[str] | None, Option(metavar="FILE")] = None,
+    text: Annotated[PathLike | None, Option(metavar="FILE")] = None,
     level: str = "clip",
     method: Method = "grad-cam",
     weights: str | None = None,
     facts: Annotated[Mapping[str, Any] | None, PYTHON_ONLY] = None,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> WrittenMaps:
     """Compute where CLIP or X-CLIP looks: Grad-CAM for texts, attention rollout without any.
 
@@ -224,9 +224,7 @@ def write_saliency(
     return WrittenMaps.at(folder)
 
 
-def _directions_of_texts(
-    store: Store, text: str | os.PathLike[str], level: str
-) -> Directions:
+def _directions_of_texts(store: Store, text: PathLike, level: str) -> Directions:
     """Return the mean vector of the texts of each attribute, and random directions."""
     texts = read_text_table(store, os.fspath(text))
     check_spaces(store, level, texts)

@@ -1,12 +1,11 @@
 """The store of maps that a command writes: where it is, and how many clips have maps."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store import open_store
 
 
@@ -32,9 +31,7 @@ class WrittenMaps:
         return f"{self.path}: maps of {self.counts['ok']} of {self.n_clips} clips"
 
 
-def new_folder_of(
-    path: str | os.PathLike[str], workspace: str | os.PathLike[str] | None
-) -> Path:
+def new_folder_of(path: PathLike, workspace: PathLike | None) -> Path:
     """Return the folder of a new store: a text is a name or path, a path object is a path."""
     if isinstance(path, str):
         return Workspace.of(workspace).target("stores", path)

@@ -16,7 +16,7 @@ from obygaze.extensions.share.publication import (
 from obygaze_features.core.drafts import OwnFolder, check_file
 from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
-from obygaze_features.core.workspace import is_url
+from obygaze_features.core.workspace import PathLike, is_url
 from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.reader import Store, open_store
 
@@ -46,14 +46,12 @@ class StoreCard:
 
 
 def describe_store(
-    store: str | os.PathLike[str] | Store,
+    store: PathLike | Store,
     *,
-    croissant: Annotated[str | os.PathLike[str] | None, Option(is_file=True)] = None,
-    recovered: Annotated[
-        str | os.PathLike[str] | Sequence[str], Option(is_file=True)
-    ] = (),
+    croissant: Annotated[PathLike | None, Option(is_file=True)] = None,
+    recovered: Annotated[PathLike | Sequence[str], Option(is_file=True)] = (),
     force: bool = False,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> StoreCard:
     """Print the card of a store, as the hub shows it.
 

@@ -13,7 +13,7 @@ from obygaze_features.core.metadata import CROISSANT_FILE, Publication
 from obygaze_features.core.options import Bar, Option
 from obygaze_features.core.schema_check import Table, read_json
 from obygaze_features.core.schema_rules import list_of, text
-from obygaze_features.core.workspace import is_url
+from obygaze_features.core.workspace import PathLike, is_url
 from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, Seal
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.describe import card_text, explain, explain_recipe
@@ -54,16 +54,14 @@ class Published(dict[str, int]):
 
 
 def publish(
-    store: str | os.PathLike[str] | Store,
+    store: PathLike | Store,
     target: Annotated[str, Option("--to")],
     creators: Annotated[Sequence[str], Option("--creator")],
     *,
-    recovered: Annotated[
-        str | os.PathLike[str] | Sequence[str], Option(is_file=True)
-    ] = (),
+    recovered: Annotated[PathLike | Sequence[str], Option(is_file=True)] = (),
     no_licence: bool = False,
     progress: Annotated[Progress | None, Bar("publish")] = None,
-    workspace: str | os.PathLike[str] | None = None,
+    workspace: PathLike | None = None,
 ) -> Published:
     """Publish a store with its card and metadata.
 
@@ -260,7 +258,7 @@ def croissant(
 
 
 def recovered_sentences(
-    recovered: str | os.PathLike[str] | Sequence[str], store: Store
+    recovered: PathLike | Sequence[str], store: Store
 ) -> Sequence[str]:
     """Return what can be recovered from a store, of a document of `obygaze audit pixels`."""
     if isinstance(recovered, str | os.PathLike):

@@ -32,6 +32,7 @@ from obygaze_features.core.files import (
     write_atomic,
 )
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
+from obygaze_features.core.workspace import PathLike, Workspace
 
 RUN_FORMAT = "obygaze-run/1"
 AGAIN = "the same obygaze run again, with --force"
@@ -215,7 +216,28 @@ def _set_aside(folder: Path, identity: str) -> None:
         (folder / name).rename(aside / name)
 
 
-def read_run(folder: Path) -> Run:
+def read_run(
+    run: PathLike | Run,
+    *,
+    workspace: PathLike | None = None,
+) -> Run:
+    """Read a finished run: its records, and its predictions.
+
+    Args:
+        run: The name of a run of the workspace, or its folder.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> found = og.read_run("first")
+        >>> found.cells[0]["model"]
+        'ridge'
+    """
+    if isinstance(run, Run):
+        return run
+    return read_folder(Workspace.of(workspace).existing("runs", run))
+
+
+def read_folder(folder: Path) -> Run:
     """Return the run of a folder; a file that changed since the run was written is an error."""
     about = _json(folder / RUN_FILE)
     if not isinstance(about, dict) or about.get("format") != RUN_FORMAT:

@@ -10,7 +10,7 @@ from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
 from obygaze_models.models.linear import RidgeProbe
 from obygaze_models.protocols.runner.records import Run
-from obygaze_models.report import report
+from obygaze_models.report import write_report
 
 KINDS = ("ridge", "logistic", "svm", "mlp", "pcbm-lr", "pcbm-dt", "pcbm-h")
 
@@ -42,7 +42,7 @@ def test_every_model_has_one(run: Run, kind: str) -> None:
 
 
 def test_the_report_shows_both(run: Run) -> None:
-    text = report([run.folder], formats=["md"])[0].read_text("utf-8")
+    text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
     assert "F1 binary, chosen threshold" in text
 
 

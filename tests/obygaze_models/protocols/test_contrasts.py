@@ -14,7 +14,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.table import result_text
-from obygaze_models.report import report
+from obygaze_models.report import write_report
 
 SHORT = ("models.mlp.max_epochs=6", "report.concepts=false", "grid.baselines=[]")
 METRICS, RANDOM = ("f1_weighted", "ap"), 'grid.baselines=["random"]'
@@ -76,13 +76,13 @@ def test_where_hard_negatives_train_better_it_is_found(tmp_path: Path) -> None:
         assert found["difference"] > 0.1
         assert found["n_movies_higher"] == found["n_movies"] == 8
     assert {row["seed"] for row in run.predictions} == {0}
-    text = report([run.folder], formats=["md"])[0].read_text("utf-8")
+    text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
     first = text.index("Which training task is better")
     assert first == text.index("## ") + 3
     assert "| mlp | AP |" in text[text.index("| **tested on ENHN_S** |", first) :]
     assert "have no interval and no p" in text[first:]
     with_p = hard_published(tmp_path / "published")
-    text = report([with_p.folder], formats=["md"])[0].read_text("utf-8")
+    text = write_report([with_p.folder], formats=["md"])[0].read_text("utf-8")
     assert "have no interval and no p" not in text
     assert "tested on ENHN_S: ridge (x) has ap" in result_text(run)
     assert "higher in 8 of 8 films; seeds 1" in result_text(run)

@@ -10,7 +10,7 @@ from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
 from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import fewer_films, schedule
-from obygaze_models.report import report
+from obygaze_models.report import write_report
 
 CHANGES = (
     'grid.models=["ridge", "pcbm-lr", "mlp"]',
@@ -69,7 +69,7 @@ def test_all_films_give_the_cell_and_fewer_give_less(tmp_path: Path) -> None:
     assert np.mean([few["value"] for few, _ in ridge]) < np.mean(
         [p["value"] for _, p in ridge]
     )
-    text = report([run.folder], formats=["md"])[0].read_text("utf-8")
+    text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
     assert "Learning curve: AP by the number of training films" in text
     assert "1 films" in text and "99 films" in text
 

@@ -14,7 +14,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run_records import remarks
 from obygaze_models.protocols.runner.table import result_text
-from obygaze_models.report import report
+from obygaze_models.report import write_report
 from obygaze_models.report.films import clip_scores
 
 SHORT = ("report.concepts=false", 'grid.models=["ridge"]')
@@ -35,7 +35,7 @@ def test_films_of_one_clip_have_no_pairs_in_the_order_of_the_levels(
     found = [record["concordance"] for record in run.of("levels")]
     assert found and all(own == {"value": None, "ci": [None, None]} for own in found)
     assert "– of pairs of levels in the order of the levels" in result_text(run)
-    text = report([run.folder], formats=["md"])[0].read_text("utf-8")
+    text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
     assert "None" not in text and "nan" not in text
 
 
@@ -56,7 +56,7 @@ def test_a_test_set_of_one_class_has_no_contrast_of_ap(tmp_path: Path) -> None:
     assert contrast["difference"] is None and contrast["n_movies"] == 0
     text = result_text(run)
     assert "ridge (s) has ap – / –, difference –" in text
-    text = report([run.folder], formats=["md"])[0].read_text("utf-8")
+    text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
     assert "None" not in text and "nan" not in text
 
 
@@ -84,7 +84,7 @@ def test_a_number_of_films_that_trains_nothing_is_a_missing_point(
     assert curve["points"][0]["value"] is None
     (whole,) = run.cells
     assert curve["points"][1]["value"] == whole["ap"]["value"] is not None
-    text = report([run.folder], formats=["md"])[0].read_text("utf-8")
+    text = write_report([run.folder], formats=["md"])[0].read_text("utf-8")
     assert "1 films" in text and "4 films" in text
 
 

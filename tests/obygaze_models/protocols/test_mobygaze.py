@@ -31,7 +31,7 @@ from obygaze_models.protocols.runner.localise import TIOUS, precisions
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Data, Task
-from obygaze_models.report.page import report
+from obygaze_models.report import write_report
 
 PLAIN = ("report.compare=false", "data.segments=made-up")
 EN_S = Task(classes={"EN": 0, "S": 1})
@@ -353,7 +353,7 @@ def test_the_report_draws_films_on_their_time_axis(planted, tmp_path: Path) -> N
         {"w": store},
     )
     run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    page, *files = report([tmp_path / "run"])
+    page, *files = write_report([tmp_path / "run"])
     (figure,) = (tmp_path / "run" / "figures").glob("windows-*.svg")
     drawn = figure.read_text("utf-8")
     assert all(f"tt000000{n}" in page.read_text("utf-8") for n in range(1, 7))

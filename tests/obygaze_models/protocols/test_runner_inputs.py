@@ -30,7 +30,7 @@ from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schema import Data, Feature, Protocol
-from obygaze_models.report import report
+from obygaze_models.report import write_report
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.results import argmax
 from obygaze_models.report.tables import Number
@@ -276,7 +276,7 @@ class TestOnDisk:
             quick("honest", "fit.seed=1", *RIDGE), manifest, "", {"x": store}
         )
         before = (tmp_path / "a" / "results.json").read_bytes()
-        report([tmp_path / "a"])
+        write_report([tmp_path / "a"])
         (tmp_path / "a" / "audits").mkdir()
         (tmp_path / "a" / "audits" / "mine.json").write_text("years")
         (tmp_path / "a" / "notes.txt").write_text("mine")

@@ -12,7 +12,7 @@ import pytest
 from support.runs import cell, usual, write_run
 from support.servers import need_program
 
-from obygaze_models.report.page import report
+from obygaze_models.report import write_report
 
 pytestmark = pytest.mark.check("opens a browser")
 
@@ -53,7 +53,7 @@ def chromium(page: Path, folder: Path, *flags: str) -> subprocess.CompletedProce
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     folders = [write_run(folder / "one", usual()), write_run(folder / "two", [cell()])]
-    return report(folders, formats=["html"])[0]
+    return write_report(folders, formats=["html"])[0]
 
 
 @pytest.mark.timeout(180)

@@ -20,7 +20,7 @@ from support.runs import analysis, cell, concepts, head, predictions, usual, wri
 from support.stores import a_recipe
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch
-from obygaze_models.report.page import report
+from obygaze_models.report import write_report
 
 VOID = {"meta", "link", "img", "br", "hr"}
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&\"' $_^$"
@@ -67,7 +67,7 @@ def page_of(path: Path) -> Page:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The files of one report; the page is the first, in the folder of its run."""
-    return report([write_run(tmp_path_factory.mktemp("runs") / "run", usual())])
+    return write_report([write_run(tmp_path_factory.mktemp("runs") / "run", usual())])
 
 
 def test_page_is_well_formed_and_loads_nothing(whole):
@@ -126,7 +126,7 @@ def hostile_run(folder: Path) -> Path:
 
 
 def test_names_cannot_become_markup_or_paths(tmp_path):
-    written = report([hostile_run(tmp_path / "run")])
+    written = write_report([hostile_run(tmp_path / "run")])
     page = page_of(written[0])
     assert "script" not in page.tags and not page.handlers
     assert all(link.startswith(("#", "data:")) for link in page.links)
@@ -158,13 +158,13 @@ def test_tables_and_figures_lie_beside_the_page(whole):
 
 
 def test_the_same_run_gives_the_same_page(tmp_path, whole):
-    again = report([write_run(tmp_path / "run", usual())], formats=["html"])
+    again = write_report([write_run(tmp_path / "run", usual())], formats=["html"])
     assert again[0].read_bytes() == whole[0].read_bytes()
 
 
 def test_several_runs_share_a_page_and_every_anchor_is_its_own(tmp_path):
     folders = [write_run(tmp_path / name, [cell()]) for name in ("one", "two")]
-    written = report(folders, tmp_path / "both.html", ["html"])
+    written = write_report(folders, tmp_path / "both.html", ["html"])
     page = page_of(written[0])
     assert written[0] == tmp_path / "both.html"
     assert page.tags.count("main") == 2 and len(page.ids) == len(set(page.ids))
@@ -188,7 +188,7 @@ def test_audit_findings_are_shown_with_their_figure(tmp_path):
         '<svg xmlns="http://www.w3.org/2000/svg" width="72pt"/>'
     )
     (audits / "other.json").write_text('{"effect": 0.5}')
-    page = page_of(report([folder], formats=["html", "csv"])[0])
+    page = page_of(write_report([folder], formats=["html", "csv"])[0])
     assert "Do captions tell of looks?" in page.text and "They do." in page.text
     assert (
         folder / "tables" / "audit-captions.csv"
@@ -210,7 +210,7 @@ def test_finding_cannot_include_files_of_other_folders(tmp_path, figure):
         "figure": figure,
     }
     (folder / "audits" / "a.json").write_text(json.dumps(finding))
-    drawn = report([folder], formats=["html"])
+    drawn = write_report([folder], formats=["html"])
     assert not [path for path in drawn if path.name == "run.svg"]
 
 
@@ -222,24 +222,24 @@ def test_a_broken_finding_is_named(tmp_path, text):
     (folder / "audits").mkdir()
     (folder / "audits" / "bad.json").write_text(text)
     with pytest.raises(Corrupt) as caught:
-        report([folder])
+        write_report([folder])
     assert caught.value.where.endswith("bad.json")
 
 
 def test_invalid_run_or_format_is_an_error(tmp_path):
     folder = write_run(tmp_path / "run", usual(), format="obygaze-run/9")
     with pytest.raises(Mismatch):
-        report([folder])
+        write_report([folder])
     with pytest.raises(FixUsage):
-        report([folder], formats=["pdf"])
+        write_report([folder], formats=["pdf"])
     with pytest.raises(FixUsage):
-        report([])
+        write_report([])
 
 
 def test_run_without_predictions_has_no_timelines(tmp_path):
     folder = write_run(tmp_path / "run", [cell()])
     (folder / "predictions.csv").unlink()
-    names = [path.name for path in report([folder])]
+    names = [path.name for path in write_report([folder])]
     assert "intervals-EN-S.svg" in names and "timelines.svg" not in names
 
 
@@ -250,7 +250,7 @@ def test_run_with_a_missing_record_is_reported_as_corrupt(tmp_path, lost):
     del about[lost]
     (folder / "run.json").write_text(json.dumps(about))
     with pytest.raises(Corrupt, match=lost):
-        report([folder])
+        write_report([folder])
 
 
 def test_command_finds_runs_by_name_and_lists_files(tmp_path):
@@ -268,15 +268,15 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(tmp_path: Path) -> No
     run = write_run(tmp_path / "run", usual())
     page, thesis = tmp_path / "page.html", tmp_path / "thesis.html"
     thesis.write_text("years")
-    report([run], page)
-    report([run], page)
+    write_report([run], page)
+    write_report([run], page)
     before = sorted(tmp_path.rglob("*"))
     for taken, why in (
         (thesis, "does not have the generator"),
         (tmp_path, "expected a file"),
     ):
         with pytest.raises(AlreadyThere, match=why):
-            report([run], taken)
+            write_report([run], taken)
     assert thesis.read_text() == "years"
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -287,7 +287,7 @@ def test_the_surest_errors_and_every_bar_of_the_timelines_are_listed(tmp_path):
         '"tt3-004",tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,0,0.25,0', LAST
     )
     folder = write_run(tmp_path / "run", usual(), text)
-    report([folder])
+    write_report([folder])
     lines = (folder / "tables" / "surest-errors.csv").read_text("utf-8").splitlines()
     assert lines[0] == "group,film,clip,number of the clip,annotated,concepts,score"
     assert lines[1:] == [
@@ -364,7 +364,7 @@ def test_several_runs_are_folded_and_one_is_not_and_words_are_explained(
 ):
     one = whole[0].read_text("utf-8")
     folders = [write_run(tmp_path / name, [cell()]) for name in ("one", "two")]
-    two = report(folders, tmp_path / "two.html", ["html"])[0].read_text("utf-8")
+    two = write_report(folders, tmp_path / "two.html", ["html"])[0].read_text("utf-8")
     assert (
         two.count('<details class="run">') == 2 and '<details class="run">' not in one
     )
@@ -394,7 +394,7 @@ def test_names_that_are_equal_as_file_names_have_files_of_their_own(
     records += [{**bank, "feature": store} for store in stores]
     records += [{**head("pcbm-dt"), "task": task} for task in ("HN_S", "HN-S")]
     folder = write_run(tmp_path / "run", records)
-    written = report([folder])
+    written = write_report([folder])
     assert len(set(written)) == len(written)
     assert len({str(path).lower() for path in written}) == len(written)
     on_disk = {

@@ -99,7 +99,7 @@ def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
 
 
 def test_scores_are_the_mean_of_fits_with_their_band(tmp_path: Path) -> None:
-    from obygaze.models import read_run
+    from obygaze_models.protocols import read_run
     from obygaze_models.report.lookup import ReportRun
 
     key = {"train": "HN_S", "test": "EN_S", "model": "ridge", "feature": "clip"}

@@ -9,8 +9,8 @@ import pytest
 from support.experiments import films, planted, write_workspace
 
 from obygaze.extensions.annotate.site import Site, open_site
-from obygaze.models import train
 from obygaze_features.core.errors import FixUsage
+from obygaze_models.protocols import train
 from obygaze_models.zoo import predict
 
 MANIFEST = films(n_films=4, n_scenes=30)

@@ -1,0 +1,96 @@
+"""The clips of one task as scikit-learn takes them: X, y, groups and ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.schema_rules import near
+from obygaze_features.core.workspace import PathLike
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.model import View
+from obygaze_features.store import Store, open_store
+from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.runner.features import join
+from obygaze_models.protocols.schema import Data, Task
+
+
+class Dataset(NamedTuple):
+    """What scikit-learn takes: one row for each clip that has a label and features.
+
+    `X` holds the feature vectors, `y` the classes 0 and 1, `groups` the film of each row and `ids`
+    the clip of each row.
+    """
+
+    X: NDArray[np.float32]
+    y: NDArray[np.int64]
+    groups: NDArray[np.str_]
+    ids: NDArray[np.str_]
+
+    def __repr__(self) -> str:
+        n_films = len(set(self.groups.tolist()))
+        shape = f"{len(self.X)} clips x {self.X.shape[1]}"
+        return short_repr(
+            "Dataset", shape, f"{n_films} films", f"{self.y.sum()} positive"
+        )
+
+
+def dataset(
+    store: PathLike | Store,
+    manifest: PathLike | Manifest,
+    *,
+    task: str | Mapping[str, int] = "EN_S",
+    view: View | None = None,
+    level: str | None = None,
+    workspace: PathLike | None = None,
+) -> Dataset:
+    """Return X, y, groups and ids of one task, as scikit-learn takes them.
+
+    Clips without features are left out; `og.open_store(...).matrix(...)` gives the reasons.
+
+    Args:
+        store: The features, as in `open_store`.
+        manifest: The clips and labels, as in `read_manifest`.
+        task: A task of the protocol `honest` (EN_S, HN_S, ENHN_S), or classes by annotation
+            level, such as `{"EN": 0, "S": 1}`.
+        view: The reading of the annotations. The default is "visual", as in the paper, where the
+            clips have visual concepts, else "raw".
+        level: The feature level. The default is "pooled" where the store has it, else "clip".
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> X, y, groups, ids = og.dataset("mine", "films", task="EN_S")
+        >>> X.shape, sorted(set(y.tolist()))
+        ((46, 8), [0, 1])
+    """
+    clips = read_manifest(manifest, workspace=workspace)
+    visual = set(clips.header.of_modality("visual"))
+    has_visual = any(not visual.isdisjoint(clip.concepts) for clip in clips)
+    view = view or ("visual" if has_visual else "raw")
+    data = Data(view=view, level=(level,) if level else Data().level)
+    if isinstance(task, str):
+        tasks = load_protocol("honest").tasks
+        if task not in tasks:
+            problem = f"unknown task {task!r}{near(task, tasks)}"
+            raise FixUsage(problem, hint=f"one of {', '.join(tasks)}")
+        name = task
+        chosen = tasks[task]
+    else:
+        name = "classes"
+        chosen = Task(classes=dict(task))
+    table = clip_table(clips, data)
+    labels = task_labels(name, chosen, table)
+    features = join("features", open_store(store, workspace=workspace), table, data)
+    rows = np.flatnonzero(features.present & (labels >= 0))
+    return Dataset(
+        X=features.X[features.row_of[rows]],
+        y=labels[rows].astype(np.int64),
+        groups=table.movies[rows],
+        ids=np.array(table.ids, dtype=np.str_)[rows],
+    )

@@ -1,0 +1,303 @@
+"""`obygaze run` and `train`: from names of a protocol, stores and a manifest to a finished run."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+
+from obygaze_features.core.commands import named_values
+from obygaze_features.core.console import (
+    ProgressBars,
+    count,
+    few,
+    progress_bars,
+    table,
+)
+from obygaze_features.core.docstrings import described_as_in
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.function_commands import command_of
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import (
+    EXPECTED,
+    PathLike,
+    Workspace,
+    is_url,
+    last_part,
+)
+from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.io import manifest_path
+from obygaze_features.store import Store, open_store
+from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.table import result_text
+
+if TYPE_CHECKING:
+    from obygaze_models.protocols.schema import Protocol
+    from obygaze_models.zoo import SavedModel
+
+Stores: TypeAlias = (
+    PathLike | Store | Sequence[PathLike | Store] | Mapping[str, PathLike | Store]
+)
+
+
+class Trained(NamedTuple):
+    """What training one model gives: the run that evaluated it, and the saved model."""
+
+    run: Run
+    model: SavedModel
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the results of the run, and the folder of the model."""
+        return {**self.run.to_json(), "model": str(self.model.folder)}
+
+    def __str__(self) -> str:
+        return f"{result_text(self.run)}\nmodel: {self.model.folder}"
+
+
+@dataclass(frozen=True)
+class ProtocolList:
+    """The protocols that come with obygaze, by name."""
+
+    protocols: Mapping[str, Protocol]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the complete protocols."""
+        return {name: chosen.to_json() for name, chosen in self.protocols.items()}
+
+    def __str__(self) -> str:
+        rows = []
+        for name, chosen in self.protocols.items():
+            models = " ".join(chosen.model_names)
+            rows.append((name, chosen.splits.kind, models, chosen.report.title))
+        return table(("protocol", "splits", "models", "what it is"), rows)
+
+
+def list_protocols() -> ProtocolList:
+    """List the protocols that come with obygaze."""
+    from obygaze_models.protocols.reading import load_protocol, protocol_names
+
+    return ProtocolList({name: load_protocol(name) for name in protocol_names()})
+
+
+def run(
+    protocol: PathLike = "honest",
+    stores: Annotated[
+        Stores | None, Option("--store", metavar="NAME=STORE", is_repeated=True)
+    ] = None,
+    manifest: Annotated[PathLike | Manifest | None, Option("--manifest")] = None,
+    *,
+    changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
+    output: Annotated[
+        PathLike | None,
+        Option("-o", metavar="NAME", shown_default="from the inputs"),
+    ] = None,
+    n_jobs: Annotated[int, Option("--jobs", least=0, shown_default="one a core")] = 0,
+    force: bool = False,
+    progress: bool | ProgressBars = False,
+    workspace: PathLike | None = None,
+) -> Run:
+    """Run an experiment: train and test every cell of a protocol.
+
+    Args:
+        protocol: The name of a protocol that comes with obygaze, or a TOML file.
+        stores: A store, and its name in tables; in Python one or several, or a mapping.
+        manifest: The clips. The default is the protocol's, or the only one there is.
+        changes: Change a key of the protocol, as in splits.scheme=none.
+        output: The name of the run, or a folder.
+        n_jobs: Processes that train.
+        force: Replace the output if it exists.
+        progress: Show a progress bar on stderr, or a function that makes the bar.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> ridge = ["grid.models=['ridge']"]
+        >>> found = og.run("honest", "mine", "films", changes=ridge, output="first")
+        >>> len(found.cells)
+        6
+
+    Commands:
+        obygaze run --list
+        obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
+        obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
+        obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set fit.seeds=5
+        obygaze run my-protocol.toml --manifest films --store clip=S --json
+    """
+    from obygaze_models.protocols.reading import load_protocol
+    from obygaze_models.protocols.runner.run import gather, run_protocol
+
+    started = time.perf_counter()
+    chosen = load_protocol(os.fspath(protocol), changes)
+    named = manifest or chosen.data.segments or chosen.data.manifest or None
+    clips, path = named_manifest(named, workspace)
+    inputs = gather(chosen, clips, path, open_stores(stores, workspace))
+    name = inputs.default_name if output is None else os.fspath(output)
+    folder = Workspace.of(workspace).target("runs", name)
+    read_s = time.perf_counter() - started
+    watch = progress_bars(progress, "steps")
+    return run_protocol(
+        inputs, folder, force=force, n_jobs=n_jobs, watch=watch, read_s=read_s
+    )
+
+
+@described_as_in(run)
+def train(
+    model: str,
+    store: Stores,
+    manifest: PathLike | Manifest,
+    *,
+    task: str = "ENHN_S",
+    changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
+    output: Annotated[
+        PathLike | None,
+        Option("-o", metavar="NAME", shown_default="from the inputs"),
+    ] = None,
+    n_jobs: Annotated[int, Option("--jobs", least=0, shown_default="one a core")] = 0,
+    force: bool = False,
+    progress: bool | ProgressBars = False,
+    workspace: PathLike | None = None,
+) -> Trained:
+    """Train one model, evaluate it on unseen films, and save it.
+
+    The metrics are those of the same settings on unseen films; the saved model is then trained on
+    all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse,
+    pcbm-h or ordinal.
+
+    Args:
+        model: The kind of the model.
+        store: Its features: a store, or NAME=STORE with the name in tables.
+        manifest: The clips and labels.
+        task: The classes to distinguish.
+        changes: Change a key of the honest protocol, or model.KEY of the model.
+        output: The name of the run and of the model, which are in the workspace.
+
+    Example:
+        >>> found, model = og.train("ridge", "mine", "films", output="kept")
+        >>> model.info.kind
+        'ridge'
+
+    Commands:
+        obygaze train ridge obygaze12-xclip obygaze12
+        obygaze train pcbm-lr obygaze12-xclip obygaze12 --task HN_S -o my-bottleneck
+        obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
+        obygaze train cav obygaze12-xclip obygaze12 --json
+    """
+    from obygaze_models.protocols.runner.run import gather, run_protocol
+    from obygaze_models.protocols.runner.training import fit_final, training_protocol
+    from obygaze_models.zoo.saving import check_place, load_folder
+
+    clips, path = named_manifest(manifest, workspace)
+    chosen = training_protocol(model, task, clips, changes)
+    inputs = gather(chosen, clips, path, open_stores(store, workspace))
+    name = inputs.default_name if output is None else os.fspath(output)
+    place = Workspace.of(workspace)
+    folder = _named_folder(place, name)
+    model_folder = place.folder("models") / folder.name
+    check_place(model_folder, model_folder.name)
+    done = run_protocol(
+        inputs,
+        folder,
+        force=force,
+        n_jobs=n_jobs,
+        watch=progress_bars(progress, "steps"),
+    )
+    fit_final(inputs, done, model_folder, force=force)
+    return Trained(done, load_folder(model_folder))
+
+
+def _named_folder(workspace: Workspace, name: str) -> Path:
+    """Return the folder of a run that is called as its model; both are in the workspace."""
+    folder = workspace.target("runs", name)
+    if folder != workspace.folder("runs") / folder.name:
+        raise FixUsage(
+            f"expected a name for the run and its model, got the path {name!r}",
+            hint=f"-o {folder.name} for runs/{folder.name} and models/{folder.name}",
+        )
+    return folder
+
+
+def named_manifest(
+    manifest: PathLike | Manifest | None, workspace: PathLike | None
+) -> tuple[Manifest, str]:
+    """Return a manifest and its path; without a name, the only manifest of the workspace."""
+    if isinstance(manifest, Manifest):
+        return manifest, manifest.name
+    place = Workspace.of(workspace)
+    if manifest is None:
+        known = place.names("manifests")
+        if len(known) != 1:
+            hint = "obygaze manifest import --help"
+            if known:
+                hint = f"name one of {few(known)}"
+            n_known = count(len(known), "manifest")
+            what = f"no manifest is named, and the workspace has {n_known}"
+            raise FixUsage(what, hint=hint)
+        manifest = known[0]
+    path = manifest_path(manifest, workspace=workspace)
+    return read_manifest(path), str(path)
+
+
+def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
+    """Open stores by the names that results give them; texts may be NAME=STORE."""
+    if stores is None:
+        return {}
+    named: Mapping[str, PathLike | Store]
+    if isinstance(stores, Mapping):
+        named = stores
+    elif isinstance(stores, str):
+        named = store_names([stores])
+    elif isinstance(stores, Sequence):
+        named = _named_stores(stores)
+    else:
+        named = _named_stores([stores])
+    return {
+        name: open_store(store, workspace=workspace) for name, store in named.items()
+    }
+
+
+def _named_stores(stores: Sequence[PathLike | Store]) -> dict[str, PathLike | Store]:
+    """Return stores by their names; those without one are named after their place."""
+    named: dict[str, PathLike | Store] = {}
+    for store in stores:
+        if isinstance(store, str):
+            pairs: Mapping[str, PathLike | Store] = store_names([store])
+        else:
+            pairs = {_name_of(store): store}
+        for name, chosen in pairs.items():
+            if name in named:
+                raise FixUsage(f"--store names {name!r} twice")
+            named[name] = chosen
+    return named
+
+
+def _name_of(store: os.PathLike[str] | Store) -> str:
+    location = store.location if isinstance(store, Store) else os.fspath(store)
+    return _last_name(location)
+
+
+def store_names(words: Iterable[str]) -> dict[str, str]:
+    """Return the stores of NAME=STORE words; a store without a name is named after its folder."""
+    return named_values(map(_with_store_name, words), "--store")
+
+
+def _with_store_name(word: str) -> str:
+    """Return NAME=STORE for a word that may be the store alone, whose path may have a `=` in it."""
+    name, equals, _ = word.partition("=")
+    if equals and not re.search(r"[/\\:?#]", name):
+        return word
+    location, _, _ = word.partition(EXPECTED)
+    return f"{_last_name(location).replace('=', '-')}={word}"
+
+
+def _last_name(location: str) -> str:
+    """Return the last part of the place of a store, without the ending of a packed store."""
+    place = location if is_url(location) else str(Path(location).resolve())
+    return last_part(place).removesuffix(".zip")
+
+
+command = command_of(
+    run, "run", instead={"--list": list_protocols}, text=result_text, unit="steps"
+)
