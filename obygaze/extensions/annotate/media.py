@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from obygaze.features import ProgressBars
-from obygaze_features.core.console import Progress
+from obygaze_features.core.console import Progress, ProgressBars
 from obygaze_features.core.drafts import new_file
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.files import quick_sha256

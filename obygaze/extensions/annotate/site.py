@@ -35,11 +35,10 @@ from obygaze.extensions.annotate.projection import (
     watched_path,
 )
 from obygaze.extensions.annotate.watched import WatchedTable, checked_stretches
-from obygaze.features import PathLike, workspace_of
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.search import search
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.link import film_span
@@ -501,7 +500,7 @@ def open_site(
         blind: Show neither predictions nor what others marked.
         workspace: The workspace, if it is not the current one.
     """
-    place = workspace_of(workspace)
+    place = Workspace.of(workspace)
     scored = None
     if run:
         scored = ReportRun.of_run(read_run(run, workspace=workspace))
