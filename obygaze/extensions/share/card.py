@@ -49,7 +49,7 @@ def describe_store(
     store: PathLike | Store,
     *,
     croissant: Annotated[PathLike | None, Option(is_file=True)] = None,
-    recovered: Annotated[PathLike | Sequence[str], Option(is_file=True)] = (),
+    recovered: Annotated[PathLike | Sequence[str] | None, Option(is_file=True)] = None,
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> StoreCard:

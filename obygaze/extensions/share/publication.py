@@ -58,7 +58,7 @@ def publish(
     target: Annotated[str, Option("--to")],
     creators: Annotated[Sequence[str], Option("--creator")],
     *,
-    recovered: Annotated[PathLike | Sequence[str], Option(is_file=True)] = (),
+    recovered: Annotated[PathLike | Sequence[str] | None, Option(is_file=True)] = None,
     no_licence: bool = False,
     progress: Annotated[Progress | None, Bar("publish")] = None,
     workspace: PathLike | None = None,
@@ -258,12 +258,12 @@ def croissant(
 
 
 def recovered_sentences(
-    recovered: PathLike | Sequence[str], store: Store
+    recovered: PathLike | Sequence[str] | None, store: Store
 ) -> Sequence[str]:
     """Return what can be recovered from a store, of a document of `obygaze audit pixels`."""
     if isinstance(recovered, str | os.PathLike):
         return read_recovered(Path(recovered), store)
-    return recovered
+    return recovered or ()
 
 
 def read_recovered(path: Path, store: Store) -> list[str]:
