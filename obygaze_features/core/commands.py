@@ -272,22 +272,6 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
 force_option = click.option(
     "--force", is_flag=True, help="Replace the output if it exists."
 )
-spreadsheet_option = click.option(
-    "--for-spreadsheets",
-    is_flag=True,
-    help="CSV: put an apostrophe before text that a spreadsheet would run; the first line says so.",
-)
-dtype_option = click.option(
-    "--dtype",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
-    default="float32",
-    help="Compute in this precision.",
-)
-attention_option = click.option(
-    "--attention",
-    type=click.Choice(["sdpa", "eager"]),
-    help="Attention of torch. [default: the preset's]",
-)
 
 
 def command(name: str | None = None) -> Callable[[Callable[..., Any]], SessionCommand]:
