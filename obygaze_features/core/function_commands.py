@@ -37,6 +37,7 @@ have
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -251,12 +252,24 @@ def parameters_of(
 
 
 def _hints_of_parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of parameters; that of the result may be known to type checkers only."""
+    """Return the types of parameters, without that of the result.
+
+    A module may import a type for type checkers only, so that its commands start fast.
+    """
     annotations = dict(inspect.get_annotations(function))
     annotations.pop("return", None)
     described = types.SimpleNamespace(__annotations__=annotations)
-    names = inspect.unwrap(function).__globals__
-    return get_type_hints(described, names, include_extras=True)
+    names = _KnownNames(inspect.unwrap(function).__globals__)
+    return get_type_hints(described, {}, names, include_extras=True)
+
+
+class _KnownNames(dict[str, Any]):
+    """The names of a module; one that only type checkers know is a class of its own."""
+
+    def __missing__(self, name: str) -> Any:
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
+        return type(name, (), {})
 
 
 def _param_of(

@@ -124,7 +124,17 @@ def test_no_option_goes_unexplained():
 
 @pytest.mark.parametrize(
     "words",
-    [["--help"], ["--version"], [], ["manifest", "--help"], ["bench", "--help"]],
+    [
+        ["--help"],
+        ["--version"],
+        [],
+        ["manifest", "--help"],
+        ["bench", "--help"],
+        ["backbones", "check", "--help"],
+        ["extract", "run", "--help"],
+        ["extract", "slurm", "--help"],
+        ["search", "--help"],
+    ],
 )
 def test_help_comes_before_anything_heavy_is_imported(words):
     program = (

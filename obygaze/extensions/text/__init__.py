@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from obygaze.extensions.text.actions import embed_texts as embed_texts
+    from obygaze.extensions.text.actions import score_captions as score_captions
     from obygaze.extensions.text.texts import add_texts as add_texts
-    from obygaze.extensions.text.texts import embed_texts as embed_texts
-    from obygaze.extensions.text.texts import score_captions as score_captions
     from obygaze.extensions.text.texts import write_texts as write_texts
 
 COMMANDS = {
@@ -18,22 +18,18 @@ COMMANDS = {
         "Find clips by a text or a clip.",
     ),
     "extract text": (
-        "obygaze.extensions.text.texts:embed_texts",
+        "obygaze.extensions.text.actions:embed_texts",
         "Embed prompts in the space of a backbone's clips.",
     ),
     "extract captions": (
-        "obygaze.extensions.text.texts:score_captions",
+        "obygaze.extensions.text.actions:score_captions",
         "Score captions with language models.",
     ),
 }
 
 if not TYPE_CHECKING:
     _EXPORTS = {
-        "obygaze.extensions.text.texts": (
-            "add_texts",
-            "embed_texts",
-            "score_captions",
-            "write_texts",
-        ),
+        "obygaze.extensions.text.actions": ("embed_texts", "score_captions"),
+        "obygaze.extensions.text.texts": ("add_texts", "write_texts"),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import click
 import pytest
@@ -23,6 +23,9 @@ from obygaze_features.core.function_commands import (
 )
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from obygaze_features.store import Store
 
 
 @dataclass(frozen=True)
@@ -664,3 +667,25 @@ def test_a_number_without_ends_has_no_range_and_paths_may_be_values() -> None:
     assert json.loads(done.stdout)["stores"] == {"a": "b/c"}
     assert CliRunner().invoke(command, ["--factor", "nan"], obj=session).exit_code == 2
     assert flags_of(scale) == {"factor": "--factor", "stores": "--stores"}
+
+
+def test_a_type_may_be_known_to_type_checkers_only() -> None:
+    def read(
+        store: Store | str,
+        *,
+        rows: Sequence[int] = (),
+        load: Annotated[Callable[[Store], Any] | None, PYTHON_ONLY] = None,
+    ) -> Store:
+        """Read.
+
+        Args:
+            store: What to read.
+            rows: Which rows.
+            load: How.
+        """
+        return cast("Store", Copied({"store": store, "rows": list(rows)}))
+
+    session = Session(Workspace(Path("there")), Console(as_json=True))
+    words = ["s", "--rows", "1"]
+    done = CliRunner().invoke(command_of(read, "read"), words, obj=session)
+    assert json.loads(done.stdout) == {"json_version": 1, "store": "s", "rows": [1]}

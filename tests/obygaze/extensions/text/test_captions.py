@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.extensions.text.texts import score_captions
+from obygaze.extensions.text.actions import score_captions
 from obygaze_features.core.errors import AlreadyThere, FixInput
 
 
@@ -81,7 +81,7 @@ def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
 def test_what_was_filled_is_told_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sentences = "obygaze.extensions.text.texts"
+    sentences = "obygaze_features.backbones.text"
     monkeypatch.setattr(f"{sentences}.LanguageModel", lambda name: Made())
     monkeypatch.setattr(f"{sentences}.SentenceEncoder", lambda name: Made())
     table, out = tmp_path / "t.csv", tmp_path / "o.csv"
