@@ -138,17 +138,7 @@ def _refuse_objects(error: Exception, what: str, path: Path) -> None:
 
 def open_npy(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     """Open a folder with a file for each clip; `levels` name the sub-folders of their files."""
-    if levels:
-        folders = dict(levels)
-    elif (root / NPY_LEVELS).is_file():
-        names = (root / NPY_LEVELS).read_text(encoding="utf-8").split()
-        folders = {name: name for name in names}
-    else:
-        n_dimensions = []
-        for file in plain_files(root, SUFFIXES):
-            with suppress(Corrupt):  # it becomes a failed row
-                n_dimensions.append(_mapped(file).ndim)
-        folders = {"frames" if has_several(n_dimensions) else "clip": ""}
+    folders = dict(levels) or _folders_of_levels(root)
     files = {}
     for level, name in folders.items():
         folder = root / name
@@ -161,6 +151,18 @@ def open_npy(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     movies = _movies_of_folders(files, tops, root)
     origin = origin_of("npy", root, every)
     return clip_source(origin, files, _mapped, recorded, movie_of_clip=movies)
+
+
+def _folders_of_levels(root: Path) -> dict[str, str]:
+    """Return the folder of each level: those that `export` wrote, else one level in all of it."""
+    if (root / NPY_LEVELS).is_file():
+        names = (root / NPY_LEVELS).read_text(encoding="utf-8").split()
+        return {name: name for name in names}
+    n_dimensions = []
+    for file in plain_files(root, SUFFIXES):
+        with suppress(Corrupt):  # it becomes a failed row
+            n_dimensions.append(_mapped(file).ndim)
+    return {"frames" if has_several(n_dimensions) else "clip": ""}
 
 
 def _movies_of_folders(
@@ -217,11 +219,13 @@ def open_csv(
     if table.columns and id_key not in table.columns:
         hint = f"--id-key COLUMN, one of {few(table.columns)}"
     violations.raise_if_any(NOT_FEATURES, hint)
-    columns: dict[str, list[tuple[int, str]]] = {}
-    for column in table.columns:
-        match = _NUMBERED.fullmatch(column)
-        if match is not None and column not in (id_key, MOVIE_KEY):
-            columns.setdefault(match[1] or "x", []).append((int(match[2]), column))
+    columns = _numbered_columns(table, id_key)
+    if not columns and not levels:
+        raise FixInput(
+            "no numbered columns",
+            where=str(path),
+            hint="name the columns of a vector x_0, x_1, ...",
+        )
     vectors = {
         name: _in_order(numbered, violations)
         for name, numbered in columns.items()
@@ -233,6 +237,7 @@ def open_csv(
     )
     numbers = {name: _numbers(table, ordered) for name, ordered in vectors.items()}
     violations.raise_if_any(NOT_FEATURES)
+    texts = [name for name in (id_key, MOVIE_KEY) if name in table.columns]
 
     def read(name: str) -> Array:
         if name in numbers:
@@ -243,22 +248,25 @@ def open_csv(
             raise FixInput(what, where=str(path), hint="--level NAME=COLUMNS")
         return np.array([row[name] for row in table.rows], dtype=np.str_)
 
-    if not numbers and not levels:
-        raise FixInput(
-            "no numbered columns",
-            where=str(path),
-            hint="name the columns of a vector x_0, x_1, ...",
-        )
-    names = [*numbers, *(name for name in (id_key, MOVIE_KEY) if name in table.columns)]
     return column_source(
         path,
-        names,
+        [*numbers, *texts],
         read,
         levels,
         origin=origin_of("csv", path),
         id_key=id_key,
         keep_names=made_by_obygaze(path.with_name(f"{path.name}.json")),
     )
+
+
+def _numbered_columns(table: CsvTable, id_key: str) -> dict[str, list[tuple[int, str]]]:
+    """Return the numbers and names of the columns of each vector, such as `clip_0`, `clip_1`."""
+    columns: dict[str, list[tuple[int, str]]] = {}
+    for column in table.columns:
+        match = _NUMBERED.fullmatch(column)
+        if match is not None and column not in (id_key, MOVIE_KEY):
+            columns.setdefault(match[1] or "x", []).append((int(match[2]), column))
+    return columns
 
 
 def _in_order(numbered: Sequence[tuple[int, str]], violations: Violations) -> list[str]:
@@ -312,28 +320,32 @@ def open_pth(path: Path, levels: Mapping[str, str]) -> FeatureSource:
     `levels` name keys, where the files hold dictionaries of tensors.
     """
     need("torch", "mlp", PTH_PURPOSE)
-    root = path
     files = plain_files(path, PTH_SUFFIXES)
-    ids = [file.stem for file in files]
-    if len(set(ids)) < len(ids):  # two movies have videos of one name
-        ids = [f"{file.parent.name}-{file.stem}" for file in files]
-    clips = by_clip(files, ids)
+    clips = by_clip(files, _ids_of_files(files))
     keys = {
         name: {clip: (file, key) for clip, file in clips.items()}
         for name, key in (levels or {"": ""}).items()
     }
     movies = {
-        clip: file.parent.name for clip, file in clips.items() if file.parent != root
+        clip: file.parent.name for clip, file in clips.items() if file.parent != path
     }
-    origin = origin_of("pth", root, files)
+    origin = origin_of("pth", path, files)
     source = clip_source(origin, keys, _tensor, levels, movie_of_clip=movies)
-    n_others = sum(path.is_file() for path in visible_paths(root)) - len(files)
+    n_others = sum(other.is_file() for other in visible_paths(path)) - len(files)
     if n_others > 0:
         verb = "was" if n_others == 1 else "were"
         source.warnings.append(f"{count(n_others, 'file')} {verb} left out: not .pth")
     if not levels:
         source.arrays = {_level_of(source): source.arrays[""]}
     return source
+
+
+def _ids_of_files(files: Sequence[Path]) -> list[str]:
+    """Return the clip of each file: its name, with that of its film where two have one name."""
+    ids = [file.stem for file in files]
+    if len(set(ids)) < len(ids):
+        return [f"{file.parent.name}-{file.stem}" for file in files]
+    return ids
 
 
 def _level_of(source: FeatureSource) -> str:
@@ -351,14 +363,32 @@ def _tensor(key: tuple[Path, str]) -> Array:
     """Return the tensor of a file, of one of its keys if not "", without the leading 1."""
     file, name = key
     torch = need("torch", "mlp", PTH_PURPOSE)
+    value = _loaded(torch, file)
+    if name:
+        if not isinstance(value, dict):
+            raise BadRow(f"{file.name} is not a dictionary of tensors")
+        value = value.get(name)
+    if not isinstance(value, torch.Tensor):
+        raise BadRow(
+            f"{file.name} holds {type(value).__name__}, not {name or 'a tensor'}"
+        )
+    _check_tensor(torch, value, file.name)
+    tensor = value.detach()
+    if tensor.dtype == torch.bfloat16:  # NumPy has no such type; this is exact
+        tensor = tensor.float()
+    array: Array = tensor.numpy()[0]
+    return array
+
+
+def _loaded(torch: Any, file: Path) -> Any:
+    """Return what a file holds; raise an error for one that could run code."""
     check_memory(file.stat().st_size, "one file", str(file))
     try:
-        with (
-            warnings.catch_warnings()
-        ):  # what is wrong with a file is reported below, once
+        # What is wrong with a file is reported below, once.
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             data = io.BytesIO(file.read_bytes())
-            value = torch.load(data, map_location="cpu", weights_only=True)
+            return torch.load(data, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise FixInput(
             "this file has more than plain tensors: loading it could run code",
@@ -367,25 +397,16 @@ def _tensor(key: tuple[Path, str]) -> Array:
         ) from error
     except DAMAGE as error:
         raise BadRow(f"{file.name} cannot be read: {str(error)[:120]}") from error
-    if name and not isinstance(value, dict):
-        raise BadRow(f"{file.name} is not a dictionary of tensors")
-    value = value.get(name) if name else value
-    if not isinstance(value, torch.Tensor):
-        raise BadRow(
-            f"{file.name} holds {type(value).__name__}, not {name or 'a tensor'}"
-        )
-    if value.layout != torch.strided or value.is_quantized or value.is_complex():
-        raise BadRow(f"{file.name} holds an unsupported kind of tensor")
+
+
+def _check_tensor(torch: Any, value: Any, name: str) -> None:
+    """Raise BadRow unless a tensor is the plain one of a clip, and all of it is in the file."""
+    is_plain = value.layout == torch.strided and not value.is_quantized
+    if not is_plain or value.is_complex():
+        raise BadRow(f"{name} holds an unsupported kind of tensor")
     # A few bytes can be seen as a huge tensor, by strides of zero.
     if value.numel() * value.element_size() > value.untyped_storage().nbytes():
-        raise BadRow(f"{file.name} holds less than its shape {tuple(value.shape)}")
+        raise BadRow(f"{name} holds less than its shape {tuple(value.shape)}")
     if value.ndim not in (2, 3) or value.shape[0] != 1:
         shape = tuple(value.shape)
-        raise BadRow(
-            f"{file.name} has the shape {shape}, expected [1, D] or [1, tokens, D]"
-        )
-    tensor = value.detach()
-    if tensor.dtype == torch.bfloat16:  # NumPy has no such type; this is exact
-        tensor = tensor.float()
-    array: Array = tensor.numpy()[0]
-    return array
+        raise BadRow(f"{name} has the shape {shape}, expected [1, D] or [1, tokens, D]")

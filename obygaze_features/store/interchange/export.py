@@ -50,6 +50,8 @@ from obygaze_features.store.interchange.source import (
 from obygaze_features.store.read.reader import Store, open_store
 
 DATE = (1980, 1, 1, 0, 0, 0)
+# The formats that hold one level.
+ONE_LEVEL = ("csv", "pth")
 SHOWN_CLIPS = 20
 LABELS = ("level", "concepts")
 LABELS_FILE = "labels.csv"
@@ -163,24 +165,47 @@ def export_store(
     if labels is not None:
         labels = read_manifest(labels, workspace=workspace)
     store.plan.refuse_pictures(store.location)
-    if format not in FORMATS:
-        raise FixUsage(
-            f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
-        )
-    if (
-        for_spreadsheets
-        and format != "csv"
-        and not (FORMATS[format].in_folder and labels)
-    ):
-        raise FixUsage(
-            f"{format} without labels has no table for spreadsheets", hint="csv"
-        )
+    _check_format(format, for_spreadsheets=for_spreadsheets, labels=labels)
     refuse_spreadsheet_name(path)
     specs = _specs(store, format, levels)
     if format == "npz" and labels is not None:
         _check_label_arrays(specs)
+    present, left_out = _rows_to_export(store, specs)
+    if FORMATS[format].ids_are_names:
+        _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), store.location)
+    words = None
+    if labels is not None:
+        words = {clip.clip_id: (clip.level, "|".join(clip.concepts)) for clip in labels}
+    job = _Job(
+        store, specs, present, progress or Quiet(), compress, words, for_spreadsheets
+    )
+    n_clips = int(present.sum())
+    job.progress.expect(len(specs) * n_clips)
+    _write(job, path, format, force=force)
+    return Exported(path, format, n_clips, [spec.name for spec in specs], left_out)
+
+
+def _check_format(
+    format: str, *, for_spreadsheets: bool, labels: Manifest | None
+) -> None:
+    """Raise an error for an unknown format, or one without a table for spreadsheets."""
+    if format not in FORMATS:
+        raise FixUsage(
+            f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
+        )
+    has_table = format == "csv" or (FORMATS[format].in_folder and labels)
+    if for_spreadsheets and not has_table:
+        raise FixUsage(
+            f"{format} without labels has no table for spreadsheets", hint="csv"
+        )
+
+
+def _rows_to_export(
+    store: Store, specs: Sequence[ArraySpec]
+) -> tuple[npt.NDArray[np.bool_], dict[str, str]]:
+    """Return which rows have features in all levels, and why the clips of others have none."""
     present = np.ones(store.n_clips, dtype=bool)
-    left_out = dict[str, str]()
+    left_out: dict[str, str] = {}
     for spec in specs:
         for row, status in store.commits.not_ok(spec.name).items():
             present[row] = False
@@ -190,30 +215,24 @@ def export_store(
         raise FixInput(
             "no clip has features; nothing to export", where=store.location, hint=hint
         )
-    if FORMATS[format].ids_are_names:
-        _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), store.location)
-    words = None
-    if labels is not None:
-        words = {clip.clip_id: (clip.level, "|".join(clip.concepts)) for clip in labels}
-    job = _Job(
-        store, specs, present, progress or Quiet(), compress, words, for_spreadsheets
-    )
-    job.progress.expect(len(specs) * int(present.sum()))
-    own = FORMATS[format].own
+    return present, left_out
+
+
+def _write(job: _Job, path: Path, format: str, *, force: bool) -> None:
+    """Write the file or the folder, and beside a table what is known of its features."""
+    kind = FORMATS[format]
+    n_bytes = int(job.rows.sum()) * sum(spec.row_bytes for spec in job.specs)
     beside = path.parent / f"{path.name}.json"
-    new = new_folder if FORMATS[format].in_folder else new_file
-    facts = pretty_json(provenance(store))
-    with disk_errors(path), new(path, own, force=force) as draft:
-        check_disk(
-            int(present.sum()) * sum(spec.row_bytes for spec in specs), draft.parent
-        )
-        FORMATS[format].write(job, draft)
-        if FORMATS[format].in_folder:
+    facts = pretty_json(provenance(job.store))
+    new = new_folder if kind.in_folder else new_file
+    with disk_errors(path), new(path, kind.own, force=force) as draft:
+        check_disk(n_bytes, draft.parent)
+        kind.write(job, draft)
+        if kind.in_folder:
             _finish_folder(job, draft, format)
         elif format == "csv" and (force or free_for(beside, facts)):
             with new_file(beside, FACTS, force=force) as hidden:
                 hidden.write_bytes(facts)
-    return Exported(path, format, int(present.sum()), [s.name for s in specs], left_out)
 
 
 def provenance(store: Store) -> dict[str, Any]:
@@ -270,20 +289,27 @@ def _names_sha256(folder: Path) -> str:
 
 
 def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[ArraySpec]:
+    """Return the arrays to export; a format of one level has a default."""
     names = list(dict.fromkeys(levels or store.levels))
     store.require_held(names)
     specs = [store.plan.array(name) for name in names]
-    if format == "csv" and not levels:
-        specs = [spec for spec in specs if len(spec.tail_shape) == 1][-1:]
-    elif format == "pth" and not levels:
-        specs = sorted(specs, key=lambda spec: -len(spec.tail_shape))[:1]
-    if not specs or (format in ("csv", "pth") and len(specs) > 1):
+    if format in ONE_LEVEL and not levels:
+        specs = _usual_level(specs, format)
+    if not specs or (format in ONE_LEVEL and len(specs) > 1):
         raise FixUsage(f"expected one level for {format}", hint="--level NAME")
     if format == "csv" and len(specs[0].tail_shape) != 1:
         raise FixUsage(
             "csv needs a level with one vector a clip", hint="--level pooled"
         )
     return specs
+
+
+def _usual_level(specs: Sequence[ArraySpec], format: str) -> list[ArraySpec]:
+    """Return the level for a format of one level: the last with a vector a clip, or all tokens."""
+    if format == "csv":
+        vectors = [spec for spec in specs if len(spec.tail_shape) == 1]
+        return vectors[-1:]
+    return sorted(specs, key=lambda spec: -len(spec.tail_shape))[:1]
 
 
 def _check_label_arrays(specs: Sequence[ArraySpec]) -> None:

@@ -54,7 +54,7 @@ def open_one(
         key = id_key if id_key is not None or levels else _id_key(handle)
         if key is None:
             source = _a_dataset_a_clip(
-                path, handle, levels or _found_levels(handle, path)
+                path, handle, levels or _levels_of_file(handle, path)
             )
         else:
             source = column_source(
@@ -289,20 +289,28 @@ def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
             yield match[1]
 
 
-def _found_levels(handle: Any, path: Path) -> dict[str, str]:
+def _exported_levels(handle: Any) -> list[str]:
+    """Return the levels that `export` wrote; none for files of other programs."""
+    if HDF5_LEVELS not in handle.attrs:
+        return []
+    _check_texts(handle)
+    return [str(name) for name in handle.attrs[HDF5_LEVELS]]
+
+
+def _levels_of_file(handle: Any, path: Path) -> dict[str, str]:
     """Return the paths of levels: as `export` wrote them, else of one dataset for each clip."""
-    if HDF5_LEVELS in handle.attrs:
-        _check_texts(handle)
-    exported = [str(name) for name in handle.attrs.get(HDF5_LEVELS, ())]
+    exported = _exported_levels(handle)
     arrays = [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset]
-    if arrays and len(exported) == 1:
-        return {exported[0]: ID}
-    if arrays:
-        n_dimensions = (handle[name].ndim for name in arrays)
-        return {"frames" if has_several(n_dimensions) else "clip": ID}
-    if not exported:
-        what = (
-            f"no dataset at the top of the file, only {few(list(handle)) or 'nothing'}"
+    if not arrays and exported:
+        return {name: f"{ID}/{name}" for name in exported}
+    if not arrays:
+        there = few(list(handle)) or "nothing"
+        raise FixInput(
+            f"no dataset at the top of the file, only {there}",
+            where=str(path),
+            hint=LAYOUT,
         )
-        raise FixInput(what, where=str(path), hint=LAYOUT)
-    return {name: f"{ID}/{name}" for name in exported}
+    if len(exported) == 1:
+        return {exported[0]: ID}
+    n_dimensions = (handle[name].ndim for name in arrays)
+    return {"frames" if has_several(n_dimensions) else "clip": ID}

@@ -253,43 +253,19 @@ def import_store(
     """
     settings = settings or ImportSettings()
     progress = progress or Quiet()
-    for name in settings.facts.keys() & OWN_FACTS:
-        raise FixUsage(
-            f"the fact {name!r} is recorded by the import itself",
-            hint="--backbone NAME"
-            if name == "backbone"
-            else "another name for this fact",
-        )
+    _check_facts(settings.facts)
     ids = [(aliases or {}).get(clip, clip) for clip in source.clip_ids]
-    index_of = {clip: index for index, clip in enumerate(ids)}
-    if len(index_of) < len(ids):
-        repeated = [clip for clip, n in Counter(ids).items() if n > 1]
-        raise FixInput(
-            f"{count(len(repeated), 'clip id')} more than once in the files: {few(repeated, 3)}",
-            where=name_of(source),
-            hint="keep one row for each id, or name another array of ids with --id-key",
-            details=repeated[:20],
-        )
+    _check_unique(ids, source)
     rows = manifest or clips_of(replace(source, clip_ids=ids))
     progress.expect(len(rows.clip_ids))
+    index_of = {clip: index for index, clip in enumerate(ids)}
     indices = [index_of.get(clip) for clip in rows.clip_ids]
-    if ids and not any(index is not None for index in indices):
-        raise FixInput(
-            f"the files have none of the clips of the manifest: their first clip id is {ids[0]!r}, "
-            f"the manifest's is {next(iter(rows.clip_ids), '')!r}",
-            where=rows.name,
-            hint="use the same ids in both, or name another array of ids with --id-key",
-        )
+    _check_some_known(ids, indices, rows)
     job = _Job(source, settings, indices)
-    facts: dict[str, Any] = {"origin": dict(source.origin), **settings.facts}
-    if settings.backbone:
-        facts["backbone"] = settings.backbone
-    if settings.pool != "none":
-        facts["pooling"] = "maximum over all tokens, by the importer"
-    check_disk(sum(spec.row_bytes for spec in job.specs) * len(indices), Path(path))
+    check_disk(job.row_bytes * len(indices), Path(path))
     create_store(
         path,
-        recipe=Recipe.unknown(str(source.origin["format"]), facts),
+        recipe=_recipe_of(source, settings),
         manifest_name=rows.name,
         manifest_sha256=rows.sha256,
         clip_ids=rows.clip_ids,
@@ -301,16 +277,60 @@ def import_store(
     # A store that was there before may have others.
     require_terms(path, Terms(settings.licence, settings.citation))
     failed = job.fill(StoreWriter(path), progress)
-    wanted = set(rows.clip_ids)
+    in_store = set(rows.clip_ids)
     return ImportedStore(
         path=Path(path),
         n_clips=len(indices),
         n_ok=len(indices) - len(failed),
         levels={spec.name: spec.tail_shape for spec in job.specs},
         failed={rows.clip_ids[row]: str(status) for row, status in failed.items()},
-        not_in_manifest=[clip for clip in ids if clip not in wanted],
+        not_in_manifest=[clip for clip in ids if clip not in in_store],
         warnings=source.warnings,
     )
+
+
+def _check_facts(facts: Mapping[str, str]) -> None:
+    """Raise an error for a fact that the import records itself."""
+    for name in facts.keys() & OWN_FACTS:
+        hint = "another name for this fact"
+        if name == "backbone":
+            hint = "--backbone NAME"
+        raise FixUsage(f"the fact {name!r} is recorded by the import itself", hint=hint)
+
+
+def _check_unique(ids: Sequence[str], source: FeatureSource) -> None:
+    """Raise an error for clips that are in the files more than once."""
+    repeated = [clip for clip, n in Counter(ids).items() if n > 1]
+    if repeated:
+        raise FixInput(
+            f"{count(len(repeated), 'clip id')} more than once in the files: {few(repeated, 3)}",
+            where=name_of(source),
+            hint="keep one row for each id, or name another array of ids with --id-key",
+            details=repeated[:20],
+        )
+
+
+def _check_some_known(
+    ids: Sequence[str], indices: Sequence[int | None], rows: ManifestClips
+) -> None:
+    """Raise an error if the files have clips, and none of those of the new store."""
+    if ids and all(index is None for index in indices):
+        raise FixInput(
+            f"the files have none of the clips of the manifest: their first clip id is {ids[0]!r}, "
+            f"the manifest's is {next(iter(rows.clip_ids), '')!r}",
+            where=rows.name,
+            hint="use the same ids in both, or name another array of ids with --id-key",
+        )
+
+
+def _recipe_of(source: FeatureSource, settings: ImportSettings) -> Recipe:
+    """Return the recipe of imported features: what is not known, and the facts that are given."""
+    facts: dict[str, Any] = {"origin": dict(source.origin), **settings.facts}
+    if settings.backbone:
+        facts["backbone"] = settings.backbone
+    if settings.pool != "none":
+        facts["pooling"] = "maximum over all tokens, by the importer"
+    return Recipe.unknown(str(source.origin["format"]), facts)
 
 
 def clips_of(source: FeatureSource) -> ManifestClips:
@@ -374,46 +394,52 @@ class _Job:
                 raise FixInput(f"a level {POOLED!r} exists already", hint="--pool none")
             width = self.shapes[self.pooled_from].sizes[-1]
             self.specs.append(ArraySpec(POOLED, (width,)))
-        row_bytes = sum(spec.row_bytes for spec in self.specs)
+        self.row_bytes = sum(spec.row_bytes for spec in self.specs)
         check_memory(
-            32 * row_bytes, "one block of clips", str(source.origin), "--pool only"
+            32 * self.row_bytes, "one block of clips", str(source.origin), "--pool only"
         )
 
     def _usual_shape(self, level: str) -> Shape:
         """Return the shape and type that most clips have in the new store."""
-        found: Counter[Shape] = Counter()
-        why = ""
+        n_of_shape: Counter[Shape] = Counter()
+        first_problem = ""
         for index in self.indices:
             if index is None:
                 continue
             try:
-                sizes, dtype = checked_shape(self.source.shape(level, index), level)
+                shape = checked_shape(self.source.shape(level, index), level)
             except BadRow as error:  # reported again when the row is read
-                why = why or f"; the first: {error}"
+                first_problem = first_problem or f"; the first: {error}"
                 continue
-            if self.settings.pool == "only":
-                sizes = sizes[-1:]
-            # One vector a clip is kept in float32 whatever it came in, as all stores have it.
-            small = dtype == "float16" and len(sizes) > 1
-            found[
-                Shape(sizes, self.settings.dtype or ("float16" if small else "float32"))
-            ] += 1
-        if not found:
-            what = f"no clip has a usable {level}{why}"
-            hint = "--level NAME=KEY of another array"
-            raise FixInput(what, where=name_of(self.source), hint=hint)
-        shape, n_usual = found.most_common(1)[0]
-        if 2 * n_usual <= found.total():
-            shapes = [
-                f"{n} clips of {one.sizes} {one.dtype}"
-                for one, n in found.most_common(20)
-            ]
+            n_of_shape[self._stored_shape(shape)] += 1
+        if not n_of_shape:
             raise FixInput(
-                f"{level} has {len(found)} shapes, and a store needs one for all clips",
-                hint="--pool only keeps the maximum over all vectors of a clip",
-                details=shapes,
+                f"no clip has a usable {level}{first_problem}",
+                where=name_of(self.source),
+                hint="--level NAME=KEY of another array",
             )
-        return shape
+        usual, n_usual = n_of_shape.most_common(1)[0]
+        if 2 * n_usual <= n_of_shape.total():
+            raise FixInput(
+                f"{level} has {len(n_of_shape)} shapes, and a store needs one for all clips",
+                hint="--pool only keeps the maximum over all vectors of a clip",
+                details=[
+                    f"{n} clips of {shape.sizes} {shape.dtype}"
+                    for shape, n in n_of_shape.most_common(20)
+                ],
+            )
+        return usual
+
+    def _stored_shape(self, shape: Shape) -> Shape:
+        """Return the shape and type in which the store holds an array of the files."""
+        sizes = shape.sizes
+        if self.settings.pool == "only":
+            sizes = sizes[-1:]
+        if self.settings.dtype is not None:
+            return Shape(sizes, self.settings.dtype)
+        # One vector a clip is kept in float32 whatever it came in, as all stores have it.
+        is_small = shape.dtype == "float16" and len(sizes) > 1
+        return Shape(sizes, "float16" if is_small else "float32")
 
     def fill(self, writer: StoreWriter, progress: Progress) -> dict[int, RowStatus]:
         """Commit all blocks that are pending, and seal; return the rows that failed."""
@@ -429,31 +455,36 @@ class _Job:
         return {row: status for row, status in noted.items() if not status.is_ok}
 
     def _block(self, rows: range) -> tuple[dict[str, Array], list[RowStatus]]:
+        """Return the arrays of a block, and the status of each of its rows."""
         arrays = {
             spec.name: np.zeros((len(rows), *spec.tail_shape), dtype=spec.dtype)
             for spec in self.specs
         }
-        statuses = [NO_FEATURES if self.indices[row] is None else OK for row in rows]
+        statuses = []
         for place, row in enumerate(rows):
             index = self.indices[row]
+            if index is None:
+                statuses.append(NO_FEATURES)
+                continue
             try:
-                new = (
-                    {}
-                    if index is None
-                    else {n: self._values(n, index) for n in self.shapes}
-                )
+                values_of_clip = self._clip(index)
             except BadRow as error:
                 kind = type(error.__cause__ or error).__name__
-                statuses[place] = RowStatus.failed("import", kind, str(error))
+                statuses.append(RowStatus.failed("import", kind, str(error)))
                 continue
-            if new and self.pooled_from is not None:
-                whole = new[self.pooled_from]
-                new[POOLED] = (
-                    whole.reshape(-1, whole.shape[-1]).max(axis=0).astype(np.float32)
-                )
-            for name, values in new.items():
+            statuses.append(OK)
+            for name, values in values_of_clip.items():
                 arrays[name][place] = values
         return arrays, statuses
+
+    def _clip(self, index: int) -> dict[str, Array]:
+        """Return the values of a clip, by the array of the store."""
+        values = {level: self._values(level, index) for level in self.shapes}
+        if self.pooled_from is not None:
+            vectors = values[self.pooled_from]
+            vectors = vectors.reshape(-1, vectors.shape[-1])
+            values[POOLED] = vectors.max(axis=0).astype(np.float32)
+        return values
 
     def _values(self, level: str, index: int) -> Array:
         values = self.source.row(level, index)

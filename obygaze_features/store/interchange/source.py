@@ -239,63 +239,81 @@ def column_source(
     arrays = {key: read(key) for key in keys}
     warnings = []
     if not levels:
-        usable = [
-            key
-            for key, one in arrays.items()
-            if one.dtype.kind == "f" and 2 <= one.ndim <= 4 and len(one) == len(ids)
-        ]
-        levels = (
-            {key: key for key in usable} if keep_names else _named_levels(usable, path)
-        )
-        left_out = sorted(arrays.keys() - set(levels.values()))
-        vectors = [name for name, key in levels.items() if len(arrays[key].shape) == 2]
-        # The only level with one vector a clip is `clip` if its name says nothing.
-        if (
-            not keep_names
-            and len(vectors) == 1
-            and vectors[0] in GENERIC
-            and "clip" not in levels
-        ):
-            levels = {
-                "clip" if name == vectors[0] else name: key
-                for name, key in levels.items()
-            }
+        levels = _usable_levels(arrays, len(ids), path, keep_names=keep_names)
         warnings = [
             f"{key} was left out: not an array with a row for each id"
-            for key in left_out
+            for key in sorted(arrays.keys() - set(levels.values()))
         ]
-    n_clips = len(ids)
-    if not levels:
-        found = few(
-            [f"{key} is {one.dtype} {list(one.shape)}" for key, one in arrays.items()]
-        )
-        raise FixInput(
-            f"no array of floats has a row for each of the {n_clips} ids"
-            + (f": {found}" if found else "; the file has no other array"),
-            where=str(path),
-            hint="--level NAME=KEY stores whole numbers too, --id-key names other ids",
-        )
-    if len(movies) != n_clips:
-        what = f"expected {n_clips} movie ids, one for each clip, got {len(movies)}"
-        raise FixInput(what, where=str(path), hint="save one movie id for each clip")
-    for level, key in levels.items():
-        shape = tuple(arrays[key].shape)
-        if shape[:1] != (n_clips,):
-            raise FixInput(
-                f"{level}: expected {n_clips} rows, one for each id, got the shape {shape}",
-                where=str(path),
-                hint="save as many rows as ids, in the same order",
-            )
+    _check_rows(levels, arrays, ids, movies, path)
     rows: dict[str, list[Opener | None]] = {}
     # Known without reading the rows.
     shapes: dict[Any, Shape] = {}
     for level, key in levels.items():
         array = arrays[key]
         shape_of_row = Shape(tuple(array.shape[1:]), str(array.dtype))
-        rows[level] = [partial(array.__getitem__, index) for index in range(n_clips)]
+        rows[level] = [partial(array.__getitem__, index) for index in range(len(ids))]
         shapes.update(dict.fromkeys(rows[level], shape_of_row))
     origin = {**origin, "levels": dict(levels)}
     return FeatureSource(origin, ids, movies, rows, warnings, _shapes=shapes)
+
+
+def _usable_levels(
+    arrays: Mapping[str, Any], n_clips: int, path: Path, *, keep_names: bool
+) -> dict[str, str]:
+    """Return the key of each level, of the arrays of floats that have a row for each clip.
+
+    The only level with one vector a clip is `clip` if its name says nothing. With `keep_names`
+    the keys are the names of the levels.
+    """
+    usable = [
+        key
+        for key, array in arrays.items()
+        if array.dtype.kind == "f" and 2 <= array.ndim <= 4 and len(array) == n_clips
+    ]
+    if keep_names:
+        return {key: key for key in usable}
+    levels = _named_levels(usable, path)
+    vectors = [name for name, key in levels.items() if arrays[key].ndim == 2]
+    if len(vectors) != 1 or vectors[0] not in GENERIC or "clip" in levels:
+        return levels
+    return {"clip" if name == vectors[0] else name: key for name, key in levels.items()}
+
+
+def _check_rows(
+    levels: Mapping[str, str],
+    arrays: Mapping[str, Any],
+    ids: Sequence[str],
+    movies: Sequence[str | None],
+    path: Path,
+) -> None:
+    """Raise an error unless there is a level, and movies and levels have a row for each id."""
+    n_clips = len(ids)
+    where = str(path)
+    if not levels:
+        shapes = [
+            f"{key} is {array.dtype} {list(array.shape)}"
+            for key, array in arrays.items()
+        ]
+        there = f": {few(shapes)}" if shapes else "; the file has no other array"
+        raise FixInput(
+            f"no array of floats has a row for each of the {n_clips} ids{there}",
+            where=where,
+            hint="--level NAME=KEY stores whole numbers too, --id-key names other ids",
+        )
+    if len(movies) != n_clips:
+        raise FixInput(
+            f"expected {n_clips} movie ids, one for each clip, got {len(movies)}",
+            where=where,
+            hint="save one movie id for each clip",
+        )
+    for level, key in levels.items():
+        shape = tuple(arrays[key].shape)
+        if shape[:1] != (n_clips,):
+            raise FixInput(
+                f"{level}: expected {n_clips} rows, one for each id, got the shape {shape}",
+                where=where,
+                hint="save as many rows as ids, in the same order",
+            )
 
 
 def _named_levels(keys: Sequence[str], path: Path) -> dict[str, str]:
@@ -333,16 +351,19 @@ def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
         )
     if array.dtype.kind in "iu":
         return [str(value) for value in array.tolist()]
-    if array.dtype.kind not in "USOT" or not all(
-        isinstance(one, str | bytes) for one in array
-    ):
+    is_text = array.dtype.kind in "USOT" and all(
+        isinstance(value, str | bytes) for value in array
+    )
+    if not is_text:
         raise FixInput(f"{what} holds {array.dtype}, not ids", where=where)
     try:
-        return [
-            one.decode("utf-8") if isinstance(one, bytes) else str(one) for one in array
-        ]
+        return [_as_text(value) for value in array]
     except UnicodeDecodeError as error:
         raise FixInput(f"{what} is not UTF-8: {error}", where=where) from error
+
+
+def _as_text(value: str | bytes) -> str:
+    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
 
 
 def has_several(n_dimensions: Iterable[int]) -> bool:
@@ -422,13 +443,12 @@ def visible_paths(root: Path) -> Iterator[Path]:
 
 def by_clip(files: Sequence[Path], ids: Sequence[str] | None = None) -> dict[str, Path]:
     """Return files by the ids of their clips, by default their names without the suffix."""
-    found: dict[str, Path] = {}
+    file_of_clip: dict[str, Path] = {}
     for clip, file in zip(ids or [file.stem for file in files], files, strict=True):
-        if found.setdefault(clip, file) != file:
-            raise FixInput(
-                f"two files for the clip {clip!r}", where=f"{found[clip]}, {file}"
-            )
-    return found
+        first = file_of_clip.setdefault(clip, file)
+        if first != file:
+            raise FixInput(f"two files for the clip {clip!r}", where=f"{first}, {file}")
+    return file_of_clip
 
 
 def level_name(name: str) -> str:

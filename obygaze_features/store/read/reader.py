@@ -421,36 +421,35 @@ class Store:
 
         With several conditions, the rows that meet all of them.
         """
-        wanted: list[str] = []
         if movies is not None:
-            wanted = (
-                [movies]
-                if isinstance(movies, str)
-                else [str(movie) for movie in movies]
-            )
+            movies = [movies] if isinstance(movies, str) else list(map(str, movies))
             # The index is enough where nothing but movies is asked for.
             index = None
             if clips is None and mask is None:
                 index = self.commits.find_index()
-            self._require_movies(wanted, index)
+            self._require_movies(movies, index)
             if index is not None:
-                return Selection(index.rows(wanted), self)
+                return Selection(index.rows(movies), self)
         self.arrays.check_rows()
-        chosen = np.ones(self.n_clips, dtype=bool)
+        is_chosen = np.ones(self.n_clips, dtype=bool)
         if movies is not None:
-            chosen &= np.isin(self.movie_ids, np.array(wanted, dtype=np.str_))
+            is_chosen &= np.isin(self.movie_ids, np.array(movies, dtype=np.str_))
         if mask is not None:
-            chosen &= self._checked_mask(mask)
+            is_chosen &= self._checked_mask(mask)
         if clips is None:
-            return Selection(np.flatnonzero(chosen), self)
+            return Selection(np.flatnonzero(is_chosen), self)
+        selection = self._select_clips(clips)
+        rows = selection.rows
+        return selection[(rows < 0) | is_chosen[rows]]
+
+    def _select_clips(self, clips: Iterable[str]) -> Selection:
+        """Return the rows of clips, in their order; -1 for those that are not in the store."""
         if isinstance(clips, str):
             raise FixInput(f"clips must be a list of ids, got the string {clips!r}")
         requested = [str(clip) for clip in clips]
-        rows = np.array(
-            [self._row_of.get(clip, -1) for clip in requested], dtype=np.int64
-        )
-        selection = Selection(rows, self, np.array(requested, dtype=np.str_))
-        return selection[(rows < 0) | chosen[rows]]
+        rows = [self._row_of.get(clip, -1) for clip in requested]
+        ids = np.array(requested, dtype=np.str_)
+        return Selection(np.array(rows, dtype=np.int64), self, ids)
 
     def _require_movies(self, movies: Sequence[str], index: Index | None) -> None:
         """Raise an error that names the first movie that is not in the store."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,11 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.windows import ROUNDING_S
+from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import SPAN_ARRAYS, ArraySpec, RowStatus
+from obygaze_features.store.read.arrays import Arrays
+from obygaze_features.store.read.commits import Commits
 from obygaze_features.store.read.index import runs_of
-
-if TYPE_CHECKING:
-    from obygaze_features.store.read.reader import Store
 
 Rule = Literal["touch", "centre", "within"]
 Reducer = Literal["max", "mean", "first", "last"]
@@ -101,8 +101,20 @@ def slices(
     return first, np.maximum(first, stop)
 
 
+class WindowStore(Protocol):
+    """What is needed of a store of windows."""
+
+    plan: Plan
+    commits: Commits
+    arrays: Arrays
+
+    @property
+    def movie_ids(self) -> npt.NDArray[np.str_]:
+        """The film of each row."""
+
+
 def read_segments(
-    store: Store,
+    store: WindowStore,
     segments: Iterable[Clip],
     level: str,
     rule: Rule,
@@ -114,67 +126,82 @@ def read_segments(
     spec = store.plan.array(level)
     clips = list(segments)
     films = np.array([clip.movie_id for clip in clips], dtype=np.str_)
-    times = [(clip.start_s, clip.end_s) for clip in clips]
-    spans = np.array(times, dtype=np.float64).reshape(-1, 2)
+    spans = _spans_of(clips)
     is_timed = ~np.isnan(spans).any(axis=1)
-    reason_of: dict[str, RowStatus] = {}
-    for clip in clips:
-        if clip.start_s is None or clip.end_s is None:
-            reason_of[clip.clip_id] = NO_TIMES
+    untimed = np.flatnonzero(~is_timed).tolist()
+    reason_of: dict[int, RowStatus] = dict.fromkeys(untimed, NO_TIMES)
     values_of: dict[int, npt.NDArray[Any]] = {}
     counts = np.zeros(len(clips), dtype=np.int64)
     runs_of_film = _film_runs(store)
     for film in np.unique(films).tolist():
         of_film = np.flatnonzero((films == film) & is_timed)
         runs = [np.arange(*run) for run in runs_of_film.get(film, ())]
-        ok, (start_s, end_s) = _present_windows(store, spec, runs)
-        first_s, last_s = spans[of_film].T
-        within_s = _tolerance_s(grid, start_s, end_s)
-        first, stop = slices(start_s, end_s, first_s, last_s, rule, within_s)
-        has_window = first < stop
         missing = RowStatus("missing", message=RULES[rule]) if runs else NO_FILM
-        for index in of_film[~has_window].tolist():
-            reason_of[clips[index].clip_id] = missing
-        of_film = of_film[has_window]
-        first = first[has_window]
-        stop = stop[has_window]
-        counts[of_film] = stop - first
-        # All windows between the first and the last that a segment has, in one read.
-        start = first.min(initial=len(ok))
-        values = store.arrays.read(spec, ok[start : stop.max(initial=start)])
-        bounds = zip(of_film.tolist(), first - start, stop - start, strict=True)
-        for index, begin, after in bounds:
-            windows = values[begin:after]
-            if reduce is None:
+        windows_of = _windows_of_film(store, spec, runs, spans[of_film], rule, grid)
+        for index, windows in zip(of_film.tolist(), windows_of, strict=True):
+            counts[index] = len(windows)
+            if not len(windows):
+                reason_of[index] = missing
+            elif reduce is None:
                 values_of[index] = windows
             else:
                 values_of[index] = REDUCERS[reduce](windows)[None]
     present = counts > 0
-    reasons = {}
-    for clip in clips:
-        if clip.clip_id in reason_of:
-            reasons[clip.clip_id] = reason_of[clip.clip_id]
-    ids = np.array([clip.clip_id for clip in clips], dtype=np.str_)[present]
     parts = [np.empty((0, *spec.tail_shape), dtype=spec.dtype)]
     parts += [values_of[index] for index in sorted(values_of)]
+    ids = np.array([clip.clip_id for clip in clips], dtype=np.str_)
     return Segments(
         values=np.concatenate(parts, dtype=spec.dtype, casting="unsafe"),
         offsets=np.concatenate([[0], np.cumsum(counts[present])]),
         present=present,
-        clip_ids=ids,
-        reasons=reasons,
+        clip_ids=ids[present],
+        reasons={clips[index].clip_id: reason_of[index] for index in sorted(reason_of)},
     )
 
 
-def _grid_of(store: Store) -> Mapping[str, Any]:
+def _spans_of(clips: Sequence[Clip]) -> Floats:
+    """Return the start and the end of each segment; NaN where it has none."""
+    times = [(clip.start_s, clip.end_s) for clip in clips]
+    return np.array(times, dtype=np.float64).reshape(-1, 2)
+
+
+def _windows_of_film(
+    store: WindowStore,
+    spec: ArraySpec,
+    runs: Sequence[Ints],
+    spans: Floats,
+    rule: Rule,
+    grid: Mapping[str, Any],
+) -> list[npt.NDArray[Any]]:
+    """Return the values of the windows of each segment of a film; none where it has no window."""
+    ok, (start_s, end_s) = _present_windows(store, spec, runs)
+    first_s, last_s = spans.T
+    within_s = _tolerance_s(grid, start_s, end_s)
+    first, stop = slices(start_s, end_s, first_s, last_s, rule, within_s)
+    stop = np.maximum(first, stop)
+    has_window = first < stop
+    # All windows between the first and the last that a segment has, in one read.
+    begin = first[has_window].min(initial=len(ok))
+    after = stop[has_window].max(initial=begin)
+    values = store.arrays.read(spec, ok[begin:after])
+    windows = []
+    for number in range(len(spans)):
+        if has_window[number]:
+            windows.append(values[first[number] - begin : stop[number] - begin])
+        else:
+            windows.append(values[:0])
+    return windows
+
+
+def _grid_of(store: WindowStore) -> Mapping[str, Any]:
     """Return the grid of windows in the recipe of a store; an error if it is not of windows."""
     grid: Mapping[str, Any] | None = (
-        store.recipe.to_json().get("sampling", {}).get("grid")
+        store.plan.recipe.to_json().get("sampling", {}).get("grid")
     )
     if grid is None:
         raise FixInput(
             "this store has features of clips, not of windows",
-            where=store.location,
+            where=store.arrays.files.location,
             hint="obygaze manifest windows",
         )
     return grid
@@ -188,7 +215,7 @@ def _check_names(rule: str, reduce: str | None) -> None:
         raise FixInput(f"reduce must be one of {', '.join(REDUCERS)}, got {reduce!r}")
 
 
-def _film_runs(store: Store) -> Mapping[str, Sequence[tuple[int, int]]]:
+def _film_runs(store: WindowStore) -> Mapping[str, Sequence[tuple[int, int]]]:
     """Return the runs of rows of each film, from the index where the store has one."""
     index = store.commits.find_index()
     if index is None:
@@ -204,7 +231,7 @@ def _tolerance_s(grid: Mapping[str, Any], start_s: Floats, end_s: Floats) -> flo
 
 
 def _present_windows(
-    store: Store, spec: ArraySpec, runs: Sequence[Ints]
+    store: WindowStore, spec: ArraySpec, runs: Sequence[Ints]
 ) -> tuple[Ints, npt.NDArray[Any]]:
     """Return the rows of a film that have features, and the start and end of each."""
     rows = np.concatenate([*runs, np.empty(0, dtype=np.int64)])

@@ -39,7 +39,8 @@ from obygaze_features.store.format.records import (
 from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
 from obygaze_features.store.read.commits import Expected
 from obygaze_features.store.read.diff import cosines
-from obygaze_features.store.read.index import MovieIndex, index_records
+from obygaze_features.store.read.index import MovieIndex
+from obygaze_features.store.read.index_pages import index_records
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files, split_expected
 from obygaze_features.store.remote.files import Files, Piece, read_or_none, read_record
@@ -506,6 +507,11 @@ def _check_folders(
             if path in known or path in folders or _WORK.fullmatch(path):
                 continue
             _check_unlisted(files, path, is_array, report)
+    _check_claims(files, report)
+
+
+def _check_claims(files: Files, report: VerifyReport) -> None:
+    """Warn of commits that are not finished."""
     for name in files.names("staging") or ():
         if "." not in name:
             report.warnings.append(
@@ -580,24 +586,34 @@ def compare_decoded(store: Store, k: int, reextract: Reextract) -> VerifyReport:
     ]
     for level in store.levels:
         compared = [clip for clip in clips if level in again.get(clip, {})]
-        if not compared:
-            continue
-        stored = store.matrix(level, clips=compared).values
-        made = np.stack([np.asarray(again[clip][level]) for clip in compared])
-        if stored.shape != made.shape:
-            problem = f"extracted again with shape {made.shape[1:]}, stored {stored.shape[1:]}"
-            report.add(level, problem)
-            continue
-        of_clips = cosines(stored, made)
-        report.cosines[level] = {
-            "least": float(of_clips.min()),
-            "median": float(np.median(of_clips)),
-        }
-        for clip, cosine in zip(compared, of_clips.tolist(), strict=True):
-            # A cosine that is NaN is a problem too.
-            if not cosine >= SAME_COSINE:
-                problem = (
-                    f"the cosine with the features extracted again is {cosine:.6f}"
-                )
-                report.add(f"{level} of {clip}", problem)
+        if compared:
+            made = np.stack([np.asarray(again[clip][level]) for clip in compared])
+            _compare_level(store, level, compared, made, report)
     return report
+
+
+def _compare_level(
+    store: Store,
+    level: str,
+    clips: Sequence[str],
+    made: npt.NDArray[Any],
+    report: VerifyReport,
+) -> None:
+    """Compare the stored vectors of some clips with those that were made again."""
+    stored = store.matrix(level, clips=clips).values
+    if stored.shape != made.shape:
+        problem = (
+            f"extracted again with shape {made.shape[1:]}, stored {stored.shape[1:]}"
+        )
+        report.add(level, problem)
+        return
+    of_clips = cosines(stored, made)
+    report.cosines[level] = {
+        "least": float(of_clips.min()),
+        "median": float(np.median(of_clips)),
+    }
+    for clip, cosine in zip(clips, of_clips.tolist(), strict=True):
+        # A cosine that is NaN is a problem too.
+        if not cosine >= SAME_COSINE:
+            problem = f"the cosine with the features extracted again is {cosine:.6f}"
+            report.add(f"{level} of {clip}", problem)

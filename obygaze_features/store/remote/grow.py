@@ -64,32 +64,35 @@ def add_blocks(draft: Path, target: Path, selection: FileSelection) -> None:
         there = commit.read_marker(target, block)
         if marker is None or (there is not None and there.checksum == marker.checksum):
             continue
-        # Files that are the same in both were not fetched.
-        data = {}
-        for name in marker.files:
-            path = confined(draft, name)
-            data[name] = [(path if path.is_file() else target / name).read_bytes()]
-        try:
-            with commit.prepared(target, marker, data) as attempt:
-                commit.claim(attempt)
-        except commit.AttemptGone as error:
-            raise AlreadyThere(
-                "another process seals or cleans this copy",
-                where=str(target),
-                hint="run the same command again",
-            ) from error
-        commit.finish_claim(target, block)
-        for name in marker.files:
-            confined(draft, name).unlink(missing_ok=True)
-        _refuse_other_block(
-            target, selection, block
-        )  # another process may have been first
+        _add_block(draft, target, marker)
+        # Another process may have been first.
+        _refuse_other_block(target, selection, block)
     texts = selection.documents.get(TextMarker.FILE)
     if texts is not None and not (target / TextMarker.FILE).exists():
         if (draft / TEXT_FOLDER).is_dir():
             commit.rename_new(draft / TEXT_FOLDER, target / TEXT_FOLDER)
             sync_dir(target / "data.zarr")
         write_exclusive(target / TextMarker.FILE, texts)
+
+
+def _add_block(draft: Path, target: Path, marker: Marker) -> None:
+    """Commit a block to a copy; files that are the same there were not fetched."""
+    data = {}
+    for name in marker.files:
+        path = confined(draft, name)
+        data[name] = [(path if path.is_file() else target / name).read_bytes()]
+    try:
+        with commit.prepared(target, marker, data) as attempt:
+            commit.claim(attempt)
+    except commit.AttemptGone as error:
+        raise AlreadyThere(
+            "another process seals or cleans this copy",
+            where=str(target),
+            hint="run the same command again",
+        ) from error
+    commit.finish_claim(target, marker.block)
+    for name in marker.files:
+        confined(draft, name).unlink(missing_ok=True)
 
 
 def seal_copy(draft: Path, target: Path, selection: FileSelection) -> None:

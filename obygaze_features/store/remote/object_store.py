@@ -203,6 +203,17 @@ def _check_encoding(attributes: Mapping[str, Any], where: str) -> None:
         )
 
 
+def _range_options(start: int, stop: int | None) -> dict[str, Any]:
+    """Return the options of obstore for a part of a file; none for the whole."""
+    if start < 0:
+        return {"range": {"suffix": -start}}
+    if stop is not None:
+        return {"range": (start, stop)}
+    if start:
+        return {"range": {"offset": start}}
+    return {}
+
+
 class ObjectFiles:
     """Files behind an obstore store: http(s), s3, memory, and whatever else obstore reads."""
 
@@ -215,34 +226,34 @@ class ObjectFiles:
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
         """Read a part in one request; the answer has the length of the file too."""
-        options: dict[str, Any] = {}
-        if start < 0:
-            options["range"] = {"suffix": -start}
-        elif stop is not None:
-            options["range"] = (start, stop)
-        elif start:
-            options["range"] = {"offset": start}
+        where = f"{self.location}/{name}"
+        options = _range_options(start, stop)
         try:
             answer = self.obstore.get(self.store, name, options=options)
-            _check_encoding(answer.attributes, f"{self.location}/{name}")
+            _check_encoding(answer.attributes, where)
             check_document(name, int(answer.meta["size"]), self.location)
             data = np.frombuffer(memoryview(answer.bytes()), np.uint8)
         except FileNotFoundError:
             return None
         except network_error() as error:
-            # Buckets whose files are public and whose listing is not deny access to absent files.
-            is_optional = type(error).__name__ in DENIED and name != Plan.FILE
-            if (
-                is_optional
-                and self._status(ABSENT) == "denied"
-                and self._status(Plan.FILE) == "found"
-            ):
+            if name != Plan.FILE and self._denies_absent(error):
                 return None
-            raise explained(error, f"{self.location}/{name}") from error
+            raise explained(error, where) from error
         is_page = not options and name.endswith(".json") and data[:1].tobytes() != b"{"
         if is_page and self._status(ABSENT) == "found":
             return None  # a server that sends a page of HTML for every name
         return Piece(data, int(answer.meta["size"]))
+
+    def _denies_absent(self, error: Exception) -> bool:
+        """Return whether access is denied to absent files, but not to the store.
+
+        Buckets whose files are public and whose listing is not do so.
+        """
+        return (
+            type(error).__name__ in DENIED
+            and self._status(ABSENT) == "denied"
+            and self._status(Plan.FILE) == "found"
+        )
 
     def _status(self, name: str) -> str:
         try:

@@ -24,7 +24,8 @@ from obygaze_features.store.format.records import (
 )
 from obygaze_features.store.format.schema import ArraySpec, FileMark
 from obygaze_features.store.read.describe import card_text
-from obygaze_features.store.read.index import MovieIndex, index_records
+from obygaze_features.store.read.index import MovieIndex
+from obygaze_features.store.read.index_pages import index_records
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote.files import Files
 from obygaze_features.store.write.edit import copy_rows

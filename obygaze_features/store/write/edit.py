@@ -413,18 +413,50 @@ def _copy(
     require_terms(path, terms)
     progress = progress or Quiet()
     progress.expect(len(manifest.clip_ids))
-    names = [spec.name for spec in arrays]
+    origins = _origins_of_clips(sources, rows, [spec.name for spec in arrays])
+    # Who made a mixture of clips has allowed it, and a part of a mixture is one too.
+    writer = StoreWriter(path, recipe=plan.recipe, mixed=True)
+    writer.clean_litter()
+    n_copied, n_differing = _copy_blocks(writer, origins, progress)
+    text = _first_text(sources)
+    pending = len(writer.pending_blocks())
+    if text is not None and not writer.sealed:
+        writer.add_text(text)
+    if not pending and seal:
+        writer.seal()
+    return Copied(
+        path=path,
+        n_clips=writer.plan.n_clips,
+        n_blocks=n_copied,
+        pending_blocks=pending,
+        in_several=sum(len(of_clip) > 1 for of_clip in origins),
+        n_differing=n_differing,
+        sealed=writer.sealed,
+    )
+
+
+def _origins_of_clips(
+    sources: Sequence[Store], rows: Sequence[Sequence[int]], names: Sequence[str]
+) -> list[list[Origin]]:
+    """Return where each clip is, of the stores that have some arrays of it."""
     by_store = [
         _origins(store, rows_of_store, names)
         for store, rows_of_store in zip(sources, rows, strict=True)
     ]
-    all_origins = []
+    origins = []
     for of_clip in zip(*by_store, strict=True):
-        all_origins.append([origin for origin in of_clip if origin is not None])
-    origins_to_copy = [_ok_or_first(origins) for origins in all_origins]
-    # Who made a mixture of clips has allowed it, and a part of a mixture is one too.
-    writer = StoreWriter(path, recipe=plan.recipe, mixed=True)
-    writer.clean_litter()
+        origins.append([origin for origin in of_clip if origin is not None])
+    return origins
+
+
+def _copy_blocks(
+    writer: StoreWriter, origins: Sequence[Sequence[Origin]], progress: Progress
+) -> tuple[int, int]:
+    """Copy the pending blocks of which all clips are somewhere.
+
+    Return how many blocks were copied, and how many of their clips have other numbers elsewhere.
+    """
+    origins_to_copy = [_ok_or_first(of_clip) for of_clip in origins]
     n_copied = 0
     n_differing = 0
     for block in writer.pending_blocks():
@@ -437,21 +469,7 @@ def _copy(
             n_copied += is_committed
             n_differing += n_differing_in_block
         progress.advance(len(origins_of_block))
-    text = _first_text(sources)
-    pending = len(writer.pending_blocks())
-    if text is not None and not writer.sealed:
-        writer.add_text(text)
-    if not pending and seal:
-        writer.seal()
-    return Copied(
-        path=path,
-        n_clips=writer.plan.n_clips,
-        n_blocks=n_copied,
-        pending_blocks=pending,
-        in_several=sum(len(origins) > 1 for origins in all_origins),
-        n_differing=n_differing,
-        sealed=writer.sealed,
-    )
+    return n_copied, n_differing
 
 
 def _ok_or_first(origins: Sequence[Origin]) -> Sequence[Origin]:

@@ -38,7 +38,8 @@ from obygaze_features.store.format.schema import (
     TextTable,
 )
 from obygaze_features.store.read.describe import card_text
-from obygaze_features.store.read.index import INDEX_ROWS, index_records
+from obygaze_features.store.read.index import INDEX_ROWS
+from obygaze_features.store.read.index_pages import index_records
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write import commit
 from obygaze_features.store.write.create import CHUNK_KEYS, add_strings

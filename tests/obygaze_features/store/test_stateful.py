@@ -49,7 +49,7 @@ from obygaze_features.store import (
     unpack,
 )
 from obygaze_features.store.read import commits as commits_module
-from obygaze_features.store.read import index as index_module
+from obygaze_features.store.read import index_pages as pages_module
 from obygaze_features.store.read.diff import diff_stores
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote.files import FolderFiles, open_zip
@@ -240,7 +240,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.patch.setattr(create, "INNER_CHUNK_BYTES", 60)
         self.patch.setattr(create, "SMALL_CHUNK_BYTES", 20)
         self.patch.setattr(create, "ID_CHUNK_ROWS", 7)
-        self.patch.setattr(index_module, "PAGE_ROWS", 6)
+        self.patch.setattr(pages_module, "PAGE_ROWS", 6)
         for module in (commits_module, seal_module):
             self.patch.setattr(module, "INDEX_ROWS", 9)
         self.n_made = 0

@@ -37,7 +37,7 @@ from obygaze_features.store import (
 )
 from obygaze_features.store.format.records import with_checksum
 from obygaze_features.store.read import commits
-from obygaze_features.store.read import index as index_module
+from obygaze_features.store.read import index_pages as pages_module
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write import seal as seal_module
 
@@ -48,7 +48,7 @@ MOVIE = "tt0000104"  # rows 20 to 24: blocks 5 and 6, both on page 2 of two bloc
 @pytest.fixture(autouse=True)
 def small_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores of 20 rows have an index, with pages of 8 rows."""
-    monkeypatch.setattr(index_module, "PAGE_ROWS", 8)
+    monkeypatch.setattr(pages_module, "PAGE_ROWS", 8)
     for module in (commits, seal_module):
         monkeypatch.setattr(module, "INDEX_ROWS", 20)
 
