@@ -1,8 +1,8 @@
 """Check TOML and JSON files against a declared schema and report every violation at once.
 
 A schema is a `Table`: the keys of a table, each with its rule. A rule is a function that takes a
-value and returns None, or what the value must be (see core.schema_rules). A `Table` inside a table
-and `Rows` (a list of tables) are rules too:
+value and returns None, or what the value must be (see core.schema_rules). A `Table` inside a table,
+`Rows` (a list of tables) and `Converted` (a value of another type in the program) are rules too:
 
     SOURCE = Table({"file": filled, "sha256": matching("[0-9a-f]{64}", "64 hexadecimal digits")})
     FILM = Table({"title": text, "year": whole(1888), "sources": Rows(SOURCE)}, ("title",))
@@ -53,11 +53,13 @@ from obygaze_features.core.schema_rules import (
     whole,
 )
 
-AnyRule: TypeAlias = "Rule | Table | Rows"
+AnyRule: TypeAlias = "Rule | Table | Rows | Converted"
 MAX_LISTED = 1000
 # A value may be as long as a file; the message keeps its start and its end.
 MAX_MESSAGE = 300
 _INVALID: Any = object()
+# What a `load` raises for a value that it cannot convert.
+NOT_LOADED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 class Violations:
@@ -139,6 +141,18 @@ class Rows:
 
     table: Table
     least: int = 0
+
+
+@dataclass(frozen=True)
+class Converted:
+    """The rule of a value that has another type in the program than in the file.
+
+    `load` makes it of the value in the file, or raises an error such as ValueError; `dump` makes
+    the value in the file of it.
+    """
+
+    load: Callable[[Any], Any]
+    dump: Callable[[Any], Any]
 
 
 class Document:
@@ -242,6 +256,8 @@ class Document:
             return self._table(value, rule, place)
         if isinstance(rule, Rows):
             return self._rows(value, rule, place)
+        if isinstance(rule, Converted):
+            return self._converted(value, rule, place)
         reason = rule(value)
         if reason:
             self.add(place, f"{reason}, got {value!r}")
@@ -259,6 +275,14 @@ class Document:
             if checked is not _INVALID:
                 tables.append(checked)
         return tuple(tables)
+
+    def _converted(self, value: Any, rule: Converted, place: str) -> Any:
+        try:
+            return rule.load(value)
+        except NOT_LOADED as error:
+            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            self.add(place, f"{kind}{error}")
+            return _INVALID
 
     def _line_of(self, place: str) -> int | None:
         """Return the line of the key, or of the innermost table around it that has one."""

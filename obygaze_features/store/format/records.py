@@ -6,13 +6,21 @@ zeros, so that one flipped bit is found when the file is read.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import parse_json, pretty_json, sha256_bytes
+from obygaze_features.core.schema_check import (
+    Converted,
+    Document,
+    Rows,
+    Table,
+    table_of,
+)
+from obygaze_features.core.schema_rules import whole
 from obygaze_features.store.format.makers import Kind, Makers
 from obygaze_features.store.format.names import StoreNames, block_of
 from obygaze_features.store.format.recipe import Recipe
@@ -107,19 +115,6 @@ def _check_version(value: Mapping[str, Any], where: str) -> None:
         )
 
 
-class _Codec(NamedTuple):
-    """How a field is written as JSON, and read."""
-
-    dump: Callable[[Any], Any]
-    load: Callable[[Any], Any]
-
-
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or not 1 <= value <= MAX_CLIPS:
-        raise ValueError(f"{value!r} is not a number of clips")
-    return value
-
-
 def _row_range(value: Any) -> tuple[int, int]:
     first, after = value
     return int(first), int(after)
@@ -134,10 +129,12 @@ def _arrays(value: Sequence[Any]) -> tuple[ArraySpec, ...]:
     return arrays
 
 
-def _sorted_codec(dump: Callable[[Any], Any], load: Callable[[Any], Any]) -> _Codec:
-    """Return the codec of a mapping that is written in the order of its keys."""
-    return _Codec(
-        lambda values: {str(key): dump(values[key]) for key in sorted(values)}, load
+def _sorted_mapping(
+    load: Callable[[Any], Any], dump: Callable[[Any], Any]
+) -> Converted:
+    """Return the rule of a mapping that is written in the order of its keys."""
+    return Converted(
+        load, lambda values: {str(key): dump(values[key]) for key in sorted(values)}
     )
 
 
@@ -181,54 +178,6 @@ def _runs(value: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
     return runs_of
 
 
-_CODECS: Mapping[Any, _Codec] = {
-    Sequence[str]: _Codec(list, list),
-    Mapping[str, Sequence[tuple[int, int]]]: _Codec(dict, _runs),
-    int: _Codec(int, int),
-    str: _Codec(str, str),
-    str | None: _Codec(lambda text: text, lambda text: text),
-    tuple[int, int]: _Codec(list, _row_range),
-    tuple[ArraySpec, ...]: _Codec(
-        lambda specs: [spec.to_json() for spec in specs], _arrays
-    ),
-    Recipe: _Codec(Recipe.to_json, Recipe.from_json),
-    Mapping[int, RowStatus]: _sorted_codec(RowStatus.to_json, _statuses),
-    Mapping[int, RowSource]: _sorted_codec(RowSource.to_json, _sources),
-    Makers: _Codec(Makers.to_json, Makers.from_json),
-    Mapping[str, str]: _Codec(
-        dict, lambda value: {str(k): str(v) for k, v in value.items()}
-    ),
-    Mapping[str, FileMark]: _sorted_codec(list, _marks),
-    Mapping[str, frozenset[int]]: _sorted_codec(sorted, _blocks),
-}
-_MAPPING = _Codec(dict, dict)
-_COUNT = _Codec(int, _count)
-# For fields that are in the file under another key than their name.
-_KEYS = {
-    "manifest_name": ("manifest", "name"),
-    "manifest_sha256": ("manifest", "sha256"),
-    "blocks": ("arrays",),
-    "of_rows": ("sources",),
-}
-# Fields that are left out of the file where they are empty.
-_OPTIONAL = ("sources", "plan", "plan_id", "origins", "crc32c", "makers")
-
-
-def _fields_in_file(kind: Any) -> list[tuple[str, tuple[str, ...], str, _Codec]]:
-    """Return name, outer keys, key and codec of each field, in the order of the file."""
-    fields = []
-    for name, hint in get_type_hints(kind, include_extras=True).items():
-        codec = getattr(hint, "__metadata__", (None,))[0] or _CODECS.get(hint, _MAPPING)
-        *outer, key = _KEYS.get(name, (name,))
-        fields.append((name, tuple(outer), key, codec))
-    return fields
-
-
-_fields_of: Callable[[Any], list[tuple[str, tuple[str, ...], str, _Codec]]] = cache(
-    _fields_in_file
-)
-
-
 @dataclass(frozen=True)
 class Origin:
     """The store of which another store is a part, and which part it is.
@@ -245,41 +194,72 @@ class Origin:
     levels: tuple[str, ...] | None
     movies: tuple[str, ...] | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the origin as in store.json."""
-        return {
-            "store_sha256": self.store_sha256,
-            "seal_sha256": self.seal_sha256,
-            "levels": None if self.levels is None else list(self.levels),
-            "movies": None if self.movies is None else list(self.movies),
-        }
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return an origin of store.json; keys of later versions are ignored."""
-        return cls(
-            store_sha256=_text(value["store_sha256"]),
-            seal_sha256=_text(value["seal_sha256"]),
-            levels=_texts_or_none(value["levels"]),
-            movies=_texts_or_none(value["movies"]),
-        )
+@dataclass(frozen=True)
+class LicenceStatement:
+    """A licence and a citation that were stated for a store: when, and by which software."""
+
+    licence: str
+    citation: str
+    stated: str
+    stated_by: str
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"expected text, got {value!r:.100}")
-    return value
+def _rows_of(kind: type, least: int = 0) -> Rows:
+    """Return the rule of a list of objects; keys of later versions are ignored."""
+    return Rows(replace(table_of(kind), ignore_unknown=True), least)
 
 
-def _texts_or_none(value: Any) -> tuple[str, ...] | None:
-    return None if value is None else tuple(map(_text, value))
+def _texts(value: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): str(text) for name, text in value.items()}
 
 
-def _origins(value: Sequence[Any]) -> tuple[Origin, ...]:
-    return tuple(Origin.from_json(item) for item in value)
+def _array_list(specs: Sequence[ArraySpec]) -> list[dict[str, Any]]:
+    return [spec.to_json() for spec in specs]
 
 
-_ORIGINS = _Codec(lambda origins: [origin.to_json() for origin in origins], _origins)
+# The rules of fields by their type; other types have those of the schema checker.
+_RULES: Mapping[Any, Converted | Rows] = {
+    tuple[Origin, ...]: _rows_of(Origin),
+    tuple[LicenceStatement, ...]: _rows_of(LicenceStatement, least=1),
+    Sequence[str]: Converted(list, list),
+    tuple[int, int]: Converted(_row_range, list),
+    tuple[ArraySpec, ...]: Converted(_arrays, _array_list),
+    Recipe: Converted(Recipe.from_json, Recipe.to_json),
+    Makers: Converted(Makers.from_json, Makers.to_json),
+    Mapping[int, RowStatus]: _sorted_mapping(_statuses, RowStatus.to_json),
+    Mapping[int, RowSource]: _sorted_mapping(_sources, RowSource.to_json),
+    Mapping[str, FileMark]: _sorted_mapping(_marks, list),
+    Mapping[str, frozenset[int]]: _sorted_mapping(_blocks, sorted),
+    Mapping[str, Sequence[tuple[int, int]]]: Converted(_runs, dict),
+    Mapping[str, str]: Converted(_texts, dict),
+    Mapping[str, Sequence[str]]: Converted(dict, dict),
+    Mapping[str, float]: Converted(dict, dict),
+    Mapping[str, int]: Converted(dict, dict),
+    Mapping[str, Any]: Converted(dict, dict),
+}
+_N_CLIPS = whole(1, MAX_CLIPS)
+# For fields that are in the file under another key than their name.
+_KEYS = {
+    "manifest_name": ("manifest", "name"),
+    "manifest_sha256": ("manifest", "sha256"),
+    "blocks": ("arrays",),
+    "of_rows": ("sources",),
+}
+# Fields that are left out of the file where they are empty.
+_OPTIONAL = ("sources", "plan", "plan_id", "origins", "crc32c", "makers")
+
+
+def _make_table(kind: Any) -> Table:
+    """Return the table of a kind of file, by the names of its fields."""
+    hints = get_type_hints(kind, include_extras=True)
+    rules = {name: _RULES[hint] for name, hint in hints.items() if hint in _RULES}
+    table = table_of(kind, **rules)
+    required = [name for name in table.keys if name not in _OPTIONAL]
+    return replace(table, required=required, ignore_unknown=True)
+
+
+_table_of: Callable[[Any], Table] = cache(_make_table)
 
 
 class Derivation(NamedTuple):
@@ -296,6 +276,28 @@ class Derivation(NamedTuple):
     created: str
     created_by: str
     origins: tuple[Origin, ...]
+
+
+def _in_file(rule: Any, value: Any) -> Any:
+    """Return the value of a field as it is in the file."""
+    if isinstance(rule, Converted):
+        return rule.dump(value)
+    if isinstance(rule, Rows):
+        return [dict(vars(item)) for item in value]
+    return value
+
+
+def _by_field(tree: Mapping[str, Any], table: Table) -> dict[str, Any]:
+    """Return the values of a file by the names of the fields; one that is missing is left out."""
+    values = {}
+    for name in table.keys:
+        *outer, key = _KEYS.get(name, (name,))
+        inner: Any = tree
+        for part in outer:
+            inner = inner.get(part) if isinstance(inner, Mapping) else None
+        if isinstance(inner, Mapping) and key in inner:
+            values[name] = inner[key]
+    return values
 
 
 class Terms(NamedTuple):
@@ -316,16 +318,17 @@ class Record:
     def to_bytes(self) -> bytes:
         """Return the bytes of the file."""
         document: dict[str, Any] = {"format": FORMAT, "version": VERSION}
-        for name, outer, key, codec in _fields_of(type(self)):
+        for name, rule in _table_of(type(self)).keys.items():
             value = getattr(self, name)
-            inner = document
             if name in _OPTIONAL and not value:
                 continue
             if isinstance(value, Recipe):
                 document["fingerprint"] = value.fingerprint
+            inner = document
+            *outer, key = _KEYS.get(name, (name,))
             for part in outer:
                 inner = inner.setdefault(part, {})
-            inner[key] = codec.dump(value)
+            inner[key] = _in_file(rule, value)
         return with_checksum(document)
 
     @classmethod
@@ -336,32 +339,21 @@ class Record:
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Self:
         """Read a file; refuse one that is damaged, of a later version, or has invalid values."""
-        document = _checked_json(data, where)
-        try:
-            values = {}
-            for name, outer, key, codec in _fields_of(cls):
-                inner = document
-                for part in outer:
-                    inner = inner[part]
-                if key in inner or name not in _OPTIONAL:
-                    values[name] = codec.load(inner[key])
-            recipe = values.get("recipe")
-            if recipe is not None and recipe.fingerprint != document["fingerprint"]:
-                raise Mismatch(
-                    "the fingerprint is not that of the recipe beside it", where=where
-                )
-            record = cls(**values)
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            OverflowError,
-        ) as error:
-            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            raise Corrupt(
-                f"invalid for format {VERSION} ({kind}{error})", where=where
-            ) from error
+        tree = _checked_json(data, where)
+        table = _table_of(cls)
+        document = Document(_by_field(tree, table), where)
+        record: Self = document.check(table)
+        if "recipe" in table.keys and "fingerprint" not in tree:
+            document.add("fingerprint", "required key is missing")
+        problems = document.violations.lines
+        if problems:
+            first = problems[0].removeprefix(f"{where}: ")
+            raise Corrupt(f"invalid for format {VERSION} ({first})", where=where)
+        recipe = getattr(record, "recipe", None)
+        if recipe is not None and recipe.fingerprint != tree.get("fingerprint"):
+            raise Mismatch(
+                "the fingerprint is not that of the recipe beside it", where=where
+            )
         object.__setattr__(record, "checksum", data[_DIGITS].decode("ascii"))
         return record
 
@@ -380,9 +372,9 @@ class Plan(Record):
     licence: str
     citation: str
     # Of a part of another store: where it is from, the first publisher first.
-    origins: Annotated[tuple[Origin, ...], _ORIGINS] = ()
-    n_clips: Annotated[int, _COUNT]
-    block_rows: Annotated[int, _COUNT]
+    origins: tuple[Origin, ...] = ()
+    n_clips: Annotated[int, _N_CLIPS]
+    block_rows: Annotated[int, _N_CLIPS]
     compressor: str | None
     arrays: tuple[ArraySpec, ...]
     recipe: Recipe
@@ -624,39 +616,6 @@ class Partial(Record):
         return array in ID_ARRAYS or self.holds(array, block)
 
 
-@dataclass(frozen=True)
-class LicenceStatement:
-    """A licence and a citation that were stated for a store: when, and by which software."""
-
-    licence: str
-    citation: str
-    stated: str
-    stated_by: str
-
-
-def _statements(value: Sequence[Mapping[str, Any]]) -> tuple[LicenceStatement, ...]:
-    statements = [
-        LicenceStatement(
-            licence=item["licence"],
-            citation=item["citation"],
-            stated=item["stated"],
-            stated_by=item["stated_by"],
-        )
-        for item in value
-    ]
-    if not statements:
-        raise ValueError("no licence is stated")
-    for statement in statements:
-        if not all(isinstance(text, str) for text in vars(statement).values()):
-            raise ValueError("a statement has values that are not text")
-    return tuple(statements)
-
-
-_STATEMENTS = _Codec(
-    lambda statements: [dict(vars(item)) for item in statements], _statements
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class LicenceHistory(Record):
     """licence.json: licences stated after the store was planned, the oldest first.
@@ -668,7 +627,7 @@ class LicenceHistory(Record):
     FILE = "licence.json"
     # The sha256 of store.json.
     plan: str
-    statements: Annotated[tuple[LicenceStatement, ...], _STATEMENTS]
+    statements: tuple[LicenceStatement, ...]
 
     @property
     def terms(self) -> Terms:

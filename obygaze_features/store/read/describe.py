@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from obygaze_features.core.console import count, human, table
@@ -206,7 +207,7 @@ def _summary(store: Store) -> dict[str, Any]:
         "licence_history": licence_history(store),
         "created": plan.created,
         "created_by": plan.created_by,
-        "origins": [origin.to_json() for origin in plan.origins],
+        "origins": [asdict(origin) for origin in plan.origins],
         **store.commits.made_by().to_json(),
         "fingerprint": plan.recipe.fingerprint,
         "seal_sha256": store.seal_sha256,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import doctest
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import pytest
 from obygaze_features.core import schema_check
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.schema_check import (
+    Converted,
     Document,
     Rows,
     Table,
@@ -310,3 +312,14 @@ def test_the_example_of_the_module_runs() -> None:
     names = {"dataclass": dataclass, "Annotated": Annotated, "whole": whole}
     result = doctest.testmod(schema_check, extraglobs=names)
     assert (result.failed, result.attempted) == (0, 2)
+
+
+def test_a_value_of_another_type_is_converted_or_a_violation() -> None:
+    day = Converted(datetime.date.fromisoformat, datetime.date.isoformat)
+    table = Table({"first": day, "last": day})
+    document = Document({"first": "1979-05-25", "last": "1979-13-01"}, "film.json")
+    assert document.check(table) == {"first": datetime.date(1979, 5, 25)}
+    assert document.violations.lines == ["film.json: last: month must be in 1..12"]
+    other = Document({"first": 1979}, "film.json")
+    assert other.check(table) == {}
+    assert other.violations.lines[0].startswith("film.json: first: TypeError: ")

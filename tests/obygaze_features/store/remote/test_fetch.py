@@ -9,6 +9,7 @@ import os
 import shutil
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +191,7 @@ def test_a_part_says_where_it_is_from(tmp_path: Path, sealed: Path) -> None:
     assert second.seal_sha256 == sha256_of(tmp_path / "levels/seal.json")
     assert whole.plan.origins == ()
     described = summary(open_store(tmp_path / "both"))["origins"]
-    assert described == [first.to_json(), second.to_json()]
+    assert described == [asdict(first), asdict(second)]
 
 
 def sha256_of(path: Path) -> str:
