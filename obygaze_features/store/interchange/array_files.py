@@ -51,7 +51,6 @@ from obygaze_features.store.interchange.source import (
 SUFFIXES = (".npy",)
 PTH_SUFFIXES = (".pth", ".pt")
 PTH_PURPOSE = "reading .pth files"
-MAGIC = b"\x93NUMPY"
 NOT_FEATURES = "this is not a table of features"
 _NUMBERED = re.compile(r"(.*?)[._ -]?([0-9]{1,18})")
 
@@ -186,11 +185,9 @@ def _movies_of_folders(
 
 def _mapped(path: Path) -> Array:
     """Return an array that stays in its file; a file shorter than its array is refused."""
-    with path.open("rb") as stream:
-        if stream.read(len(MAGIC)) != MAGIC:  # NumPy would take it for a pickle
-            raise Corrupt("not a complete npy file", where=str(path))
     try:
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        # `np.load` would take other files for a zip or a pickle.
+        array: Array = np.lib.format.open_memmap(path, mode="r")
     except DAMAGE as error:
         _refuse_objects(error, "this file", path)
         raise Corrupt(f"not a complete npy file: {error}", where=str(path)) from error

@@ -6,6 +6,7 @@ import os
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,7 @@ from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.store.interchange import Format
 from obygaze_features.store.interchange.source import (
+    DAMAGE,
     HDF5_LEVELS,
     NPY_LEVELS,
     PROVENANCE,
@@ -278,6 +280,22 @@ def _not_an_export(folder: Path) -> str:
     return ""
 
 
+def _not_an_hdf5_export(file: Path) -> str:
+    import h5py
+
+    with suppress(*DAMAGE), h5py.File(file, "r") as handle:
+        if HDF5_LEVELS in handle.attrs:
+            return ""
+    return f"it does not have the attribute {HDF5_LEVELS} of one"
+
+
+def _not_an_npz_export(file: Path) -> str:
+    with suppress(*DAMAGE), zipfile.ZipFile(file) as packed:
+        if f"{PROVENANCE}.npy" in packed.namelist():
+            return ""
+    return f"it does not have the array {PROVENANCE} of one"
+
+
 def _names_sha256(folder: Path) -> str:
     files = (
         path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
@@ -506,13 +524,8 @@ class _Format(NamedTuple):
 EXPORT = OwnFolder("export", _not_an_export)
 _marked = partial(OwnFolder.marked, "export")
 FACTS = _marked("the provenance", rb'\A{\s*"created_by": "obygaze ')
-# HDF5 keeps the attributes of a file near its start, and a zip its names at the end.
-HDF5 = _marked(
-    f"the attribute {HDF5_LEVELS}", rb"(?s)\A\x89HDF.*" + HDF5_LEVELS.encode()
-)
-NPZ = _marked(
-    f"the array {PROVENANCE}", rb"(?s)PK\x01\x02.*" + f"{PROVENANCE}.npy".encode()
-)
+HDF5 = OwnFolder("export", _not_an_hdf5_export)
+NPZ = OwnFolder("export", _not_an_npz_export)
 _COLUMNS = rb"\A(# for spreadsheets: .*\n)?clip_id,movie_id,(level,concepts,)?(\w+)_0(,\3_\d+)*\n"
 FORMATS = {
     "hdf5": _Format(_hdf5, HDF5),

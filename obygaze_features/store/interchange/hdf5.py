@@ -104,35 +104,46 @@ def _dataset_of_clip(handle: Any, path: str, where: str) -> Any:
 def _check_texts(handle: Any, node: Any = None) -> None:
     """Raise ValueError for texts longer than the file, and for one of no bytes in a block of texts.
 
-    HDF5 takes the memory for the first, and reads the second for ever.
+    The HDF5 library (2.0 too) takes the memory for the first, and reads the second for ever; it has
+    no function that checks them. So the bytes are looked at before it reads a text.
     """
     n_size = handle.id.get_create_plist().get_sizes()[1]
     with Path(handle.filename).open("rb") as stream:
         data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-
-    def number(place: int, n_bytes: int) -> int:
-        return int.from_bytes(data[place : place + n_bytes], "little")
-
     start = data.find(TEXTS)
     while start >= 0:
-        place = start + 16
-        end = start + number(start + 8, n_size)
-        while place + 16 <= end <= len(data):
-            n_bytes = number(place + 8, n_size)
-            is_text = number(place, 2) > 0  # else the free space after the last
-            place += 16 + -(-n_bytes // 8) * 8 if is_text else n_bytes or end
-        if not place <= end <= len(data):
-            raise ValueError("an entry among its texts does not have the right size")
+        _check_block_of_texts(data, start, n_size)
         start = data.find(TEXTS, start + 1)
-    if node is not None and node.id.get_offset() is not None:  # not in chunks
-        places = np.arange(node.size) * (
-            node.id.get_storage_size() // max(node.size, 1)
-        )
-        if any(
-            number(node.id.get_offset() + place, 4) > len(data)
-            for place in places.tolist()
-        ):
+    if node is None or node.id.get_offset() is None:  # in chunks
+        return
+    item_bytes = node.id.get_storage_size() // max(node.size, 1)
+    for index in range(node.size):
+        place = node.id.get_offset() + index * item_bytes
+        if _number(data, place, 4) > len(data):
             raise ValueError("a text that is longer than the file")
+
+
+def _check_block_of_texts(data: mmap.mmap, start: int, n_size: int) -> None:
+    """Raise ValueError unless the entries of a block of texts end where the block does.
+
+    An entry has its number in 2 bytes, 0 for the free space after the last, and its size, which
+    has `n_size` bytes, after 8 bytes.
+    """
+    place = start + 16
+    end = start + _number(data, start + 8, n_size)
+    while place + 16 <= end <= len(data):
+        n_bytes = _number(data, place + 8, n_size)
+        is_text = _number(data, place, 2) > 0
+        if is_text:
+            place += 16 + -(-n_bytes // 8) * 8
+        else:
+            place += n_bytes or end
+    if not place <= end <= len(data):
+        raise ValueError("an entry among its texts does not have the right size")
+
+
+def _number(data: mmap.mmap, place: int, n_bytes: int) -> int:
+    return int.from_bytes(data[place : place + n_bytes], "little")
 
 
 def _dataset(handle: Any, key: str, path: Path) -> Any:

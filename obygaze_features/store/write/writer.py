@@ -218,19 +218,13 @@ class StoreWriter:
             fill_value = np.nan if spec.is_float else 0
             data[name], crc32c[spec.name] = layout.encode(values, fill_value)
             files[name] = _mark_of(data[name])
-        noted = {}
-        sources_by_row = {}
-        for row, status, source in zip(rows, statuses, recorded, strict=True):
-            if status != OK:
-                noted[row] = status
-            if source is not None:
-                sources_by_row[row] = source
+        by_row = list(zip(rows, statuses, recorded, strict=True))
         marker = Marker(
             block=block,
             rows=(rows.start, rows.stop),
             recipe=plan.recipe,
-            noted=noted,
-            sources=sources_by_row,
+            noted={row: status for row, status, _ in by_row if status != OK},
+            sources={row: source for row, _, source in by_row if source is not None},
             makers=Makers.of_rows(rows.start, known_makers),
             files=files,
             plan=plan.sha256,
