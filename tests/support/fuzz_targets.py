@@ -17,7 +17,7 @@ from obygaze_features.core.files import canonical_json
 from obygaze_features.store import RowSource, TextTable, open_store
 from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.records import with_checksum
-from obygaze_features.store.read import commits, index
+from obygaze_features.store.read import commits, index_pages
 from obygaze_features.store.remote.files import Piece, bounds, names_in
 from obygaze_features.store.remote.selection import FileSelection, select_files
 from obygaze_features.store.write import seal
@@ -83,7 +83,7 @@ def store_targets(folder: Path) -> list[Target]:
     done.add_text(texts)
     done.seal()
     with (
-        mock.patch.multiple(index, PAGE_ROWS=8),
+        mock.patch.multiple(index_pages, PAGE_ROWS=8),
         mock.patch.object(seal, "INDEX_ROWS", 9),
     ):
         indexed = plan_store(folder / "indexed", 23)
@@ -154,6 +154,7 @@ def read_store(files: Tree, folder: Path) -> None:
         store.text,
         lambda: select_files(place),
         lambda: select_files(place, movies=[store.movie_ids[0]]),
+        lambda: select_files(place, levels=store.levels[:1]),
         lambda: verify(place, hashes=True),
         *(
             lambda name=name: store.matrix(name, missing="drop")
@@ -214,7 +215,7 @@ def read_index(files: Tree, folder: Path) -> None:
     place = MemoryFiles(files, is_remote=True)
     with (
         mock.patch.object(commits, "INDEX_ROWS", 9),
-        mock.patch.multiple(index, PAGE_ROWS=8),
+        mock.patch.multiple(index_pages, PAGE_ROWS=8),
     ):
         store = open_store(place)
         errors = [

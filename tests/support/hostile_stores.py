@@ -330,10 +330,10 @@ for what, words, arrays in (
 
 for key, words, value in (
     ("n_clips", "clip|seal", 10**8),
-    ("n_clips", "number of clips", 0),
-    ("n_clips", "number of clips", "many"),
-    ("n_clips", "number of clips", 10**30),
-    ("block_rows", "number of clips", 0),
+    ("n_clips", "must be a whole number, at least 1", 0),
+    ("n_clips", "must be a whole number, at least 1", "many"),
+    ("n_clips", "must be a whole number, at least 1", 10**30),
+    ("block_rows", "must be a whole number, at least 1", 0),
     ("version", "update|upgrade|version", 99),
     ("version", "version", "1"),
     ("format", "format must be", "x"),

@@ -246,8 +246,8 @@ _KEYS = {
     "blocks": ("arrays",),
     "of_rows": ("sources",),
 }
-# Fields that are left out of the file where they are empty.
-_OPTIONAL = ("sources", "plan", "plan_id", "origins", "crc32c", "makers")
+# Fields that are left out of the file where they are empty. Those without a default must be there.
+_OPTIONAL = frozenset(("sources", "plan", "plan_id", "origins", "crc32c", "makers"))
 
 
 def _make_table(kind: Any) -> Table:
@@ -255,8 +255,8 @@ def _make_table(kind: Any) -> Table:
     hints = get_type_hints(kind, include_extras=True)
     rules = {name: _RULES[hint] for name, hint in hints.items() if hint in _RULES}
     table = table_of(kind, **rules)
-    required = [name for name in table.keys if name not in _OPTIONAL]
-    return replace(table, required=required, ignore_unknown=True)
+    required = {*table.required, *(table.keys.keys() - _OPTIONAL)}
+    return replace(table, required=sorted(required), ignore_unknown=True)
 
 
 _table_of: Callable[[Any], Table] = cache(_make_table)
