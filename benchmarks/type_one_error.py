@@ -38,8 +38,9 @@ from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.results.record import Record
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.records import Record, Run
+from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import Inputs, run_protocol
 from obygaze_models.protocols.schema import Model, Protocol
 

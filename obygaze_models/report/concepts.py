@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
-from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.results.concepts import (
+    Concept,
+    ConceptVectors,
+    Head,
+    Tree,
+)
 from obygaze_models.report.figure import (
     BASELINE,
     MODEL,
@@ -33,14 +38,14 @@ Place = tuple[int, float]
 ORDER_COLORS = {"greedy": MODEL, "random": BASELINE}
 
 
-def head_name(head: Record) -> str:
+def head_name(head: Head) -> str:
     """Return the name of a head: model, store, and the task it was trained for."""
-    return f"{head['model']} ({head['feature']}), {head['task']}"
+    return f"{head.model} ({head.feature}), {head.task}"
 
 
-def bank_name(bank: Record) -> str:
+def bank_name(bank: ConceptVectors) -> str:
     """Return the name of some concept vectors: the store, and the models that use them."""
-    return f"{bank['feature']} ({', '.join(bank['models'])})"
+    return f"{bank.feature} ({', '.join(bank.models)})"
 
 
 def concepts(run: ReportRun) -> Part:
@@ -50,143 +55,141 @@ def concepts(run: ReportRun) -> Part:
     for bank in run.banks:
         yield from _bank_sentences(bank)
     for number, bank in enumerate(run.banks):
-        if bank["concepts"]:
-            rows = [_concept_row(concept) for concept in bank["concepts"]]
-            references = _reference_rows(bank["concepts"])
+        if bank.concepts:
+            rows = [_concept_row(concept) for concept in bank.concepts]
+            references = _reference_rows(bank.concepts)
             yield make_table(
                 "concepts",
-                f"concepts-{slug(bank['feature'])}-{number}",
+                f"concepts-{slug(bank.feature)}-{number}",
                 [*rows, *references],
                 bank=bank_name(bank),
             )
     leaks = _leakage_rows(run.banks)
     if leaks:
         yield make_table("leakage", "leakage", leaks)
-    linear = [head for head in run.heads if head["weights"]]
-    for columns, heads in grouped(linear, lambda head: tuple(head["concepts"])).items():
-        store = slug(heads[0]["feature"])
+    linear = [head for head in run.heads if head.weights]
+    for columns, heads in grouped(linear, lambda head: tuple(head.concepts)).items():
+        store = slug(heads[0].feature)
         weights = [(head_name(head), *map(Number, effects(head))) for head in heads]
         yield make_table("weights", f"weights-{store}", weights, columns)
-        with_rules = [head for head in heads if head.get("rules")]
+        with_rules = [head for head in heads if head.rules]
         if with_rules:
-            rules = [(head_name(head), *head["rules"]) for head in with_rules]
+            rules = [(head_name(head), *(head.rules or ())) for head in with_rules]
             yield make_table("rules", f"rules-{store}", rules, columns)
 
 
-def _bank_sentences(bank: Record) -> Iterator[str]:
+def _bank_sentences(bank: ConceptVectors) -> Iterator[str]:
     """Yield what a reader must know of some concept vectors before their table."""
-    feature = bank["feature"]
-    leak = bank.get("film_leak")
+    feature = bank.feature
+    leak = bank.film_leak
     if leak:
         yield sentence("film_leak", feature=feature, **leak)
-    if bank.get("note"):
-        yield sentence("bank_note", feature=feature, note=bank["note"])
-    left_out = bank.get("left_out")
-    if left_out:
-        names = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
+    if bank.note:
+        yield sentence("bank_note", feature=feature, note=bank.note)
+    if bank.left_out:
+        reasons = bank.left_out.items()
+        names = "; ".join(f"{name} ({reason})" for name, reason in reasons)
         yield sentence("left_out", feature=feature, concepts=names)
 
 
-def _leakage_rows(banks: Sequence[Record]) -> list[Row]:
+def _leakage_rows(banks: Sequence[ConceptVectors]) -> list[Row]:
     """Return the leakage of concept vectors for each task, with what chance gives."""
     rows: list[Row] = []
     for bank in banks:
-        for task, leak in (bank.get("leakage") or {}).items():
-            scores = ("ctl", "ctl_chance", "icl", "icl_chance")
-            numbers = [Number(leak[score]) for score in scores]
-            rows.append((f"{bank_name(bank)}, {task}", *numbers))
+        for task, leak in (bank.leakage or {}).items():
+            scores = (leak.ctl, leak.ctl_chance, leak.icl, leak.icl_chance)
+            rows.append((f"{bank_name(bank)}, {task}", *map(Number, scores)))
     return rows
 
 
-def _concept_row(concept: Record) -> Row:
+def _concept_row(concept: Concept) -> Row:
     return (
-        concept["name"],
-        concept["n_positive"],
-        Number(concept["prevalence"]),
-        *(number_of(concept, metric) for metric in ("ap", "auc", "f1_binary")),
-        Number(concept["p_holm"], digits=3, is_p=True),
-        Number(concept["stability"]["mean"]),
-        Number(concept["stability"]["least"]),
+        concept.name,
+        concept.n_positive,
+        Number(concept.prevalence),
+        number_of(concept.ap),
+        number_of(concept.auc),
+        number_of(concept.f1_binary),
+        Number(concept.p_holm, digits=3, is_p=True),
+        Number(concept.stability.mean),
+        Number(concept.stability.least),
     )
 
 
-def _reference_rows(concepts: Sequence[Record]) -> list[Row | Heading]:
+def _reference_rows(concepts: Sequence[Concept]) -> list[Row | Heading]:
     """Return what noise and random directions reach, as means over the concepts."""
-    noise = [concept["noise"] for concept in concepts if concept.get("noise")]
-    random = [
-        concept["random_directions"]
-        for concept in concepts
-        if concept.get("random_directions")
-    ]
+    noise = [concept.noise for concept in concepts if concept.noise]
+    random = [c.random_directions for c in concepts if c.random_directions]
     rows: list[Row | Heading] = []
     if noise:
-        ap = Number(fmean(reached["ap"] for reached in noise))
-        auc = Number(fmean(reached["auc"] for reached in noise))
-        mean = Number(fmean(reached["stability"]["mean"] for reached in noise))
-        least = Number(fmean(reached["stability"]["least"] for reached in noise))
+        ap = Number(fmean(reached.ap for reached in noise))
+        auc = Number(fmean(reached.auc for reached in noise))
+        mean = Number(fmean(reached.stability.mean for reached in noise))
+        least = Number(fmean(reached.stability.least for reached in noise))
         rows.append(
             ("vectors of random features", None, None, ap, auc, None, None, mean, least)
         )
     if random:
-        rows.append(_random_row("random directions", random, "mean"))
-        rows.append(_random_row("95th percentile of these", random, "high"))
+        ap = Number(fmean(reached.ap.mean for reached in random))
+        auc = Number(fmean(reached.auc.mean for reached in random))
+        rows.append(_random_row("random directions", ap, auc))
+        ap = Number(fmean(reached.ap.high for reached in random))
+        auc = Number(fmean(reached.auc.high for reached in random))
+        rows.append(_random_row("95th percentile of these", ap, auc))
     if not rows:
         return []
     return [Heading("references, means over the concepts", quiet=True), *rows]
 
 
-def _random_row(name: str, random: Sequence[Record], end: str) -> Row:
-    """Return AP and AUC of random directions, as means over the concepts."""
-    ap = Number(fmean(reached["ap"][end] for reached in random))
-    auc = Number(fmean(reached["auc"][end] for reached in random))
+def _random_row(name: str, ap: Number, auc: Number) -> Row:
     return (name, None, None, ap, auc, None, None, None, None)
 
 
-def effects(head: Record) -> list[float]:
+def effects(head: Head) -> list[float]:
     """Return the change in the log odds for one standard deviation of each margin."""
-    weights = head["weights"]
-    return [c * sd for c, sd in zip(weights["coef"], weights["sd"], strict=True)]
+    weights = head.weights
+    if weights is None:
+        return []
+    return [c * sd for c, sd in zip(weights.coef, weights.sd, strict=True)]
 
 
 def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
     """Draw quality and similarity of concept vectors, then corrections and trees."""
     for number, bank in enumerate(run.banks):
-        if not bank["concepts"]:
+        if not bank.concepts:
             continue
-        end = slug(bank["feature"])
+        end = slug(bank.feature)
         if number:
             end += f"-{number}"
         _draw_quality(bank, f"concepts-{end}", figures)
-        side = 1.1 + 0.22 * len(bank["concepts"])
+        side = 1.1 + 0.22 * len(bank.concepts)
         name = bank_name(bank)
         with figures.draw("cosines", f"cosines-{end}", side, bank=name) as (_, axes):
             _draw_cosines(axes, bank)
     for head in run.heads:
-        if head["interventions"]:
+        if head.interventions:
             name = head_name(head)
             _draw_corrections(head, name, f"interventions-{slug(name)}", figures)
     for head in run.heads:
-        if head["tree"]:
+        if head.tree:
             name = head_name(head)
-            _draw_tree(head, name, f"tree-{slug(name)}", figures)
+            _draw_tree(head, head.tree, name, f"tree-{slug(name)}", figures)
 
 
-def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
-    concepts = sorted(bank["concepts"], key=lambda c: c["ap"]["value"] or 0.0)
+def _draw_quality(bank: ConceptVectors, key: str, figures: FigureSet) -> None:
+    concepts = sorted(bank.concepts, key=lambda c: c.ap.value or 0.0)
     layout = {"ncols": 2, "sharey": True, "width_ratios": [2, 1]}
     height = 0.6 + 0.27 * len(concepts)
     name = bank_name(bank)
     with figures.draw("concepts", key, height, layout, bank=name) as (_, (left, right)):
         for row, concept in enumerate(concepts):
             _draw_concept(left, right, row, concept)
-        names = [f"{concept['name']} ({concept['n_positive']})" for concept in concepts]
+        names = [f"{concept.name} ({concept.n_positive})" for concept in concepts]
         wrapped = [textwrap.fill(name, 22) for name in names]
         label_rows(left, wrapped, upwards=True, fontsize=7.5)
-        noise = [concept["noise"] for concept in concepts if concept.get("noise")]
+        noise = [concept.noise for concept in concepts if concept.noise]
         if noise:
-            draw_reference(
-                right, fmean(reached["stability"]["mean"] for reached in noise)
-            )
+            draw_reference(right, fmean(reached.stability.mean for reached in noise))
         for axes, label in ((left, "AP"), (right, "cosine")):
             axes.set(xlim=(-0.05, 1.05), xticks=[0, 0.5, 1])
             axes.set_xlabel(label, color=MUTED)
@@ -194,25 +197,24 @@ def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
             hide_ticks(axes, "left")
 
 
-def _draw_concept(left: Any, right: Any, row: int, concept: Record) -> None:
-    ap = concept["ap"]
-    p = concept["p_holm"]
-    stability = concept["stability"]
-    if None not in ap["ci"]:
-        left.plot(ap["ci"], [row, row], color=MODEL, lw=1.7, alpha=0.75)
+def _draw_concept(left: Any, right: Any, row: int, concept: Concept) -> None:
+    ap = concept.ap
+    p = concept.p_holm
+    mean = concept.stability.mean
+    least = concept.stability.least
+    if None not in ap.ends:
+        left.plot(ap.ends, [row, row], color=MODEL, lw=1.7, alpha=0.75)
     face = MODEL if p is not None and p < 0.05 else "white"
-    left.scatter(ap["value"], row, s=24, color=face, edgecolor=MODEL, zorder=3)
-    left.plot([concept["prevalence"]] * 2, [row - 0.3, row + 0.3], color=INK, lw=1.1)
-    right.plot(
-        [stability["least"], stability["mean"]], [row, row], color=BASELINE, lw=1.4
-    )
-    right.scatter(stability["least"], row, s=14, color=BASELINE)
-    right.scatter(stability["mean"], row, s=24, color=MODEL, zorder=3)
+    left.scatter(ap.value, row, s=24, color=face, edgecolor=MODEL, zorder=3)
+    left.plot([concept.prevalence] * 2, [row - 0.3, row + 0.3], color=INK, lw=1.1)
+    right.plot([least, mean], [row, row], color=BASELINE, lw=1.4)
+    right.scatter(least, row, s=14, color=BASELINE)
+    right.scatter(mean, row, s=24, color=MODEL, zorder=3)
 
 
-def _draw_cosines(axes: Any, bank: Record) -> None:
-    names = [concept["name"] for concept in bank["concepts"]]
-    table = np.array(bank["cosines"])
+def _draw_cosines(axes: Any, bank: ConceptVectors) -> None:
+    names = [concept.name for concept in bank.concepts]
+    table = np.array(bank.cosines)
     axes.imshow(table, "RdBu_r", vmin=-1.0, vmax=1.0)
     for (y, x), value in np.ndenumerate(table):
         text = f"{value:.1f}".replace("0.", ".").replace("-.0", ".0")
@@ -223,17 +225,16 @@ def _draw_cosines(axes: Any, bank: Record) -> None:
     hide_ticks(axes)
 
 
-def _draw_corrections(head: Record, name: str, key: str, figures: FigureSet) -> None:
+def _draw_corrections(head: Head, name: str, key: str, figures: FigureSet) -> None:
     layout = {"nrows": 2, "sharex": True}
     with figures.draw("interventions", key, 3.2, layout, name=name) as (figure, panels):
         labels = {"f1": "F1 binary", "ap": "AP"}
         for axes, metric in zip(panels, labels, strict=True):
-            for curve in head["interventions"]:
-                order = curve["order"]
-                color = ORDER_COLORS.get(order, INK)
-                axes.plot(
-                    curve[metric], lw=1.7, marker="o", ms=2.5, color=color, label=order
-                )
+            for curve in head.interventions:
+                color = ORDER_COLORS.get(curve.order, INK)
+                style = {"lw": 1.7, "marker": "o", "ms": 2.5, "color": color}
+                values = curve.f1 if metric == "f1" else curve.ap
+                axes.plot(values, label=curve.order, **style)
             axes.set_ylabel(labels[metric])
             axes.set_ylim(-0.02, 1.02)
             draw_grid(axes, "y")
@@ -242,22 +243,25 @@ def _draw_corrections(head: Record, name: str, key: str, figures: FigureSet) -> 
         figure.legend(*entries, fontsize=7.5, loc="outside upper right", ncols=3)
 
 
-def _draw_tree(head: Record, name: str, key: str, figures: FigureSet) -> None:
+def _draw_tree(head: Head, tree: Tree, name: str, key: str, figures: FigureSet) -> None:
     """Draw a tree from left to right; "no" is above "yes" (Figure 5 of the paper)."""
-    tree = head["tree"]
     placed = place_nodes(tree, 0, 0, count())
     depth = max(x for x, _ in placed.values())
     n_rows = max(y for _, y in placed.values()) + 1
-    names = {"name": name, "n": head["n"], "n_positive": head["n_positive"]}
+    names: dict[str, Any] = {
+        "name": name,
+        "n": head.n,
+        "n_positive": head.n_positive,
+    }
     with figures.draw("tree", key, 0.3 + 0.32 * n_rows, **names) as (_, axes):
         for node, position in placed.items():
-            for side in ("left", "right"):
-                child = placed.get(tree[side][node])
+            for child_node in (tree.left[node], tree.right[node]):
+                child = placed.get(child_node)
                 if child:
                     x, y = zip(position, child, strict=True)
                     axes.plot(x, y, color=MUTED, lw=0.8, zorder=0)
-            is_inner = tree["left"][node] in placed
-            _draw_node(axes, head, node, position, is_inner)
+            is_inner = tree.left[node] in placed
+            _draw_node(axes, head, tree, node, position, is_inner)
         axes.set(
             xlim=(-0.45, max(depth, 2) + 0.45),
             ylim=(n_rows - 0.4, -0.6),
@@ -268,11 +272,11 @@ def _draw_tree(head: Record, name: str, key: str, figures: FigureSet) -> None:
 
 
 def place_nodes(
-    tree: Any, node: int, depth: int, rows: Iterator[int]
+    tree: Tree, node: int, depth: int, rows: Iterator[int]
 ) -> dict[int, Place]:
     """Return depth and row by node: leaves in rows, other nodes in the middle of their branches."""
-    left = tree["left"][node]
-    right = tree["right"][node]
+    left = tree.left[node]
+    right = tree.right[node]
     if left < 0 or depth == MAX_TREE_DEPTH:
         return {node: (depth, next(rows))}
     below = place_nodes(tree, left, depth + 1, rows)
@@ -281,17 +285,16 @@ def place_nodes(
 
 
 def _draw_node(
-    axes: Any, head: Record, node: int, position: Place, is_inner: bool
+    axes: Any, head: Head, tree: Tree, node: int, position: Place, is_inner: bool
 ) -> None:
     import matplotlib
 
-    tree = head["tree"]
-    share = head["tree"]["share"][node]
-    text = f"{100 * share:.0f} % of {tree['n'][node]}"
+    share = tree.share[node]
+    text = f"{100 * share:.0f} % of {tree.n[node]}"
     if is_inner:
-        name = textwrap.fill(head["concepts"][tree["concept"][node]], 12)
-        text = f"{name}\n> {tree['threshold'][node]:.3g} ?\n{text}"
-    elif tree["left"][node] >= 0:
+        name = textwrap.fill(head.concepts[tree.concept[node]], 12)
+        text = f"{name}\n> {tree.threshold[node]:.3g} ?\n{text}"
+    elif tree.left[node] >= 0:
         text += " …"
     face = matplotlib.colormaps["Blues"](0.08 + 0.75 * share)
     box = {

@@ -15,9 +15,10 @@ from obygaze_features.core.figures import (
 )
 from obygaze_features.manifest.link import FILM_COLUMNS, seconds_in_film
 from obygaze_features.manifest.model import Clip, clock
-from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record
+from obygaze_models.protocols.results.localisation import FilmWindows, Localisation
+from obygaze_models.protocols.runner.records import PREDICTIONS_FILE
 from obygaze_models.report.figure import MODEL, WRONG, FigureSet, hide_ticks
-from obygaze_models.report.lookup import ReportRun, grouped, pair_name, pair_of, rank_of
+from obygaze_models.report.lookup import ReportRun, grouped, pair_name, rank_of
 from obygaze_models.report.tables import Heading, Number, Part, Row, make_table, slug
 
 MAX_ERRORS = 10
@@ -28,6 +29,8 @@ UNKNOWN_LEVEL = "#f6f5f1"
 TIME = "start (h:mm:ss)"
 SCENE = "scene"
 NUMBER = "number of the clip"
+# A row of predictions.csv.
+Prediction = Mapping[str, Any]
 # Start, end and colour of a segment on the time axis of a film.
 Strip = tuple[Any, Any, str | None]
 
@@ -94,7 +97,7 @@ def timelines(run: ReportRun) -> Timelines | None:
     ):
         return None
     pair = _pair_with_most_clips(run)
-    rows = [row for row in run.predictions if pair_of(row) == pair]
+    rows = [row for row in run.predictions if (row["train"], row["test"]) == pair]
     scores = _scores_of_best_models(run, pair, rows)
     clips = _clips_in_order(run, rows)
     unit = place_unit(clips)
@@ -111,27 +114,23 @@ def timelines(run: ReportRun) -> Timelines | None:
 
 def _pair_with_most_clips(run: ReportRun) -> tuple[str, str]:
     """Return the pair of tasks with most clips; if equal, one that trains and tests the same."""
-    largest = max(
-        run.cells, key=lambda cell: (cell["n_test"], cell["train"] == cell["test"])
-    )
-    return pair_of(largest)
+    largest = max(run.cells, key=lambda cell: (cell.n_test, cell.train == cell.test))
+    return largest.pair
 
 
 def _scores_of_best_models(
-    run: ReportRun, pair: tuple[str, str], rows: Sequence[Record]
+    run: ReportRun, pair: tuple[str, str], rows: Sequence[Prediction]
 ) -> dict[str, dict[str, ClipScore]]:
     """Return for the best model of each store the score of each clip that it tested."""
     scores = {}
     for store in run.stores:
         cells = [
-            cell
-            for cell in run.cells
-            if pair_of(cell) == pair and cell["feature"] == store
+            cell for cell in run.cells if cell.pair == pair and cell.feature == store
         ]
         if not cells:
             continue
         best = max(cells, key=lambda cell: rank_of(cell, run.primary))
-        model = best["model"]
+        model = best.model
         rows_of_model = [
             row for row in rows if (row["model"], row["feature"]) == (model, store)
         ]
@@ -239,7 +238,7 @@ def _decision(score: ClipScore | None) -> str | None:
     return f"{score.score:.2f} {verdict}"
 
 
-def _clips_in_order(run: ReportRun, rows: Sequence[Record]) -> list[Clip]:
+def _clips_in_order(run: ReportRun, rows: Sequence[Prediction]) -> list[Clip]:
     """Return the clips of the manifest in film order; without it, the tested clips by id."""
     if run.manifest is not None:
         clips = list(run.manifest)
@@ -280,7 +279,7 @@ def _place(clip: Clip, unit: str, number: int) -> str:
     return str(number)
 
 
-def clip_scores(rows: Sequence[Record]) -> dict[str, ClipScore]:
+def clip_scores(rows: Sequence[Prediction]) -> dict[str, ClipScore]:
     """Return the mean score of each clip over the fits that tested it, and its decision.
 
     A clip is called positive where its mean score is above the threshold, as in the analysis of
@@ -303,7 +302,7 @@ def clip_scores(rows: Sequence[Record]) -> dict[str, ClipScore]:
     return {clip: ClipScore(mean, is_correct[clip]) for clip, mean in means.items()}
 
 
-def _is_margin(row: Record) -> bool:
+def _is_margin(row: Prediction) -> bool:
     """Return whether a score cannot be a probability, which is positive above one half."""
     score = row["score"]
     return not 0 <= score <= 1 or bool(row["decision"]) != (score > 0.5)
@@ -380,9 +379,9 @@ def draw_windows(run: ReportRun, figures: FigureSet) -> None:
         manifest, lambda clip: (clip.movie_id, clip.extra.get("annotator", ""))
     )
     levels = {clip.level for clip in manifest}
-    for record in run.of("localisation"):
-        films = record["films"]
-        title = f"{run.label(record)}, {pair_name(*pair_of(record))}"
+    for record in run.of(Localisation):
+        films = record.films
+        title = f"{run.label(record)}, {pair_name(*record.pair)}"
         layout = {"nrows": len(films), "squeeze": False}
         key = f"windows-{slug(title)}"
         height = 0.3 + 0.7 * len(films)
@@ -414,14 +413,12 @@ def _segments_of(
 
 
 def _draw_film_windows(
-    axes: Any, windows: Record, annotated: Sequence[Sequence[Strip]]
+    axes: Any, windows: FilmWindows, annotated: Sequence[Sequence[Strip]]
 ) -> None:
     """Draw the score along one film; below it what the model found, then each annotator."""
-    axes.fill_between(
-        windows["time_s"], windows["low"], windows["high"], color=PALE, lw=0
-    )
-    axes.plot(windows["time_s"], windows["score"], color=MODEL, lw=0.6)
-    intervals = [(start, end, WRONG) for start, end, _ in windows["found"]]
+    axes.fill_between(windows.time_s, windows.low, windows.high, color=PALE, lw=0)
+    axes.plot(windows.time_s, windows.score, color=MODEL, lw=0.6)
+    intervals = [(start, end, WRONG) for start, end, _ in windows.found]
     rows = [intervals, *annotated]
     for row, strips in enumerate(rows):
         spans = [(start, end - start) for start, end, _ in strips]

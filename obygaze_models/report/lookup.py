@@ -6,20 +6,49 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import film_title
 from obygaze_models.evaluation.metrics import METRICS, goodness, ranking_metric
-from obygaze_models.protocols.runner.records import Record, Run
+from obygaze_models.protocols.results.cells import (
+    CellRecord,
+    Estimate,
+    Metric,
+)
+from obygaze_models.protocols.results.concepts import ConceptVectors, Head
+from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.table import CEILINGS
 from obygaze_models.report.tables import Heading, Number, Row, report_text
 
 T = TypeVar("T")
 K = TypeVar("K")
 SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
+
+
+class OfModel(Protocol):
+    """A record, or a side of one, about a model and its store."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+
+    @property
+    def feature(self) -> str:
+        """The store; "" for a baseline that holds for every store."""
+
+
+class OfCell(OfModel, Protocol):
+    """A record about a model that was trained for one task and tested on one."""
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The training task and the test task."""
+
+
+C = TypeVar("C", bound=OfCell)
 
 
 @dataclass(frozen=True)
@@ -76,20 +105,18 @@ class ReportRun(Run):
     @cached_property
     def stores(self) -> list[str]:
         """The stores of the models, in the order of the tables."""
-        return list(
-            dict.fromkeys(cell["feature"] for cell in self.cells if cell["feature"])
-        )
+        return list(dict.fromkeys(cell.feature for cell in self.cells if cell.feature))
 
     @property
     def is_own_test(self) -> bool:
         """Whether there are many tasks, each tested on itself only, such as concepts."""
-        pairs = set(map(pair_of, self.cells))
+        pairs = {cell.pair for cell in self.cells}
         return len(pairs) > 2 and all(train == test for train, test in pairs)
 
     @cached_property
     def films(self) -> list[str]:
         """The films that some cell was tested on, sorted."""
-        tested = chain.from_iterable(cell["by_movie"] for cell in self.cells)
+        tested = chain.from_iterable(cell.by_movie for cell in self.cells)
         return sorted(set(tested))
 
     @cached_property
@@ -119,26 +146,26 @@ class ReportRun(Run):
         return self._titles.get(film) or film_title(film)
 
     @property
-    def banks(self) -> list[Record]:
+    def banks(self) -> list[ConceptVectors]:
         """The records of concept vectors, one for each store and settings."""
-        return [record for record in self.of("anatomy") if record["part"] == "concepts"]
+        return self.of(ConceptVectors)
 
     @property
-    def heads(self) -> list[Record]:
+    def heads(self) -> list[Head]:
         """The records of the heads of bottlenecks."""
-        return [record for record in self.of("anatomy") if record["part"] == "head"]
+        return self.of(Head)
 
-    def label(self, record: Record) -> str:
+    def label(self, record: OfModel) -> str:
         """Return the name of a model, with its store if the run has several stores."""
-        several = record.get("feature") and len(self.stores) > 1
+        several = record.feature and len(self.stores) > 1
         return model_and_store(record) if several else model_name(record)
 
     def rows_by_pair(
-        self, records: Sequence[Record], values: Callable[[Record], Iterable[Any]]
+        self, records: Sequence[C], values: Callable[[C], Iterable[Any]]
     ) -> list[Row | Heading]:
         """Return a row per record, under a heading for each pair of train task and test task."""
         rows: list[Row | Heading] = []
-        for pair, same_pair in grouped(records, pair_of).items():
+        for pair, same_pair in grouped(records, lambda r: r.pair).items():
             rows.append(Heading(pair_name(*pair)))
             rows += [(self.label(record), *values(record)) for record in same_pair]
         return rows
@@ -157,22 +184,16 @@ def metric_name(metric: str) -> str:
     return str(report_text()["metrics"].get(metric, metric))
 
 
-def model_name(record: Record) -> str:
+def model_name(record: OfModel) -> str:
     """Return the name of a model; baselines with exact values and the oracle are marked."""
-    name = str(record["model"])
-    if record.get("expected"):
-        return f"{name} (expected)"
-    return name + CEILINGS.get(name, "")
+    if isinstance(record, CellRecord) and record.expected:
+        return f"{record.model} (expected)"
+    return record.model + CEILINGS.get(record.model, "")
 
 
-def model_and_store(record: Record) -> str:
+def model_and_store(record: OfModel) -> str:
     """Return the name of a model and its store."""
-    return f"{model_name(record)} ({record['feature']})"
-
-
-def pair_of(record: Record) -> tuple[str, str]:
-    """Return the train task and the test task of a record."""
-    return record["train"], record["test"]
+    return f"{model_name(record)} ({record.feature})"
 
 
 def pair_name(train: str, test: str) -> str:
@@ -180,25 +201,30 @@ def pair_name(train: str, test: str) -> str:
     return train if train == test else f"{train} → {test}"
 
 
-def film_value(record: Record, film: str, metric: str) -> float | None:
+def film_value(record: CellRecord, film: str, metric: str) -> float | None:
     """Return a metric of a cell on the clips of one film."""
-    value: float | None = record["by_movie"].get(film, {}).get(metric)
-    return value
+    if film not in record.by_movie:
+        return None
+    return record.by_movie[film].metrics.get(metric)
 
 
-def number_of(record: Record, metric: str) -> Number:
-    """Return a metric of a cell with its interval over films, if it has one."""
-    result = record.get(metric)
-    if not isinstance(result, Mapping):
-        return Number(result)
-    low, high = result.get("ci") or (None, None)
-    value = result.get("value")
-    if value is None:
-        value = result.get("mean")
+def number_of(estimate: Metric | Estimate | None) -> Number:
+    """Return a value with its interval over films, if it has one."""
+    if estimate is None:
+        return Number(None)
+    low, high = estimate.ends
+    value = estimate.value
+    if value is None and isinstance(estimate, Metric):
+        value = estimate.mean
     return Number(value, low, high)
 
 
-def rank_of(record: Record, metric: str) -> float:
+def metric_of(record: CellRecord, metric: str) -> Number:
+    """Return a metric of a cell with its interval over films, if it has one."""
+    return number_of(record.metrics.get(metric))
+
+
+def rank_of(record: CellRecord, metric: str) -> float:
     """Return a number for sorting by a metric, larger where it is better; least if missing."""
-    value = number_of(record, metric).value
+    value = metric_of(record, metric).value
     return -math.inf if value is None else goodness(metric, value)

@@ -19,6 +19,7 @@ from obygaze_features.core.files import write_atomic
 from obygaze_features.core.metadata import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import Store
+from obygaze_models.protocols.results.whole_run import Coverage, Remark
 from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import AGAIN, RESULTS_FILE, read_folder
 from obygaze_models.report import comparisons, concepts, decisions, films, results
@@ -139,7 +140,7 @@ def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]
 
 def remarks(run: ReportRun) -> Part:
     """Yield what could mislead a reader."""
-    yield from (record["text"] for record in run.of("remark"))
+    yield from (remark.text for remark in run.of(Remark))
 
 
 def clips(run: ReportRun) -> Part:
@@ -151,25 +152,24 @@ def clips(run: ReportRun) -> Part:
 
 def coverage(run: ReportRun) -> Part:
     """Yield the clips without features and the reasons."""
-    for record in run.of("coverage"):
-        n_missing = record["n_missing"]
+    for record in run.of(Coverage):
+        n_missing = record.n_missing
         if not n_missing:
             continue
-        feature = record["feature"]
         rows = [
-            (clip["clip_id"], clip["reason"], ", ".join(clip["tasks"]))
-            for clip in record["missing"][:MAX_MISSING]
+            (clip.clip_id, clip.reason, ", ".join(clip.tasks))
+            for clip in record.missing[:MAX_MISSING]
         ]
         more = ""
         if n_missing > MAX_MISSING:
             more = f" The first {MAX_MISSING} of {n_missing} are listed."
         yield make_table(
             "coverage",
-            f"coverage-{slug(feature)}",
+            f"coverage-{slug(record.feature)}",
             rows,
-            feature=feature,
+            feature=record.feature,
             n_missing=n_missing,
-            n_clips=record["n_clips"],
+            n_clips=record.n_clips,
             more=more,
         )
 

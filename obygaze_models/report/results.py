@@ -1,14 +1,17 @@
 """Results: models with baselines, single films, the numbers of the paper, intervals."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
 from obygaze_models.models.registry import UNTRAINED
-from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.results.cells import CellRecord, Metric, PrintedValue
+from obygaze_models.protocols.results.levels import AnnotatorDistance, LevelOrder
+from obygaze_models.protocols.results.localisation import PRECISIONS, Localisation
+from obygaze_models.protocols.results.whole_run import Argmax, LearningCurve
 from obygaze_models.protocols.schemes import about_scheme, scheme_of
 from obygaze_models.report.figure import (
     BASELINE,
@@ -24,11 +27,11 @@ from obygaze_models.report.lookup import (
     film_value,
     grouped,
     metric_name,
+    metric_of,
     model_and_store,
     model_name,
     number_of,
     pair_name,
-    pair_of,
     rank_of,
 )
 from obygaze_models.report.tables import (
@@ -45,7 +48,7 @@ from obygaze_models.report.tables import (
 MAX_OPEN_ROWS = 12
 MAX_FILM_COLUMNS = 6
 # A label and a record; None for a heading.
-IntervalRow = tuple[str, Record | None]
+IntervalRow = tuple[str, CellRecord | None]
 
 
 def results(run: ReportRun) -> Part:
@@ -55,34 +58,34 @@ def results(run: ReportRun) -> Part:
     if run.is_own_test:
         yield _results_by_model(run, records)
         return
-    by_test = grouped(records, lambda record: record["test"])
+    by_test = grouped(records, lambda record: record.test)
     for test, records_of_test in by_test.items():
         yield _results_of_test(run, test, records_of_test)
 
 
-def _results_by_model(run: ReportRun, records: Sequence[Record]) -> ResultTable:
+def _results_by_model(run: ReportRun, records: Sequence[CellRecord]) -> ResultTable:
     """Return one table of tasks that are each tested on itself: a row per task, by model."""
     rows: list[Row | Heading] = []
     for name, same_model in grouped(records, run.label).items():
-        rows.append(Heading(name, quiet=same_model[0]["kind"] == "baseline"))
+        rows.append(Heading(name, quiet=same_model[0].kind == "baseline"))
         for record in same_model:
             values = _cells(run, record, with_sizes=True).values()
-            rows.append((record["test"], *values))
+            rows.append((record.test, *values))
     headers = list(_cells(run, run.cells[0], with_sizes=True))
     return make_table("tasks", "results", rows, headers)
 
 
 def _results_of_test(
-    run: ReportRun, test: str, records: Sequence[Record]
+    run: ReportRun, test: str, records: Sequence[CellRecord]
 ) -> ResultTable:
     """Return the table of a test task: models under their train task, then baselines."""
-    cells = [record for record in records if record["kind"] == "cell"]
-    baselines = merged_baselines([r for r in records if r["kind"] == "baseline"])
+    cells = [record for record in records if record.kind == "cell"]
+    baselines = merged_baselines([r for r in records if r.kind == "baseline"])
     shown = [*cells, *(record for _, _, record in baselines)]
-    sizes = {(record["n_test"], record["prevalence"]) for record in shown}
+    sizes = {(record.n_test, record.prevalence) for record in shown}
     sizes_differ = len(sizes) > 1
     rows: list[Row | Heading] = []
-    for train, same_train in grouped(cells, lambda record: record["train"]).items():
+    for train, same_train in grouped(cells, lambda record: record.train).items():
         rows.append(Heading(f"trained on {train}"))
         for record in same_train:
             values = _cells(run, record, sizes_differ).values()
@@ -90,7 +93,7 @@ def _results_of_test(
     if baselines:
         rows.append(Heading("baselines without features", quiet=True))
     for names, trains, record in baselines:
-        store = f" ({record['feature']})" if record["feature"] else ""
+        store = f" ({record['feature']})" if record.feature else ""
         values = _cells(run, record, sizes_differ).values()
         rows.append((f"{', '.join(names)} · {trains}{store}", *values))
     title = test
@@ -100,62 +103,70 @@ def _results_of_test(
         title += _sizes_of(shown[0])
     headers = list(_cells(run, shown[0], sizes_differ))
     table = make_table("results", f"results-{slug(test)}", rows, headers, test=title)
-    if any(record["leaked"] for record in shown):
+    if any(record.leaked for record in shown):
         return table
     return replace(table, note="")
 
 
-def _sizes_of(record: Record) -> str:
+def _sizes_of(record: CellRecord) -> str:
     """Return the sizes of a test task for the title of its table."""
     films = ""
-    if record.get("n_movies"):
-        films = f" of {record['n_movies']} films"
-    share = f"{100 * record['prevalence']:.1f} % positive"
-    return f" ({record['n_test']} clips{films}, {share})"
+    if record.n_movies:
+        films = f" of {record.n_movies} films"
+    share = f"{100 * record.prevalence:.1f} % positive"
+    return f" ({record.n_test} clips{films}, {share})"
 
 
-def _cells(run: ReportRun, record: Record, with_sizes: bool) -> dict[str, Any]:
+def _cells(run: ReportRun, record: CellRecord, with_sizes: bool) -> dict[str, Any]:
     """Return the cells of a record by their headers, with sizes where they differ in the table."""
     cells: dict[str, Any] = {}
     if with_sizes:
-        cells["clips"] = record["n_test"]
-        cells["share positive"] = Number(record["prevalence"])
+        cells["clips"] = record.n_test
+        cells["share positive"] = Number(record.prevalence)
     for metric in (*SHOWN, *run.further_metrics):
-        cells[metric_name(metric)] = number_of(record, metric)
-    if any(cell.get("seeds") for cell in run.cells):
-        over_seeds = (record.get("seeds") or {}).get(run.primary) or {}
+        cells[metric_name(metric)] = metric_of(record, metric)
+    if any(cell.seeds for cell in run.cells):
         header = f"SD over seeds, {metric_name(run.primary)}"
-        cells[header] = Number(over_seeds.get("sd"), digits=3)
-    return {**cells, "leaked": record["leaked"]}
+        cells[header] = Number(_sd_over_seeds(record, run.primary), digits=3)
+    return {**cells, "leaked": record.leaked}
 
 
-def merged_baselines(records: Sequence[Record]) -> list[tuple[list[str], str, Record]]:
+def _sd_over_seeds(record: CellRecord, metric: str) -> float | None:
+    """Return the deviation of a metric over seeds; None of a single seed."""
+    if record.seeds is None or metric not in record.seeds.metrics:
+        return None
+    return record.seeds.metrics[metric].sd
+
+
+def merged_baselines(
+    records: Sequence[CellRecord],
+) -> list[tuple[list[str], str, CellRecord]]:
     """Return one row for baselines with equal values: names, train tasks, and one record."""
 
-    def shown_values(record: Record) -> tuple[object, ...]:
-        shown = (str(number_of(record, metric)) for metric in SHOWN)
-        return record["feature"], bool(record.get("ceiling")), record["leaked"], *shown
+    def shown_values(record: CellRecord) -> tuple[object, ...]:
+        shown = (str(metric_of(record, metric)) for metric in SHOWN)
+        return record.feature, bool(record.ceiling), record.leaked, *shown
 
-    all_tasks = {record["train"] for record in records}
+    all_tasks = {record.train for record in records}
     rows = []
     known = [_without_impossible_leak(record) for record in records]
     for same in grouped(known, shown_values).values():
         trains = {}
         for name, same_model in grouped(same, model_name).items():
-            trains[name] = tuple(record["train"] for record in same_model)
+            trains[name] = tuple(record.train for record in same_model)
         for tasks, names in grouped(trains, trains.__getitem__).items():
             first = next(record for record in same if model_name(record) in names)
             trained_on = ", ".join(tasks)
             if set(tasks) == all_tasks:
                 trained_on = "any task"
             rows.append((names, trained_on, first))
-    return sorted(rows, key=lambda row: bool(row[2].get("ceiling")))
+    return sorted(rows, key=lambda row: bool(row[2].ceiling))
 
 
-def _without_impossible_leak(record: Record) -> Record:
+def _without_impossible_leak(record: CellRecord) -> CellRecord:
     """Return a record; a baseline that is not trained on any clip cannot leak."""
-    if record["model"] in UNTRAINED:
-        return {**record, "leaked": 0}
+    if record.model in UNTRAINED:
+        return replace(record, leaked=0)
     return record
 
 
@@ -164,40 +175,52 @@ def argmax(run: ReportRun) -> Part:
     rows = [
         (
             run.label(record),
-            record["n_test"],
-            Number(record["accuracy"]),
-            Number(record["f1_macro"]),
-            Number(record["majority"]),
+            record.n_test,
+            Number(record.accuracy),
+            Number(record.f1_macro),
+            Number(record.majority),
         )
-        for record in run.of("argmax")
+        for record in run.of(Argmax)
     ]
     if rows:
-        tasks = ", ".join(run.of("argmax")[0]["tasks"])
+        tasks = ", ".join(run.of(Argmax)[0].tasks)
         yield make_table("argmax", "argmax", rows, tasks=tasks)
 
 
 def localisations(run: ReportRun) -> Part:
     """Yield the precision of the segments that models found in whole films, by overlap."""
-    overlaps = (str(number / 10) for number in range(3, 8))
-    yield from _by_pair(run, "localisation", ("map", "blind", *overlaps))
+
+    def numbers(record: Localisation) -> list[Number]:
+        return [number_of(record.precisions.get(name)) for name in PRECISIONS]
+
+    records = run.of(Localisation)
+    if records:
+        rows = run.rows_by_pair(records, numbers)
+        yield make_table("localisation", "localisation", rows)
 
 
 def levels(run: ReportRun) -> Part:
     """Yield how well scores follow the order of the levels, and the error of predicted levels."""
-    yield from _by_pair(run, "levels", ("concordance", "macro_error", "blind_error"))
+
+    def numbers(record: LevelOrder) -> list[Number]:
+        errors = [Number(record.macro_error), Number(record.blind_error)]
+        return [number_of(record.concordance), *errors]
+
+    records = run.of(LevelOrder)
+    if records:
+        yield make_table("levels", "levels", run.rows_by_pair(records, numbers))
 
 
 def annotators(run: ReportRun) -> Part:
     """Yield distances to what all annotators said, and the errors by annotator."""
-    records = run.of("annotators")
-    all_names = chain.from_iterable(record["errors"] for record in records)
+    records = run.of(AnnotatorDistance)
+    all_names = chain.from_iterable(record.errors for record in records)
     names = list(dict.fromkeys(all_names))
-    measures = ("manhattan", "wasserstein", "blind_manhattan")
 
-    def numbers(record: Record) -> list[Number]:
-        # An annotator may be called as a measure is.
-        errors = [number_of(record["errors"], name) for name in names]
-        return [*(number_of(record, measure) for measure in measures), *errors]
+    def numbers(record: AnnotatorDistance) -> list[Number]:
+        distances = (record.manhattan, record.wasserstein, record.blind_manhattan)
+        errors = [record.errors.get(name) for name in names]
+        return [Number(value) for value in (*distances, *errors)]
 
     if records:
         rows = run.rows_by_pair(records, numbers)
@@ -205,28 +228,17 @@ def annotators(run: ReportRun) -> Part:
         yield make_table("annotators", "annotators", rows, headers)
 
 
-def _by_pair(run: ReportRun, kind: str, names: Sequence[str]) -> Part:
-    """Yield a table of some numbers of the records of a kind."""
-
-    def numbers(record: Record) -> list[Number]:
-        return [number_of(record, name) for name in names]
-
-    records = run.of(kind)
-    if records:
-        yield make_table(kind, kind, run.rows_by_pair(records, numbers))
-
-
 def learning(run: ReportRun) -> Part:
     """Yield the primary metric of each model by the number of training films."""
 
-    def values(curve: Record) -> list[Number]:
-        return [Number(point["value"]) for point in curve["points"]]
+    def values(curve: LearningCurve) -> list[Number]:
+        return [Number(point.value) for point in curve.points]
 
-    curves = run.of("learning")
+    curves = run.of(LearningCurve)
     if curves:
         rows = run.rows_by_pair(curves, values)
-        films = [f"{point['n_films']} films" for point in curves[0]["points"]]
-        metric = metric_name(curves[0]["metric"])
+        films = [f"{point.n_films} films" for point in curves[0].points]
+        metric = metric_name(curves[0].metric)
         yield make_table("learning", "learning", rows, films, metric=metric)
 
 
@@ -237,11 +249,11 @@ def films(run: ReportRun) -> Part:
     if not run.films:
         return
 
-    def values_by_film(cell: Record) -> list[Number]:
+    def values_by_film(cell: CellRecord) -> list[Number]:
         return [Number(film_value(cell, film, metric)) for film in run.films]
 
     if len(cells) <= MAX_FILM_COLUMNS:
-        names = [f"{run.label(cell)}, {pair_name(*pair_of(cell))}" for cell in cells]
+        names = [f"{run.label(cell)}, {pair_name(*cell.pair)}" for cell in cells]
         by_film = []
         for film in run.films:
             values = [Number(film_value(cell, film, metric)) for cell in cells]
@@ -256,26 +268,26 @@ def films(run: ReportRun) -> Part:
 
 def paper(run: ReportRun) -> Part:
     """Yield the numbers of this run with those that the paper prints: by cell, then by film."""
-    if any(cell.get("paper") for cell in run.cells):
+    if any(cell.paper for cell in run.cells):
         about = about_scheme(scheme_of(run.protocol.get("splits", {})))
         if about:
             yield about
         yield sentence("spread")
     pairs = []
     for cell in run.cells:
-        all_films = [p for p in cell.get("paper") or () if not p.get("movie")]
+        all_films = [p for p in cell.paper if not p.movie]
         pairs += [(cell, printed) for printed in all_films]
-    for metric, same_metric in grouped(pairs, lambda p: p[1]["metric"]).items():
+    for metric, same_metric in grouped(pairs, lambda p: p[1].metric).items():
         rows = _paper_rows(same_metric)
         yield make_table("paper", f"paper-{metric}", rows, metric=metric_name(metric))
     for cell in run.cells:
-        by_film = [p for p in cell.get("paper") or () if p.get("movie")]
+        by_film = [p for p in cell.paper if p.movie]
         if by_film:
             yield _paper_by_film(cell, by_film)
 
 
 def _paper_rows(
-    pairs: Sequence[tuple[Record, Mapping[str, Any]]],
+    pairs: Sequence[tuple[CellRecord, PrintedValue]],
 ) -> list[Row | Heading]:
     """Return a row for each cell and what the paper prints for it, by model."""
     rows: list[Row | Heading] = []
@@ -284,47 +296,50 @@ def _paper_rows(
         rows.append(Heading(name))
         for cell, printed in same_model:
             ours = _ours(cell, printed)
-            theirs = Number(printed["mean"], sd=printed.get("sd"))
-            rows.append((*pair_of(cell), ours, theirs, cell["leaked"]))
+            theirs = Number(printed.mean, sd=printed.sd)
+            rows.append((*cell.pair, ours, theirs, cell.leaked))
     return rows
 
 
-def _paper_by_film(cell: Record, printed: Sequence[Mapping[str, Any]]) -> ResultTable:
+def _paper_by_film(cell: CellRecord, printed: Sequence[PrintedValue]) -> ResultTable:
     """Return a row per film, as in Table 4 of the paper."""
     rows: list[tuple[str, str, Number, Number]] = []
     our_values = []
     their_values = []
     for value in printed:
-        film = value["movie"]
+        film = value.movie or ""
         ours = _ours(cell, value)
-        theirs = Number(value["mean"], sd=value.get("sd"))
-        rows.append((value.get("source") or film, film, ours, theirs))
+        theirs = Number(value.mean, sd=value.sd)
+        rows.append((value.source or film, film, ours, theirs))
         if ours.value is not None:
             our_values.append(ours.value)
-            their_values.append(value["mean"])
+            their_values.append(value.mean)
     if our_values:
         our_mean = sum(our_values) / len(our_values)
         their_mean = sum(their_values) / len(their_values)
         rows.append(("mean of these films", "", Number(our_mean), Number(their_mean)))
     return make_table(
         "paper_films",
-        f"paper-films-{cell['model']}-{cell['feature']}",
+        f"paper-films-{cell.model}-{cell.feature}",
         rows,
-        metric=metric_name(printed[0]["metric"]),
-        name=f"{model_and_store(cell)}, {pair_name(*pair_of(cell))}",
-        leaked=cell["leaked"],
-        n_test=cell["n_test"],
+        metric=metric_name(printed[0].metric),
+        name=f"{model_and_store(cell)}, {pair_name(*cell.pair)}",
+        leaked=cell.leaked,
+        n_test=cell.n_test,
     )
 
 
-def _ours(cell: Record, printed: Mapping[str, Any]) -> Number:
-    metric = printed["metric"]
-    film = printed.get("movie")
-    if film:
-        deviations = cell["by_movie"].get(film, {}).get("sd") or {}
-        return Number(film_value(cell, film, metric), sd=deviations.get(metric))
-    over_folds = cell.get(metric) or {}
-    return Number(over_folds.get("mean"), sd=over_folds.get("sd"))
+def _ours(cell: CellRecord, printed: PrintedValue) -> Number:
+    """Return the number of this run that a printed one is compared with."""
+    metric = printed.metric
+    film = printed.movie
+    if not film:
+        over_folds = cell.metrics.get(metric, Metric())
+        return Number(over_folds.mean, sd=over_folds.sd)
+    sd = None
+    if film in cell.by_movie:
+        sd = (cell.by_movie[film].sd or {}).get(metric)
+    return Number(film_value(cell, film, metric), sd=sd)
 
 
 def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
@@ -334,24 +349,24 @@ def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
         for name, cells in grouped(run.cells, run.label).items():
             cells.sort(key=lambda cell: -rank_of(cell, run.ranking))
             rows.append((name, None))
-            rows += [(f"{cell['test']}  ", cell) for cell in cells]
+            rows += [(f"{cell.test}  ", cell) for cell in cells]
         height = 0.6 + 0.22 * len(rows)
         with figures.draw("intervals_by_task", "intervals", height) as (_, axes):
             _draw_rows(axes, rows, run, chance_of_each=True)
         return
-    for test, cells in grouped(run.cells, lambda cell: cell["test"]).items():
+    for test, cells in grouped(run.cells, lambda cell: cell.test).items():
         rows = []
-        for train, same_train in grouped(cells, lambda cell: cell["train"]).items():
+        for train, same_train in grouped(cells, lambda cell: cell.train).items():
             rows.append((f"trained on {train}", None))
             rows += [(run.label(cell), cell) for cell in same_train]
-        rows += _baseline_rows([r for r in run.baselines if r["test"] == test])
+        rows += _baseline_rows([r for r in run.baselines if r.test == test])
         key = f"intervals-{slug(test)}"
         height = 0.6 + 0.22 * len(rows)
         with figures.draw("intervals", key, height, test=test) as (_, axes):
             _draw_rows(axes, rows, run)
 
 
-def _baseline_rows(records: Sequence[Record]) -> list[IntervalRow]:
+def _baseline_rows(records: Sequence[CellRecord]) -> list[IntervalRow]:
     """Return the rows of the baselines of a test task below their heading."""
     rows: list[IntervalRow] = []
     baselines = merged_baselines(records)
@@ -381,13 +396,13 @@ def _draw_rows(
         if record is None:
             axes.get_yticklabels()[y].set(fontweight="bold", color=MUTED)
             continue
-        number = number_of(record, metric)
+        number = metric_of(record, metric)
         color = _color_of(record)
         if number.interval:
             ends = [number.low, number.high]
             axes.plot(ends, [y, y], color=color, lw=1.7, alpha=0.75)
         if number.value is not None:
-            face = "white" if record.get("ceiling") else color
+            face = "white" if record.ceiling else color
             axes.scatter(number.value, y, s=24, color=face, edgecolor=color, zorder=3)
         if chance_of_each:
             chance = chance_of(record, metric)
@@ -401,27 +416,25 @@ def _draw_rows(
     axes.set_xlabel(f"{metric_name(metric)}, {run.confidence} intervals", color=MUTED)
 
 
-def _color_of(record: Record) -> str:
+def _color_of(record: CellRecord) -> str:
     """Return the colour of a record: wrong where it leaked, else that of its kind."""
-    if record["leaked"]:
+    if record.leaked:
         return WRONG
-    return MODEL if record["kind"] == "cell" else BASELINE
+    return MODEL if record.kind == "cell" else BASELINE
 
 
-def chance_of(record: Record, metric: str) -> float:
+def chance_of(record: CellRecord, metric: str) -> float:
     """Return the expected value of a random order: for AP the mean over folds, for AUC 0.5."""
     if metric != "ap":
         return 0.5
     from obygaze_models.models.baselines import random_ap  # slow to import
 
-    tests = {
-        fold["fold"]: (fold["n_positive"], fold["n_test"]) for fold in record["folds"]
-    }
+    tests = {fold.fold: (fold.n_positive, fold.n_test) for fold in record.folds}
     chances = [
         float(random_ap(n_positive / n_test, n_test))
         for n_positive, n_test in tests.values()
         if n_positive
     ]
     if not chances:
-        return float(record["prevalence"])
+        return float(record.prevalence)
     return sum(chances) / len(chances)

@@ -63,6 +63,22 @@ def cell(
     }
 
 
+def fold(name: str, n_test: int, n_positive: int, **more: Any) -> Record:
+    """One test of one fit, of clips that did not leak."""
+    return {
+        "fold": name,
+        "seed": 0,
+        "n_train": 8,
+        "n_validation": 0,
+        "n_test": n_test,
+        "n_positive": n_positive,
+        "leaked": 0,
+        "threshold": None,
+        "chosen": {},
+        **more,
+    }
+
+
 def baseline(
     model: str, *, train: str = "HN_S", test: str = "EN_S", **more: Any
 ) -> Record:

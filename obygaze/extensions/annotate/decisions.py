@@ -13,35 +13,36 @@ from obygaze_features.core.errors import NotFound
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.store import Store
 from obygaze_models.models.bottleneck import TrueValues
-from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.report.lookup import ReportRun, grouped, model_and_store, rank_of
 from obygaze_models.zoo.info import TrainingClips
 from obygaze_models.zoo.predicting import read_features
 from obygaze_models.zoo.saving import SavedModel
 
-CELL = ("train", "test", "model", "feature")
 Score = dict[str, Any]
 
 
-def cells_of(run: ReportRun) -> list[Record]:
+def cells_of(run: ReportRun) -> list[CellRecord]:
     """Return the cells of models: those with most clips first, and of these the best."""
 
-    def order(cell: Record) -> tuple[int, bool, float]:
-        return cell["n_test"], cell["train"] == cell["test"], rank_of(cell, run.primary)
+    def order(cell: CellRecord) -> tuple[int, bool, float]:
+        return cell.n_test, cell.train == cell.test, rank_of(cell, run.primary)
 
-    return sorted(
-        (cell for cell in run.cells if cell["feature"]), key=order, reverse=True
-    )
+    return sorted((cell for cell in run.cells if cell.feature), key=order, reverse=True)
 
 
-def scores_of(run: ReportRun, cell: Record) -> dict[str, Score]:
+def scores_of(run: ReportRun, cell: CellRecord) -> dict[str, Score]:
     """Return the score of each clip that a cell tested: the mean over fits, and the band.
 
     `positive` is what most fits decided, and `correct` whether that is the label.
     """
-    own = [row for row in run.predictions if all(row[key] == cell[key] for key in CELL)]
+    cell_key = (cell.train, cell.test, cell.model, cell.feature)
+    rows_of_cell = []
+    for row in run.predictions:
+        if (row["train"], row["test"], row["model"], row["feature"]) == cell_key:
+            rows_of_cell.append(row)
     found = {}
-    for clip, fits in grouped(own, lambda row: str(row["clip_id"])).items():
+    for clip, fits in grouped(rows_of_cell, lambda row: str(row["clip_id"])).items():
         values = [fit["score"] for fit in fits]
         positive = 2 * sum(fit["decision"] for fit in fits) > len(fits)
         band = {"score": fmean(values), "low": min(values), "high": max(values)}
@@ -92,15 +93,14 @@ def run_facts(
     return {
         "name": run.folder.name,
         "cells": [_cell_text(run, one) for one in cells],
-        "leaked": cells[number]["leaked"],
+        "leaked": cells[number].leaked,
         "scale": [0, 1] if all(0 <= end <= 1 for end in ends) else [-most, most],
     }
 
 
-def _cell_text(run: ReportRun, cell: Record) -> str:
-    test, train = (
-        run.task_titles.get(cell[key], cell[key]) for key in ("test", "train")
-    )
+def _cell_text(run: ReportRun, cell: CellRecord) -> str:
+    test = run.task_titles.get(cell.test, cell.test)
+    train = run.task_titles.get(cell.train, cell.train)
     trained = "" if train == test else f", trained on {train}"
     return f"{model_and_store(cell)}: {test}{trained}"
 

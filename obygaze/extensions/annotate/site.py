@@ -260,7 +260,7 @@ class Site:
         """Return the class of each level that a cell of the run tells apart; empty without them."""
         if self.run is None:
             return {}
-        task = self.run.protocol["tasks"][cells_of(self.run)[cell]["test"]]
+        task = self.run.protocol["tasks"][cells_of(self.run)[cell].test]
         classes: dict[str, int] = task.get("classes") or {}
         return classes
 
@@ -548,7 +548,7 @@ def open_site(
 
 def _store_of(run: ReportRun, workspace: Workspace) -> str | None:
     """Return the name of the store of a run's first cell; None if the workspace has none."""
-    used = run.about["stores"].get(cells_of(run)[0]["feature"], {})
+    used = run.about["stores"].get(cells_of(run)[0].feature, {})
     name = Path(used.get("location", "")).name
     return name if name in workspace.names("stores") else None
 

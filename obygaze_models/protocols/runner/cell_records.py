@@ -7,12 +7,29 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import resample, share_variance
 from obygaze_models.evaluation.logistic import recalibrate
-from obygaze_models.evaluation.metrics import COUNTS, RANKING_METRICS, evaluate
+from obygaze_models.evaluation.metrics import (
+    CALIBRATION_METRICS,
+    COUNTS,
+    RANKING_METRICS,
+    evaluate,
+)
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.protocols.results.cells import (
+    Bin,
+    CellRecord,
+    FilmValues,
+    FoldRecord,
+    Metric,
+    Outcomes,
+    PrintedValue,
+    Recalibrated,
+    Seeds,
+    Spread,
+    TunedMetric,
+)
 from obygaze_models.protocols.runner.cells import TUNED, Cell
 from obygaze_models.protocols.runner.features import is_backbone
-from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import PaperValue, Protocol
 
 Groups = NDArray[np.str_]
@@ -30,110 +47,119 @@ def cell_record(
     groups: Groups,
     labels: Labels,
     backbone: str | None = None,
-) -> Record:
+) -> CellRecord:
     """Return the record of a model with its store's backbone, or of a baseline without one.
 
     `labels` has the label of every clip for the test task; clips of other tasks have -1.
     """
+    is_model = backbone is not None
     names = [name for name in cell.value if name not in COUNTS]
     has_enough = _has_enough(cell, groups)
     intervals = _intervals(cell, protocol, groups, labels) if has_enough else {}
-    is_possible = len(np.unique(groups[cell.universe])) > 1 and np.isfinite(
-        cell.inflation
-    )
-    ranked = [name for name in RANKING_METRICS if np.isfinite(cell.value[name])]
-    lacks = any(not np.isfinite(intervals.get(name, [np.nan])).all() for name in ranked)
-    record: Record = {
-        "kind": "baseline" if backbone is None else "cell",
-        "task": cell.test,
-        "train": cell.train,
-        "test": cell.test,
-        "model": cell.model,
-        "feature": cell.feature,
-        "n_test": len(cell.universe),
-        "n_positive": int(cell.y.sum()),
-        "n_movies": len(np.unique(groups[cell.universe])),
-        "prevalence": float(cell.y.mean()),
-        "n_runs": len(cell.tested),
-        "repeated": cell.averaged,
-        **_leaks(cell),
-    }
+    metrics = {}
     for name in names:
-        record[name] = {
-            **_spread(cell.means(name, lambda t: t.fold).values()),
-            "value": cell.value[name],
-            "ci": intervals.get(name, [np.nan, np.nan]),
-        }
-    # A key of models whose films would allow an interval, but not the clips.
-    if backbone is not None and is_possible and lacks:
-        record["no_interval"] = True
-    record |= {
-        "tuned": _tuned(cell),
-        "seeds": _over_seeds(cell, names),
-        "by_movie": _by_movie(cell, groups),
-        **_outcomes(cell, groups, is_model=backbone is not None),
-        "folds": _fold_records(cell),
-        "skipped": [dict(item) for item in cell.skipped],
-        "paper": _printed(protocol, cell, backbone or ""),
-    }
-    if backbone is None:
-        record |= {
-            "expected": cell.share is not None,
-            "ceiling": cell.model in CEILINGS,
-        }
-    return record
+        spread = _spread(cell.means(name, lambda t: t.fold).values())
+        interval = intervals.get(name, [np.nan, np.nan])
+        metrics[name] = Metric(
+            mean=spread.mean, sd=spread.sd, value=cell.value[name], ci=interval
+        )
+    leaked, copies = _leaks(cell)
+    confusion, calibration, recalibrated = _outcomes(cell, groups, is_model=is_model)
+    return CellRecord(
+        kind="cell" if is_model else "baseline",
+        task=cell.test,
+        train=cell.train,
+        test=cell.test,
+        model=cell.model,
+        feature=cell.feature,
+        n_test=len(cell.universe),
+        n_positive=int(cell.y.sum()),
+        n_movies=len(np.unique(groups[cell.universe])),
+        prevalence=float(cell.y.mean()),
+        n_runs=len(cell.tested),
+        repeated=cell.averaged,
+        leaked=len(leaked),
+        copies=len(copies) or None,
+        neighbours=_total(cell, [t.leak.neighbours for t in cell.tested]),
+        same_movie=_total(cell, [t.leak.same_movie for t in cell.tested]),
+        leak_share=len(leaked) / len(cell.universe),
+        metrics=metrics,
+        no_interval=(is_model and _lacks_interval(cell, groups, intervals)) or None,
+        tuned=_tuned(cell),
+        seeds=_over_seeds(cell, names),
+        by_movie=_by_movie(cell, groups),
+        confusion=confusion,
+        calibration=calibration,
+        recalibrated=recalibrated,
+        folds=_fold_records(cell),
+        skipped=cell.skipped,
+        paper=_printed(protocol, cell, backbone or ""),
+        expected=None if is_model else cell.share is not None,
+        ceiling=None if is_model else cell.model in CEILINGS,
+    )
 
 
-def _tuned(cell: Cell) -> Record | None:
+def _lacks_interval(
+    cell: Cell, groups: Groups, intervals: Mapping[str, Sequence[float]]
+) -> bool:
+    """Return whether films would allow an interval of AP or AUC, but not the clips."""
+    n_films = len(np.unique(groups[cell.universe]))
+    if n_films < 2 or not np.isfinite(cell.inflation):
+        return False
+    ranked = [name for name in RANKING_METRICS if np.isfinite(cell.value[name])]
+    return any(not np.isfinite(intervals.get(name, [np.nan])).all() for name in ranked)
+
+
+def _tuned(cell: Cell) -> dict[str, TunedMetric] | None:
     """Return the metrics at thresholds that other clips chose; None where no fold has one."""
     if cell.share is not None or all(t.tuned is None for t in cell.tested):
         return None
     values = cell.values(tuned=True)
-    return {name: {"value": values[name]} for name in TUNED}
+    return {name: TunedMetric(value=values[name]) for name in TUNED}
 
 
-def _over_seeds(cell: Cell, names: Iterable[str]) -> Record | None:
+def _over_seeds(cell: Cell, names: Iterable[str]) -> Seeds | None:
     """Return mean and deviation of each metric over seeds; None of a single seed."""
     if len(cell.seeds) < 2:
         return None
     runs = [cell.values([seed]) for seed in cell.seeds]
-    record: Record = {"n": len(runs)}
+    metrics = {}
     for name in names:
-        record[name] = _spread(run[name] for run in runs)
-    return record
+        metrics[name] = _spread(run[name] for run in runs)
+    return Seeds(n=len(runs), metrics=metrics)
 
 
-def _fold_records(cell: Cell) -> list[Record]:
+def _fold_records(cell: Cell) -> list[FoldRecord]:
     """Return the record of each test."""
     records = []
     for t, values in zip(cell.tested, cell.fold_values, strict=True):
         metrics = {key: value for key, value in values.items() if key not in COUNTS}
-        record = {
-            "fold": t.fold,
-            "seed": t.seed,
-            "n_train": t.n_train,
-            "n_validation": t.n_validation,
-            "n_test": len(t.rows),
-            "n_positive": int(t.predictions.y.sum()),
-            "leaked": t.leak.leaked,
-            **metrics,
-            "threshold": t.tuned,
-            "chosen": dict(t.chosen),
-        }
+        record = FoldRecord(
+            fold=t.fold,
+            seed=t.seed,
+            n_train=t.n_train,
+            n_validation=t.n_validation,
+            n_test=len(t.rows),
+            n_positive=int(t.predictions.y.sum()),
+            leaked=t.leak.leaked,
+            metrics=metrics,
+            threshold=t.tuned,
+            chosen=t.chosen,
+        )
         records.append(record)
     return records
 
 
-def _printed(protocol: Protocol, cell: Cell, backbone: str) -> list[Record]:
+def _printed(protocol: Protocol, cell: Cell, backbone: str) -> list[PrintedValue]:
     """Return the numbers of a paper about a cell of this backbone."""
     return [
-        {
-            "metric": printed.metric,
-            "mean": printed.mean,
-            "sd": printed.sd if printed.sd >= 0 else None,
-            "movie": printed.movie or None,
-            "source": printed.source or None,
-        }
+        PrintedValue(
+            metric=printed.metric,
+            mean=printed.mean,
+            sd=printed.sd if printed.sd >= 0 else None,
+            movie=printed.movie or None,
+            source=printed.source or None,
+        )
         for printed in protocol.paper
         if _is_about(printed, cell, backbone)
     ]
@@ -206,10 +232,10 @@ def _label_inflation(
     return share_variance(labels[of_tested_films], groups[of_tested_films]) / of_test
 
 
-def _by_movie(cell: Cell, groups: Groups) -> Record:
+def _by_movie(cell: Cell, groups: Groups) -> dict[str, FilmValues]:
     names, values = cell.by_group(groups)
     movies = groups[cell.universe]
-    records: dict[str, Record] = {}
+    records: dict[str, FilmValues] = {}
     runs_of: dict[str, list[dict[str, float]]] = {}  # that test this film alone
     for t, tested_values in zip(cell.tested, cell.fold_values, strict=True):
         films = groups[t.rows]
@@ -219,14 +245,13 @@ def _by_movie(cell: Cell, groups: Groups) -> Record:
     n_clips = np.bincount(codes, minlength=len(names)).tolist()
     n_positive = np.bincount(codes[cell.y], minlength=len(names)).tolist()
     for i, movie in enumerate(names):
-        records[movie] = {
-            "n": n_clips[i],
-            "n_positive": n_positive[i],
-            **{name: float(by_film[i]) for name, by_film in values.items()},
-        }
         runs = runs_of.get(movie, [])
-        if len(runs) > 1:
-            records[movie]["sd"] = _deviations(runs, values)
+        records[movie] = FilmValues(
+            n=n_clips[i],
+            n_positive=n_positive[i],
+            metrics={name: float(by_film[i]) for name, by_film in values.items()},
+            sd=_deviations(runs, values) if len(runs) > 1 else None,
+        )
     return records
 
 
@@ -240,21 +265,14 @@ def _deviations(
     return deviations
 
 
-def _leaks(cell: Cell) -> Record:
-    """Return the leaks of a cell; a test clip is leaked if it leaked in any fold."""
+def _leaks(cell: Cell) -> tuple[set[str], set[str]]:
+    """Return the clips that leaked in any fold, and those that leaked as copies only."""
     leaked: set[str] = set()
     leaked_by_name: set[str] = set()
     for t in cell.tested:
         leaked.update(t.leak.clips)
         leaked_by_name.update(set(t.leak.clips) - set(t.leak.copies))
-    record: Record = {"leaked": len(leaked)}
-    n_copies = len(leaked - leaked_by_name)
-    if n_copies:
-        record["copies"] = n_copies
-    record["neighbours"] = _total(cell, [t.leak.neighbours for t in cell.tested])
-    record["same_movie"] = _total(cell, [t.leak.same_movie for t in cell.tested])
-    record["leak_share"] = len(leaked) / len(cell.universe)
-    return record
+    return leaked, leaked - leaked_by_name
 
 
 def _total(cell: Cell, counts: Sequence[int | None]) -> int | None:
@@ -272,7 +290,7 @@ def _total(cell: Cell, counts: Sequence[int | None]) -> int | None:
     return max(of_first_seed) if cell.averaged else sum(of_first_seed)
 
 
-def _spread(values: Iterable[float]) -> Record:
+def _spread(values: Iterable[float]) -> Spread:
     """Return mean and deviation of the values that are defined."""
     defined = np.array([value for value in values if np.isfinite(value)])
     mean = np.nan
@@ -281,54 +299,57 @@ def _spread(values: Iterable[float]) -> Record:
         mean = float(defined.mean())
     if len(defined) > 1:
         sd = float(defined.std(ddof=1))
-    return {"mean": mean, "sd": sd}
+    return Spread(mean=mean, sd=sd)
 
 
-def _outcomes(cell: Cell, groups: Groups, *, is_model: bool) -> Record:
+def _outcomes(
+    cell: Cell, groups: Groups, *, is_model: bool
+) -> tuple[Outcomes | None, list[Bin] | None, Recalibrated | None]:
     """Return counts of the four outcomes, and the calibration as it is and after Platt's method."""
-    record: Record = {"confusion": None, "calibration": None, "recalibrated": None}
     if cell.share is not None:
-        return record
+        return None, None, None
     y = cell.predictions.y
+    score = cell.predictions.score
     called = cell.predictions.decision
-    outcomes = {
-        "tp": y & called,
-        "fp": ~y & called,
-        "fn": y & ~called,
-        "tn": ~y & ~called,
-    }
     # Over all test clips, averaged over seeds and runs.
     times = len(y) / len(cell.universe)
-    record["confusion"] = {
-        name: float(is_outcome.sum() / times) for name, is_outcome in outcomes.items()
-    }
+    confusion = Outcomes(
+        tp=float((y & called).sum() / times),
+        fp=float((~y & called).sum() / times),
+        fn=float((y & ~called).sum() / times),
+        tn=float((~y & ~called).sum() / times),
+    )
     if not all(t.are_probabilities for t in cell.tested):
-        return record
-    record["calibration"] = _bins(y, cell.predictions.score)
+        return confusion, None, None
+    calibration = _bins(y, score)
     movies = np.concatenate([groups[t.rows] for t in cell.tested])
-    if is_model and len(np.unique(movies)) > 2:
-        score = recalibrate(cell.predictions.score, y, movies)
-        record["recalibrated"] = {
-            **evaluate(Predictions.of(y, score), ("brier", "ece", "ece_width")),
-            "calibration": _bins(y, score),
-        }
-    return record
+    if not is_model or len(np.unique(movies)) <= 2:
+        return confusion, calibration, None
+    again = recalibrate(score, y, movies)
+    recalibrated = Recalibrated(
+        metrics=evaluate(Predictions.of(y, again), CALIBRATION_METRICS),
+        calibration=_bins(y, again),
+    )
+    return confusion, calibration, recalibrated
 
 
-def _bins(y: NDArray[np.bool_], score: NDArray[np.float64]) -> list[Record]:
-    bins = np.clip(np.ceil(score * BINS).astype(int) - 1, 0, BINS - 1)
-    records = []
+def _bins(y: NDArray[np.bool_], score: NDArray[np.float64]) -> list[Bin]:
+    numbers = np.clip(np.ceil(score * BINS).astype(int) - 1, 0, BINS - 1)
+    bins = []
     for number in range(BINS):
-        is_inside = bins == number
-        record = {
-            "low": number / BINS,
-            "high": (number + 1) / BINS,
-            "n": int(is_inside.sum()),
-            "score": np.nan,
-            "share": np.nan,
-        }
+        is_inside = numbers == number
+        mean_score = np.nan
+        share = np.nan
         if is_inside.any():
-            record["score"] = float(score[is_inside].mean())
-            record["share"] = float(y[is_inside].mean())
-        records.append(record)
-    return records
+            mean_score = float(score[is_inside].mean())
+            share = float(y[is_inside].mean())
+        bins.append(
+            Bin(
+                low=number / BINS,
+                high=(number + 1) / BINS,
+                n=int(is_inside.sum()),
+                score=mean_score,
+                share=share,
+            )
+        )
+    return bins

@@ -40,6 +40,7 @@ from obygaze_models.evaluation.predictions import FloatArray, Predictions
 from obygaze_models.models.baselines import random_ap
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.results.cells import SkippedFold
 
 K = TypeVar("K")
 COLUMNS = (
@@ -94,7 +95,7 @@ class Cell:
     model: str
     feature: str
     tested: Sequence[TestedFold]
-    skipped: Sequence[Mapping[str, str]] = ()
+    skipped: Sequence[SkippedFold] = ()
     averaged: bool = False  # over folds; else pooled
     shares_films: bool = False  # clips of one film are in several test sets
     share: float | None = None  # a closed form: this share is called positive at random

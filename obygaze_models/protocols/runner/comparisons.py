@@ -9,6 +9,7 @@ without them if enough films are left.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 
@@ -19,8 +20,13 @@ from obygaze_models.evaluation.bootstrap import Interval, interval_of
 from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
 from obygaze_models.evaluation.metrics import RANKING_METRICS, ranking_metric
 from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.results.differences import (
+    Comparison,
+    Contrast,
+    ModelOnStore,
+    TrainedValue,
+)
 from obygaze_models.protocols.runner.cells import Cell
-from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import Protocol
 
 Groups = NDArray[np.str_]
@@ -44,25 +50,31 @@ def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
     return pairs
 
 
-def comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) -> Record:
+def comparison(
+    first: Cell, second: Cell, protocol: Protocol, groups: Groups
+) -> Comparison:
     """Return the record of the difference of two cells."""
     metric = ranking_metric(protocol.report.primary)
     inflation = max(first.inflation, second.inflation)
     interval, _ = difference_interval(
         first, second, metric, protocol, groups, inflation
     )
-    return {
-        "kind": "comparison",
-        "task": first.test,
-        "train": first.train,
-        "test": first.test,
-        "metric": metric,
-        "first": {"model": first.model, "feature": first.feature},
-        "second": {"model": second.model, "feature": second.feature},
-        "difference": first.value[metric] - second.value[metric],
-        "ci": [interval.low, interval.high],
-        **p_values(first, second, metric, groups),
-    }
+    tests = p_values(first, second, metric, groups)
+    return Comparison(
+        task=first.test,
+        train=first.train,
+        test=first.test,
+        metric=metric,
+        first=ModelOnStore(model=first.model, feature=first.feature),
+        second=ModelOnStore(model=second.model, feature=second.feature),
+        difference=first.value[metric] - second.value[metric],
+        ci=[interval.low, interval.high],
+        p_sign_flip=tests.p_sign_flip,
+        n_movies=tests.n_movies,
+        exact=tests.is_exact,
+        p_corrected_t=tests.p_corrected_t,
+        n_test_sets=tests.n_test_sets,
+    )
 
 
 def difference_interval(
@@ -85,7 +97,18 @@ def difference_interval(
     )
 
 
-def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
+@dataclass(frozen=True)
+class Tests:
+    """The two p of a difference, NaN where there is none, and what they were computed of."""
+
+    n_movies: int
+    n_test_sets: int
+    p_sign_flip: float = np.nan
+    is_exact: bool = False
+    p_corrected_t: float = np.nan
+
+
+def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Tests:
     """Return a p by films where one set of clips is tested, else over test sets of whole films.
 
     Flipping the signs of films assumes that they are independent, but each film also trains the
@@ -98,25 +121,22 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
     theirs = second.means(metric, lambda t: t.rows.tobytes())
     by_set = np.array([ours[rows] - theirs[rows] for rows in ours if rows in theirs])
     by_set = by_set[np.isfinite(by_set)]
-    record: Record = {
-        "p_sign_flip": np.nan,
-        "n_movies": len(by_movie),
-        "exact": False,
-        "p_corrected_t": np.nan,
-        "n_test_sets": len(by_set),
-    }
-    if first.n_test_sets == 1 and len(by_movie):
-        record["p_sign_flip"], record["exact"] = sign_flip(by_movie)
-    elif len(by_set) > 1 and not first.shares_films:
-        train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
-        test = float(np.mean([len(t.rows) for t in first.tested]))
-        record["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test)
-    return record
+    n_movies = len(by_movie)
+    n_sets = len(by_set)
+    if first.n_test_sets == 1 and n_movies:
+        p, is_exact = sign_flip(by_movie)
+        return Tests(n_movies, n_sets, p_sign_flip=p, is_exact=is_exact)
+    if first.n_test_sets == 1 or n_sets < 2 or first.shares_films:
+        return Tests(n_movies, n_sets)
+    train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
+    test = float(np.mean([len(t.rows) for t in first.tested]))
+    p = nadeau_bengio(by_set, n_train=train, n_test=test)
+    return Tests(n_movies, n_sets, p_corrected_t=p)
 
 
 def contrast_jobs(
     cells: Sequence[Cell], protocol: Protocol, table: ClipTable
-) -> list[Callable[[], Record]]:
+) -> list[Callable[[], Contrast]]:
     """Return functions that compute the contrasts of the two training tasks of `report.contrast`.
 
     The cells have all of their seeds.
@@ -126,7 +146,7 @@ def contrast_jobs(
     groups = table.column(protocol.splits.group)
     primary = protocol.report.primary
     cell_of = {(c.train, c.test, c.model, c.feature): c for c in cells}
-    jobs: list[Callable[[], Record]] = []
+    jobs: list[Callable[[], Contrast]] = []
     for (train, test, model, feature), first in cell_of.items():
         if train != protocol.contrast[0]:
             continue
@@ -182,7 +202,7 @@ def _contrast(
     leaked: int,
     protocol: Protocol,
     groups: Groups,
-) -> Record:
+) -> Contrast:
     by_seed = [_by_seed(first, metric), _by_seed(second, metric)]
     ours = float(by_seed[0].mean())
     theirs = float(by_seed[1].mean())
@@ -191,7 +211,7 @@ def _contrast(
     interval = None
     p = np.nan
     if first.n_test_sets == 1 and metric in RANKING_METRICS:
-        p = p_values(first, second, metric, groups)["p_sign_flip"]
+        p = p_values(first, second, metric, groups).p_sign_flip
         # Over films, with the variance over seeds added.
         inflated = partial(difference_interval, first, second, metric, protocol, groups)
         of_seeds = sum(float(v.var(ddof=1)) / len(v) for v in by_seed if len(v) > 1)
@@ -199,22 +219,21 @@ def _contrast(
         inflation = 1 + of_seeds / error**2 if error > 0 else 1.0
         over_films, _ = inflated(inflation)
         interval = [over_films.low, over_films.high]
-    return {
-        "kind": "contrast",
-        "model": first.model,
-        "feature": first.feature,
-        "test": first.test,
-        "metric": metric,
-        "first": {"train": first.train, "value": ours},
-        "second": {"train": second.train, "value": theirs},
-        "difference": ours - theirs,
-        "ci": interval,
-        "p": p,
-        "n_seeds": max(len(values) for values in by_seed),
-        "seed_sd": [float(v.std(ddof=1)) if len(v) > 1 else np.nan for v in by_seed],
-        "n_movies": len(by_film),
-        "n_movies_higher": int((by_film > 0).sum()),
-        "n_test": len(first.universe),
-        "n_positive": int(first.y.sum()),
-        "leaked": leaked,
-    }
+    return Contrast(
+        model=first.model,
+        feature=first.feature,
+        test=first.test,
+        metric=metric,
+        first=TrainedValue(train=first.train, value=ours),
+        second=TrainedValue(train=second.train, value=theirs),
+        difference=ours - theirs,
+        ci=interval,
+        p=p,
+        n_seeds=max(len(values) for values in by_seed),
+        seed_sd=[float(v.std(ddof=1)) if len(v) > 1 else np.nan for v in by_seed],
+        n_movies=len(by_film),
+        n_movies_higher=int((by_film > 0).sum()),
+        n_test=len(first.universe),
+        n_positive=int(first.y.sum()),
+        leaked=leaked,
+    )

@@ -7,10 +7,9 @@ a model does is in the cells of the run.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,57 +20,84 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, build_head, find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates, for_task
+from obygaze_models.protocols.results.cells import Estimate
+from obygaze_models.protocols.results.concepts import (
+    Concept,
+    ConceptSlope,
+    ConceptVectors,
+    Corrections,
+    FilmLeak,
+    Head,
+    Leakage,
+    NoiseQuality,
+    RandomDirections,
+    RandomRange,
+    Sensitivity,
+    Stability,
+    Tree,
+    Weights,
+)
+from obygaze_models.protocols.results.record import Record
 from obygaze_models.protocols.runner.banks import Examples
 from obygaze_models.protocols.runner.execute import FitContext, fit_every_clip
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.runner.vectors import FoundVectors, find_vectors
-from obygaze_models.protocols.schema import Model, Protocol
 
 N_DIRECTIONS = 200
 N_DRAWS = 5
 WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
 SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts")
-# The keys of a tree in a record, with the attributes of the head.
-TREE = {
-    "left": "left_",
-    "right": "right_",
-    "concept": "feature_",
-    "threshold": "threshold_",
-    "share": "share_",
-    "n": "n_rows_",
-}
+# Names of concepts, with the quality of vectors of random features.
+Noise = dict[str, NoiseQuality]
 
 
-def concept_jobs(context: FitContext) -> list[Callable[[], Any]]:
-    """Return functions that compute the records on concepts and heads, two for `join_noise` each.
+class BankRecords(NamedTuple):
+    """The record of concept vectors, and those of the heads and probes beside them."""
+
+    vectors: ConceptVectors
+    others: Sequence[Record] = ()
+
+
+def concept_jobs(context: FitContext) -> list[Callable[[], BankRecords]]:
+    """Return functions that compute the records of each kind of concept vectors.
 
     There are none unless the protocol has `concepts = true`.
     """
-    protocol = context.protocol
-    table = context.table
-    jobs: list[Callable[[], Any]] = []
-    if protocol.report.concepts and table.concept_names:
-        for settings, models in _banks(protocol):
-            jobs.append(partial(_bank_records, context, settings, models))
-            jobs.append(
-                partial(_on_noise, context.store, table, settings, protocol.fit.seed)
-            )
-    return jobs
+    return [
+        partial(_bank_records, context, settings, models)
+        for settings, models in _banks(context)
+    ]
 
 
-def join_noise(done: Sequence[Any]) -> list[Record]:
-    """Return the records of `concept_jobs`, each concept with the quality of random features."""
-    records = []
-    for bank_records, noise in zip(done[::2], done[1::2], strict=True):
-        for concept in bank_records[0]["concepts"]:
-            concept["noise"] = noise.get(concept["name"])
-        records += bank_records
+def noise_jobs(context: FitContext) -> list[Callable[[], Noise]]:
+    """Return functions that find each kind of concept vectors on random features."""
+    seed = context.protocol.fit.seed
+    return [
+        partial(_on_noise, context.store, context.table, settings, seed)
+        for settings, _ in _banks(context)
+    ]
+
+
+def join_noise(
+    banks: Sequence[BankRecords], noise_of_banks: Sequence[Noise]
+) -> list[Record]:
+    """Return all records of the banks, each concept with the quality of random features."""
+    records: list[Record] = []
+    for bank, noise in zip(banks, noise_of_banks, strict=True):
+        concepts = [
+            replace(concept, noise=noise.get(concept.name))
+            for concept in bank.vectors.concepts
+        ]
+        records.append(replace(bank.vectors, concepts=concepts))
+        records += bank.others
     return records
 
 
-def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
+def _banks(context: FitContext) -> list[tuple[dict[str, Any], list[str]]]:
     """Return each kind of concept vectors that models of a protocol use, and those models."""
+    protocol = context.protocol
+    if not protocol.report.concepts or not context.table.concept_names:
+        return []
     banks: dict[bytes, tuple[dict[str, Any], list[str]]] = {}
     for name in protocol.model_names:
         model = protocol.models[name]
@@ -89,79 +115,81 @@ def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
 
 def _bank_records(
     context: FitContext, settings: Mapping[str, Any], models: Sequence[str]
-) -> list[Record]:
+) -> BankRecords:
     """Return the record of a kind of concept vectors, and those of the heads on their margins."""
-    from obygaze_models.models.concept_report import cosines, film_leak
+    from obygaze_models.models.concept_report import cosines
 
     protocol = context.protocol
-    base = {"kind": "anatomy", "feature": context.feature}
+    feature = context.feature
     try:
         vectors = find_vectors(
             context.store, context.table, settings, protocol.fit.seed
         )
     except FixTraining as error:
-        return [
-            {
-                **base,
-                "models": models,
-                "part": "concepts",
-                "concepts": [],
-                "note": error.what,
-            }
-        ]
-    leak = None
-    with suppress(FixTraining):
-        # One set of vectors for all films: those found without a film would identify that film.
-        margins = vectors.bank.transform(vectors.features.vectors)
-        leak = film_leak(margins, vectors.films, seed=vectors.examples.seed)
-    records: list[Record] = [
-        {
-            **base,
-            "models": models,
-            "part": "concepts",
-            "settings": dict(settings),
-            "n_parts": len(vectors.part_names),
-            "concepts": list(_qualities(vectors, protocol.report.replicates)),
-            "left_out": dict(vectors.left_out),
-            "cosines": cosines(vectors.bank.coef_).tolist(),
-            "film_leak": leak,
-            "leakage": _leakage(context, vectors),
-            "note": "",
-        }
-    ]
+        without_vectors = ConceptVectors(
+            feature=feature, models=models, concepts=[], note=error.what
+        )
+        return BankRecords(without_vectors)
+    of_vectors = ConceptVectors(
+        feature=feature,
+        models=models,
+        settings=settings,
+        n_parts=len(vectors.part_names),
+        concepts=list(_qualities(vectors, protocol.report.replicates)),
+        left_out=vectors.left_out,
+        cosines=cosines(vectors.bank.coef_).tolist(),
+        film_leak=_film_leak(vectors),
+        leakage=_leakage(context, vectors),
+        note="",
+    )
+    others: list[Record] = []
     for name in models:
         for task in dict.fromkeys(pair[0] for pair in protocol.pairs):
-            record = _head_record(
-                protocol.models[name], vectors, task, context.labels[task]
-            )
-            if record:
-                head = {"kind": "anatomy", "part": "head", "feature": context.feature}
-                records.append({**head, "model": name, **record})
-    return [*records, *_sensitivities(context, vectors)]
+            head = _head_record(context, name, vectors, task)
+            if head is not None:
+                others.append(head)
+    return BankRecords(of_vectors, [*others, *_sensitivities(context, vectors)])
 
 
-def _leakage(context: FitContext, vectors: FoundVectors) -> dict[str, Record]:
+def _film_leak(vectors: FoundVectors) -> FilmLeak | None:
+    """Return how well margins predict the film; None where films have too few clips.
+
+    The margins are of one set of vectors for all films: those found without a film would identify
+    that film.
+    """
+    from obygaze_models.models.concept_report import film_leak
+
+    margins = vectors.bank.transform(vectors.features.vectors)
+    try:
+        leak = film_leak(margins, vectors.films, seed=vectors.examples.seed)
+    except FixTraining:
+        return None
+    return FilmLeak.from_json(leak)
+
+
+def _leakage(context: FitContext, vectors: FoundVectors) -> dict[str, Leakage]:
     """Return the leakage scores of the margins for each training task."""
     from obygaze_models.models.concept_report import leakage_scores
 
-    scores: dict[str, Record] = {}
+    scores: dict[str, Leakage] = {}
     for task in dict.fromkeys(train for train, _ in context.protocol.pairs):
         labels = context.labels[task][vectors.clips]
         rows = np.flatnonzero(labels >= 0)
         if len(rows) <= 10 or len(np.unique(labels[rows])) != 2:
             continue
-        scores[task] = leakage_scores(
+        of_task = leakage_scores(
             vectors.clip_margins[rows],
             vectors.has[rows],
             labels[rows],
             seed=context.protocol.fit.seed,
         )
+        scores[task] = Leakage(**of_task)
     return scores
 
 
-def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
+def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Concept]:
     """Yield the record of each concept."""
-    from obygaze_models.models.concept_report import concept_quality, ranking_quality
+    from obygaze_models.models.concept_report import concept_quality
 
     targets = vectors.examples.targets
     seed = vectors.examples.seed
@@ -187,41 +215,49 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
     scores = X @ random
     for column, quality in enumerate(qualities):
         cosine = vectors.part_cosines[:, column]
-        metrics: Record = {}
+        metrics = {}
         for name, estimate in quality.metrics.items():
             interval = [estimate.by_movie.low, estimate.by_movie.high]
             if name in DECISION_METRICS:  # too wide at a fixed threshold of margins
                 interval = [np.nan, np.nan]
-            metrics[name] = {"value": estimate.value, "ci": interval}
-        directions: Record = {"n": N_DIRECTIONS}
-        for name, values in ranking_quality(scores, targets[:, column]).items():
-            directions[name] = {
-                "mean": np.mean(values),
-                "high": np.quantile(values, 0.95),
-            }
-        yield {
-            "name": quality.concept,
-            "n": quality.n,
-            "n_positive": quality.n_positive,
-            # The average precision of a random ranking.
-            "prevalence": quality.n_positive / quality.n,
-            **metrics,
-            "p": quality.p,
-            "p_holm": quality.p_holm,
-            "tolerance": vectors.bank.C_[column],
-            "stability": {
-                "mean": cosine.mean(),
-                "least": cosine.min(),
-                "without": vectors.part_names[int(cosine.argmin())],
-            },
-            "noise": None,  # of another process
-            "random_directions": directions,
-        }
+            metrics[name] = Estimate(value=estimate.value, ci=interval)
+        stability = Stability(
+            mean=cosine.mean(),
+            least=cosine.min(),
+            without=vectors.part_names[int(cosine.argmin())],
+        )
+        yield Concept(
+            name=quality.concept,
+            n=quality.n,
+            n_positive=quality.n_positive,
+            prevalence=quality.n_positive / quality.n,
+            ap=metrics["ap"],
+            auc=metrics["auc"],
+            f1_binary=metrics["f1_binary"],
+            p=quality.p,
+            p_holm=quality.p_holm,
+            tolerance=vectors.bank.C_[column],
+            stability=stability,
+            random_directions=_random_directions(scores, targets[:, column]),
+        )
+
+
+def _random_directions(
+    scores: NDArray[np.float64], target: NDArray[np.int64]
+) -> RandomDirections:
+    """Return the quality of the scores along random directions."""
+    from obygaze_models.models.concept_report import ranking_quality
+
+    ranges = {}
+    for name, values in ranking_quality(scores, target).items():
+        high = np.quantile(values, 0.95)
+        ranges[name] = RandomRange(mean=float(values.mean()), high=float(high))
+    return RandomDirections(n=N_DIRECTIONS, **ranges)
 
 
 def _on_noise(
     features: Features, table: ClipTable, settings: Mapping[str, Any], seed: int
-) -> dict[str, Record]:
+) -> Noise:
     """Return quality and stability of vectors found in the same way on random features."""
     from obygaze_models.models.concept_report import ranking_quality
 
@@ -238,16 +274,16 @@ def _on_noise(
         quality = ranking_quality(
             vectors.clip_margins[:, [column]], vectors.examples.targets[:, column]
         )
-        records[name] = {
+        records[name] = NoiseQuality(
             **{metric: float(values[0]) for metric, values in quality.items()},
-            "stability": {"mean": cosine.mean(), "least": cosine.min()},
-        }
+            stability=Stability(mean=cosine.mean(), least=cosine.min()),
+        )
     return records
 
 
 def _head_record(
-    model: Model, vectors: FoundVectors, task: str, labels: NDArray[np.int8]
-) -> Record | None:
+    context: FitContext, name: str, vectors: FoundVectors, task: str
+) -> Head | None:
     """Return the record of a head on all clips of a task, or None if it cannot be fitted.
 
     Interventions are evaluated on films that neither the head nor any vector of its margins was
@@ -255,6 +291,8 @@ def _head_record(
     """
     from obygaze_models.models.time_head import TimeHead
 
+    model = context.protocol.models[name]
+    labels = context.labels[task]
     if model.kind in WITHOUT_TASK:
         return None
     settings = for_task(model.kind, candidates(model.kind, model.settings)[0], task)
@@ -279,36 +317,45 @@ def _head_record(
     for fold, margins_without in zip(fold_numbers, without, strict=True):
         if margins_without is not None:
             tested.append((folds == fold, margins_without[rows], has, y, films))
-    curves: list[Record] = []
+    curves: list[Corrections] = []
     if len(tested) == len(without):
         curves = _interventions(new_head, tested, vectors.examples)
     tree = None
     if hasattr(head, "left_"):
-        tree = {key: getattr(head, name).tolist() for key, name in TREE.items()}
+        tree = Tree(
+            left=head.left_.tolist(),
+            right=head.right_.tolist(),
+            concept=head.feature_.tolist(),
+            threshold=head.threshold_.tolist(),
+            share=head.share_.tolist(),
+            n=head.n_rows_.tolist(),
+        )
     weights = None
     if hasattr(head, "coef_"):
-        weights = {
-            "intercept": float(head.intercept_),
-            "coef": head.coef_.tolist(),
-            "sd": margins.std(axis=0).tolist(),
-        }
-    return {
-        "task": task,
-        "head": model.kind,
-        "settings": {key: value for key, value in settings.items() if key in SHOWN},
-        "n": len(y),
-        "n_positive": int(y.sum()),
-        "concepts": vectors.examples.names,
-        "tree": tree,
-        "weights": weights,
-        "rules": rules,
-        "interventions": curves,
-    }
+        weights = Weights(
+            intercept=float(head.intercept_),
+            coef=head.coef_.tolist(),
+            sd=margins.std(axis=0).tolist(),
+        )
+    return Head(
+        feature=context.feature,
+        model=name,
+        task=task,
+        head=model.kind,
+        settings={key: value for key, value in settings.items() if key in SHOWN},
+        n=len(y),
+        n_positive=int(y.sum()),
+        concepts=vectors.examples.names,
+        tree=tree,
+        weights=weights,
+        rules=rules,
+        interventions=curves,
+    )
 
 
 def _interventions(
     new_head: Callable[[], Any], folds: Sequence[tuple[Any, ...]], examples: Examples
-) -> list[Record]:
+) -> list[Corrections]:
     """Return one curve for each order: the mean over folds of whole films, by their clips.
 
     The curves of a fold are those of a head of the other folds. A fold is its rows, then margins,
@@ -339,7 +386,7 @@ def _interventions(
         by_order["greedy"].append(greedy)
         by_order["random"].append(random)
         sizes.append(float(inside.sum()))
-    records: list[Record] = []
+    records = []
     for order, curves in by_order.items():
         if not curves:
             continue
@@ -349,18 +396,18 @@ def _interventions(
             examples.names[curve.sequence[0]] for curve in curves if curve.sequence
         }
         records.append(
-            {
-                "order": order,
-                "n_folds": len(curves),
-                "f1": f1.tolist(),
-                "ap": ap.tolist(),
-                "first": sorted(first),
-            }
+            Corrections(
+                order=order,
+                n_folds=len(curves),
+                f1=f1.tolist(),
+                ap=ap.tolist(),
+                first=sorted(first),
+            )
         )
     return records
 
 
-def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Record]:
+def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Sensitivity]:
     """Yield a record for each probe and training task, both fitted on every clip."""
     from obygaze_models.models.concept_report import sensitivity
 
@@ -382,12 +429,11 @@ def _sensitivities(context: FitContext, vectors: FoundVectors) -> Iterator[Recor
                 continue
             X = context.store.of(clips).astype(np.float64)
             positive = context.labels[task][clips] == 1
-            yield {
-                "kind": "anatomy",
-                "part": "sensitivity",
-                "feature": context.feature,
-                "model": name,
-                "task": task,
-                "n": int(positive.sum()),
-                "concepts": sensitivity(fit.estimator, X, positive, directions, names),
-            }
+            slopes = sensitivity(fit.estimator, X, positive, directions, names)
+            yield Sensitivity(
+                feature=context.feature,
+                model=name,
+                task=task,
+                n=int(positive.sum()),
+                concepts=[ConceptSlope.from_json(slope) for slope in slopes],
+            )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_models.evaluation.predictions import IntArray
-from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.results.whole_run import CopiedClips
 
 # Neighbours that calibrate the nearest one.
 MIDDLE = 10
@@ -169,13 +169,12 @@ def _log_factorial(n: int) -> float:
     return float(np.log(np.arange(1, n + 1)).sum())
 
 
-def copies_record(feature: str, copies: Copies) -> Record:
+def copies_record(feature: str, copies: Copies) -> CopiedClips:
     """Return the record of the clips of a store with the features of another clip."""
-    return {
-        "kind": "copies",
-        "feature": feature,
-        "n_equal": copies.n_equal,
-        "n_near": copies.n_near,
-        "left_out": list(copies.left_out),
-        "groups": copies.groups[:MAX_LISTED],
-    }
+    return CopiedClips(
+        feature=feature,
+        n_equal=copies.n_equal,
+        n_near=copies.n_near,
+        left_out=copies.left_out,
+        groups=copies.groups[:MAX_LISTED],
+    )

@@ -24,6 +24,7 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable, disputed, other_annotators
 from obygaze_models.protocols.kinds import candidates
+from obygaze_models.protocols.results.cells import SkippedFold
 from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.cells import Cell, TestedFold
 from obygaze_models.protocols.runner.features import Features
@@ -374,7 +375,7 @@ def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> lis
         if not tested and context.allows_no_fit:
             continue
         if not tested:
-            reason = skipped[0]["reason"] if skipped else "there is none"
+            reason = skipped[0].reason if skipped else "there is none"
             where = f"model {model}"
             if context.feature:
                 where += f" on {context.feature}"
@@ -402,10 +403,10 @@ def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> lis
 
 def _tested_and_skipped(
     context: FitContext, pair: Pair, model: str, outcomes: Outcomes
-) -> tuple[list[TestedFold], list[dict[str, str]]]:
+) -> tuple[list[TestedFold], list[SkippedFold]]:
     """Return the tests of a cell, and the folds without one with the reason, once for all seeds."""
     tested = []
-    skipped: list[dict[str, str]] = []
+    skipped: list[SkippedFold] = []
     for number, split in enumerate(context.schedule.pairs[pair]):
         for repeat in range(context.protocol.n_seeds(pair[0])):
             outcome = outcomes.get((model, pair, number, repeat))
@@ -414,9 +415,9 @@ def _tested_and_skipped(
             if not isinstance(outcome, str):
                 tested.append(outcome)
                 continue
-            reason = {"fold": split.name, "reason": outcome}
-            if reason not in skipped:
-                skipped.append(reason)
+            without_test = SkippedFold(fold=split.name, reason=outcome)
+            if without_test not in skipped:
+                skipped.append(without_test)
     return tested, skipped
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
@@ -23,6 +24,7 @@ from obygaze_models.models.common import (
     with_padding,
 )
 from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.results.whole_run import Coverage, MissingClip
 from obygaze_models.protocols.runner.copies import (
     NO_COPIES,
     Copies,
@@ -353,4 +355,29 @@ def choose_level(store: Store, wanted: Sequence[str]) -> str:
         f"this store has no feature level {' or '.join(wanted)}",
         where=store.location,
         hint=hint,
+    )
+
+
+def coverage(
+    features: Features,
+    table: ClipTable,
+    labels: Mapping[str, NDArray[np.int8]],
+    usable: NDArray[np.bool_],
+) -> Coverage:
+    """Return the record of the clips without a vector in a store, with their tasks."""
+    row_of = {clip: row for row, clip in enumerate(table.ids)}
+    missing = []
+    for clip, reason in features.missing.items():
+        row = row_of[clip]
+        tasks = [name for name, of_task in labels.items() if of_task[row] >= 0]
+        missing.append(MissingClip(clip_id=clip, reason=reason, tasks=tasks))
+    return Coverage(
+        feature=features.name,
+        n_clips=len(table),
+        n_present=int(features.present.sum()),
+        n_missing=len(missing),
+        n_missing_in_tasks=sum(bool(clip.tasks) for clip in missing),
+        n_unused=int((features.present & ~usable).sum()),
+        reasons=dict(Counter(features.missing.values()).most_common()),
+        missing=missing,
     )

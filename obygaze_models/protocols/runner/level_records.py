@@ -15,14 +15,15 @@ from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.metrics import Values, divide
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.protocols.clips import ClipTable, other_annotators
+from obygaze_models.protocols.results.cells import Estimate
+from obygaze_models.protocols.results.levels import AnnotatorDistance, LevelOrder
 from obygaze_models.protocols.runner.cells import Cell
-from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import Protocol
 
 
 def level_records(
     protocol: Protocol, cells: Sequence[Cell], table: ClipTable
-) -> Iterator[Record]:
+) -> Iterator[LevelOrder]:
     """Yield the record of each cell whose test clips have three or more levels."""
     if not protocol.report.levels:
         return
@@ -36,29 +37,30 @@ def level_records(
         if cell.share is not None or len(np.unique(ranks)) < 3:
             continue  # a closed form has no scores of clips
         films = groups[cell.universe[rows]]
-        record: Record = {
-            "kind": "levels",
-            "model": cell.model,
-            "feature": cell.feature,
-            "train": cell.train,
-            "test": cell.test,
-            "n_test": len(rows),
-            "concordance": _concordance(
-                cell.mean_scores[rows], ranks, films, protocol, cell.inflation
-            ),
-        }
+        concordance = _concordance(
+            cell.mean_scores[rows], ranks, films, protocol, cell.inflation
+        )
+        macro_error = None
         if cell.mean_levels is not None:
             errors = np.abs(median_levels(cell.mean_levels[rows]) - ranks)
             by_level = [errors[ranks == rank].mean() for rank in np.unique(ranks)]
-            record["macro_error"] = float(np.mean(by_level))
+            macro_error = float(np.mean(by_level))
         distances = np.abs(np.arange(len(LEVELS))[:, None] - np.unique(ranks))
-        record["blind_error"] = float(distances.mean(axis=1).min())
-        yield record
+        yield LevelOrder(
+            model=cell.model,
+            feature=cell.feature,
+            train=cell.train,
+            test=cell.test,
+            n_test=len(rows),
+            concordance=concordance,
+            macro_error=macro_error,
+            blind_error=float(distances.mean(axis=1).min()),
+        )
 
 
 def annotator_records(
     protocol: Protocol, cells: Sequence[Cell], table: ClipTable
-) -> Iterator[Record]:
+) -> Iterator[AnnotatorDistance]:
     """Yield how near each cell is to the annotators of its clips, where several labelled them."""
     if not any(table.others):
         return
@@ -79,28 +81,32 @@ def annotator_records(
             name: float(wrong[annotators == name].mean())
             for name in np.unique(annotators)
         }
-        record: Record = {
-            "kind": "annotators",
-            "model": cell.model,
-            "feature": cell.feature,
-            "train": cell.train,
-            "test": cell.test,
-            "n_test": len(rows),
-            "errors": errors,
-        }
+        manhattan = None
+        wasserstein = None
+        blind_manhattan = None
         if is_probability and len(rows):
             n_others = np.array([len(table.others[row]) for row in rows])
             labels = cell.y[is_marked] + n_others * of_others[is_marked]
             target = labels / (1 + n_others)
             distances = np.abs(scores[is_marked] - target)
-            record["manhattan"] = float(2 * distances.mean())
+            manhattan = float(2 * distances.mean())
             if cell.mean_levels is not None:
                 shares = _level_shares(table, rows)
                 gaps = np.cumsum(cell.mean_levels[is_marked] - shares, axis=1)
-                record["wasserstein"] = float(np.abs(gaps[:, :-1]).sum(axis=1).mean())
+                wasserstein = float(np.abs(gaps[:, :-1]).sum(axis=1).mean())
             blind_distances = np.abs(np.median(target) - target)
-            record["blind_manhattan"] = float(2 * blind_distances.mean())
-        yield record
+            blind_manhattan = float(2 * blind_distances.mean())
+        yield AnnotatorDistance(
+            model=cell.model,
+            feature=cell.feature,
+            train=cell.train,
+            test=cell.test,
+            n_test=len(rows),
+            errors=errors,
+            manhattan=manhattan,
+            wasserstein=wasserstein,
+            blind_manhattan=blind_manhattan,
+        )
 
 
 def _level_shares(table: ClipTable, rows: IntArray) -> FloatArray:
@@ -139,7 +145,7 @@ def _concordance(
     films: NDArray[np.str_],
     protocol: Protocol,
     inflation: float,
-) -> Record:
+) -> Estimate:
     """Return the share of pairs of clips within films that are in order, with its interval."""
     names = np.unique(films)
     parts = [films == film for film in names]
@@ -160,4 +166,4 @@ def _concordance(
     )
     interval, _ = drawn["share"]
     value = float(share(np.ones((1, len(names))))["share"][0])
-    return {"value": value, "ci": [interval.low, interval.high]}
+    return Estimate(value=value, ci=[interval.low, interval.high])

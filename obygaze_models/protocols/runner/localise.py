@@ -23,22 +23,26 @@ from obygaze_models.evaluation.bootstrap import resample, reuse_inflation
 from obygaze_models.evaluation.metrics import Values
 from obygaze_models.evaluation.predictions import FloatArray
 from obygaze_models.models.common import FixTraining
+from obygaze_models.protocols.results.cells import Estimate
+from obygaze_models.protocols.results.localisation import (
+    PRECISIONS,
+    TIOUS,
+    FilmWindows,
+    Localisation,
+)
 from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.models import INNER_FOLDS, fit_scorer
 from obygaze_models.protocols.runner.processes import map_jobs
-from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schedule import FoldData, Pair
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import Split
 
-TIOUS = (0.3, 0.4, 0.5, 0.6, 0.7)
 WIDTHS = (1, 5, 15, 45)
 GAPS = (0, 3, 15)
 QUANTILES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 ROUNDING_S = 1e-6
 POINTS = 300  # of a curve in results.json
-NAMES = ("map", "blind", *map(str, TIOUS))
 
 
 class Rule(NamedTuple):
@@ -57,7 +61,7 @@ class ScoredFilm(NamedTuple):
     marked: Sequence[FloatArray]
 
 
-def localisation_records(context: FitContext) -> Iterator[Record]:
+def localisation_records(context: FitContext) -> Iterator[Localisation]:
     """Yield the record of each cell of the models that find segments."""
     protocol = context.protocol
     banks = context.new_banks()
@@ -67,24 +71,21 @@ def localisation_records(context: FitContext) -> Iterator[Record]:
         jobs = [
             partial(_test_fold, context, banks, name, pair, split) for split in splits
         ]
-        films: dict[str, Record] = {}
+        films: dict[str, FilmWindows] = {}
         for of_fold in map_jobs(jobs, context.n_jobs, Quiet()):
             films |= of_fold
-        of_films = [
-            record["precisions"] for record in films.values() if record["n_segments"]
-        ]
+        of_films = [film.precisions for film in films.values() if film.n_segments]
         if not of_films:
             continue
         n_sets = len({split.test.tobytes() for split in splits})
-        yield {
-            "kind": "localisation",
-            "train": pair[0],
-            "test": pair[1],
-            "model": name,
-            "feature": context.feature,
-            **_over_films(protocol, of_films, n_sets),
-            "films": films,
-        }
+        yield Localisation(
+            train=pair[0],
+            test=pair[1],
+            model=name,
+            feature=context.feature,
+            precisions=_over_films(protocol, of_films, n_sets),
+            films=films,
+        )
 
 
 def _marked(context: FitContext, task: str) -> Mapping[str, Sequence[FloatArray]]:
@@ -103,7 +104,7 @@ def _marked(context: FitContext, task: str) -> Mapping[str, Sequence[FloatArray]
 
 def _test_fold(
     context: FitContext, banks: Banks, name: str, pair: Pair, split: Split
-) -> dict[str, Record]:
+) -> dict[str, FilmWindows]:
     """Return curves, intervals and precisions of the test films; none if there is no fit."""
     windows = context.store.films
     movies = context.table.movies
@@ -129,24 +130,27 @@ def _test_fold(
         blind = blind_intervals(held_out, times)
         band = np.array([smooth(scorer(X), rule.width) for scorer in inner_scorers])
         shown = np.linspace(0, len(times) - 1, min(len(times), POINTS)).astype(int)
-        curves = {
-            "time_s": times.mean(axis=1),
-            "score": smooth(scores, rule.width),
-            "low": band.min(axis=0),
-            "high": band.max(axis=0),
-        }
-        tested[film] = {
-            "n_segments": sum(map(len, segments)),
-            "precisions": [
+        tested[film] = FilmWindows(
+            n_segments=sum(map(len, segments)),
+            precisions=[
                 precisions(intervals, segments).tolist(),
                 precisions(blind, segments).tolist(),
             ],
-            **rule._asdict(),
-            "found": np.round(intervals, 4).tolist(),
-        }
-        for key, curve in curves.items():
-            tested[film][key] = np.round(curve[shown], 4).tolist()
+            width=rule.width,
+            threshold=rule.threshold,
+            gap=rule.gap,
+            found=_rounded(intervals),
+            time_s=_rounded(times.mean(axis=1)[shown]),
+            score=_rounded(smooth(scores, rule.width)[shown]),
+            low=_rounded(band.min(axis=0)[shown]),
+            high=_rounded(band.max(axis=0)[shown]),
+        )
     return tested
+
+
+def _rounded(values: FloatArray) -> list[Any]:
+    rounded: list[Any] = np.round(values, 4).tolist()
+    return rounded
 
 
 def _inner_scores(
@@ -173,15 +177,15 @@ def _inner_scores(
 
 
 def _over_films(
-    protocol: Protocol, of_films: Sequence[Sequence[FloatArray]], n_sets: int
-) -> Record:
+    protocol: Protocol, of_films: Sequence[Sequence[Sequence[float]]], n_sets: int
+) -> dict[str, Estimate]:
     """Return mAP and precisions with intervals over films, beside the mAP of blind intervals."""
     values = np.array(of_films)
     every = np.column_stack([values.mean(axis=2), values[:, 0]])
 
     def statistics(weights: FloatArray) -> Values:
         means = weights @ every / weights.sum(axis=1, keepdims=True)
-        return dict(zip(NAMES, means.T, strict=True))
+        return dict(zip(PRECISIONS, means.T, strict=True))
 
     n_reused = n_sets if n_sets > 1 else None
     drawn = resample(
@@ -193,11 +197,12 @@ def _over_films(
         within_unit=True,
         inflation=reuse_inflation(n_reused),
     )
-    record: Record = {}
-    for name, value in zip(NAMES, every.mean(axis=0), strict=True):
+    estimates = {}
+    for name, value in zip(PRECISIONS, every.mean(axis=0), strict=True):
         interval, _ = drawn[name]
-        record[name] = {"value": float(value), "ci": [interval.low, interval.high]}
-    return record
+        ends = [interval.low, interval.high]
+        estimates[name] = Estimate(value=float(value), ci=ends)
+    return estimates
 
 
 def smooth(scores: FloatArray, width: int) -> FloatArray:

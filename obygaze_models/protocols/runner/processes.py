@@ -4,10 +4,11 @@ import ctypes
 import multiprocessing
 import signal
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from obygaze_features.core.console import Progress
@@ -66,6 +67,15 @@ def map_jobs(
             made.append(result)
             progress.advance()
     return made
+
+
+def map_groups(
+    groups: Mapping[str, Sequence[Callable[[], Any]]], n_jobs: int, progress: Progress
+) -> dict[str, list[Any]]:
+    """Return the results of the jobs of each group; all jobs share the same processes."""
+    jobs = list(chain.from_iterable(groups.values()))
+    results = iter(map_jobs(jobs, n_jobs, progress))
+    return {name: list(islice(results, len(jobs))) for name, jobs in groups.items()}
 
 
 def _can_fork() -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from obygaze_features.core.drafts import (
     OwnFolder,
@@ -33,6 +33,10 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.results.kinds import read_record
+from obygaze_models.protocols.results.record import Record
+from obygaze_models.protocols.results.whole_run import Remark
 
 RUN_FORMAT = "obygaze-run/1"
 AGAIN = "the same obygaze run again, with --force"
@@ -43,7 +47,7 @@ PREDICTIONS_FILE = "predictions.csv"
 # What reports and audits write into the folder of a run.
 MADE_OF_RUN = ("audits", "figures", "report.html", "report.md", "tables")
 
-Record = dict[str, Any]
+R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True)
@@ -54,19 +58,27 @@ class Run:
     about: Mapping[str, Any]
     records: Sequence[Record]
 
-    def of(self, kind: str) -> list[Record]:
-        """Return the records of one kind, in the order of the file."""
-        return [record for record in self.records if record["kind"] == kind]
+    @overload
+    def of(self, kind: str) -> list[Record]: ...
+
+    @overload
+    def of(self, kind: type[R]) -> list[R]: ...
+
+    def of(self, kind: str | type[R]) -> list[Record] | list[R]:
+        """Return the records of one kind, such as "contrast" or `Contrast`, in their order."""
+        if isinstance(kind, str):
+            return [record for record in self.records if record["kind"] == kind]
+        return [record for record in self.records if isinstance(record, kind)]
 
     @property
-    def cells(self) -> list[Record]:
+    def cells(self) -> list[CellRecord]:
         """The cells of models."""
-        return self.of("cell")
+        return [cell for cell in self.of(CellRecord) if cell.kind == "cell"]
 
     @property
-    def baselines(self) -> list[Record]:
+    def baselines(self) -> list[CellRecord]:
         """The cells of baselines."""
-        return self.of("baseline")
+        return [cell for cell in self.of(CellRecord) if cell.kind == "baseline"]
 
     @property
     def protocol(self) -> Mapping[str, Any]:
@@ -134,21 +146,24 @@ class Run:
             what = f"not a table of predictions: {error!r}"
             raise Corrupt(what, where=str(path), hint=AGAIN) from error
 
-    def to_json(self) -> Record:
+    def to_json(self) -> dict[str, Any]:
         """Return the output of `obygaze run --json`."""
         return {
             "run": str(self.folder),
             "cells": [_shown(record) for record in self.cells],
             "baselines": [_shown(record) for record in self.baselines],
-            "contrasts": self.of("contrast"),
-            "comparisons": self.of("comparison"),
-            "coverage": self.of("coverage"),
-            "argmax": self.of("argmax"),
-            "localisations": self.of("localisation"),
-            "levels": self.of("levels"),
-            "remarks": [record["text"] for record in self.of("remark")],
+            "contrasts": self._as_json("contrast"),
+            "comparisons": self._as_json("comparison"),
+            "coverage": self._as_json("coverage"),
+            "argmax": self._as_json("argmax"),
+            "localisations": self._as_json("localisation"),
+            "levels": self._as_json("levels"),
+            "remarks": [remark.text for remark in self.of(Remark)],
             "seconds": dict(self.about["seconds"]),
         }
+
+    def _as_json(self, kind: str) -> list[dict[str, Any]]:
+        return [record.to_json() for record in self.of(kind)]
 
 
 def _not_a_run(folder: Path) -> str:
@@ -181,7 +196,8 @@ def write_run(
     """
     # One record on each line, so that `diff` compares two runs.
     lines = [
-        json.dumps(json_values(r), ensure_ascii=False, allow_nan=False) for r in records
+        json.dumps(record.to_json(), ensure_ascii=False, allow_nan=False)
+        for record in records
     ]
     results = ("[\n" + ",\n".join(lines) + "\n]\n").encode("utf-8")
     whole = {
@@ -246,15 +262,23 @@ def read_folder(folder: Path) -> Run:
             where=str(folder / RUN_FILE),
             hint="pip install --upgrade obygaze",
         )
-    records = _json(folder / RESULTS_FILE, about.get("results_sha256"))
-    if not isinstance(records, list) or not all(
-        isinstance(record, dict) and "kind" in record for record in records
+    documents = _json(folder / RESULTS_FILE, about.get("results_sha256"))
+    if not isinstance(documents, list) or not all(
+        isinstance(document, dict) and "kind" in document for document in documents
     ):
         raise Corrupt(
             "expected a list of records, each with a kind",
             where=str(folder / RESULTS_FILE),
             hint=AGAIN,
         )
+    try:
+        records = [read_record(document) for document in documents]
+    except ValueError as error:
+        raise Corrupt(
+            f"a record of this run has no value or an invalid value: {error}",
+            where=str(folder / RESULTS_FILE),
+            hint=AGAIN,
+        ) from error
     return Run(folder, about, records)
 
 
@@ -285,7 +309,7 @@ def _json(path: Path, sha256: object = None) -> Any:
         ) from error
 
 
-def _flat(record: Record) -> Record:
+def _flat(record: Record) -> dict[str, Any]:
     """Return the plain values of a cell, and of each metric the value and its interval."""
     flat = {
         key: value
@@ -306,7 +330,7 @@ def _flat(record: Record) -> Record:
     return flat
 
 
-def _shown(record: Record) -> Record:
+def _shown(record: Record) -> dict[str, Any]:
     """Return a record without the keys that only the files have."""
     hidden = ("kind", "by_movie", "calibration")
     return {key: value for key, value in record.items() if key not in hidden}

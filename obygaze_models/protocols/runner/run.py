@@ -24,6 +24,8 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.registry import KINDS, find_kind
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
+from obygaze_models.protocols.results.record import Record
+from obygaze_models.protocols.runner.argmax import argmax_records
 from obygaze_models.protocols.runner.cell_records import cell_record
 from obygaze_models.protocols.runner.cells import Cell, predictions_csv
 from obygaze_models.protocols.runner.code import (
@@ -37,36 +39,39 @@ from obygaze_models.protocols.runner.comparisons import (
     comparison,
     contrast_jobs,
 )
-from obygaze_models.protocols.runner.concept_records import concept_jobs, join_noise
+from obygaze_models.protocols.runner.concept_records import (
+    concept_jobs,
+    join_noise,
+    noise_jobs,
+)
 from obygaze_models.protocols.runner.copies import copies_record
 from obygaze_models.protocols.runner.execute import (
     FitContext,
     run_baselines,
     run_models,
 )
-from obygaze_models.protocols.runner.features import Features, join, with_windows
+from obygaze_models.protocols.runner.features import (
+    Features,
+    coverage,
+    join,
+    with_windows,
+)
 from obygaze_models.protocols.runner.finished import FinishedTests
+from obygaze_models.protocols.runner.learning import learning_records
 from obygaze_models.protocols.runner.level_records import (
     annotator_records,
     level_records,
 )
 from obygaze_models.protocols.runner.localise import localisation_records
-from obygaze_models.protocols.runner.processes import fitting, map_jobs
+from obygaze_models.protocols.runner.processes import fitting, map_groups
 from obygaze_models.protocols.runner.records import (
     RUN_FORMAT,
-    Record,
     Run,
     check_free,
     write_run,
 )
-from obygaze_models.protocols.runner.run_records import (
-    analyses,
-    argmax_records,
-    coverage,
-    feature_remarks,
-    learning_records,
-    remarks,
-)
+from obygaze_models.protocols.runner.remarks import feature_remarks, remarks
+from obygaze_models.protocols.runner.success import success_records
 from obygaze_models.protocols.schedule import Labels, schedule
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.schemes import plugin_of_scheme
@@ -256,7 +261,8 @@ def run_protocol(
         with _timed(seconds, "fit"):
             cells, baselines, curves = _fit_all(contexts, watch)
         with _timed(seconds, "evaluate"):
-            records = [*_records(inputs, contexts, cells, baselines, watch), *curves]
+            made = [*_records(inputs, contexts, cells, baselines, watch), *curves]
+            records = [record.as_read() for record in made]
     with _timed(seconds, "write"):
         cells = [cell.first_seeds(inputs.protocol.fit.seeds) for cell in cells]
         predictions = predictions_csv([*cells, *baselines], inputs.table)
@@ -266,7 +272,7 @@ def run_protocol(
     about = _about(inputs, folder.name, splits, len(cells), seconds)
     about = write_run(folder, about, records, predictions)
     finished.remove()
-    return Run(folder, json_values(about), json_values(records))
+    return Run(folder, json_values(about), records)
 
 
 def _warn_of_many_fits(inputs: Inputs) -> None:
@@ -339,46 +345,54 @@ def _records(
     everything = [*cells, *baselines]
     pairs = comparable(everything) if protocol.report.compare else []
     labels = inputs.labels
-    of_concepts: list[Callable[[], Any]] = []
+    jobs: dict[str, list[Callable[[], Any]]] = {  # the longest ones first
+        "concepts": [],
+        "noise": [],
+        "cells": [],
+        "baselines": [],
+        "comparisons": [],
+        "contrasts": [*contrasts],
+    }
     for store in stores:
-        of_concepts += concept_jobs(store)
-    jobs: list[Callable[[], Any]] = [*of_concepts]  # the longest ones first
+        jobs["concepts"] += concept_jobs(store)
+        jobs["noise"] += noise_jobs(store)
     for cell in cells:
-        backbone = backbones[cell.feature]
-        jobs.append(
-            partial(cell_record, cell, protocol, groups, labels[cell.test], backbone)
-        )
+        of_cell = (cell, protocol, groups, labels[cell.test], backbones[cell.feature])
+        jobs["cells"].append(partial(cell_record, *of_cell))
     for cell in baselines:
-        jobs.append(partial(cell_record, cell, protocol, groups, labels[cell.test]))
+        of_baseline = (cell, protocol, groups, labels[cell.test])
+        jobs["baselines"].append(partial(cell_record, *of_baseline))
     for first, second in pairs:
-        jobs.append(partial(comparison, first, second, protocol, groups))
-    jobs += contrasts
-    with watch("evaluation", len(jobs)) as progress:
-        done = map_jobs(jobs, contexts[0].n_jobs, progress)
-    concepts = done[: len(of_concepts)]
-    done = done[len(of_concepts) :]
-    ours = done[: len(cells)]
-    theirs = done[len(cells) : len(everything)]
-    n_first = len(done) - len(contrasts)
-    primary = protocol.report.primary
-    grouped = protocol.splits.are_grouped
+        of_pair = (first, second, protocol, groups)
+        jobs["comparisons"].append(partial(comparison, *of_pair))
+    n_jobs = sum(map(len, jobs.values()))
+    with watch("evaluation", n_jobs) as progress:
+        made = map_groups(jobs, contexts[0].n_jobs, progress)
     records: list[Record] = [
-        *done[:n_first],
+        *made["cells"],
+        *made["baselines"],
+        *made["comparisons"],
         *argmax_records(protocol, cells),
         *level_records(protocol, everything, inputs.table),
         *annotator_records(protocol, everything, inputs.table),
-        *analyses(protocol, cells, inputs.table),
-        *join_noise(concepts),
+        *success_records(protocol, cells, inputs.table),
+        *join_noise(made["concepts"], made["noise"]),
     ]
     for store in stores:
-        records.append(coverage(store, inputs.usable(store.features)))
+        usable = inputs.usable(store.features)
+        records.append(coverage(store.store, store.table, store.labels, usable))
     for store in stores:
         if store.store.copies.group:
             records.append(copies_record(store.feature, store.store.copies))
-    records += remarks(json_values(ours), json_values(theirs), primary, grouped=grouped)
+    records += remarks(
+        [cell.as_read() for cell in made["cells"]],
+        [cell.as_read() for cell in made["baselines"]],
+        protocol.report.primary,
+        grouped=protocol.splits.are_grouped,
+    )
     for store in stores:
         records += feature_remarks(store)
-    records += done[n_first:]
+    records += made["contrasts"]
     return records
 
 

@@ -1,11 +1,21 @@
 """The text of a run for the terminal: a line for each cell and baseline, then the remarks."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from obygaze_features.core.console import digits_of, table
 from obygaze_features.core.outside import safe_text
 from obygaze_models.models.registry import UNTRAINED
-from obygaze_models.protocols.runner.records import Record, Run
+from obygaze_models.protocols.results.cells import (
+    CellRecord,
+    PrintedValue,
+    WithInterval,
+)
+from obygaze_models.protocols.results.differences import Contrast
+from obygaze_models.protocols.results.levels import LevelOrder
+from obygaze_models.protocols.results.localisation import Localisation
+from obygaze_models.protocols.results.whole_run import Argmax, Coverage, Remark
+from obygaze_models.protocols.runner.records import Run
 
 SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
 LISTED_MISSING = 3
@@ -30,16 +40,16 @@ def result_text(run: Run) -> str:
     if stores:
         title = f"{title} ({stores})"
     parts = [safe_text(title, "terminal")]
-    parts += [_contrast(record) for record in run.of("contrast")]
+    parts += [_contrast(record) for record in run.of(Contrast)]
     parts += _cell_table(run)
     parts.append(_about_values(run))
-    parts += [_argmax(record) for record in run.of("argmax")]
-    parts += [_levels(record) for record in run.of("levels") if record["feature"]]
-    parts += [_localisation(record) for record in run.of("localisation")]
-    for record in run.of("coverage"):
-        parts += _coverage(record)
-    for record in run.of("remark"):
-        parts.append(f"! {safe_text(record['text'], 'terminal')}")
+    parts += [_argmax(record) for record in run.of(Argmax)]
+    parts += [_levels(record) for record in run.of(LevelOrder) if record.feature]
+    parts += [_localisation(record) for record in run.of(Localisation)]
+    for coverage in run.of(Coverage):
+        parts += _coverage(coverage)
+    for remark in run.of(Remark):
+        parts.append(f"! {safe_text(remark.text, 'terminal')}")
     seconds = run.about["seconds"]
     spent = ", ".join(
         f"{name} {value:.1f}" for name, value in seconds.items() if name != "total"
@@ -68,7 +78,7 @@ def _cell_table(run: Run) -> list[str]:
     written_once = set()
     if len(run.about["stores"]) < 2:
         written_once.add("store")
-    sizes = {(r["test"], r["n_test"], r["prevalence"]) for r in shown}
+    sizes = {(r.test, r.n_test, r.prevalence) for r in shown}
     tests = {test for test, _, _ in sizes}
     if len(sizes) == len(tests):
         written_once |= {"clips", "positive"}
@@ -81,12 +91,10 @@ def _cell_table(run: Run) -> list[str]:
     return lines
 
 
-def _paper_values(record: Record) -> dict[str, Record]:
+def _paper_values(record: CellRecord) -> dict[str, PrintedValue]:
     """Return the printed number of each metric, without those of one film."""
     return {
-        printed["metric"]: printed
-        for printed in record["paper"]
-        if printed["movie"] is None
+        printed.metric: printed for printed in record.paper if printed.movie is None
     }
 
 
@@ -97,9 +105,9 @@ def _columns_of(row: Sequence[object], columns: Sequence[int]) -> list[object]:
 def _about_values(run: Run) -> str:
     """Return the line on how values are computed, and on their intervals."""
     how = "F1 pooled over folds, AP and AUC within folds"
-    if any(cell["repeated"] for cell in run.cells):
+    if any(cell.repeated for cell in run.cells):
         how = "Values averaged over runs"
-    if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
+    if all(record.n_movies < 2 for record in (*run.cells, *run.baselines)):
         return f"{how}; of one film there is no interval over films."
     level = 100 * run.protocol["report"]["confidence"]
     line = f"{how}; AP and AUC with {level:g} % intervals over films."
@@ -108,52 +116,48 @@ def _about_values(run: Run) -> str:
     return line
 
 
-def _has_shared_films(cell: Record) -> bool:
+def _has_shared_films(cell: CellRecord) -> bool:
     """Return whether a cell has no interval for another reason than too few clips."""
-    return cell["ap"]["ci"][0] is None and not cell.get("no_interval")
+    return cell.metrics["ap"].ends[0] is None and not cell.no_interval
 
 
-def _once(baselines: Sequence[Record]) -> list[Record]:
+def _once(baselines: Sequence[CellRecord]) -> list[CellRecord]:
     """Return one line for baselines with equal values, and for each test of those without a fit."""
-    shown: dict[tuple[object, ...], Record] = {}
+    shown: dict[tuple[object, ...], CellRecord] = {}
     for record in baselines:
-        blind = record["model"] in UNTRAINED
-        train = "-" if blind else record["train"]
-        leaked = 0 if blind else record["leaked"]
-        values = [str(record.get(metric)) for metric in SHOWN]
-        key = (
-            record["feature"],
-            train,
-            record["test"],
-            blind and record["model"],
-            *values,
-        )
+        is_blind = record.model in UNTRAINED
+        if is_blind:
+            record = replace(record, train="-", leaked=0)
+        values = [str(record.metrics.get(metric)) for metric in SHOWN]
+        model = record.model if is_blind else ""
+        key = (record.feature, record.train, record.test, model, *values)
         if key not in shown:
-            shown[key] = {**record, "train": train, "leaked": leaked}
-        elif not blind:
-            shown[key]["model"] += f", {record['model']}"
+            shown[key] = record
+        elif not is_blind:
+            models = f"{shown[key].model}, {record.model}"
+            shown[key] = replace(shown[key], model=models)
     return list(shown.values())
 
 
-def _line(record: Record) -> Sequence[object]:
-    name = record["model"] + CEILINGS.get(record["model"], "")
-    if record.get("expected"):
+def _line(record: CellRecord) -> Sequence[object]:
+    name = record.model + CEILINGS.get(record.model, "")
+    if record.expected:
         name += " (expected)"
     values: list[str | None] = []
     for metric in SHOWN:
-        result = record.get(metric)
-        if result is None or result["value"] is None:
+        estimate = record.metrics.get(metric)
+        if estimate is None or estimate.value is None:
             values.append(None)
         else:
-            values.append(_with_interval(result))
+            values.append(_with_interval(estimate.value, estimate))
     return (
-        record["feature"] or "-",
-        record["train"],
-        record["test"],
+        record.feature or "-",
+        record.train,
+        record.test,
         name,
-        record["n_test"],
-        f"{100 * record['prevalence']:.1f}%",
-        record["leaked"],
+        record.n_test,
+        f"{100 * record.prevalence:.1f}%",
+        record.leaked,
         *values,
     )
 
@@ -170,94 +174,93 @@ def _interval(low: float, high: float) -> str:
     return f"{_short(low, digits)}-{_short(high, digits)}"
 
 
-def _with_interval(result: Record) -> str:
+def _with_interval(value: float | None, interval: WithInterval) -> str:
     """Return a value and its interval, if it has one."""
-    low, high = result["ci"]
-    value = _short(result["value"])
+    low, high = interval.ends
     if low is None or high is None:
-        return value
-    return f"{value} {_interval(low, high)}"
+        return _short(value)
+    return f"{_short(value)} {_interval(low, high)}"
 
 
-def _paper(printed: Record | None) -> str | None:
+def _paper(printed: PrintedValue | None) -> str | None:
     if printed is None:
         return None
-    mean = _short(printed["mean"])
-    if printed["sd"] is None:
+    mean = _short(printed.mean)
+    if printed.sd is None:
         return mean
-    return f"{mean} ({_short(printed['sd'])})"
+    return f"{mean} ({_short(printed.sd)})"
 
 
-def _contrast(record: Record) -> str:
-    first = record["first"]
-    second = record["second"]
-    low, high = record["ci"] or (None, None)
+def _contrast(record: Contrast) -> str:
+    first = record.first
+    second = record.second
+    low, high = record.ends
     interval = ""
     if low is not None and high is not None:
         digits = digits_of(low, high)
         interval = f" ({low:+.{digits}f} to {high:+.{digits}f})"
     difference = MISSING
-    if record["difference"] is not None:
-        difference = f"{record['difference']:+.2f}"
+    if record.difference is not None:
+        difference = f"{record.difference:+.2f}"
     p = ""
-    if record["p"] is not None:
-        p = f", p {record['p']:.3f}"
-    higher = f"higher in {record['n_movies_higher']} of {record['n_movies']} films"
+    if record.p is not None:
+        p = f", p {record.p:.3f}"
+    higher = f"higher in {record.n_movies_higher} of {record.n_movies} films"
     leaked = ""
-    if record["leaked"]:
-        leaked = f", {record['leaked']} of them leaked"
+    if record.leaked:
+        leaked = f", {record.leaked} of them leaked"
     return (
-        f"trained on {first['train']} / {second['train']}, tested on {record['test']}: "
-        f"{record['model']} ({record['feature']}) has {record['metric']} "
-        f"{_short(first['value'])} / {_short(second['value'])}, "
+        f"trained on {first.train} / {second.train}, tested on {record.test}: "
+        f"{record.model} ({record.feature}) has {record.metric} "
+        f"{_short(first.value)} / {_short(second.value)}, "
         f"difference {difference}{interval}{p}, {higher}; "
-        f"seeds {record['n_seeds']}, {record['n_test']} clips{leaked}"
+        f"seeds {record.n_seeds}, {record.n_test} clips{leaked}"
     )
 
 
-def _argmax(record: Record) -> str:
+def _argmax(record: Argmax) -> str:
     return (
-        f"{record['model']} ({record['feature']}), most probable of {', '.join(record['tasks'])}: "
-        f"accuracy {_short(record['accuracy'])} on {record['n_test']} clips, "
-        f"largest class {_short(record['majority'])}"
+        f"{record.model} ({record.feature}), most probable of {', '.join(record.tasks)}: "
+        f"accuracy {_short(record.accuracy)} on {record.n_test} clips, "
+        f"largest class {_short(record.majority)}"
     )
 
 
-def _levels(record: Record) -> str:
-    error = record.get("macro_error")
-    of_levels = ""
-    if error is not None:
-        of_levels = f", error in levels {error:.2f}"
+def _levels(record: LevelOrder) -> str:
+    error = ""
+    if record.macro_error is not None:
+        error = f", error in levels {record.macro_error:.2f}"
+    concordance = _with_interval(record.concordance.value, record.concordance)
     return (
-        f"{record['model']} ({record['feature']}), trained on {record['train']}: "
-        f"{_with_interval(record['concordance'])} of pairs of {record['test']} "
-        f"in the order of the levels{of_levels}"
+        f"{record.model} ({record.feature}), trained on {record.train}: "
+        f"{concordance} of pairs of {record.test} in the order of the levels{error}"
     )
 
 
-def _localisation(record: Record) -> str:
+def _localisation(record: Localisation) -> str:
+    precision = record.precisions["map"]
+    blind = record.precisions["blind"]
     return (
-        f"{record['model']} ({record['feature']}), segments of {record['test']} found in whole "
-        f"films: mAP {_with_interval(record['map'])} at tIoU .3 to .7, by share and "
-        f"length alone {_short(record['blind']['value'])}"
+        f"{record.model} ({record.feature}), segments of {record.test} found in whole "
+        f"films: mAP {_with_interval(precision.value, precision)} at tIoU .3 to .7, by share and "
+        f"length alone {_short(blind.value)}"
     )
 
 
-def _coverage(record: Record) -> Iterator[str]:
+def _coverage(record: Coverage) -> Iterator[str]:
     """Yield a line about clips without a vector, and one about vectors that are not used."""
-    if record["n_missing"]:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in record["reasons"].items())
-        first = ", ".join(
-            item["clip_id"] for item in record["missing"][:LISTED_MISSING]
-        )
-        dots = ", ..." if record["n_missing"] > LISTED_MISSING else ""
+    if record.n_missing:
+        counts = record.reasons or {}
+        reasons = ", ".join(f"{n} {reason}" for reason, n in counts.items())
+        first = ", ".join(clip.clip_id for clip in record.missing[:LISTED_MISSING])
+        dots = ", ..." if record.n_missing > LISTED_MISSING else ""
         yield (
-            f"{record['feature']}: {record['n_missing']} of {record['n_clips']} clips have no "
-            f"vector and are left out, {record['n_missing_in_tasks']} of them in a task "
+            f"{record.feature}: {record.n_missing} of {record.n_clips} clips have no "
+            f"vector and are left out, {record.n_missing_in_tasks} of them in a task "
             f"({reasons}): {first}{dots}"
         )
-    if record["n_unused"]:
+    if record.n_unused:
         yield (
-            f"{record['feature']}: {record['n_unused']} clips have a vector but no video in the "
+            f"{record.feature}: {record.n_unused} clips have a vector but no video in the "
             "manifest, and are left out as in the released code"
         )

@@ -33,9 +33,10 @@ from obygaze_models.protocols.kinds import (
     trainable,
 )
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
 from obygaze_models.protocols.runner.execute import every_clip, fit_every_clip
-from obygaze_models.protocols.runner.records import Record, Run
+from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import Inputs
 from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
@@ -176,11 +177,11 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     return save_model(estimator, info, folder, clips=clips, force=force)
 
 
-def _settled(model: Model, cells: Sequence[Record], task: str) -> dict[str, Any]:
+def _settled(model: Model, cells: Sequence[CellRecord], task: str) -> dict[str, Any]:
     """Settings with every choice made: the value that most folds chose."""
-    chosen: list[Record] = []
+    chosen: list[Mapping[str, Any]] = []
     for cell in cells:
-        chosen += [fold["chosen"] for fold in cell["folds"]]
+        chosen += [fold.chosen for fold in cell.folds]
     settled = dict(model.settings)
     for name, value in model.settings.items():
         offered = grid_of(model.kind, name, value)
@@ -257,15 +258,15 @@ def _model_info(
     )
 
 
-def _metrics(cells: Sequence[Record]) -> dict[str, dict[str, object]]:
+def _metrics(cells: Sequence[CellRecord]) -> dict[str, dict[str, object]]:
     """Return the value and interval of each metric; of several tasks, with the task's name."""
     metrics: dict[str, dict[str, object]] = {}
     for cell in cells:
-        prefix = f"{cell['test']}: " if len(cells) > 1 else ""
+        prefix = f"{cell.test}: " if len(cells) > 1 else ""
         for name in CARD_METRICS:
-            if name in cell:
-                value = cell[name]["value"]
-                metrics[prefix + name] = {"value": value, "ci": cell[name]["ci"]}
+            if name in cell.metrics:
+                metric = cell.metrics[name]
+                metrics[prefix + name] = {"value": metric.value, "ci": metric.ci}
     return metrics
 
 
@@ -287,29 +288,29 @@ def training_clips(
     """
     scores = {}
     for cell in run.cells:
-        if columns.get(cell["test"]):
+        if columns.get(cell.test):
             mean_of = _mean_scores(run, cell, unit_norm, name_of or {})
             values = [mean_of.get(clip, math.nan) for clip in clip_ids]
-            scores[columns[cell["test"]]] = np.array(values, dtype=np.float64)
+            scores[columns[cell.test]] = np.array(values, dtype=np.float64)
     return TrainingClips(tuple(clip_ids), scores)
 
 
 def _mean_scores(
-    run: Run, cell: Record, unit_norm: bool, name_of: Mapping[str, str]
+    run: Run, cell: CellRecord, unit_norm: bool, name_of: Mapping[str, str]
 ) -> dict[str, float]:
     """Return the mean score of each clip over the fits of a cell that were not trained on it."""
-    folds = {(fold["fold"], fold["seed"]): fold for fold in cell["folds"]}
+    folds = {(fold.fold, fold.seed): fold for fold in cell.folds}
+    cell_key = (cell.train, cell.test, cell.model, cell.feature)
     scores_of: dict[str, list[float]] = defaultdict(list)
     for row in run.predictions:
-        if any(row[key] != cell[key] for key in ("train", "test", "model", "feature")):
+        row_key = (row["train"], row["test"], row["model"], row["feature"])
+        if row_key != cell_key:
             continue
         fold = folds[row["fold"], row["seed"]]
-        if fold[
-            "leaked"
-        ]:  # some of its test clips trained, and which ones is not recorded
-            continue
+        if fold.leaked:
+            continue  # some of its test clips trained, and which ones is not recorded
         score = row["score"]
-        chosen = fold["chosen"]
+        chosen = fold.chosen
         if unit_norm:
             score = (score + chosen["bias_shift"]) / chosen["length"]
         clip = row["clip_id"]

@@ -16,7 +16,11 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concept_report import ranking_quality
 from obygaze_models.protocols.reading import load_protocol, protocol_names
-from obygaze_models.protocols.runner.concept_records import concept_jobs, join_noise
+from obygaze_models.protocols.runner.concept_records import (
+    concept_jobs,
+    join_noise,
+    noise_jobs,
+)
 from obygaze_models.protocols.runner.execute import FitContext
 from obygaze_models.protocols.runner.run import Inputs, gather
 from obygaze_models.protocols.runner.vectors import find_vectors
@@ -45,8 +49,9 @@ def records_of(inputs: Inputs) -> list[dict[str, Any]]:
         inputs.features,
     )
     plan = schedule(protocol, table, labels, inputs.usable(store))
-    jobs = concept_jobs(FitContext(protocol, table, labels, plan, store))
-    return join_noise([job() for job in jobs])
+    context = FitContext(protocol, table, labels, plan, store)
+    banks = [job() for job in concept_jobs(context)]
+    return join_noise(banks, [job() for job in noise_jobs(context)])
 
 
 @pytest.fixture(scope="module")

@@ -11,22 +11,18 @@ from support.runs import cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.metrics import goodness
-from obygaze_models.protocols.runner.run_records import remarks
+from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.runner.remarks import remarks
 from obygaze_models.report.lookup import rank_of
 
 
-def record(model: str, kind: str = "cell", **values: float) -> dict[str, object]:
+def record(model: str, kind: str = "cell", **values: float) -> CellRecord:
     metrics = {
         name: {"value": value, "ci": [None, None]} for name, value in values.items()
     }
     auc = {"value": 0.6, "ci": [None, None]}
-    return {
-        **cell(model, kind=kind),
-        "feature": "",
-        "neighbours": 0,
-        "auc": auc,
-        **metrics,
-    }
+    made = {**cell(model, kind=kind, feature=""), "auc": auc, **metrics}
+    return CellRecord.from_json(made)
 
 
 def warned(ours: float, theirs: float, metric: str) -> bool:
@@ -34,8 +30,8 @@ def warned(ours: float, theirs: float, metric: str) -> bool:
         [record("ridge", **{metric: ours})],
         [record("neighbour", **{metric: theirs})],
     )
-    found = remarks(cells, blind, metric, grouped=True)  # type: ignore[arg-type]
-    return any(remark["about"] == "blind baseline" for remark in found)
+    found = remarks(cells, blind, metric, grouped=True)
+    return any(remark.about == "blind baseline" for remark in found)
 
 
 def test_a_worse_baseline_is_not_as_good() -> None:
@@ -48,10 +44,10 @@ def test_a_worse_baseline_is_not_as_good() -> None:
 
 
 def test_the_best_model_is_the_one_with_the_lowest_error() -> None:
-    good, bad = ({"brier": {"value": value}} for value in (0.1, 0.3))
+    good, bad = (record("ridge", brier=value) for value in (0.1, 0.3))
     assert rank_of(good, "brier") > rank_of(bad, "brier")
-    assert rank_of({"ap": {"value": 0.0}}, "ap") == 0
-    assert rank_of({}, "ap") == rank_of({}, "brier") == -math.inf
+    assert rank_of(record("ridge", ap=0.0), "ap") == 0
+    assert rank_of(record("ridge"), "brier") == -math.inf
 
 
 def test_margins_have_no_such_metric_and_the_run_ends_well(tmp_path: Path) -> None:

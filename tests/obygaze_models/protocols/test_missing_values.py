@@ -11,8 +11,9 @@ from support.runs import cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.records import Run
-from obygaze_models.protocols.runner.run_records import remarks
+from obygaze_models.protocols.runner.remarks import remarks
 from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.report import write_report
 from obygaze_models.report.films import clip_scores
@@ -90,9 +91,9 @@ def test_a_number_of_films_that_trains_nothing_is_a_missing_point(
 
 def test_folds_that_were_left_out_are_counted_once() -> None:
     lost = [{"fold": name, "reason": "one class"} for name in ("fold 0", "fold 3")]
-    cells = [{**cell(train=train), "neighbours": 0, "skipped": lost} for train in "ABC"]
-    found = remarks(cells, [], "ap", grouped=True)  # type: ignore[arg-type]
-    texts = {remark["about"]: remark["text"] for remark in found}
+    cells = [CellRecord.from_json(cell(train=name, skipped=lost)) for name in "ABC"]
+    found = remarks(cells, [], "ap", grouped=True)
+    texts = {remark.about: remark.text for remark in found}
     assert texts["skipped folds"] == (
         "Folds were left out (number of different folds: 2) in 3 cells of models and baselines: "
         "one class."

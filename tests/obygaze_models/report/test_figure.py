@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Drawing
-from support.runs import analysis, cell, predictions, usual, write_run
+from support.runs import analysis, cell, fold, predictions, usual, write_run
 
 from obygaze_features.core.figures import LEVEL_COLORS
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, clock
+from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.results.concepts import Tree
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.concepts import place_nodes
 from obygaze_models.report.figure import MODEL, WRONG, Figure
@@ -203,7 +205,16 @@ def test_tree_is_cut_at_four_levels_with_parents_between_their_children():
         -1
     ]
     right = [i + 1 if i % 2 == 0 else -1 for i in range(2 * n)] + [-1]
-    placed = place_nodes({"left": left, "right": right}, 0, 0, itertools.count())
+    unused = [0] * len(left)
+    tree = Tree(
+        left=left,
+        right=right,
+        concept=unused,
+        threshold=unused,
+        share=unused,
+        n=unused,
+    )
+    placed = place_nodes(tree, 0, 0, itertools.count())
     assert max(depth for depth, _ in placed.values()) == 4
     assert len(placed) == 9
     assert placed[6][1] == (placed[8][1] + placed[7][1]) / 2 == 0.5
@@ -219,15 +230,11 @@ def test_every_cell_has_its_panel(tmp_path):
 def test_chance_is_the_mean_of_what_random_orders_score_in_the_folds():
     # Of 4 clips with 2 positive, the 6 orders have AP 1, 5/6, 3/4, 7/12, 1/2, 5/12: mean 49 / 72.
     # Of 2 clips with 1 positive: 1 and 1/2, mean 3/4. A fold without a positive has none.
-    folds = [
-        {"fold": "a", "n_test": 4, "n_positive": 2},
-        {"fold": "b", "n_test": 2, "n_positive": 1},
-        {"fold": "c", "n_test": 5, "n_positive": 0},
-    ]
-    record = cell(folds=folds)
+    folds = [fold("a", 4, 2), fold("b", 2, 1), fold("c", 5, 0)]
+    record = CellRecord.from_json(cell(folds=folds))
     assert chance_of(record, "ap") == pytest.approx((49 / 72 + 3 / 4) / 2)
     assert chance_of(record, "auc") == 0.5
-    assert chance_of(cell(), "ap") == 0.25
+    assert chance_of(CellRecord.from_json(cell()), "ap") == 0.25
 
 
 def test_interval_label_has_its_confidence(tmp_path):

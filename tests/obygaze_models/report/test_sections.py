@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.runs import analysis, baseline, cell, concepts, usual, write_run
 
+from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import Section, sections_of
@@ -86,13 +87,13 @@ def test_models_stand_under_the_task_that_trained_them_and_baselines_below(table
 
 def test_equal_baselines_share_a_row_with_their_tasks():
     alike = [
-        baseline(name, train=train)
+        CellRecord.from_json(baseline(name, train=train))
         for name in ("prevalence", "neighbour")
         for train in ("A", "B")
     ]
     other = [
-        baseline("prevalence", train="C", ap=0.5),
-        baseline("neighbour", train="C"),
+        CellRecord.from_json(baseline("prevalence", train="C", ap=0.5)),
+        CellRecord.from_json(baseline("neighbour", train="C")),
     ]
     found = [(names, trains) for names, trains, _ in merged_baselines([*alike, *other])]
     assert found == [
@@ -418,7 +419,7 @@ def test_films_without_factors_are_named_with_the_reason(tmp_path):
 
 def test_an_annotator_may_be_called_as_a_measure_or_a_column_is(tmp_path):
     record = {
-        **{key: cell()[key] for key in ("train", "test", "model", "feature", "task")},
+        **{key: cell()[key] for key in ("train", "test", "model", "feature", "n_test")},
         **{"kind": "annotators", "manhattan": 0.125, "wasserstein": 0.25},
         "blind_manhattan": 0.375,
         "errors": {"manhattan": 0.5, "model": 0.625, "": 0.75},

@@ -15,6 +15,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from support.cli import call_obygaze
 from support.experiments import VISUAL, films, planted, store_of, write_workspace
+from support.runs import cell, fold
 from support.saved_models import write_model_json
 
 from obygaze_features.core.errors import Corrupt, FixInput
@@ -29,6 +30,7 @@ from obygaze_models.protocols import (
     run_protocol,
     training_protocol,
 )
+from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.training import training_clips
 from obygaze_models.zoo import (
     SavedModel,
@@ -376,11 +378,8 @@ def test_the_list_reads_as_it_was_written() -> None:
 
 
 def test_scores_of_a_fold_that_leaked_are_not_out_of_fold(tmp_path: Path) -> None:
-    base = {"train": "T", "test": "T", "model": "m", "feature": "f"}
-    folds = [
-        {"fold": n, "seed": 0, "leaked": k, "chosen": {}}
-        for n, k in (("1", 0), ("2", 3))
-    ]
+    folds = [fold("1", 1, 1), fold("2", 1, 1, leaked=3)]
+    record = cell("m", train="T", test="T", feature="f", folds=folds)
     header = (
         "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision\n"
     )
@@ -390,7 +389,7 @@ def test_scores_of_a_fold_that_leaked_are_not_out_of_fold(tmp_path: Path) -> Non
         "a,x,T,T,T,other,f,1,0,1,9,1",
     ]
     (tmp_path / "predictions.csv").write_text(header + "\n".join(rows) + "\n", "utf-8")
-    run = Run(tmp_path, {}, [{"kind": "cell", **base, "folds": folds}])
+    run = Run(tmp_path, {}, [CellRecord.from_json(record)])
     found = training_clips(run, ["a", "b", "c"], {"T": "p:positive"})
     np.testing.assert_array_equal(found.scores["p:positive"], [0.5, np.nan, np.nan])
 

@@ -110,7 +110,7 @@ def test_scores_are_the_mean_of_fits_with_their_band(tmp_path: Path) -> None:
     fits.append({**fits[0], "model": "mlp", "score": 0.0})
     run = ReportRun.of_run(read_run(write_run(tmp_path / "run", [cell()])))
     run.__dict__["predictions"] = fits
-    found = scores_of(run, cell())
+    found = scores_of(run, run.cells[0])
     assert found["a"] == {
         **{"score": 0.625, "low": 0.25, "high": 0.875, "fits": 3},
         **{"positive": True, "correct": True},

@@ -1,0 +1,1 @@
+"""The records of results.json: a module for each analysis, and `kinds` to read them all."""

@@ -1,0 +1,209 @@
+"""Concepts: the vectors of bottlenecks, their heads, and how probes follow the vectors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from obygaze_models.protocols.results.cells import Estimate
+from obygaze_models.protocols.results.record import Record, optional_key
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Stability(Record):
+    """The cosines of a vector to those found without a part: mean, least, and that part."""
+
+    mean: float
+    least: float
+    without: str | None = optional_key()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoiseQuality(Record):
+    """The quality and stability of a vector that was found on random features."""
+
+    ap: float
+    auc: float
+    stability: Stability
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RandomRange(Record):
+    """The mean of a metric over random directions, and the 95th percentile."""
+
+    mean: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RandomDirections(Record):
+    """The quality of `n` random directions."""
+
+    n: int
+    ap: RandomRange
+    auc: RandomRange
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Concept(Record):
+    """The quality of one concept vector on films that it was not found on."""
+
+    name: str
+    n: int
+    n_positive: int
+    # The average precision of a random ranking.
+    prevalence: float
+    ap: Estimate
+    auc: Estimate
+    f1_binary: Estimate
+    # By shifting labels within films, widened for films that train each other's vectors.
+    p: float | None
+    # With Holm's correction for the concepts of the bank.
+    p_holm: float | None
+    tolerance: float
+    stability: Stability
+    noise: NoiseQuality | None = None
+    random_directions: RandomDirections | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FilmLeak(Record):
+    """How well margins predict the film, out of fold, and what guessing gives."""
+
+    balanced_accuracy: float
+    chance: float
+    n_films: int
+    # 0 for margins without information about the film, 1 for margins that identify it.
+    excess: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Leakage(Record):
+    """The information of margins beyond the concepts, about the task (ctl) and each other (icl)."""
+
+    ctl: float
+    icl: float
+    ctl_chance: float
+    icl_chance: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ConceptVectors(Record):
+    """The concept vectors of one store and some settings; without vectors, `note` says why."""
+
+    kind: str = "anatomy"
+    feature: str
+    # Those that use these vectors.
+    models: Sequence[str]
+    part: str = "concepts"
+    settings: Mapping[str, Any] | None = None
+    # Parts, mostly films, that were left out in turn.
+    n_parts: int | None = None
+    concepts: Sequence[Concept]
+    # Concepts with too few clips, and why.
+    left_out: Mapping[str, str] | None = None
+    cosines: Sequence[Sequence[float]] | None = None
+    film_leak: FilmLeak | None = None
+    # By training task.
+    leakage: Mapping[str, Leakage] | None = None
+    note: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object in the file; without vectors, it has no values of vectors."""
+        document = super().to_json()
+        if self.settings is None:
+            of_vectors = ("settings", "n_parts", "left_out", "cosines", "film_leak")
+            for key in (*of_vectors, "leakage"):
+                del document[key]
+        return document
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Weights(Record):
+    """A linear head; `sd` are the standard deviations of the margins."""
+
+    intercept: float
+    coef: Sequence[float]
+    sd: Sequence[float]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tree(Record):
+    """A tree by node: its branches (-1: a leaf), the concept asked for, and the clips in it."""
+
+    left: Sequence[int]
+    right: Sequence[int]
+    concept: Sequence[int]
+    # In units of margins.
+    threshold: Sequence[float]
+    # Of positive clips.
+    share: Sequence[float]
+    n: Sequence[int]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Corrections(Record):
+    """F1 and AP after 0, 1, ... corrected concepts, the mean over folds of whole films."""
+
+    order: str  # "greedy" or "random"
+    n_folds: int
+    f1: Sequence[float]
+    ap: Sequence[float]
+    # What each fold corrects first.
+    first: Sequence[str]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Head(Record):
+    """A head on the margins of concepts, fitted on all clips of a task."""
+
+    kind: str = "anatomy"
+    part: str = "head"
+    feature: str
+    model: str
+    task: str
+    head: str
+    settings: Mapping[str, Any]
+    n: int
+    n_positive: int
+    concepts: Sequence[str]
+    tree: Tree | None
+    weights: Weights | None
+    # In time, one for each concept.
+    rules: Sequence[str] | None = None
+    interventions: Sequence[Corrections]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RandomSlopes(Record):
+    """Random directions: 95 % of the shares, and the 95th percentile of the slopes."""
+
+    n: int
+    share: Sequence[float]
+    slope: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ConceptSlope(Record):
+    """How the score of a probe changes along one concept vector."""
+
+    name: str
+    # Of clips of class 1 whose score rises (the TCAV score).
+    share: float
+    # In standard deviations of scores for one of the margins.
+    slope: float
+    p: float
+    p_holm: float
+    random: RandomSlopes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sensitivity(Record):
+    """How the score of a probe changes along the concept vectors; `n` clips are of class 1."""
+
+    kind: str = "anatomy"
+    part: str = "sensitivity"
+    feature: str
+    model: str
+    task: str
+    n: int
+    concepts: Sequence[ConceptSlope]

@@ -1,0 +1,78 @@
+"""Differences on the same test clips: of two models, and of two training tasks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from obygaze_models.protocols.results.cells import Interval, WithInterval
+from obygaze_models.protocols.results.record import Record
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ModelOnStore(Record):
+    """A model and its store, one side of a comparison."""
+
+    model: str
+    feature: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Comparison(WithInterval):
+    """Two models on the same cell, or one on two stores: the first minus the second."""
+
+    kind: str = "comparison"
+    task: str
+    train: str
+    test: str
+    metric: str
+    first: ModelOnStore
+    second: ModelOnStore
+    difference: float | None
+    ci: Interval | None = None
+    # By films; None unless all runs test the same clips.
+    p_sign_flip: float | None = None
+    n_movies: int
+    # Whether all flips were counted.
+    exact: bool = False
+    # Nadeau-Bengio over sets of test clips; None if there is one, or if they share films.
+    p_corrected_t: float | None = None
+    n_test_sets: int = 0
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The training task and the test task."""
+        return self.train, self.test
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainedValue(Record):
+    """The value of a model that was trained on one task, one side of a contrast."""
+
+    train: str
+    value: float | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Contrast(WithInterval):
+    """A model that was trained on one task and on another, on the same test clips."""
+
+    kind: str = "contrast"
+    model: str
+    feature: str
+    test: str
+    metric: str
+    first: TrainedValue
+    second: TrainedValue
+    difference: float | None
+    # By films and re-trainings; None unless all runs test the same clips, as `p`.
+    ci: Interval | None
+    p: float | None
+    n_seeds: int
+    # The deviation over seeds of both sides.
+    seed_sd: Sequence[float | None] = ()
+    n_movies: int
+    # Films where the first is higher.
+    n_movies_higher: int | None = None
+    n_test: int
+    n_positive: int | None = None
+    # Test clips that trained or chose one of both; if any, a second record is without them.
+    leaked: int

@@ -1,0 +1,132 @@
+"""Records of a whole run: its clips, learning curves, tasks as one question, errors, warnings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from obygaze_models.protocols.results.record import Record
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MissingClip(Record):
+    """A clip without features, and the tasks that it is part of."""
+
+    clip_id: str
+    reason: str
+    tasks: Sequence[str]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Coverage(Record):
+    """The clips of a run that have features in a store, and those that do not."""
+
+    kind: str = "coverage"
+    feature: str
+    n_clips: int
+    n_present: int = 0
+    n_missing: int
+    n_missing_in_tasks: int = 0
+    # With a vector, but without a video in the manifest, which the released code drops.
+    n_unused: int = 0
+    reasons: Mapping[str, int] | None = None
+    missing: Sequence[MissingClip]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CopiedClips(Record):
+    """The clips of a store with the features of another clip."""
+
+    kind: str = "copies"
+    feature: str
+    n_equal: int
+    # Nearly equal ones; None where there are too few or too many clips to tell.
+    n_near: int | None
+    left_out: Sequence[str]
+    # The clips of each group; the first thousand groups.
+    groups: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LearningPoint(Record):
+    """The primary metric with so many training films; None where no fold can be trained."""
+
+    n_films: int
+    value: float | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LearningCurve(Record):
+    """The primary metric of a cell by the number of training films."""
+
+    kind: str = "learning"
+    model: str
+    feature: str
+    train: str
+    test: str
+    metric: str
+    points: Sequence[LearningPoint]
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The training task and the test task."""
+        return self.train, self.test
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Argmax(Record):
+    """Several one-against-rest tasks as one question: the class with the highest score."""
+
+    kind: str = "argmax"
+    model: str
+    feature: str
+    tasks: Sequence[str]
+    n_test: int
+    accuracy: float
+    f1_macro: float
+    # The accuracy of the largest class.
+    majority: float
+    # A row for each true class, a column for each answer.
+    confusion: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FactorRecord(Record):
+    """The coefficient of one factor, in log odds of success."""
+
+    name: str
+    log_odds: float
+    se: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SuccessRegression(Record):
+    """The success of a cell regressed on what is in a clip, for one film or for all."""
+
+    kind: str = "analysis"
+    model: str
+    feature: str
+    train: str
+    test: str
+    film: str
+    n: int
+    n_success: int
+    factors: Sequence[FactorRecord]
+    intercept: float | None = None
+    # "ml", or "firth", which has log odds only.
+    method: str = ""
+    errors: str = ""
+    # Factors, and why they are left out.
+    left_out: Mapping[str, str] | None = None
+    note: str | None = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Remark(Record):
+    """A warning that a result is misleading, and the number of cells that it is about."""
+
+    kind: str = "remark"
+    about: str = ""
+    cells: int = 0
+    text: str

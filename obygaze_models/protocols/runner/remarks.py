@@ -1,0 +1,226 @@
+"""Warnings that a result is misleading."""
+
+import math
+import tomllib
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from obygaze_models.evaluation.metrics import goodness
+from obygaze_models.protocols.results.cells import CellRecord
+from obygaze_models.protocols.results.whole_run import Remark
+from obygaze_models.protocols.runner.cell_records import LEAST_CLIPS, LEAST_FILMS
+from obygaze_models.protocols.runner.copies import deciding_column
+from obygaze_models.protocols.runner.execute import FitContext
+
+MARGIN = 0.02  # a baseline this close is as good
+
+
+def remarks(
+    cells: Sequence[CellRecord],
+    baselines: Sequence[CellRecord],
+    primary: str,
+    *,
+    grouped: bool,
+) -> Iterator[Remark]:
+    """Yield warnings that a result is misleading; `grouped` splits have no film on both sides."""
+    texts = _remark_texts()
+    because = "" if grouped else texts["same films"]
+    warnings = (
+        _of_leaks(cells),
+        _of_copies(cells),
+        _of_blind_baselines(cells, baselines, primary, because),
+        _of_shared_tests(cells),
+        _of_chance(cells),
+        _of_no_interval(cells),
+        _of_ceilings(cells, baselines),
+        _of_skipped_folds(cells, baselines),
+    )
+    for warning in warnings:
+        if warning is None:
+            continue
+        text = texts[warning.about].format(
+            n=warning.n, n_cells=len(cells), **warning.facts
+        )
+        yield Remark(about=warning.about, cells=warning.n, text=text.strip())
+
+
+class _Warning(NamedTuple):
+    """A text of remarks.toml, the number of cells that it is about, and what it names."""
+
+    about: str
+    n: int
+    facts: dict[str, Any]
+
+
+def _remark_texts() -> dict[str, str]:
+    path = files(__package__).joinpath("remarks.toml")
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def _of_leaks(cells: Sequence[CellRecord]) -> _Warning | None:
+    """Return a warning of test clips that trained, without copies under another name."""
+    leaked: dict[tuple[str, str], CellRecord] = {}
+    for cell in cells:
+        if cell.leaked > (cell.copies or 0):
+            leaked[cell.pair] = cell
+    if not leaked:
+        return None
+    worst = max(leaked.values(), key=lambda cell: cell.leak_share)
+    n_pairs = len({cell.pair for cell in cells})
+    return _Warning("leak", len(leaked), {"n_pairs": n_pairs, "worst": worst})
+
+
+def _of_copies(cells: Sequence[CellRecord]) -> _Warning | None:
+    """Return a warning of test clips whose features trained under another name."""
+    copied = [cell for cell in cells if cell.copies]
+    if not copied:
+        return None
+    worst = max(copied, key=lambda cell: (cell.copies or 0) / cell.n_test)
+    return _Warning("copies", len(copied), {"worst": worst})
+
+
+def _of_blind_baselines(
+    cells: Sequence[CellRecord],
+    baselines: Sequence[CellRecord],
+    primary: str,
+    because: str,
+) -> _Warning | None:
+    """Return a warning of baselines that see no video and are as good."""
+    beaten = _beaten(cells, baselines, primary)
+    if not beaten:
+        return None
+    cell, other = max(beaten, key=lambda pair: _lead(pair[0], pair[1], primary))
+    n_cells = len({id(cell) for cell, _ in beaten})
+    facts = {
+        "primary": primary,
+        "cell": cell,
+        "other": other,
+        "ours": cell.metrics[primary].value,
+        "theirs": other.metrics[primary].value,
+        "why": because,
+    }
+    return _Warning("blind baseline", n_cells, facts)
+
+
+def _of_shared_tests(cells: Sequence[CellRecord]) -> _Warning | None:
+    """Return a warning of cells whose runs share their test clips."""
+    shared = [cell for cell in cells if cell.repeated]
+    if not shared:
+        return None
+    times = max(_times_tested(cell) for cell in shared)
+    return _Warning("shared test", len(shared), {"times": times})
+
+
+def _times_tested(cell: CellRecord) -> float:
+    """Return how often a clip of a cell is tested, on average."""
+    n_tests: int = sum(fold.n_test for fold in cell.folds)
+    n_clips: int = cell.n_test
+    return n_tests / n_clips
+
+
+def _of_chance(cells: Sequence[CellRecord]) -> _Warning | None:
+    """Return a warning of cells that may rank by chance."""
+    lows = [cell.metrics["auc"].ends[0] for cell in cells]
+    n_chance = sum(low is not None and low <= 0.5 for low in lows)
+    return _Warning("chance", n_chance, {}) if n_chance else None
+
+
+def _of_no_interval(cells: Sequence[CellRecord]) -> _Warning | None:
+    """Return a warning of cells with too few clips or films for an interval."""
+    without = [cell for cell in cells if cell.no_interval]
+    if not without:
+        return None
+    least = min(without, key=lambda cell: cell.n_positive)
+    n_films = sum(film.n_positive > 0 for film in least.by_movie.values())
+    facts = {
+        "least": least,
+        "n_films": n_films,
+        "least_clips": LEAST_CLIPS,
+        "least_films": LEAST_FILMS,
+    }
+    return _Warning("no interval", len(without), facts)
+
+
+def _of_ceilings(
+    cells: Sequence[CellRecord], baselines: Sequence[CellRecord]
+) -> _Warning | None:
+    """Return a warning of tasks that the true concepts decide."""
+    trivial = set()
+    for record in baselines:
+        if record.model != "oracle":
+            continue
+        auc = record.metrics["auc"].value or 0
+        if auc > 0.98:
+            trivial.add(record.pair)
+    if not any(cell.pair in trivial for cell in cells):
+        return None
+    listed = ", ".join(f"{train} -> {test}" for train, test in sorted(trivial))
+    return _Warning("ceiling", len(trivial), {"listed": listed})
+
+
+def _of_skipped_folds(
+    cells: Sequence[CellRecord], baselines: Sequence[CellRecord]
+) -> _Warning | None:
+    """Return a warning of folds that could not be trained or tested."""
+    reasons = set()
+    # The tables of models and baselines have a cell for each pair of tasks on the same folds.
+    folds = set()
+    n_records = 0
+    for record in (*cells, *baselines):
+        for item in record.skipped:
+            reasons.add(item.reason)
+            folds.add(item.fold)
+        n_records += bool(record.skipped)
+    if not n_records:
+        return None
+    facts = {"n_folds": len(folds), "reasons": "; ".join(sorted(reasons)[:3])}
+    return _Warning("skipped folds", n_records, facts)
+
+
+def feature_remarks(context: FitContext) -> Iterator[Remark]:
+    """Yield a warning where one number of the features alone decides a task."""
+    texts = _remark_texts()
+    features = context.store
+    decided = {}
+    for task in context.protocol.test_tasks:
+        labels = context.labels[task]
+        rows = np.flatnonzero(features.present & (labels >= 0))
+        column = deciding_column(features.of(rows), labels[rows] == 1)
+        if column is not None:
+            decided[task] = column
+    if decided:
+        listed = ", ".join(
+            f"{task} (number {column})" for task, column in decided.items()
+        )
+        text = texts["one number"].format(feature=features.name, listed=listed)
+        yield Remark(about="one number", cells=len(decided), text=text)
+
+
+def _beaten(
+    cells: Sequence[CellRecord], baselines: Sequence[CellRecord], primary: str
+) -> list[tuple[CellRecord, CellRecord]]:
+    """Return cells with baselines that see no video and are as good."""
+    beaten = []
+    for cell in cells:
+        for other in baselines:
+            if cell.pair != other.pair:
+                continue
+            same_clips = other.feature in ("", cell.feature)
+            blind = other.model in ("neighbour", "film_prior")
+            if same_clips and blind and _lead(cell, other, primary) > -MARGIN:
+                beaten.append((cell, other))
+    return beaten
+
+
+def _lead(cell: CellRecord, other: CellRecord, metric: str) -> float:
+    """Return by how much a second record is better; minus infinity where one has no value."""
+    if metric not in cell.metrics or metric not in other.metrics:
+        return -math.inf
+    ours = cell.metrics[metric].value
+    theirs = other.metrics[metric].value
+    if ours is None or theirs is None:
+        return -math.inf
+    return goodness(metric, theirs) - goodness(metric, ours)
