@@ -26,6 +26,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import ArraySpec, Recipe, create_store, open_store
+from obygaze_models.protocols.results.kinds import read_record
 from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
 from obygaze_models.protocols.runner.run import gather, run_protocol
@@ -309,7 +310,8 @@ class TestOnDisk:
         seen = set[str]()
 
         def write(word: str) -> None:
-            write_run(folder, {**about, "name": word}, [{"kind": word}], word.encode())
+            records = [read_record({"kind": word})]
+            write_run(folder, {**about, "name": word}, records, word.encode())
 
         def look() -> None:
             word = read_run(folder).about["name"]

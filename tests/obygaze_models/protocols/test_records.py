@@ -1,0 +1,118 @@
+"""Records as dataclasses, as mappings and as objects of a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from support.runs import (
+    analysis,
+    baseline,
+    cell,
+    concepts,
+    fold,
+    head,
+    usual,
+    write_run,
+)
+
+from obygaze_features.core.errors import Corrupt
+from obygaze_models.protocols.results.cells import CellRecord, Estimate
+from obygaze_models.protocols.results.concepts import ConceptVectors
+from obygaze_models.protocols.results.kinds import KINDS, read_record
+from obygaze_models.protocols.results.levels import LevelOrder
+from obygaze_models.protocols.runner.records import read_run
+
+
+def test_a_record_is_the_same_by_attribute_and_by_key() -> None:
+    record = CellRecord.from_json(cell(folds=[fold("a", 4, 2)]))
+    assert record.n_test == record["n_test"] == 12
+    assert record.metrics["ap"].ends == record["ap"]["ci"] == [0.25, 0.875]
+    assert record.folds[0].fold == record["folds"][0]["fold"] == "a"
+    assert record.by_movie["tt1"].metrics["ap"] == record["by_movie"]["tt1"]["ap"]
+    assert record == record.to_json() == dict(record)
+    assert "copies" not in record and record.get("copies") is None
+    assert json.loads(json.dumps(record.to_json())) == record.to_json()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        cell(copies=2, no_interval=True, folds=[fold("a", 4, 2, ap=0.5)]),
+        baseline("random"),
+        concepts(),
+        head("pcbm-dt"),
+        head("pcbm-lr"),
+        analysis(),
+    ],
+)
+def test_what_is_read_is_written_again(document: dict[str, object]) -> None:
+    record = read_record(document)
+    written = record.to_json()
+    # Keys that this run of an earlier version lacks have the value of their field.
+    assert {key: written[key] for key in document if key != "concepts"} == {
+        key: value for key, value in document.items() if key != "concepts"
+    }
+    assert read_record(written).to_json() == written
+    names = [key for key in written if key in {item.name for item in fields(record)}]
+    assert names == [item.name for item in fields(record) if item.name in names]
+
+
+def test_values_that_are_not_finite_are_null_and_optional_keys_are_left_out() -> None:
+    nan = float("nan")
+    of_cell = {"model": "ridge", "feature": "clip", "train": "A", "test": "B"}
+    concordance = Estimate(value=nan, ci=[nan, 0.5])
+    record = LevelOrder(
+        **of_cell, n_test=3, concordance=concordance, macro_error=None, blind_error=1.0
+    )
+    assert record.to_json() == {
+        "kind": "levels",
+        **of_cell,
+        "n_test": 3,
+        "concordance": {"value": None, "ci": [None, 0.5]},
+        "blind_error": 1.0,
+    }
+    assert record.as_read().concordance.value is None
+    assert list(record.as_read()) == list(record)
+
+
+def test_without_vectors_a_record_has_no_values_of_them() -> None:
+    record = ConceptVectors(feature="clip", models=["m"], concepts=[], note="too few")
+    assert list(record) == ["kind", "feature", "models", "part", "concepts", "note"]
+    assert ConceptVectors.from_json(record.to_json()) == record
+
+
+def test_a_later_version_may_have_further_keys_and_kinds(tmp_path: Path) -> None:
+    later = {"kind": "melody", "notes": [1, 2]}
+    run = read_run(write_run(tmp_path / "run", [cell(colour="red"), later]))
+    assert "colour" not in run.cells[0]
+    assert run.records[1] == later and run.of("melody") == [later]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"folds": [{"fold": "a"}]}, "'seed' is missing"),
+        ({"folds": {"a": 1}}, "expected a list, got"),
+        ({"ap": 0.5}, "expected an object, got '0.5'"),
+        ({"by_movie": [1]}, "expected an object, got"),
+    ],
+)
+def test_a_record_of_another_form_is_an_error_of_its_run(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    folder = write_run(tmp_path / "run", [{**cell(), **changes}])
+    with pytest.raises(Corrupt, match=message):
+        read_run(folder)
+
+
+def test_each_kind_writes_its_own_name() -> None:
+    for (kind, part), record in KINDS.items():
+        defaults = {item.name: item.default for item in fields(record)}  # type: ignore[arg-type]
+        if record is not CellRecord:
+            assert defaults["kind"] == kind
+        assert not part or defaults["part"] == part
+    known = {record["kind"] for record in usual()}
+    assert known <= {kind for kind, _ in KINDS}
