@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.figures import MUTED, canvas, save
+from obygaze_features.core.figures import (
+    LEVEL_COLORS,
+    LEVEL_NAMES,
+    MUTED,
+    canvas,
+    save,
+)
 from obygaze_features.core.file_names import FileNames
 from obygaze_models.report.tables import report_text
 
@@ -21,6 +27,8 @@ WIDTH_INCHES = 3.4
 MODEL = "#2f5d8a"
 BASELINE = "#a9a69d"
 WRONG = "#d98c3f"
+# Of a clip without a level.
+UNKNOWN_LEVEL = "#f6f5f1"
 FONTS = "'DejaVu Sans', Verdana, 'Helvetica Neue', sans-serif"
 
 
@@ -106,3 +114,15 @@ def hide_ticks(axes: Any, *sides: str) -> None:
 def draw_reference(axes: Any, at: float) -> None:
     """Draw a dashed vertical line for comparison."""
     axes.axvline(at, color=MUTED, lw=0.8, ls=(0, (3, 3)), zorder=0)
+
+
+def draw_legend(figure: Any, levels: set[str], others: Mapping[str, str]) -> None:
+    """Draw the colours of levels, and of others, beside a figure."""
+    from matplotlib.patches import Patch
+
+    used = [level for level in LEVEL_COLORS if level in levels]
+    entries = {f"{level} {LEVEL_NAMES[level]}": LEVEL_COLORS[level] for level in used}
+    entries |= others
+    handles = [Patch(color=color, label=label) for label, color in entries.items()]
+    style = {"fontsize": 5, "handlelength": 1, "columnspacing": 1, "borderpad": 0}
+    figure.legend(handles=handles, loc="outside upper left", ncols=3, **style)

@@ -1,38 +1,52 @@
-"""The films of a run: clips in their order, surest errors, windows of whole films."""
+"""The films of a run: the metric by film, clips in their order, surest errors."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from obygaze_features.core.figures import (
     LEVEL_COLORS,
-    LEVEL_NAMES,
     MUTED,
     PALE,
     draw_bars,
 )
 from obygaze_features.manifest.link import FILM_COLUMNS, seconds_in_film
 from obygaze_features.manifest.model import Clip, clock
-from obygaze_models.protocols.results.localisation import FilmWindows, Localisation
+from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.records import PREDICTIONS_FILE
-from obygaze_models.report.figure import MODEL, WRONG, FigureSet, hide_ticks
-from obygaze_models.report.lookup import ReportRun, grouped, pair_name, rank_of
-from obygaze_models.report.tables import Heading, Number, Part, Row, make_table, slug
+from obygaze_models.report.figure import (
+    MODEL,
+    UNKNOWN_LEVEL,
+    WRONG,
+    FigureSet,
+    draw_legend,
+    hide_ticks,
+)
+from obygaze_models.report.lookup import (
+    ReportRun,
+    film_value,
+    grouped,
+    metric_name,
+    pair_name,
+    rank_of,
+)
+from obygaze_models.report.tables import Heading, Number, Part, Row, make_table
 
 MAX_ERRORS = 10
 FILMS_PER_FIGURE = 12
 # A page with more films than this takes minutes to draw, and no browser shows it.
 MAX_FILMS = 60
-UNKNOWN_LEVEL = "#f6f5f1"
 TIME = "start (h:mm:ss)"
 SCENE = "scene"
 NUMBER = "number of the clip"
+MAX_OPEN_ROWS = 12
+
+MAX_FILM_COLUMNS = 6
 # A row of predictions.csv.
 Prediction = Mapping[str, Any]
-# Start, end and colour of a segment on the time axis of a film.
-Strip = tuple[Any, Any, str | None]
 
 
 class ClipScore(NamedTuple):
@@ -152,6 +166,30 @@ def _bars_of(
         }
         bars.append(Bar(clip, _place(clip, unit, number), scores_of_clip))
     return bars
+
+
+def metric_by_film(run: ReportRun) -> Part:
+    """Yield the primary metric by film: films are rows if there are few models, else columns."""
+    metric = run.primary
+    cells = run.cells
+    if not run.films:
+        return
+
+    def values_by_film(cell: CellRecord) -> list[Number]:
+        return [Number(film_value(cell, film, metric)) for film in run.films]
+
+    if len(cells) <= MAX_FILM_COLUMNS:
+        names = [f"{run.label(cell)}, {pair_name(*cell.pair)}" for cell in cells]
+        by_film = []
+        for film in run.films:
+            values = [Number(film_value(cell, film, metric)) for cell in cells]
+            by_film.append((run.film_name(film), film, *values))
+        yield make_table("films", "films", by_film, names, metric=metric_name(metric))
+        return
+    titles = [run.film_name(film) for film in run.films]
+    rows = run.rows_by_pair(cells, values_by_film)
+    table = make_table("models", "films", rows, titles, metric=metric_name(metric))
+    yield replace(table, folded=len(cells) > MAX_OPEN_ROWS)
 
 
 def clip_tables(run: ReportRun) -> Part:
@@ -334,7 +372,7 @@ def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
                 _draw_timeline(axes, bars, lines.models, longest)
                 axes.set_title(run.film_name(film), fontsize=5.5, pad=1)
                 levels.update(bar.clip.level for bar in bars)
-            _draw_legend(figure, levels, {"correct": MODEL, "wrong": WRONG})
+            draw_legend(figure, levels, {"correct": MODEL, "wrong": WRONG})
 
 
 def _draw_timeline(
@@ -370,76 +408,3 @@ def _tick_step(n_clips: int) -> int:
         if step * 12 >= n_clips:
             return step
     return n_clips
-
-
-def draw_windows(run: ReportRun, figures: FigureSet) -> None:
-    """Draw films on their time axes: the score of windows, intervals, each annotator's segments."""
-    manifest = run.manifest or ()
-    segments = grouped(
-        manifest, lambda clip: (clip.movie_id, clip.extra.get("annotator", ""))
-    )
-    levels = {clip.level for clip in manifest}
-    for record in run.of(Localisation):
-        films = record.films
-        title = f"{run.label(record)}, {pair_name(*record.pair)}"
-        layout = {"nrows": len(films), "squeeze": False}
-        key = f"windows-{slug(title)}"
-        height = 0.3 + 0.7 * len(films)
-        with figures.draw("windows", key, height, layout, title=title) as (
-            figure,
-            grid,
-        ):
-            for axes, film in zip(grid[:, 0], sorted(films), strict=True):
-                _draw_film_windows(axes, films[film], _segments_of(segments, film))
-                axes.set_title(run.film_name(film), fontsize=5.5, pad=1)
-            _draw_legend(figure, levels, {"found": WRONG})
-
-
-def _segments_of(
-    segments: Mapping[tuple[str, str], Sequence[Clip]], film: str
-) -> list[list[Strip]]:
-    """Return the segments of each annotator of a film, annotators in alphabetical order."""
-    by_annotator = []
-    for movie_id, annotator in sorted(segments):
-        if movie_id != film:
-            continue
-        by_annotator.append(
-            [
-                (clip.start_s, clip.end_s, LEVEL_COLORS.get(clip.level))
-                for clip in segments[movie_id, annotator]
-            ]
-        )
-    return by_annotator
-
-
-def _draw_film_windows(
-    axes: Any, windows: FilmWindows, annotated: Sequence[Sequence[Strip]]
-) -> None:
-    """Draw the score along one film; below it what the model found, then each annotator."""
-    axes.fill_between(windows.time_s, windows.low, windows.high, color=PALE, lw=0)
-    axes.plot(windows.time_s, windows.score, color=MODEL, lw=0.6)
-    intervals = [(start, end, WRONG) for start, end, _ in windows.found]
-    rows = [intervals, *annotated]
-    for row, strips in enumerate(rows):
-        spans = [(start, end - start) for start, end, _ in strips]
-        colors = [color or UNKNOWN_LEVEL for _, _, color in strips]
-        axes.broken_barh(
-            spans,
-            (-0.2 * (row + 1), 0.15),
-            transform=axes.get_xaxis_transform(),
-            clip_on=False,
-            facecolors=colors,
-        )
-    axes.xaxis.set_major_formatter(lambda seconds, _: clock(seconds))
-    axes.tick_params(length=0, labelsize=4, pad=2 + 4 * len(rows))
-
-
-def _draw_legend(figure: Any, levels: set[str], others: Mapping[str, str]) -> None:
-    from matplotlib.patches import Patch
-
-    used = [level for level in LEVEL_COLORS if level in levels]
-    entries = {f"{level} {LEVEL_NAMES[level]}": LEVEL_COLORS[level] for level in used}
-    entries |= others
-    handles = [Patch(color=color, label=label) for label, color in entries.items()]
-    style = {"fontsize": 5, "handlelength": 1, "columnspacing": 1, "borderpad": 0}
-    figure.legend(handles=handles, loc="outside upper left", ncols=3, **style)

@@ -19,6 +19,7 @@ from obygaze_models.protocols.results.cells import (
     Metric,
 )
 from obygaze_models.protocols.results.concepts import ConceptVectors, Head
+from obygaze_models.protocols.results.differences import Comparison, Contrast
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.table import CEILINGS
 from obygaze_models.report.tables import Heading, Number, Row, report_text
@@ -222,6 +223,12 @@ def number_of(estimate: Metric | Estimate | None) -> Number:
 def metric_of(record: CellRecord, metric: str) -> Number:
     """Return a metric of a cell with its interval over films, if it has one."""
     return number_of(record.metrics.get(metric))
+
+
+def difference_of(record: Comparison | Contrast) -> Number:
+    """Return a difference with its interval, if it has one."""
+    low, high = record.ends
+    return Number(record.difference, low, high)
 
 
 def rank_of(record: CellRecord, metric: str) -> float:

@@ -22,7 +22,18 @@ from obygaze_features.store import Store
 from obygaze_models.protocols.results.whole_run import Coverage, Remark
 from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import AGAIN, RESULTS_FILE, read_folder
-from obygaze_models.report import comparisons, concepts, decisions, films, results
+from obygaze_models.report import (
+    comparisons,
+    concepts,
+    contrasts,
+    decisions,
+    films,
+    levels,
+    localisation,
+    paper,
+    results,
+    success,
+)
 from obygaze_models.report.figure import Figure, FigureSet
 from obygaze_models.report.findings import findings_of
 from obygaze_models.report.lookup import ReportRun, grouped
@@ -51,9 +62,9 @@ PAGE = OwnFolder.marked(
 )
 FIGURES = (
     films.draw_timelines,
-    films.draw_windows,
+    localisation.draw_windows,
     results.draw_intervals,
-    comparisons.draw_factors,
+    success.draw_factors,
     decisions.draw_calibration,
     concepts.draw_concepts,
 )
@@ -206,18 +217,22 @@ def audits(run: ReportRun) -> Part:
 
 
 PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
-    "contrast": (comparisons.contrasts,),
+    "contrast": (contrasts.contrasts,),
     "remarks": (remarks,),
     "clips": (clips,),
     "results": (
-        *(results.results, results.argmax, results.levels, results.annotators),
-        *(results.localisations, results.learning),
+        results.results,
+        results.argmax,
+        levels.levels,
+        levels.annotators,
+        localisation.localisations,
+        results.learning,
     ),
-    "paper": (results.paper,),
-    "films": (results.films, films.clip_tables),
+    "paper": (paper.paper,),
+    "films": (films.metric_by_film, films.clip_tables),
     "comparisons": (comparisons.differences,),
     "concepts": (concepts.concepts,),
-    "analysis": (comparisons.factors,),
+    "analysis": (success.factors,),
     "decisions": (decisions.decisions,),
     "audits": (audits,),
     "coverage": (coverage,),

@@ -1,18 +1,14 @@
-"""Results: models with baselines, single films, the numbers of the paper, intervals."""
+"""Results: models with baselines, intervals, tasks as one question, learning curves."""
 
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
 from obygaze_models.models.registry import UNTRAINED
-from obygaze_models.protocols.results.cells import CellRecord, Metric, PrintedValue
-from obygaze_models.protocols.results.levels import AnnotatorDistance, LevelOrder
-from obygaze_models.protocols.results.localisation import PRECISIONS, Localisation
+from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.whole_run import Argmax, LearningCurve
-from obygaze_models.protocols.schemes import about_scheme, scheme_of
 from obygaze_models.report.figure import (
     BASELINE,
     MODEL,
@@ -24,14 +20,10 @@ from obygaze_models.report.figure import (
 from obygaze_models.report.lookup import (
     SHOWN,
     ReportRun,
-    film_value,
     grouped,
     metric_name,
     metric_of,
-    model_and_store,
     model_name,
-    number_of,
-    pair_name,
     rank_of,
 )
 from obygaze_models.report.tables import (
@@ -45,8 +37,6 @@ from obygaze_models.report.tables import (
     slug,
 )
 
-MAX_OPEN_ROWS = 12
-MAX_FILM_COLUMNS = 6
 # A label and a record; None for a heading.
 IntervalRow = tuple[str, CellRecord | None]
 
@@ -187,47 +177,6 @@ def argmax(run: ReportRun) -> Part:
         yield make_table("argmax", "argmax", rows, tasks=tasks)
 
 
-def localisations(run: ReportRun) -> Part:
-    """Yield the precision of the segments that models found in whole films, by overlap."""
-
-    def numbers(record: Localisation) -> list[Number]:
-        return [number_of(record.precisions.get(name)) for name in PRECISIONS]
-
-    records = run.of(Localisation)
-    if records:
-        rows = run.rows_by_pair(records, numbers)
-        yield make_table("localisation", "localisation", rows)
-
-
-def levels(run: ReportRun) -> Part:
-    """Yield how well scores follow the order of the levels, and the error of predicted levels."""
-
-    def numbers(record: LevelOrder) -> list[Number]:
-        errors = [Number(record.macro_error), Number(record.blind_error)]
-        return [number_of(record.concordance), *errors]
-
-    records = run.of(LevelOrder)
-    if records:
-        yield make_table("levels", "levels", run.rows_by_pair(records, numbers))
-
-
-def annotators(run: ReportRun) -> Part:
-    """Yield distances to what all annotators said, and the errors by annotator."""
-    records = run.of(AnnotatorDistance)
-    all_names = chain.from_iterable(record.errors for record in records)
-    names = list(dict.fromkeys(all_names))
-
-    def numbers(record: AnnotatorDistance) -> list[Number]:
-        distances = (record.manhattan, record.wasserstein, record.blind_manhattan)
-        errors = [record.errors.get(name) for name in names]
-        return [Number(value) for value in (*distances, *errors)]
-
-    if records:
-        rows = run.rows_by_pair(records, numbers)
-        headers = [f"error, {name or '-'}" for name in names]
-        yield make_table("annotators", "annotators", rows, headers)
-
-
 def learning(run: ReportRun) -> Part:
     """Yield the primary metric of each model by the number of training films."""
 
@@ -240,106 +189,6 @@ def learning(run: ReportRun) -> Part:
         films = [f"{point.n_films} films" for point in curves[0].points]
         metric = metric_name(curves[0].metric)
         yield make_table("learning", "learning", rows, films, metric=metric)
-
-
-def films(run: ReportRun) -> Part:
-    """Yield the primary metric by film: films are rows if there are few models, else columns."""
-    metric = run.primary
-    cells = run.cells
-    if not run.films:
-        return
-
-    def values_by_film(cell: CellRecord) -> list[Number]:
-        return [Number(film_value(cell, film, metric)) for film in run.films]
-
-    if len(cells) <= MAX_FILM_COLUMNS:
-        names = [f"{run.label(cell)}, {pair_name(*cell.pair)}" for cell in cells]
-        by_film = []
-        for film in run.films:
-            values = [Number(film_value(cell, film, metric)) for cell in cells]
-            by_film.append((run.film_name(film), film, *values))
-        yield make_table("films", "films", by_film, names, metric=metric_name(metric))
-        return
-    titles = [run.film_name(film) for film in run.films]
-    rows = run.rows_by_pair(cells, values_by_film)
-    table = make_table("models", "films", rows, titles, metric=metric_name(metric))
-    yield replace(table, folded=len(cells) > MAX_OPEN_ROWS)
-
-
-def paper(run: ReportRun) -> Part:
-    """Yield the numbers of this run with those that the paper prints: by cell, then by film."""
-    if any(cell.paper for cell in run.cells):
-        about = about_scheme(scheme_of(run.protocol.get("splits", {})))
-        if about:
-            yield about
-        yield sentence("spread")
-    pairs = []
-    for cell in run.cells:
-        all_films = [p for p in cell.paper if not p.movie]
-        pairs += [(cell, printed) for printed in all_films]
-    for metric, same_metric in grouped(pairs, lambda p: p[1].metric).items():
-        rows = _paper_rows(same_metric)
-        yield make_table("paper", f"paper-{metric}", rows, metric=metric_name(metric))
-    for cell in run.cells:
-        by_film = [p for p in cell.paper if p.movie]
-        if by_film:
-            yield _paper_by_film(cell, by_film)
-
-
-def _paper_rows(
-    pairs: Sequence[tuple[CellRecord, PrintedValue]],
-) -> list[Row | Heading]:
-    """Return a row for each cell and what the paper prints for it, by model."""
-    rows: list[Row | Heading] = []
-    by_model = grouped(pairs, lambda pair: model_and_store(pair[0]))
-    for name, same_model in by_model.items():
-        rows.append(Heading(name))
-        for cell, printed in same_model:
-            ours = _ours(cell, printed)
-            theirs = Number(printed.mean, sd=printed.sd)
-            rows.append((*cell.pair, ours, theirs, cell.leaked))
-    return rows
-
-
-def _paper_by_film(cell: CellRecord, printed: Sequence[PrintedValue]) -> ResultTable:
-    """Return a row per film, as in Table 4 of the paper."""
-    rows: list[tuple[str, str, Number, Number]] = []
-    our_values = []
-    their_values = []
-    for value in printed:
-        film = value.movie or ""
-        ours = _ours(cell, value)
-        theirs = Number(value.mean, sd=value.sd)
-        rows.append((value.source or film, film, ours, theirs))
-        if ours.value is not None:
-            our_values.append(ours.value)
-            their_values.append(value.mean)
-    if our_values:
-        our_mean = sum(our_values) / len(our_values)
-        their_mean = sum(their_values) / len(their_values)
-        rows.append(("mean of these films", "", Number(our_mean), Number(their_mean)))
-    return make_table(
-        "paper_films",
-        f"paper-films-{cell.model}-{cell.feature}",
-        rows,
-        metric=metric_name(printed[0].metric),
-        name=f"{model_and_store(cell)}, {pair_name(*cell.pair)}",
-        leaked=cell.leaked,
-        n_test=cell.n_test,
-    )
-
-
-def _ours(cell: CellRecord, printed: PrintedValue) -> Number:
-    """Return the number of this run that a printed one is compared with."""
-    metric = printed.metric
-    film = printed.movie
-    if not film:
-        over_folds = cell.metrics.get(metric, Metric())
-        return Number(over_folds.mean, sd=over_folds.sd)
-    sd = None
-    if film in cell.by_movie:
-        sd = (cell.by_movie[film].sd or {}).get(metric)
-    return Number(film_value(cell, film, metric), sd=sd)
 
 
 def draw_intervals(run: ReportRun, figures: FigureSet) -> None:

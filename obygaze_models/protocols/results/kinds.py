@@ -10,13 +10,13 @@ from obygaze_models.protocols.results.differences import Comparison, Contrast
 from obygaze_models.protocols.results.levels import AnnotatorDistance, LevelOrder
 from obygaze_models.protocols.results.localisation import Localisation
 from obygaze_models.protocols.results.record import Record
+from obygaze_models.protocols.results.success import SuccessRegression
 from obygaze_models.protocols.results.whole_run import (
     Argmax,
     CopiedClips,
     Coverage,
     LearningCurve,
     Remark,
-    SuccessRegression,
 )
 
 # Records of one kind may have several parts.

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import numpy as np
 
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.results.whole_run import FactorRecord, SuccessRegression
+from obygaze_models.protocols.results.success import FactorRecord, SuccessRegression
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.schema import Protocol
 
