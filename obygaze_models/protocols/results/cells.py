@@ -10,6 +10,18 @@ from obygaze_models.protocols.results.record import Record, inline, optional_key
 Interval = Sequence[float | None]
 
 
+class OfPair(Record):
+    """A record about a training task and a test task."""
+
+    train: str
+    test: str
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The training task and the test task."""
+        return self.train, self.test
+
+
 class WithInterval(Record):
     """A value with its interval over films, if it has one."""
 
@@ -140,7 +152,7 @@ class PrintedValue(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CellRecord(Record):
+class CellRecord(OfPair):
     """One model of one store, or a baseline, trained for one task and tested on one."""
 
     kind: str  # "cell" or "baseline"
@@ -181,8 +193,3 @@ class CellRecord(Record):
     # Of baselines: whether the numbers are closed forms, and whether it is a ceiling.
     expected: bool | None = optional_key()
     ceiling: bool | None = optional_key()
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        """The training task and the test task."""
-        return self.train, self.test

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from obygaze_models.protocols.results.cells import Interval, WithInterval
+from obygaze_models.protocols.results.cells import Interval, OfPair, WithInterval
 from obygaze_models.protocols.results.record import Record
 
 
@@ -16,7 +16,7 @@ class ModelOnStore(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Comparison(WithInterval):
+class Comparison(OfPair, WithInterval):
     """Two models on the same cell, or one on two stores: the first minus the second."""
 
     kind: str = "comparison"
@@ -36,11 +36,6 @@ class Comparison(WithInterval):
     # Nadeau-Bengio over sets of test clips; None if there is one, or if they share films.
     p_corrected_t: float | None = None
     n_test_sets: int = 0
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        """The training task and the test task."""
-        return self.train, self.test
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

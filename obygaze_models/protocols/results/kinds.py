@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.concepts import ConceptVectors, Head, Sensitivity
@@ -19,24 +19,26 @@ from obygaze_models.protocols.results.whole_run import (
     Remark,
 )
 
-# Records of one kind may have several parts.
-KINDS: dict[tuple[str, str], type[Record]] = {
-    ("cell", ""): CellRecord,
-    ("baseline", ""): CellRecord,
-    ("comparison", ""): Comparison,
-    ("contrast", ""): Contrast,
-    ("learning", ""): LearningCurve,
-    ("levels", ""): LevelOrder,
-    ("annotators", ""): AnnotatorDistance,
-    ("localisation", ""): Localisation,
-    ("coverage", ""): Coverage,
-    ("copies", ""): CopiedClips,
-    ("argmax", ""): Argmax,
-    ("analysis", ""): SuccessRegression,
-    ("anatomy", "concepts"): ConceptVectors,
-    ("anatomy", "head"): Head,
-    ("anatomy", "sensitivity"): Sensitivity,
-    ("remark", ""): Remark,
+KINDS: dict[str, type[Record]] = {
+    "cell": CellRecord,
+    "baseline": CellRecord,
+    "comparison": Comparison,
+    "contrast": Contrast,
+    "learning": LearningCurve,
+    "levels": LevelOrder,
+    "annotators": AnnotatorDistance,
+    "localisation": Localisation,
+    "coverage": Coverage,
+    "copies": CopiedClips,
+    "argmax": Argmax,
+    "analysis": SuccessRegression,
+    "remark": Remark,
+}
+# The parts of records of the kind "anatomy".
+CONCEPT_PARTS: dict[str, type[Record]] = {
+    "concepts": ConceptVectors,
+    "head": Head,
+    "sensitivity": Sensitivity,
 }
 
 
@@ -50,12 +52,16 @@ class UnknownRecord(Record):
         """Return the object in the file."""
         return dict(self.document)
 
+    @classmethod
+    def from_json(cls, document: Any) -> Self:
+        """Return the record of an object in a file."""
+        return cls(document=document)
+
 
 def read_record(document: Any) -> Record:
     """Return the record of an object in results.json; ValueError says what is invalid."""
-    if not isinstance(document, Mapping) or "kind" not in document:
-        raise ValueError("expected an object with a kind")
-    kind = (str(document["kind"]), str(document.get("part", "")))
-    if kind not in KINDS:
-        return UnknownRecord(document=document)
-    return KINDS[kind].from_json(document)
+    kind = str(document["kind"])
+    if kind == "anatomy":
+        part = str(document.get("part"))
+        return CONCEPT_PARTS.get(part, UnknownRecord).from_json(document)
+    return KINDS.get(kind, UnknownRecord).from_json(document)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from obygaze_models.protocols.results.cells import Estimate
-from obygaze_models.protocols.results.record import Record, optional_key
+from obygaze_models.protocols.results.cells import Estimate, OfPair
+from obygaze_models.protocols.results.record import optional_key
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LevelOrder(Record):
+class LevelOrder(OfPair):
     """How well the scores of a cell follow the order of the levels."""
 
     kind: str = "levels"
@@ -24,14 +24,9 @@ class LevelOrder(Record):
     # The same of the best one level for all clips.
     blind_error: float
 
-    @property
-    def pair(self) -> tuple[str, str]:
-        """The training task and the test task."""
-        return self.train, self.test
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AnnotatorDistance(Record):
+class AnnotatorDistance(OfPair):
     """How near a cell is to all annotators of its clips, where several labelled them."""
 
     kind: str = "annotators"
@@ -49,8 +44,3 @@ class AnnotatorDistance(Record):
     wasserstein: float | None = optional_key()
     # That of the best constant.
     blind_manhattan: float | None = optional_key()
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        """The training task and the test task."""
-        return self.train, self.test

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from obygaze_models.protocols.results.cells import Estimate
+from obygaze_models.protocols.results.cells import Estimate, OfPair
 from obygaze_models.protocols.results.record import Record, inline
 
 # The overlaps, as intersection over union, from which on a segment counts as found.
@@ -33,7 +33,7 @@ class FilmWindows(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Localisation(Record):
+class Localisation(OfPair):
     """The precision of the segments that a model found, and the windows of each film."""
 
     kind: str = "localisation"
@@ -43,8 +43,3 @@ class Localisation(Record):
     feature: str
     precisions: Mapping[str, Estimate] = inline(PRECISIONS)
     films: Mapping[str, FilmWindows]
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        """The training task and the test task."""
-        return self.train, self.test

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from obygaze_models.protocols.results.cells import OfPair
 from obygaze_models.protocols.results.record import Record
 
 
@@ -19,7 +20,7 @@ class FactorRecord(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SuccessRegression(Record):
+class SuccessRegression(OfPair):
     """The success of a cell regressed on what is in a clip, for one film or for all."""
 
     kind: str = "analysis"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from obygaze_models.protocols.results.cells import OfPair
 from obygaze_models.protocols.results.record import Record
 
 
@@ -54,7 +55,7 @@ class LearningPoint(Record):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LearningCurve(Record):
+class LearningCurve(OfPair):
     """The primary metric of a cell by the number of training films."""
 
     kind: str = "learning"
@@ -64,11 +65,6 @@ class LearningCurve(Record):
     test: str
     metric: str
     points: Sequence[LearningPoint]
-
-    @property
-    def pair(self) -> tuple[str, str]:
-        """The training task and the test task."""
-        return self.train, self.test
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

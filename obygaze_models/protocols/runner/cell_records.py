@@ -65,8 +65,18 @@ def cell_record(
         )
     leaked, copies = _leaks(cell)
     confusion, calibration, recalibrated = _outcomes(cell, groups, is_model=is_model)
+    kind = "baseline"
+    no_interval = None
+    expected = None
+    ceiling = None
+    if is_model:
+        kind = "cell"
+        no_interval = _lacks_interval(cell, groups, intervals) or None
+    else:
+        expected = cell.share is not None
+        ceiling = cell.model in CEILINGS
     return CellRecord(
-        kind="cell" if is_model else "baseline",
+        kind=kind,
         task=cell.test,
         train=cell.train,
         test=cell.test,
@@ -84,7 +94,7 @@ def cell_record(
         same_movie=_total(cell, [t.leak.same_movie for t in cell.tested]),
         leak_share=len(leaked) / len(cell.universe),
         metrics=metrics,
-        no_interval=(is_model and _lacks_interval(cell, groups, intervals)) or None,
+        no_interval=no_interval,
         tuned=_tuned(cell),
         seeds=_over_seeds(cell, names),
         by_movie=_by_movie(cell, groups),
@@ -94,8 +104,8 @@ def cell_record(
         folds=_fold_records(cell),
         skipped=cell.skipped,
         paper=_printed(protocol, cell, backbone or ""),
-        expected=None if is_model else cell.share is not None,
-        ceiling=None if is_model else cell.model in CEILINGS,
+        expected=expected,
+        ceiling=ceiling,
     )
 
 

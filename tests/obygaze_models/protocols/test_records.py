@@ -21,7 +21,7 @@ from support.runs import (
 from obygaze_features.core.errors import Corrupt
 from obygaze_models.protocols.results.cells import CellRecord, Estimate
 from obygaze_models.protocols.results.concepts import ConceptVectors
-from obygaze_models.protocols.results.kinds import KINDS, read_record
+from obygaze_models.protocols.results.kinds import CONCEPT_PARTS, KINDS, read_record
 from obygaze_models.protocols.results.levels import LevelOrder
 from obygaze_models.protocols.runner.records import read_run
 
@@ -109,10 +109,10 @@ def test_a_record_of_another_form_is_an_error_of_its_run(
 
 
 def test_each_kind_writes_its_own_name() -> None:
-    for (kind, part), record in KINDS.items():
+    for kind, record in KINDS.items():
         defaults = {item.name: item.default for item in fields(record)}  # type: ignore[arg-type]
-        if record is not CellRecord:
-            assert defaults["kind"] == kind
-        assert not part or defaults["part"] == part
-    known = {record["kind"] for record in usual()}
-    assert known <= {kind for kind, _ in KINDS}
+        assert record is CellRecord or defaults["kind"] == kind
+    for part, record in CONCEPT_PARTS.items():
+        defaults = {item.name: item.default for item in fields(record)}  # type: ignore[arg-type]
+        assert (defaults["kind"], defaults["part"]) == ("anatomy", part)
+    assert {record["kind"] for record in usual()} <= {"anatomy", *KINDS}
