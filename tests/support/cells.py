@@ -62,7 +62,7 @@ def by_cell(run: Run) -> dict[Key, tuple[str, str]]:
             for row in run.predictions
             if all(row[name] == record[name] for name in KEYS[1:])
         ]
-        found[key] = (json.dumps(record), "\n".join(lines))
+        found[key] = (json.dumps(record.to_json()), "\n".join(lines))
     return found
 
 
