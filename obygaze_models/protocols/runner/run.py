@@ -336,35 +336,14 @@ def _records(
     baselines: Sequence[Cell],
     watch: Watch,
 ) -> list[Record]:
+    """Return the records of a run but its curves, in the order of results.json."""
     protocol = inputs.protocol
+    table = inputs.table
     stores = [context for context in contexts if context.features is not None]
-    groups = inputs.table.column(protocol.splits.group)
-    backbones = {f.name: str(f.origin["backbone"]) for f in inputs.features}
-    contrasts = contrast_jobs(cells, protocol, inputs.table)
+    contrasts = contrast_jobs(cells, protocol, table)
     cells = [cell.first_seeds(protocol.fit.seeds) for cell in cells]
     everything = [*cells, *baselines]
-    pairs = comparable(everything) if protocol.report.compare else []
-    labels = inputs.labels
-    jobs: dict[str, list[Callable[[], Any]]] = {  # the longest ones first
-        "concepts": [],
-        "noise": [],
-        "cells": [],
-        "baselines": [],
-        "comparisons": [],
-        "contrasts": [*contrasts],
-    }
-    for store in stores:
-        jobs["concepts"] += concept_jobs(store)
-        jobs["noise"] += noise_jobs(store)
-    for cell in cells:
-        of_cell = (cell, protocol, groups, labels[cell.test], backbones[cell.feature])
-        jobs["cells"].append(partial(cell_record, *of_cell))
-    for cell in baselines:
-        of_baseline = (cell, protocol, groups, labels[cell.test])
-        jobs["baselines"].append(partial(cell_record, *of_baseline))
-    for first, second in pairs:
-        of_pair = (first, second, protocol, groups)
-        jobs["comparisons"].append(partial(comparison, *of_pair))
+    jobs = {**_jobs(inputs, stores, cells, baselines), "contrasts": [*contrasts]}
     n_jobs = sum(map(len, jobs.values()))
     with watch("evaluation", n_jobs) as progress:
         made = map_groups(jobs, contexts[0].n_jobs, progress)
@@ -373,9 +352,9 @@ def _records(
         *made["baselines"],
         *made["comparisons"],
         *argmax_records(protocol, cells),
-        *level_records(protocol, everything, inputs.table),
-        *annotator_records(protocol, everything, inputs.table),
-        *success_records(protocol, cells, inputs.table),
+        *level_records(protocol, everything, table),
+        *annotator_records(protocol, everything, table),
+        *success_records(protocol, cells, table),
         *join_noise(made["concepts"], made["noise"]),
     ]
     for store in stores:
@@ -394,6 +373,53 @@ def _records(
         records += feature_remarks(store)
     records += made["contrasts"]
     return records
+
+
+def _jobs(
+    inputs: Inputs,
+    stores: Sequence[FitContext],
+    cells: Sequence[Cell],
+    baselines: Sequence[Cell],
+) -> dict[str, list[Callable[[], Any]]]:
+    """Return the functions that compute records, by what they compute, the longest first.
+
+    Contrasts are not among them: they need the cells with all of their seeds.
+    """
+    protocol = inputs.protocol
+    labels = inputs.labels
+    groups = inputs.table.column(protocol.splits.group)
+    backbones = {f.name: str(f.origin["backbone"]) for f in inputs.features}
+    concepts: list[Callable[[], Any]] = []
+    noise: list[Callable[[], Any]] = []
+    for store in stores:
+        concepts += concept_jobs(store)
+        noise += noise_jobs(store)
+    of_cells = [
+        partial(
+            cell_record,
+            cell,
+            protocol,
+            groups,
+            labels[cell.test],
+            backbones[cell.feature],
+        )
+        for cell in cells
+    ]
+    of_baselines = [
+        partial(cell_record, cell, protocol, groups, labels[cell.test])
+        for cell in baselines
+    ]
+    comparisons = []
+    if protocol.report.compare:
+        for first, second in comparable([*cells, *baselines]):
+            comparisons.append(partial(comparison, first, second, protocol, groups))
+    return {
+        "concepts": concepts,
+        "noise": noise,
+        "cells": [*of_cells],
+        "baselines": [*of_baselines],
+        "comparisons": [*comparisons],
+    }
 
 
 def _about(
