@@ -4,8 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from obygaze_models.evaluation.metrics import CALIBRATION_METRICS, METRICS
-from obygaze_models.protocols.results.record import Record, inline, optional_key
+from obygaze_models.protocols.results.record import (
+    Record,
+    inline,
+    is_estimate,
+    is_spread,
+    is_value,
+    optional_key,
+)
 
 Interval = Sequence[float | None]
 
@@ -71,7 +77,7 @@ class Seeds(Record):
     """The spread of each metric over `n` seeds."""
 
     n: int
-    metrics: Mapping[str, Spread] = inline(METRICS)
+    metrics: Mapping[str, Spread] = inline(is_spread)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,7 +86,7 @@ class FilmValues(Record):
 
     n: int
     n_positive: int
-    metrics: Mapping[str, float | None] = inline(METRICS)
+    metrics: Mapping[str, float | None] = inline(is_value)
     # Between runs that test this film alone, if there are several.
     sd: Mapping[str, float | None] | None = optional_key()
 
@@ -110,7 +116,7 @@ class Bin(Record):
 class Recalibrated(Record):
     """The errors of the probabilities after Platt's method on other films."""
 
-    metrics: Mapping[str, float | None] = inline(CALIBRATION_METRICS)
+    metrics: Mapping[str, float | None] = inline(is_value)
     calibration: Sequence[Bin] = ()
 
 
@@ -125,7 +131,7 @@ class FoldRecord(Record):
     n_test: int
     n_positive: int
     leaked: int
-    metrics: Mapping[str, float | None] = inline(METRICS)
+    metrics: Mapping[str, float | None] = inline(is_value)
     # The threshold that other clips chose.
     threshold: float | None
     # Settings and facts of the fit.
@@ -178,7 +184,7 @@ class CellRecord(OfPair):
     # Further test clips of a training film.
     same_movie: int | None = None
     leak_share: float = 0.0
-    metrics: Mapping[str, Metric] = inline(METRICS)
+    metrics: Mapping[str, Metric] = inline(is_estimate)
     # True for a model whose AP or AUC has no interval for want of clips.
     no_interval: bool | None = optional_key()
     tuned: Mapping[str, TunedMetric] | None = None

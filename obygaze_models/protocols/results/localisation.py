@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from obygaze_models.protocols.results.cells import Estimate, OfPair
-from obygaze_models.protocols.results.record import Record, inline
+from obygaze_models.protocols.results.record import Record, inline, is_estimate
 
 # The overlaps, as intersection over union, from which on a segment counts as found.
 TIOUS = (0.3, 0.4, 0.5, 0.6, 0.7)
@@ -41,5 +41,5 @@ class Localisation(OfPair):
     test: str
     model: str
     feature: str
-    precisions: Mapping[str, Estimate] = inline(PRECISIONS)
+    precisions: Mapping[str, Estimate] = inline(is_estimate)
     films: Mapping[str, FilmWindows]

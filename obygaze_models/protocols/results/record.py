@@ -1,6 +1,6 @@
 """What all records of results.json share: typed fields, and how they are written and read."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from functools import cache, cached_property
 from types import NoneType, UnionType
@@ -44,11 +44,11 @@ class Record(Mapping[str, Any]):
         for item in fields(cls):  # type: ignore[arg-type]
             name = item.name
             if "inline" in item.metadata:
-                known = item.metadata["inline"]
+                has_form = item.metadata["inline"]
                 inline = {
                     key: value
                     for key, value in document.items()
-                    if key in known and key not in types
+                    if key not in types and has_form(value)
                 }
                 values[name] = _from_json(types[name], inline)
             elif name in document:
@@ -80,9 +80,30 @@ def optional_key() -> Any:
     return field(default=None, metadata={"is_optional": True})
 
 
-def inline(names: Collection[str]) -> Any:
-    """Return a field for a mapping whose keys, some of `names`, are keys of the record itself."""
-    return field(default_factory=dict, metadata={"inline": names})
+def inline(has_form: Callable[[Any], bool]) -> Any:
+    """Return a field for a mapping whose keys are keys of the record itself, such as metrics.
+
+    They are all keys without a field of their own whose value has the form: metrics may be those of
+    a plugin.
+    """
+    return field(default_factory=dict, metadata={"inline": has_form})
+
+
+def is_value(value: Any) -> bool:
+    """Return whether a value of a file is a number, or null in place of one."""
+    return value is None or (
+        isinstance(value, int | float) and not isinstance(value, bool)
+    )
+
+
+def is_estimate(value: Any) -> bool:
+    """Return whether a value of a file is an object with a value, and perhaps its interval."""
+    return isinstance(value, Mapping) and "value" in value
+
+
+def is_spread(value: Any) -> bool:
+    """Return whether a value of a file is an object with a deviation."""
+    return isinstance(value, Mapping) and "sd" in value
 
 
 def _as_json(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """The records of cells: values with intervals, over films, by film and by fold."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +64,8 @@ def cell_record(
         metrics[name] = Metric(
             mean=spread.mean, sd=spread.sd, value=cell.value[name], ci=interval
         )
-    leaked, copies = _leaks(cell)
-    confusion, calibration, recalibrated = _outcomes(cell, groups, is_model=is_model)
+    leaks = _leaks(cell)
+    decisions = _decisions(cell, groups, is_model=is_model)
     kind = "baseline"
     no_interval = None
     expected = None
@@ -88,19 +89,19 @@ def cell_record(
         prevalence=float(cell.y.mean()),
         n_runs=len(cell.tested),
         repeated=cell.averaged,
-        leaked=len(leaked),
-        copies=len(copies) or None,
-        neighbours=_total(cell, [t.leak.neighbours for t in cell.tested]),
-        same_movie=_total(cell, [t.leak.same_movie for t in cell.tested]),
-        leak_share=len(leaked) / len(cell.universe),
+        leaked=leaks.leaked,
+        copies=leaks.copies or None,
+        neighbours=leaks.neighbours,
+        same_movie=leaks.same_movie,
+        leak_share=leaks.leaked / len(cell.universe),
         metrics=metrics,
         no_interval=no_interval,
         tuned=_tuned(cell),
         seeds=_over_seeds(cell, names),
         by_movie=_by_movie(cell, groups),
-        confusion=confusion,
-        calibration=calibration,
-        recalibrated=recalibrated,
+        confusion=decisions.confusion,
+        calibration=decisions.calibration,
+        recalibrated=decisions.recalibrated,
         folds=_fold_records(cell),
         skipped=cell.skipped,
         paper=_printed(protocol, cell, backbone or ""),
@@ -275,14 +276,28 @@ def _deviations(
     return deviations
 
 
-def _leaks(cell: Cell) -> tuple[set[str], set[str]]:
-    """Return the clips that leaked in any fold, and those that leaked as copies only."""
+class Leaks(NamedTuple):
+    """The test clips of a cell that leaked, with those near to a training clip."""
+
+    leaked: int
+    copies: int  # that leaked by their features only
+    neighbours: int | None
+    same_movie: int | None
+
+
+def _leaks(cell: Cell) -> Leaks:
+    """Return the leaks of a cell; a test clip is leaked if it leaked in any fold."""
     leaked: set[str] = set()
     leaked_by_name: set[str] = set()
     for t in cell.tested:
         leaked.update(t.leak.clips)
         leaked_by_name.update(set(t.leak.clips) - set(t.leak.copies))
-    return leaked, leaked - leaked_by_name
+    return Leaks(
+        leaked=len(leaked),
+        copies=len(leaked - leaked_by_name),
+        neighbours=_total(cell, [t.leak.neighbours for t in cell.tested]),
+        same_movie=_total(cell, [t.leak.same_movie for t in cell.tested]),
+    )
 
 
 def _total(cell: Cell, counts: Sequence[int | None]) -> int | None:
@@ -312,12 +327,18 @@ def _spread(values: Iterable[float]) -> Spread:
     return Spread(mean=mean, sd=sd)
 
 
-def _outcomes(
-    cell: Cell, groups: Groups, *, is_model: bool
-) -> tuple[Outcomes | None, list[Bin] | None, Recalibrated | None]:
+class Decisions(NamedTuple):
+    """The decisions and probabilities of a cell; None where it has no such."""
+
+    confusion: Outcomes | None = None
+    calibration: Sequence[Bin] | None = None
+    recalibrated: Recalibrated | None = None
+
+
+def _decisions(cell: Cell, groups: Groups, *, is_model: bool) -> Decisions:
     """Return counts of the four outcomes, and the calibration as it is and after Platt's method."""
     if cell.share is not None:
-        return None, None, None
+        return Decisions()
     y = cell.predictions.y
     score = cell.predictions.score
     called = cell.predictions.decision
@@ -330,17 +351,17 @@ def _outcomes(
         tn=float((~y & ~called).sum() / times),
     )
     if not all(t.are_probabilities for t in cell.tested):
-        return confusion, None, None
+        return Decisions(confusion)
     calibration = _bins(y, score)
     movies = np.concatenate([groups[t.rows] for t in cell.tested])
     if not is_model or len(np.unique(movies)) <= 2:
-        return confusion, calibration, None
+        return Decisions(confusion, calibration)
     again = recalibrate(score, y, movies)
     recalibrated = Recalibrated(
         metrics=evaluate(Predictions.of(y, again), CALIBRATION_METRICS),
         calibration=_bins(y, again),
     )
-    return confusion, calibration, recalibrated
+    return Decisions(confusion, calibration, recalibrated)
 
 
 def _bins(y: NDArray[np.bool_], score: NDArray[np.float64]) -> list[Bin]:

@@ -88,6 +88,11 @@ def test_a_later_version_may_have_further_keys_and_kinds(tmp_path: Path) -> None
     later = {"kind": "melody", "notes": [1, 2]}
     run = read_run(write_run(tmp_path / "run", [cell(colour="red"), later]))
     assert "colour" not in run.cells[0]
+    # The metric of a plugin that is not here.
+    specificity = {"mean": None, "sd": None, "value": 0.5, "ci": None}
+    of_plugin = CellRecord.from_json(cell(specificity=specificity))
+    assert of_plugin.metrics["specificity"].value == 0.5
+    assert of_plugin["specificity"] == specificity
     assert run.records[1] == later and run.of("melody") == [later]
 
 
@@ -96,7 +101,7 @@ def test_a_later_version_may_have_further_keys_and_kinds(tmp_path: Path) -> None
     [
         ({"folds": [{"fold": "a"}]}, "'seed' is missing"),
         ({"folds": {"a": 1}}, "expected a list, got"),
-        ({"ap": 0.5}, "expected an object, got '0.5'"),
+        ({"seeds": 0.5}, "expected an object, got '0.5'"),
         ({"by_movie": [1]}, "expected an object, got"),
     ],
 )

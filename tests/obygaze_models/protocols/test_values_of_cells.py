@@ -112,7 +112,7 @@ def test_thresholds_that_other_clips_chose() -> None:
     record = cell_records._tuned(cell)
     assert record is not None
     # A hit, a miss and, at the threshold of one half, a false alarm.
-    assert record["f1_binary"]["value"] == pytest.approx(2 / 4)
+    assert record["f1_binary"].value == pytest.approx(2 / 4)
     assert set(record) == {"f1_binary", "f1_weighted", "f1_macro"}
     assert cell_records._tuned(replace(cell, share=0.5)) is None
 
@@ -120,13 +120,14 @@ def test_thresholds_that_other_clips_chose() -> None:
 def test_means_and_deviations_over_seeds_and_films() -> None:
     assert cell_records._over_seeds(SEED_0, ["accuracy"]) is None
     record = cell_records._over_seeds(BOTH, ["accuracy"])
-    assert record is not None and record["n"] == 2
-    assert record["accuracy"]["mean"] == pytest.approx(2 / 3)
-    assert record["accuracy"]["sd"] == pytest.approx(1 / 3 / math.sqrt(2))
+    assert record is not None and record.n == 2
+    assert record.metrics["accuracy"].mean == pytest.approx(2 / 3)
+    assert record.metrics["accuracy"].sd == pytest.approx(1 / 3 / math.sqrt(2))
     films = cell_records._by_movie(BOTH, FILMS)
-    assert (films["a"]["n"], films["a"]["n_positive"]) == (3, 2)
-    assert (films["b"]["n"], films["b"]["n_positive"]) == (3, 0)
-    assert films["a"]["sd"]["accuracy"] == pytest.approx(1 / 3 / math.sqrt(2))
+    assert (films["a"].n, films["a"].n_positive) == (3, 2)
+    assert (films["b"].n, films["b"].n_positive) == (3, 0)
+    assert films["a"].sd is not None
+    assert films["a"].sd["accuracy"] == pytest.approx(1 / 3 / math.sqrt(2))
     assert "sd" not in cell_records._by_movie(SEED_0, FILMS)["a"]
     mixed = replace(A1, rows=np.array([0, 1, 3]))
     crossed = replace(SEED_0, tested=[A0, B0, mixed])
@@ -140,38 +141,39 @@ def test_mean_and_deviation_of_what_is_defined() -> None:
         ([nan, 2.0], 2.0, nan),
         ([1.0, nan, 3.0], 2.0, math.sqrt(2)),
     ):
-        expected = pytest.approx({"mean": mean, "sd": sd}, nan_ok=True)
-        assert cell_records._spread(values) == expected
+        spread = cell_records._spread(values)
+        assert spread.mean == pytest.approx(mean, nan_ok=True)
+        assert spread.sd == pytest.approx(sd, nan_ok=True)
 
 
 def test_outcomes_are_those_of_a_mean_run() -> None:
-    record = cell_records._outcomes(BOTH, FILMS, is_model=True)
-    assert record["confusion"] == {"tp": 1, "fp": 1, "fn": 1, "tn": 3}
-    bins = {(bin["low"], bin["n"]) for bin in record["calibration"] if bin["n"]}
+    record = cell_records._decisions(BOTH, FILMS, is_model=True)
+    assert record.confusion == {"tp": 1, "fp": 1, "fn": 1, "tn": 3}
+    bins = {(bin.low, bin.n) for bin in record.calibration or () if bin.n}
     # 0.9 0.6 0.2, 0.1 0.7 0.3, 0.4 0.2 0.8, 0.2 0.1 0.1
     assert bins == {
         *((0.0, 3), (0.1, 3), (0.2, 1), (0.3, 1)),
         *((0.5, 1), (0.6, 1), (0.7, 1), (0.8, 1)),
     }
     # Two films are too few to leave out one and fit on others.
-    assert record["recalibrated"] is None
+    assert record.recalibrated is None
     more = np.array(["a", "b", "c", "d", "e", "f"])
-    assert cell_records._outcomes(BOTH, more, is_model=True)["recalibrated"]
-    assert cell_records._outcomes(BOTH, more, is_model=False)["recalibrated"] is None
+    assert cell_records._decisions(BOTH, more, is_model=True).recalibrated
+    assert cell_records._decisions(BOTH, more, is_model=False).recalibrated is None
     margins = replace(BOTH, tested=[replace(A0, are_probabilities=False), B0])
-    assert cell_records._outcomes(margins, FILMS, is_model=True)["calibration"] is None
+    assert cell_records._decisions(margins, FILMS, is_model=True).calibration is None
     closed = replace(BOTH, share=0.5)
-    assert cell_records._outcomes(closed, FILMS, is_model=False)["confusion"] is None
+    assert cell_records._decisions(closed, FILMS, is_model=False).confusion is None
 
 
 def test_a_bin_has_its_upper_end() -> None:
     score = np.array([0.0, 0.1, 0.11, 0.2, 1.0])
     bins = cell_records._bins(np.array([False, True, True, True, False]), score)
-    assert [record["n"] for record in bins] == [2, 2, 0, 0, 0, 0, 0, 0, 0, 1]
-    assert (bins[0]["score"], bins[0]["share"]) == (0.05, 0.5)
-    assert bins[1]["score"] == pytest.approx(0.155)
-    assert (bins[9]["low"], bins[9]["high"], bins[9]["share"]) == (0.9, 1.0, 0.0)
-    assert math.isnan(bins[2]["score"]) and math.isnan(bins[2]["share"])
+    assert [record.n for record in bins] == [2, 2, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert (bins[0].score, bins[0].share) == (0.05, 0.5)
+    assert bins[1].score == pytest.approx(0.155)
+    assert (bins[9].low, bins[9].high, bins[9].share) == (0.9, 1.0, 0.0)
+    assert math.isnan(bins[2].score) and math.isnan(bins[2].share)
 
 
 @pytest.mark.parametrize(
@@ -198,20 +200,14 @@ def test_leaked_clips_are_counted_once_and_places_in_the_first_seed() -> None:
             replace(A1, leak=replace(first, neighbours=9)),
         ],
     )
-    assert cell_records._leaks(cell) == {
-        "leaked": 2,
-        "copies": 1,
-        "neighbours": 3,
-        "same_movie": 4,
-        "leak_share": 2 / 6,
-    }
+    leaks = cell_records._leaks(cell)
+    assert (leaks.leaked, leaks.copies) == (2, 1)
+    assert (leaks.neighbours, leaks.same_movie) == (3, 4)
     averaged = cell_records._leaks(replace(cell, averaged=True))
-    assert (averaged["neighbours"], averaged["same_movie"]) == (2, 3)
+    assert (averaged.neighbours, averaged.same_movie) == (2, 3)
     unknown = replace(B0, leak=replace(second, neighbours=None))
-    assert (
-        cell_records._leaks(replace(cell, tested=[A0, unknown]))["neighbours"] is None
-    )
-    assert "copies" not in cell_records._leaks(SEED_0)
+    assert cell_records._leaks(replace(cell, tested=[A0, unknown])).neighbours is None
+    assert cell_records._leaks(SEED_0).copies == 0
 
 
 def test_the_share_of_positives_varies_as_that_of_all_clips_of_the_films() -> None:

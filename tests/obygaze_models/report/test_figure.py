@@ -19,21 +19,21 @@ from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_m
 from obygaze_features.manifest.model import Clip, Header, Manifest, clock
 from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.results.concepts import Tree
+from obygaze_models.protocols.results.localisation import FilmWindows
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.concepts import place_nodes
-from obygaze_models.report.figure import MODEL, WRONG, Figure
+from obygaze_models.report.figure import MODEL, UNKNOWN_LEVEL, WRONG, Figure
 from obygaze_models.report.films import (
-    UNKNOWN_LEVEL,
     Bar,
     ClipScore,
     Timelines,
-    _draw_film_windows,
     _draw_timeline,
     _scores_of_best_models,
     clip_scores,
     place_unit,
     timelines,
 )
+from obygaze_models.report.localisation import _draw_film_windows
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import draw_figures, sections_of
 from obygaze_models.report.results import chance_of
@@ -421,13 +421,18 @@ def test_a_timeline_has_the_level_of_each_clip_and_a_row_for_each_model():
 
 def test_segments_are_drawn_below_the_score_of_a_film_in_rows():
     """What the model found comes first, then each annotator; times are seconds."""
-    windows = {
-        "time_s": [0.0, 60.0, 120.0],
-        "score": [0.1, 0.9, 0.3],
-        "low": [0.0, 0.8, 0.2],
-        "high": [0.2, 1.0, 0.4],
-        "found": [[30.0, 90.0, 0.9]],
-    }
+    windows = FilmWindows(
+        n_segments=1,
+        precisions=[],
+        width=1,
+        threshold=0.5,
+        gap=0,
+        found=[[30.0, 90.0, 0.9]],
+        time_s=[0.0, 60.0, 120.0],
+        score=[0.1, 0.9, 0.3],
+        low=[0.0, 0.8, 0.2],
+        high=[0.2, 1.0, 0.4],
+    )
     ada = [(0.0, 50.0, LEVEL_COLORS["S"]), (60.0, 70.0, None)]
     axes = Drawing().subplots()
     _draw_film_windows(axes, windows, [ada, [(10.0, 20.0, LEVEL_COLORS["EN"])]])
@@ -451,10 +456,13 @@ def test_the_best_model_of_each_store_is_that_of_the_pair_of_tasks():
         primary="ap",
         stores=["clip", "frames", "empty"],
         cells=[
-            cell("ridge", ap=0.5),
-            cell("cav", ap=0.625),
-            cell("svm", ap=0.875, train="ENHN_S"),
-            cell("svm", ap=0.75, feature="frames"),
+            CellRecord.from_json(record)
+            for record in (
+                cell("ridge", ap=0.5),
+                cell("cav", ap=0.625),
+                cell("svm", ap=0.875, train="ENHN_S"),
+                cell("svm", ap=0.75, feature="frames"),
+            )
         ],
     )
     rows = [
