@@ -187,8 +187,8 @@ def show_result(
         one_line = getattr(result, "json_in_one_line", False)
         console.json(result.to_json(), one_line=one_line)
     else:
-        parts = getattr(result, "parts", None)
-        for part in [result] if parts is None else parts:
+        parts = getattr(result, "parts", [result])
+        for part in parts:
             text = text_of(part)
             if text:
                 console.result(text)

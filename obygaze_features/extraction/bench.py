@@ -169,12 +169,14 @@ class Speeds:
         rows = []
         for measurement in self.measurements:
             bytes_per_s = measurement["bytes_per_s"]
-            clips_per_s = f"{measurement['clips_per_s']:.3g}"
+            clips_per_s = None
+            if measurement["n_clips"]:
+                clips_per_s = f"{measurement['clips_per_s']:.3g}"
             row = (
                 measurement["name"],
                 duration(measurement["median_s"]),
                 duration(measurement["median_cpu_s"]),
-                clips_per_s if measurement["n_clips"] else None,
+                clips_per_s,
                 None if bytes_per_s is None else f"{human(bytes_per_s)}/s",
             )
             rows.append(row)
