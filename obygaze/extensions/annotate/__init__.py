@@ -37,7 +37,7 @@ COMMANDS = {
         "Read segments from ELAN, WebVTT, PySceneDetect, or a table.",
     ),
     "view": (
-        f"{_HERE}.commands_view:view",
+        f"{_HERE}.view:view",
         "Watch films, look at clips and scores, and mark segments, in the browser.",
     ),
 }

@@ -38,20 +38,15 @@ from obygaze.extensions.annotate.watched import WatchedTable, checked_stretches
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
-from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.search import search
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.link import film_span
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.vocabulary import concept_meaning, film_title
-from obygaze_features.store import Store, open_store
-from obygaze_features.store.maps import map_names
-from obygaze_models.models.bottleneck import Bottleneck
-from obygaze_models.protocols import read_run
-from obygaze_models.protocols.experiments import named_manifest
+from obygaze_features.store import Store
 from obygaze_models.report.lookup import ReportRun, grouped
-from obygaze_models.zoo import load_model
 
 N_NEAREST = 12
 NOMINAL_S = 10.0  # the length of a clip on the axis, if it is unknown
@@ -471,86 +466,6 @@ def _watched_beside(path: Path, marks: Sequence[Segment]) -> list[Segment]:
         if stretch.movie_id in films:
             watched += [replace(stretch, annotator=name) for name in annotators]
     return watched
-
-
-def open_site(
-    manifest: PathLike | None = None,
-    *,
-    run: PathLike | None = None,
-    store: PathLike | None = None,
-    model: PathLike | None = None,
-    maps: PathLike | None = None,
-    weights: str | None = None,
-    segments: Path | None = None,
-    annotate: str | None = None,
-    blind: bool = False,
-    workspace: PathLike | None = None,
-) -> Site:
-    """Return the page of a manifest, for `server_of` or `export`.
-
-    Args:
-        manifest: The clips. The default is those of the run, or the only manifest of the workspace.
-        run: Show the out-of-fold scores of this run.
-        store: The features. The default is those of the run, if the workspace has them.
-        model: Explain the decisions of this saved bottleneck.
-        maps: Show the maps of this store, which `obygaze explain` made.
-        weights: The weights of the text model that searches, if not the backbone's own.
-        segments: Show the segments of this table, as `obygaze manifest project` reads it.
-        annotate: Let this annotator mark segments; they are saved in `segments/`.
-        blind: Show neither predictions nor what others marked.
-        workspace: The workspace, if it is not the current one.
-    """
-    place = Workspace.of(workspace)
-    scored = None
-    if run:
-        scored = ReportRun.of_run(read_run(run, workspace=workspace))
-    if manifest is None and scored:
-        used = scored.about["manifest"]
-        is_here = used["name"] in place.names("manifests")
-        manifest = used["name"] if is_here else used["path"]
-    clips, _ = named_manifest(manifest, workspace)
-    marks = None
-    if annotate is not None:
-        path = place.folder("segments") / f"{clips.name}.{annotate}.csv"
-        arm = "blind" if blind else "assisted"
-        concepts = tuple(clips.header.concepts)
-        marks = MarkTable(path, annotate, arm, clips.movies, concepts)
-    site = Site(place, clips, marks=marks, blind=blind)
-    if blind:
-        return site
-    saved = load_model(model, workspace=workspace) if model else None
-    if store is None and scored:
-        store = _store_of(scored, place)
-    features = open_store(store, workspace=workspace) if store else None
-    explainer = None
-    if saved:
-        if not features or not isinstance(saved.estimator, Bottleneck):
-            kind = f"--model {saved.info.name} ({saved.info.kind})"
-            raise FixUsage(
-                f"{kind} must be a bottleneck, with --store",
-                hint="a model of obygaze train pcbm-lr, and the store of its features",
-            )
-        explainer = Explainer(saved, features, clips)
-    drawn = open_store(maps, workspace=workspace) if maps else None
-    if drawn:
-        map_names(drawn)  # raises an error for another kind of store
-    marked = read_segments(segments) if segments else ()
-    return replace(
-        site,
-        run=scored,
-        store=features,
-        explainer=explainer,
-        maps=drawn,
-        weights=weights,
-        segments=marked,
-    )
-
-
-def _store_of(run: ReportRun, workspace: Workspace) -> str | None:
-    """Return the name of the store of a run's first cell; None if the workspace has none."""
-    used = run.about["stores"].get(cells_of(run)[0].feature, {})
-    name = Path(used.get("location", "")).name
-    return name if name in workspace.names("stores") else None
 
 
 def lay_out(

@@ -17,7 +17,8 @@ from support.film_pages import ask, served
 
 import obygaze as og
 from obygaze.extensions.annotate.app import export
-from obygaze.extensions.annotate.site import Site, open_site
+from obygaze.extensions.annotate.site import Site
+from obygaze.extensions.annotate.view import open_site
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.map_drawing import overlay

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from support.experiments import films, planted, write_workspace
 
-from obygaze.extensions.annotate.site import Site, open_site
+from obygaze.extensions.annotate.site import Site
+from obygaze.extensions.annotate.view import open_site
 from obygaze_features.core.errors import FixUsage
 from obygaze_models.protocols import train
 from obygaze_models.zoo import predict

@@ -1,0 +1,239 @@
+"""`obygaze view`: the film page in the browser, written as files, or its agreement printed.
+
+What the page shows is described by `open_site` alone; the command adds what to do with the page.
+"""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import click
+
+from obygaze_features.core.commands import Session, command, option_group
+from obygaze_features.core.console import table
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.function_commands import parameters_of
+from obygaze_features.core.options import Option
+from obygaze_features.core.workspace import PathLike, Workspace
+
+if TYPE_CHECKING:
+    from obygaze.extensions.annotate.site import Site
+    from obygaze_models.report.lookup import ReportRun
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def open_site(
+    manifest: PathLike | None = None,
+    *,
+    run: PathLike | None = None,
+    store: Annotated[PathLike | None, Option(shown_default="the run's")] = None,
+    weights: Annotated[str | None, Option(shown_default="the backbone's own")] = None,
+    model: PathLike | None = None,
+    maps: Annotated[PathLike | None, Option(metavar="STORE")] = None,
+    segments: Annotated[PathLike | None, Option(exists="file")] = None,
+    annotate: Annotated[str | None, Option(metavar="NAME", group="Annotate")] = None,
+    blind: Annotated[bool, Option(group="Annotate")] = False,
+    workspace: PathLike | None = None,
+) -> Site:
+    """Return the page of a manifest, for `server_of` or `export`.
+
+    Args:
+        manifest: The clips. The default is those of the run, or the only manifest of the workspace.
+        run: Show the out-of-fold scores of this run.
+        store: Features, to find clips.
+        weights: Weights of the text tower.
+        model: Explain the decisions of this saved bottleneck.
+        maps: Show these maps of `explain` with each clip.
+        segments: Show the segments of this CSV, too.
+        annotate: Mark segments, saved under this name.
+        blind: Show no predictions and no marks of others.
+        workspace: The workspace, if it is not the current one.
+    """
+    from obygaze.extensions.annotate.marks import MarkTable
+    from obygaze.extensions.annotate.site import Site
+    from obygaze_models.protocols import read_run
+    from obygaze_models.protocols.experiments import named_manifest
+    from obygaze_models.report.lookup import ReportRun
+
+    place = Workspace.of(workspace)
+    scored = None
+    if run:
+        scored = ReportRun.of_run(read_run(run, workspace=workspace))
+    if manifest is None and scored:
+        used = scored.about["manifest"]
+        is_here = used["name"] in place.names("manifests")
+        manifest = used["name"] if is_here else used["path"]
+    clips, _ = named_manifest(manifest, workspace)
+    marks = None
+    if annotate is not None:
+        path = place.folder("segments") / f"{clips.name}.{annotate}.csv"
+        arm = "blind" if blind else "assisted"
+        concepts = tuple(clips.header.concepts)
+        marks = MarkTable(path, annotate, arm, clips.movies, concepts)
+    site = Site(place, clips, marks=marks, blind=blind)
+    if blind:
+        return site
+    if store is None and scored:
+        store = _store_of(scored, place)
+    return _with_predictions(
+        site,
+        scored,
+        store=store,
+        weights=weights,
+        model=model,
+        maps=maps,
+        segments=segments,
+    )
+
+
+def _with_predictions(
+    site: Site,
+    run: ReportRun | None,
+    *,
+    store: PathLike | None,
+    weights: str | None,
+    model: PathLike | None,
+    maps: PathLike | None,
+    segments: PathLike | None,
+) -> Site:
+    """Return a page with what models, maps and other annotators say of its clips."""
+    from obygaze.extensions.annotate.decisions import Explainer
+    from obygaze.extensions.annotate.projection import read_segments
+    from obygaze_features.store import open_store
+    from obygaze_features.store.maps import map_names
+    from obygaze_models.models.bottleneck import Bottleneck
+    from obygaze_models.zoo import load_model
+
+    place = site.workspace.root
+    saved = load_model(model, workspace=place) if model else None
+    features = open_store(store, workspace=place) if store else None
+    explainer = None
+    if saved:
+        if not features or not isinstance(saved.estimator, Bottleneck):
+            kind = f"--model {saved.info.name} ({saved.info.kind})"
+            raise FixUsage(
+                f"{kind} must be a bottleneck, with --store",
+                hint="a model of obygaze train pcbm-lr, and the store of its features",
+            )
+        explainer = Explainer(saved, features, site.manifest)
+    drawn = open_store(maps, workspace=place) if maps else None
+    if drawn:
+        map_names(drawn)  # raises an error for another kind of store
+    return replace(
+        site,
+        run=run,
+        store=features,
+        explainer=explainer,
+        maps=drawn,
+        weights=weights,
+        segments=read_segments(Path(segments)) if segments else (),
+    )
+
+
+def _store_of(run: ReportRun, workspace: Workspace) -> str | None:
+    """Return the name of the store of a run's first cell; None if the workspace has none."""
+    from obygaze.extensions.annotate.decisions import cells_of
+
+    used = run.about["stores"].get(cells_of(run)[0].feature, {})
+    name = Path(used.get("location", "")).name
+    return name if name in workspace.names("stores") else None
+
+
+def _options_of_site(function: F) -> F:
+    """Add the parameters of `open_site` to a command."""
+    added = reversed(
+        parameters_of(open_site)
+    )  # click reads them from the last to the first
+    vars(function).setdefault("__click_params__", []).extend(added)
+    return function
+
+
+@command()
+@_options_of_site
+@option_group(
+    "Output",
+    click.option(
+        "--proxy", is_flag=True, help="First copy the videos that browsers do not play."
+    ),
+    click.option(
+        "--export",
+        "folder",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Write the page as files, without videos, and end.",
+    ),
+    click.option(
+        "--thumbnails",
+        is_flag=True,
+        help="--export: with a small picture of each clip.",
+    ),
+    click.option(
+        "--agreement", is_flag=True, help="Only print how annotators and model agree."
+    ),
+    click.option("--no-browser", is_flag=True, help="Only print the address."),
+)
+def view(
+    session: Session,
+    /,
+    proxy: bool,
+    folder: Path | None,
+    thumbnails: bool,
+    agreement: bool,
+    no_browser: bool,
+    **inputs: Any,
+) -> None:
+    """Watch films, look at clips and scores, and mark segments, in the browser.
+
+    The page is served on this machine only, until Ctrl-C. It changes nothing without --annotate.
+
+    Examples:
+        obygaze view films --run honest
+        obygaze view films --model my-bottleneck --store films.xclip --maps concept-maps
+        obygaze view films --annotate ada --blind
+        obygaze view films --run honest --agreement
+        obygaze view films --run honest --export page --thumbnails
+    """
+    from obygaze.extensions.annotate.app import export, server_of
+
+    if thumbnails and folder is None:
+        raise FixUsage("--thumbnails needs --export", hint="--export DIR with it")
+    site = open_site(**inputs, workspace=session.workspace.root)
+    if agreement:
+        found = site.agreement()
+        rows = [list(row.values()) for row in found]
+        headers = (
+            "annotator",
+            "arm",
+            "marks",
+            "watched",
+            "clips",
+            "agreement",
+            "kappa",
+        )
+        text = (
+            table(headers, rows)
+            if rows
+            else "no marks yet: obygaze view --annotate NAME"
+        )
+        session.console.show({"agreement": found}, text)
+        return
+    if proxy:
+        site.media.make_proxies(session.console.progress)
+    if folder is not None:
+        export(site, folder, thumbnails=thumbnails)
+        session.console.show(
+            {"page": str(folder / "index.html")}, f"{folder / 'index.html'}"
+        )
+        return
+    with server_of(site) as server:
+        session.console.show({"address": server.address}, server.address)
+        if not no_browser:
+            webbrowser.open(server.address)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            session.console.note("stopped")
