@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_models.report.page import write_report as write_report
     from obygaze_models.report.runs import report as report
 else:
-    _EXPORTS = {
-        "obygaze_models.report.page": ("write_report",),
-        "obygaze_models.report.runs": ("report",),
-    }
+    _EXPORTS = {"obygaze_models.report.runs": ("report",)}
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

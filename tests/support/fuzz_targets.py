@@ -669,7 +669,7 @@ def _tables(run: Run) -> None:
 
 def _read_run(files: Tree, folder: Path) -> None:
     from obygaze_models.protocols.runner.records import read_run
-    from obygaze_models.report import write_report
+    from obygaze_models.report.page import write_report
 
     place = written(files, folder)
     run = read_run(place)

@@ -10,7 +10,7 @@ from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
 from obygaze_models.models.linear import RidgeProbe
 from obygaze_models.protocols.runner.records import Run
-from obygaze_models.report import write_report
+from obygaze_models.report.page import write_report
 
 KINDS = ("ridge", "logistic", "svm", "mlp", "pcbm-lr", "pcbm-dt", "pcbm-h")
 

@@ -14,7 +14,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.table import result_text
-from obygaze_models.report import write_report
+from obygaze_models.report.page import write_report
 
 SHORT = ("models.mlp.max_epochs=6", "report.concepts=false", "grid.baselines=[]")
 METRICS, RANDOM = ("f1_weighted", "ap"), 'grid.baselines=["random"]'

@@ -10,7 +10,7 @@ from support.experiments import cell_of, films, planted, quick, run_on, store_of
 
 from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import fewer_films, schedule
-from obygaze_models.report import write_report
+from obygaze_models.report.page import write_report
 
 CHANGES = (
     'grid.models=["ridge", "pcbm-lr", "mlp"]',

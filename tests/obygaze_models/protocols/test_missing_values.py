@@ -15,8 +15,8 @@ from obygaze_models.protocols.results.cells import CellRecord
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.remarks import remarks
 from obygaze_models.protocols.runner.table import result_text
-from obygaze_models.report import write_report
 from obygaze_models.report.films import clip_scores
+from obygaze_models.report.page import write_report
 
 SHORT = ("report.concepts=false", 'grid.models=["ridge"]')
 

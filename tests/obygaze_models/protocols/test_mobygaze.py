@@ -31,7 +31,7 @@ from obygaze_models.protocols.runner.localise import TIOUS, precisions
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.runner.table import result_text
 from obygaze_models.protocols.schema import Data, Task
-from obygaze_models.report import write_report
+from obygaze_models.report.page import write_report
 
 PLAIN = ("report.compare=false", "data.segments=made-up")
 EN_S = Task(classes={"EN": 0, "S": 1})

@@ -31,8 +31,8 @@ from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run, write_run
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schema import Data, Feature, Protocol
-from obygaze_models.report import write_report
 from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.page import write_report
 from obygaze_models.report.results import argmax
 from obygaze_models.report.tables import Number
 

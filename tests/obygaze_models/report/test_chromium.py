@@ -12,7 +12,7 @@ import pytest
 from support.runs import cell, usual, write_run
 from support.servers import need_program
 
-from obygaze_models.report import write_report
+from obygaze_models.report.page import write_report
 
 pytestmark = pytest.mark.check("opens a browser")
 

@@ -20,7 +20,7 @@ from support.runs import analysis, cell, concepts, head, predictions, usual, wri
 from support.stores import a_recipe
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch
-from obygaze_models.report import write_report
+from obygaze_models.report.page import write_report
 
 VOID = {"meta", "link", "img", "br", "hr"}
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&\"' $_^$"
