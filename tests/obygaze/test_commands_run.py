@@ -11,7 +11,9 @@ import pytest
 from support.cli import call_obygaze, run_obygaze
 from support.experiments import films, planted, write_workspace
 
-from obygaze_models.protocols.experiments import store_names
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.store import open_store
+from obygaze_models.protocols.experiments import open_stores, store_names
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
 CONTRACT = {"task", "train", "test", "model", "n_test", "prevalence", "leaked", "folds"}
@@ -340,3 +342,15 @@ def test_the_place_of_a_store_may_have_an_equals_sign(
     word: str, name: str, place: str
 ) -> None:
     assert store_names([word]) == {name: place}
+
+
+def test_stores_are_names_paths_objects_or_several_of_them(here: Path) -> None:
+    store = open_store(here / "stores" / "sig")
+    one_name = ("sig", here / "stores" / "sig", store, ["sig"], [store])
+    for stores in one_name:
+        assert list(open_stores(stores, here)) == ["sig"]
+    assert open_stores({"x": store}, None) == {"x": store}
+    assert list(open_stores(["b=sig", "a=sig", store], here)) == ["b", "a", "sig"]
+    assert open_stores(None, here) == {}
+    with pytest.raises(FixUsage, match="--store names 'sig' twice"):
+        open_stores([store, store], here)

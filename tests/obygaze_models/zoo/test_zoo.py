@@ -49,7 +49,7 @@ from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo import saving
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData, card_text
-from obygaze_models.zoo.overview import verify_models
+from obygaze_models.zoo.overview import list_models, show_model, verify_models
 from obygaze_models.zoo.predicting import predict
 from obygaze_models.zoo.saving import (
     check_place,
@@ -594,6 +594,24 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     done = call_obygaze("-C", tmp_path, "models", "verify", "toy")
     assert done.code == 4
     assert "model.safetensors" in done.stderr
+
+
+def test_functions_take_names_folders_and_loaded_models(
+    saved: Path, tmp_path: Path
+) -> None:
+    listed = list_models(workspace=tmp_path)
+    assert [model.name for model in listed.models] == ["toy"]
+    model = load_model("toy", workspace=tmp_path)
+    assert load_model(model) is model
+    assert load_model(saved).info == model.info
+    card = show_model(model)
+    assert card.to_json() == json.loads((saved / "model.json").read_text("utf-8"))
+    assert str(verify_models("toy", saved, workspace=tmp_path)).count("valid") == 2
+    pushed = push_model("toy", str(tmp_path / "there"), workspace=tmp_path)
+    assert str(pushed).startswith(f"toy is at {tmp_path / 'there'} (")
+    theirs = pull_model(str(tmp_path / "there"), workspace=tmp_path)
+    assert theirs.folder == tmp_path / "models" / "there"
+    assert theirs.to_json()["kind"] == model.info.kind
 
 
 @pytest.fixture
