@@ -30,18 +30,18 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
 
     The sha256 is "" if neither the location nor `expect` states one.
     """
-    place, sign, stated = location.rpartition(EXPECTED)
+    address, sign, stated = location.rpartition(EXPECTED)
     if sign:
         _require_sha256(stated)
     else:
-        place = location
+        address = location
         stated = ""
-    if place.startswith(("http://", "https://")) and "#" in place:
+    if address.startswith(("http://", "https://")) and "#" in address:
         # A server never sees what follows #: a misspelled name would check nothing.
-        _, _, ending = place.partition("#")
+        _, _, ending = address.partition("#")
         raise FixUsage(
             f"unknown ending '#{ending}' of a URL",
-            where=place,
+            where=address,
             hint="URL#sha256=..., with the sha256 of the seal (`obygaze store info`), or no #",
         )
     given = ""
@@ -52,7 +52,7 @@ def split_expected(location: str, expect: str | None = None) -> tuple[str, str]:
         _require_sha256(given)
     if stated and given and stated != given:
         raise FixUsage(f"two different sha256 are expected: {stated} and {given}")
-    return place, stated or given
+    return address, stated or given
 
 
 def _require_sha256(text: str) -> None:

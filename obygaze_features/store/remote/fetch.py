@@ -17,6 +17,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -122,27 +123,35 @@ def pull(
         obygaze store pull hf://lab/obygaze12-xclip --level pooled -o pooled-only
         obygaze store pull s3://films/xclip --movie tt0108160 --level frames
     """
-    place = Workspace.of(workspace)
+    stores = Workspace.of(workspace)
     location: str | Files
     if isinstance(source, str | os.PathLike):
         location, sha256 = split_expected(os.fspath(source), expect)
-        target = place.new_store(_last_word(location) if path is None else path)
+        name = location
         if isinstance(source, str) and not is_url(location):
-            location = place.existing_store(location)
+            location = stores.existing_store(location)
     else:
         location = source
         _, sha256 = split_expected("", expect)
-        target = place.new_store(_last_word(source.location) if path is None else path)
-    chosen = None
-    if movies is not None:
-        chosen = [movies] if isinstance(movies, str) else list(movies)
-    selection = select_files(location, levels, chosen, sha256 or None)
+        name = source.location
+    target = stores.new_store(_last_word(name) if path is None else path)
+    if movies is not None and not isinstance(movies, str):
+        movies = list(movies)
+    select = partial(select_files, location, levels, movies, sha256 or None)
+    return _fetch_changing(select, target, progress)
+
+
+def _fetch_changing(
+    select: Callable[[], FileSelection], target: Path, progress: Progress | None
+) -> Transferred:
+    """Fetch selected files, which are selected again where they have changed meanwhile."""
+    selection = select()
     for _ in range(TRIES):
         try:
             return fetch(selection, target, progress)
         except Corrupt:
             before = selection
-            selection = select_files(location, levels, chosen, sha256 or None)
+            selection = select()
             # Rows that are extracted again meanwhile change files, and their markers.
             if selection.sealed or selection.marks == before.marks:
                 raise
@@ -339,8 +348,8 @@ def _existing(target: Path, selection: FileSelection) -> bool | None:
 
 def _is_whole(path: Path, mark: FileMark) -> bool:
     try:
-        found = path.lstat()  # a link is replaced, never followed
-        is_same_size = stat.S_ISREG(found.st_mode) and found.st_size == mark.n_bytes
+        status = path.lstat()  # a link is replaced, never followed
+        is_same_size = stat.S_ISREG(status.st_mode) and status.st_size == mark.n_bytes
         return is_same_size and sha256_file(path) == mark.sha256
     except (FileNotFoundError, NotADirectoryError):
         return False
@@ -424,11 +433,11 @@ def _take_over_all(target: Path, start: str) -> list[HeldFolder]:
 def _is_own(draft: Path) -> bool:
     """Return whether a folder is a draft that nobody but this user can have written to."""
     try:
-        found = draft.lstat()
+        status = draft.lstat()
         is_private = (
-            found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700
+            status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) == 0o700
         )
-        if not (stat.S_ISDIR(found.st_mode) and is_private):
+        if not (stat.S_ISDIR(status.st_mode) and is_private):
             return False
         return {path.name for path in draft.iterdir()} <= {STORE, PARTS, CUT}
     except OSError:

@@ -111,10 +111,10 @@ class FolderFiles:
         self._check_folder(name.rpartition("/")[0])
         try:
             with open(path, "rb", opener=_open_no_link) as stream:
-                found = os.fstat(stream.fileno())
-                if not stat.S_ISREG(found.st_mode):
+                status = os.fstat(stream.fileno())
+                if not stat.S_ISREG(status.st_mode):
                     raise FixInput(NOT_REGULAR, where=path, hint=COPY_AGAIN)
-                total = found.st_size
+                total = status.st_size
                 check_document(name, total, self.location)
                 first, after = bounds(start, stop, total)
                 data: Bytes = np.empty(after - first, np.uint8)
@@ -177,7 +177,9 @@ class ZipFiles:
         if tail is None:
             raise NotFound("no such file", where=self.location)
         self.total = tail.total
-        listed = [one for one in self._listed(tail) if not one.filename.endswith("/")]
+        listed = [
+            entry for entry in self._listed(tail) if not entry.filename.endswith("/")
+        ]
         self.entries = {entry.filename: entry for entry in listed}
         if len(self.entries) < len(listed):
             raise FixInput(
@@ -203,16 +205,16 @@ class ZipFiles:
     def _check(self, entry: zipfile.ZipInfo) -> None:
         # orig_filename still has what zipfile removes, such as the bytes after a NUL.
         name = entry.orig_filename
-        what = ""
+        problem = ""
         if name != entry.filename or leads_out(name):
-            what = "has an invalid name, or leads out of its folder"
+            problem = "has an invalid name, or leads out of its folder"
         elif stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-            what = "is not a file"
+            problem = "is not a file"
         elif entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & NOT_PLAIN:
-            what = "is compressed or encrypted"
-        if what:
+            problem = "is compressed or encrypted"
+        if problem:
             raise FixInput(
-                f"the entry {name!r} {what}",
+                f"the entry {name!r} {problem}",
                 where=self.location,
                 hint="a zip that obygaze store pack made; another program can unpack others",
             )
@@ -277,26 +279,28 @@ class _Ranges:
     def __init__(self, zip: ZipFiles, tail: Piece) -> None:
         self.zip = zip
         self.tail = tail.data
-        self.place = 0
+        self.position = 0
         self.tail_start = tail.total - len(tail.data)
 
     def tell(self) -> int:
-        return self.place
+        return self.position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.place, io.SEEK_END: self.zip.total}[
-            whence
-        ]
+        base = {
+            io.SEEK_SET: 0,
+            io.SEEK_CUR: self.position,
+            io.SEEK_END: self.zip.total,
+        }[whence]
         if base + offset < 0:
             raise ValueError("it is too short")
-        self.place = base + offset
-        return self.place
+        self.position = base + offset
+        return self.position
 
     def read(self, size: int = -1) -> bytes:
         start, stop = bounds(
-            self.place, None if size < 0 else self.place + size, self.zip.total
+            self.position, None if size < 0 else self.position + size, self.zip.total
         )
-        self.place = stop
+        self.position = stop
         if start >= self.tail_start:
             return self.tail[start - self.tail_start : stop - self.tail_start].tobytes()
         return self.zip.range(start, stop).tobytes()

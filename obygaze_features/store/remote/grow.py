@@ -123,11 +123,9 @@ def move_files(draft: Path, target: Path) -> None:
         parent = path.parent.relative_to(draft)
         folder = confined(target, str(parent)) if parent.parts else target
         folder.mkdir(parents=True, exist_ok=True)
-        place = (
-            folder / path.name
-        )  # a link that has this name is replaced, never followed
-        path.rename(place)
-        sync_dir(place.parent)
+        # A link that has this name is replaced, never followed.
+        path.rename(folder / path.name)
+        sync_dir(folder)
 
 
 def _marker_of(selection: FileSelection, block: int) -> Marker | None:

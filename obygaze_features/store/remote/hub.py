@@ -72,7 +72,7 @@ class HuggingFaceHub:
         self.package = need("huggingface_hub", "remote", PURPOSE)
         self.repo = repo
         self.api = self.package.HfApi()
-        self.place = {
+        self.revision = {
             "repo_id": repo.id,
             "repo_type": "dataset",
             "revision": repo.revision,
@@ -84,8 +84,8 @@ class HuggingFaceHub:
         if _COMMIT.fullmatch(self.repo.revision):
             return self.repo.revision
         with self._errors(), suppress(*self._absent):
-            found = self.api.repo_info(**self.place, expand=["sha"])
-            return str(found.sha or "")
+            info = self.api.repo_info(**self.revision, expand=["sha"])
+            return str(info.sha or "")
         return ""
 
     def files(self, commit: str) -> Files:
@@ -103,10 +103,10 @@ class HuggingFaceHub:
 
     def listing(self, commit: str) -> Mapping[str, FileMark]:
         """Return the files at a commit; the hub lists the sha256 of large ones only."""
-        place = {**self.place, "revision": commit or self.repo.revision}
+        at_commit = {**self.revision, "revision": commit or self.repo.revision}
         tree: list[Any] = []
         with self._errors(), suppress(*self._absent):
-            tree = list(self.api.list_repo_tree(**place, recursive=True))
+            tree = list(self.api.list_repo_tree(**at_commit, recursive=True))
         return {
             entry.path: FileMark(entry.size, entry.lfs.sha256 if entry.lfs else "")
             for entry in tree
@@ -127,7 +127,7 @@ class HuggingFaceHub:
             for path, data in files.items()
         ]
         with self._errors():
-            self.api.preupload_lfs_files(additions=operations, **self.place)
+            self.api.preupload_lfs_files(additions=operations, **self.revision)
         self._staged += operations
 
     def commit(self, removed: Sequence[str], message: str, parent: str) -> str:
@@ -143,7 +143,7 @@ class HuggingFaceHub:
                 operations=[*self._staged, *gone],
                 commit_message=message,
                 parent_commit=parent or None,
-                **self.place,
+                **self.revision,
             )
         self._staged.clear()
         return str(made.oid)

@@ -267,13 +267,13 @@ class ObjectFiles:
     def names(self, folder: str) -> list[str] | None:
         """Return the names in a folder of a bucket; None for web servers, which cannot list."""
         try:
-            found = self.obstore.list_with_delimiter(
+            listing = self.obstore.list_with_delimiter(
                 self.store, f"{folder}/" if folder else None
             )
         except (NotImplementedError, network_error()):
             return None
-        paths = [entry["path"] for entry in found["objects"]] + list(
-            found["common_prefixes"]
+        paths = [entry["path"] for entry in listing["objects"]] + list(
+            listing["common_prefixes"]
         )
         return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
 
@@ -294,9 +294,12 @@ class S3Target(Target):
                 answer = self.obstore.get(self.store, name, options={"head": True})
         except FileNotFoundError:
             return False
-        found = {str(key).lower(): value for key, value in answer.attributes.items()}
+        attributes = {
+            str(key).lower(): value for key, value in answer.attributes.items()
+        }
         return (
-            answer.meta["size"] == mark.n_bytes and found.get("sha256") == mark.sha256
+            answer.meta["size"] == mark.n_bytes
+            and attributes.get("sha256") == mark.sha256
         )
 
     def put(self, name: str, data: bytes | Path, mark: FileMark) -> None:

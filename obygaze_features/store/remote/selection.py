@@ -137,10 +137,10 @@ class Transfer:
         """Return the files that the place does not have; the others count as done."""
         names = sorted(self.marks)
         with ThreadPoolExecutor(THREADS) as pool:
-            kept = dict(zip(names, pool.map(is_there, names), strict=True))
-        self.n_kept += sum(kept.values())
-        self.advance(sum(self.marks[name].n_bytes for name in names if kept[name]))
-        return [name for name in names if not kept[name]]
+            is_kept = dict(zip(names, pool.map(is_there, names), strict=True))
+        self.n_kept += sum(is_kept.values())
+        self.advance(sum(self.marks[name].n_bytes for name in names if is_kept[name]))
+        return [name for name in names if not is_kept[name]]
 
     def move(
         self, work: Callable[[str], None], names: Sequence[str], threads: int
@@ -295,8 +295,8 @@ def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
     """
     plan = store.plan
     with ThreadPoolExecutor(THREADS) as pool:
-        found = pool.map(store.commits.marker, range(plan.n_blocks))
-        markers = [marker for marker in found if marker is not None]
+        read = pool.map(store.commits.marker, range(plan.n_blocks))
+        markers = [marker for marker in read if marker is not None]
     marks = dict(plan.files)
     documents: dict[str, bytes] = {}
     readme = read_or_none(source, README_FILE)
@@ -348,8 +348,8 @@ def _check_sizes(store: Store, marks: Mapping[str, FileMark]) -> None:
     plan = store.plan
     most = {spec.name: plan.block_rows * spec.row_bytes for spec in plan.arrays}
     for name, mark in marks.items():
-        found = block_of(name)
-        bound = most.get(found[0]) if found else None
+        array_and_block = block_of(name)
+        bound = most.get(array_and_block[0]) if array_and_block else None
         # Codecs add a checksum and an index; compressors a little where nothing can be gained.
         if bound is not None and mark.n_bytes > bound * 1.1 + 100_000:
             raise FixInput(
